@@ -1,0 +1,54 @@
+"""The command line: one file a command, no logic. A command module has ``HELP``, ``configure(parser)`` and ``run(args)``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import autosplit
+from autosplit.errors import AutosplitError
+
+COMMANDS = ("zoo", "plan")
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (0, 1 nothing feasible, 2 usage, 3 environment, 130 interrupted)."""
+    args = _parser().parse_args(argv)
+    try:
+        return int(args.run(args) or 0)
+    except AutosplitError as error:
+        return _report(error, error.exit_code, args.debug)
+    except KeyboardInterrupt as error:
+        return _report(error, INTERRUPTED, args.debug, "interrupted")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="autosplit", description=autosplit.__doc__)
+    parser.add_argument("--version", action="version", version=f"autosplit {autosplit.__version__}")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-f", "--format", choices=("table", "json"), default="table", help="how to print the result")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"autosplit.cli.{name}")
+        command = commands.add_parser(
+            name, help=module.HELP, description=module.__doc__, parents=[common],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.configure(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def _report(error: BaseException, code: int, debug: bool, text: str | None = None) -> int:
+    if debug:
+        raise error
+    print(f"autosplit: {text or error}", file=sys.stderr)
+    return code

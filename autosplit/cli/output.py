@@ -1,0 +1,49 @@
+"""Results on standard output: a rich table, or one JSON document and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Print one JSON document; numbers that are not finite become null."""
+    json.dump(_finite(document), sys.stdout, indent=1)
+    print()
+
+
+def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; columns whose cells are all numbers are right-aligned. Nothing is cut when not on a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = [[str(cell) for cell in row] for row in rows]
+    console = Console(width=None if sys.stdout.isatty() else _width(title, columns, rows))
+    table = Table(title=title or None, title_justify="left")
+    for i, column in enumerate(columns):
+        numeric = bool(rows) and all(_is_number(row[i]) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, markup=False)
+
+
+def _width(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    cells = [max([len(c), *(len(r[i]) for r in rows)]) for i, c in enumerate(columns)]
+    return max(80, len(title), sum(cells) + 3 * len(cells) + 1)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "").replace(",", "").replace("-", "").replace("%", "").replace(" ", "").isdigit() or not text
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
