@@ -1,0 +1,81 @@
+"""Real nets to try autosplit on, made here without a network: the structures are real, the weights random but seeded.
+
+  autosplit zoo list                                what there is
+  autosplit zoo make squeezenet -o squeezenet.onnx  write one as an ONNX file
+
+Needs the onnx package: pip install 'autosplit[onnx]'
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+
+from autosplit import zoo
+from autosplit.cli.output import emit_json, emit_table
+from autosplit.errors import ConfigError
+
+HELP = "make a real net as an ONNX file, offline, with seeded random weights"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add what to do, the net, the file and the seed."""
+    parser.add_argument("action", choices=("list", "make"), help="list the nets, or make one")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the net to make; `autosplit zoo list` names them")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the ONNX file to write (default: NAME.onnx)")
+    parser.add_argument("--seed", type=int, default=0, help="draws the weights: same seed, same file (default: 0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the nets, or make one and print its path, size and sha256."""
+    if args.action == "list":
+        if args.name or args.output:
+            raise ConfigError("zoo list: takes no net and no file; to write one: autosplit zoo make NAME -o FILE")
+        return _list(args.format)
+    if not args.name:
+        raise ConfigError(f"zoo make: no net given: autosplit zoo make NAME -o FILE, NAME one of {', '.join(zoo.NAMES)}")
+    return _make(args.name, args.output or Path(f"{args.name}.onnx"), args.seed, args.format)
+
+
+def _list(form: str) -> int:
+    nets = [zoo.describe(name) for name in zoo.NAMES]
+    if form == "json":
+        emit_json([_document(net) for net in nets])
+        return 0
+    rows = [(n.name, _text(n.inputs), _text(n.outputs), n.nodes, f"{n.weight_bytes / 1e6:.1f}") for n in nets]
+    emit_table("", ("net", "inputs", "outputs", "nodes", "weights MB"), rows)
+    return 0
+
+
+def _make(name: str, output: Path, seed: int, form: str) -> int:
+    path = zoo.write(name, output, seed)
+    net = zoo.describe(name)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if form == "json":
+        emit_json({**_document(net), "seed": seed, "path": str(path), "bytes": size, "sha256": digest})
+        return 0
+    rows = [
+        ("file", path),
+        ("size", f"{size / 1e6:.1f} MB"),
+        ("sha256", digest),
+        ("nodes", net.nodes),
+        ("inputs", _text(net.inputs)),
+        ("outputs", _text(net.outputs)),
+    ]
+    emit_table("", (name, f"seed {seed}"), rows)
+    return 0
+
+
+def _document(net: zoo.Net) -> dict[str, object]:
+    sides = {
+        side: [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in values]
+        for side, values in (("inputs", net.inputs), ("outputs", net.outputs))
+    }
+    return {"name": net.name, **sides, "nodes": net.nodes, "weight_bytes": net.weight_bytes}
+
+
+def _text(values: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
+    return ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in values)
