@@ -42,3 +42,16 @@ class Profile:
     device: str
     op_ms: tuple[float, ...]
     spread_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A way to run the model without splitting it: ``one core``, ``all cores`` or ``replicas``.
+
+    ``period_ms`` is the time between two results; ``copies`` how many models run side by side (memory grows with it).
+    """
+
+    name: str
+    period_ms: Spread
+    latency_ms: Spread
+    copies: int = 1

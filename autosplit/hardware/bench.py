@@ -1,0 +1,42 @@
+"""What a study needs from hardware, real or simulated: profile the ops, measure a candidate, measure the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from autosplit.graph import FusedGraph
+from autosplit.hardware.results import Baseline, Measurement, Profile
+
+Stages = tuple[tuple[int, ...], ...]
+
+
+class Bench(Protocol):
+    """A place where candidates are built and measured.
+
+    ``devices`` names the devices along the pipeline. ``identity`` holds what a study must not mix: model sha256, target,
+    devices, backend, versions; all values are strings.
+    """
+
+    graph: FusedGraph
+    devices: tuple[str, ...]
+    identity: Mapping[str, str]
+
+    def profile(self) -> Sequence[Profile]:
+        """The time of every fused op on each device, one Profile a device, in the order of ``devices``."""
+        ...
+
+    def measure(self, stages: Stages) -> Measurement:
+        """Build, verify and measure the pipeline whose stage i runs the ops ``stages[i]`` on device i.
+
+        Raises AutosplitError with a reason where the candidate cannot be built, fails, or computes something else.
+        """
+        ...
+
+    def baselines(self) -> Sequence[Baseline]:
+        """The unsplit model on one core, on all cores, and one replica a core."""
+        ...
+
+    def close(self) -> None:
+        """Release what the bench holds; it can be called twice."""
+        ...
