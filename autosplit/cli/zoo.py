@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("zoo list: takes no net and no file; to write one: autosplit zoo make NAME -o FILE")
         return _list(args.format)
     if not args.name:
-        raise ConfigError(f"zoo make: no net given: autosplit zoo make NAME -o FILE, NAME one of {', '.join(zoo.NAMES)}")
+        raise ConfigError(f"zoo make: no net given: autosplit zoo make NAME, one of {', '.join(zoo.NAMES)}")
     return _make(args.name, args.output or Path(f"{args.name}.onnx"), args.seed, args.format)
 
 

@@ -1,0 +1,51 @@
+"""Random items for a model: one array for each of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ModelError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Signature = Sequence[tuple[str, Sequence[int], str]]
+
+_INTEGERS = 8  # 0 to 7: fit to be quantities, and indices into a short table
+
+
+def random_items(signature: Signature, count: int, seed: int) -> list[dict[str, Array]]:
+    """So many items for inputs given as (name, shape, dtype), the same for the same arguments.
+
+    Floats are standard normal, booleans even chances, integers 0 to 7. An item depends on its number, not on ``count``;
+    an array on the name of its input, not on its place. Raises ModelError for a dtype that is not one of these, and for a
+    dimension that is not a number from 0 on.
+    """
+    inputs = [(name, _shape(name, shape), _dtype(name, dtype)) for name, shape, dtype in signature]
+    return [{name: _draw(name, shape, dtype, seed, item) for name, shape, dtype in inputs} for item in range(count)]
+
+
+def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int, item: int) -> Array:
+    generator = np.random.default_rng([seed, item, *name.encode()])
+    if dtype.kind == "f":
+        return np.asarray(generator.standard_normal(shape)).astype(dtype)
+    return np.asarray(generator.integers(0, 2 if dtype.kind == "b" else _INTEGERS, shape)).astype(dtype)
+
+
+def _dtype(name: str, dtype: str) -> np.dtype[Any]:
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found.kind not in "fbiu":
+        raise ModelError(f"input {name!r}: no random values for dtype {dtype!r}: give items of your own")
+    return found
+
+
+def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    if not all(isinstance(size, int | np.integer) and size >= 0 for size in shape):
+        raise ModelError(
+            f"input {name!r}: shape {tuple(shape)} is not fixed: give a size for each dimension with --shape"
+        )
+    return tuple(int(size) for size in shape)

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.errors import ModelError
+from autosplit.frontend.samples import random_items
+
+DTYPES = ["float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool"]
+signatures = st.lists(
+    st.tuples(st.text(max_size=4), st.lists(st.integers(0, 4), max_size=3), st.sampled_from(DTYPES)),
+    max_size=3,
+    unique_by=lambda entry: entry[0],
+)
+
+
+def same(left: dict, right: dict) -> bool:
+    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+
+
+@given(signatures, st.integers(0, 3), st.integers(0, 2**40))
+def test_items_have_the_names_shapes_and_dtypes_of_the_signature(signature, count, seed):
+    items = random_items(signature, count, seed)
+    assert len(items) == count
+    expected = {name: (tuple(shape), np.dtype(dtype)) for name, shape, dtype in signature}
+    assert all({n: (a.shape, a.dtype) for n, a in item.items()} == expected for item in items)
+
+
+@given(signatures, st.integers(0, 2**40))
+def test_an_item_depends_on_seed_and_number_only(signature, seed):
+    few, many = random_items(signature, 2, seed), random_items(list(reversed(signature)), 3, seed)
+    assert all(same(left, right) for left, right in zip(few, many, strict=False))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_items_inputs_and_seeds_differ(dtype):
+    first, second = random_items([("a", (64,), dtype), ("b", (64,), dtype)], 2, seed=1)
+    assert not np.array_equal(first["a"], second["a"])
+    assert not np.array_equal(first["a"], first["b"])
+    assert not np.array_equal(first["a"], random_items([("a", (64,), dtype)], 1, seed=2)[0]["a"])
+
+
+def test_floats_are_standard_normal():
+    values = random_items([("x", (10_000,), "float32")], 1, seed=0)[0]["x"]
+    assert abs(values.mean()) < 0.05
+    assert abs(values.std() - 1) < 0.05
+
+
+def test_integers_are_small_and_not_negative():
+    values = random_items([("x", (1000,), "int8")], 1, seed=0)[0]["x"]
+    assert set(values.tolist()) == set(range(8))
+
+
+def test_sizes_may_be_numpy_integers():
+    assert random_items([("x", (np.int64(2), 3), "float32")], 1, seed=0)[0]["x"].shape == (2, 3)
+
+
+@pytest.mark.parametrize("dtype", ["strange", "object", "complex64", "str"])
+def test_a_dtype_without_random_values_is_named(dtype):
+    with pytest.raises(ModelError, match=f"input 'x': no random values for dtype '{dtype}'"):
+        random_items([("x", (1,), dtype)], 1, seed=0)
+
+
+@pytest.mark.parametrize("size", ["n", -1, None, 1.5])
+def test_a_shape_that_is_not_fixed_is_named(size):
+    with pytest.raises(ModelError, match="input 'x': shape .* is not fixed"):
+        random_items([("x", (1, size), "float32")], 1, seed=0)
