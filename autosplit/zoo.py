@@ -1,18 +1,18 @@
 """Real nets with usable weights, made offline and the same for the same seed.
 
-Nine nets come inside the installed onnx package as files without weights (each weight there is one value repeated, so
-the output is one constant whatever the wiring); they keep their structure and get random weights. Two nets are built here.
+Nine nets come inside the installed onnx package as files without weights: each weight there is one value repeated, so
+the output is one constant whatever the wiring. They keep their structure and get random weights.
+Two more are built here.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import tempfile
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from autosplit import zoo_nets, zoo_weights
@@ -86,17 +86,13 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0) -> Path:
 
 
 def _replace(target: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it readable by its owner only
         os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
@@ -106,15 +102,15 @@ def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
     onnx = _onnx()
     if name in _BUILT:
         return _BUILT[name]()
-    path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
+    path = Path(str(onnx.__file__)).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
     if not path.is_file():
         raise MachineError(
-            f"net {name!r}: onnx {onnx.__version__} came without {path.name}: pip install --force-reinstall 'onnx>=1.18'"
+            f"net {name!r}: {path.name} is not in onnx {onnx.__version__}: pip install --force-reinstall 'onnx>=1.18'"
         )
     return _without_weights(onnx, onnx.load(path))
 
 
-def _without_weights(onnx: ModuleType, model: Any) -> tuple[Any, dict[str, Shape]]:
+def _without_weights(onnx: Any, model: Any) -> tuple[Any, dict[str, Shape]]:
     """Take the float weights out of a model, with the nodes and graph inputs that only stood for them."""
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
@@ -138,7 +134,7 @@ def _values(infos: Any) -> tuple[tuple[str, Shape], ...]:
     return tuple((i.name, tuple(d.dim_value for d in i.type.tensor_type.shape.dim)) for i in infos)
 
 
-def _onnx() -> ModuleType:
+def _onnx() -> Any:
     try:
         import onnx
         import onnx.numpy_helper

@@ -1,9 +1,9 @@
-"""Two small nets with the wiring that splits most easily get wrong: a tensor that skips stages, late inputs, early outputs."""
+"""Two small nets with wiring that a split easily gets wrong: a tensor that skips stages, late inputs, early outputs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Shape = tuple[int, ...]
@@ -40,7 +40,9 @@ class _Builder:
         self.constants.append(helper.make_tensor(name, kind, dims, values))
         return name
 
-    def model(self, name: str, inputs: dict[str, Shape], outputs: dict[str, Shape]) -> tuple[Any, dict[str, Shape]]:
+    def model(
+        self, name: str, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]
+    ) -> tuple[Any, dict[str, Shape]]:
         """The model without its weights, and the shape of each weight."""
         from onnx import helper
 
@@ -122,7 +124,7 @@ def _attention(net: _Builder, name: str, x: str, bias: str, width: int) -> str:
 def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]:
     """A net of convolutions with two inputs, ``image`` and the late ``hint``, and two outputs, ``early`` and ``late``.
 
-    In between lie a residual inside a residual, and a split whose two halves meet in a concatenation with an older tensor.
+    In between lie nested residuals, and a split whose two halves meet again in a concatenation with an older tensor.
     """
     net = _Builder()
     half, wide = channels // 2, (channels, channels)

@@ -27,7 +27,7 @@ _NORM = ("BatchNormalization", "LayerNormalization")
 _AIM, _AIM_SOFTMAX, _AIM_LRN = 1.0, 2.0, 50.0
 # Half the width of uniform distributions, as a share of the deviation of what the weight is added to or scales. Biases
 # and means are the same for every input: large ones would drown the input in a deep net.
-_OFFSET, _SCALE = 0.2, 0.5
+_OFFSET, _SCALE = 0.3, 0.5
 
 
 class Moments(NamedTuple):

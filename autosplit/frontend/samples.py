@@ -19,8 +19,8 @@ def random_items(signature: Signature, count: int, seed: int) -> list[dict[str, 
     """So many items for inputs given as (name, shape, dtype), the same for the same arguments.
 
     Floats are standard normal, booleans even chances, integers 0 to 7. An item depends on its number, not on ``count``;
-    an array on the name of its input, not on its place. Raises ModelError for a dtype that is not one of these, and for a
-    dimension that is not a number from 0 on.
+    an array on the name of its input, not on its place. Raises ModelError for another dtype, and for a dimension that
+    is not a number from 0 on.
     """
     inputs = [(name, _shape(name, shape), _dtype(name, dtype)) for name, shape, dtype in signature]
     return [{name: _draw(name, shape, dtype, seed, item) for name, shape, dtype in inputs} for item in range(count)]
@@ -45,7 +45,5 @@ def _dtype(name: str, dtype: str) -> np.dtype[Any]:
 
 def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
     if not all(isinstance(size, int | np.integer) and size >= 0 for size in shape):
-        raise ModelError(
-            f"input {name!r}: shape {tuple(shape)} is not fixed: give a size for each dimension with --shape"
-        )
+        raise ModelError(f"input {name!r}: shape {tuple(shape)} is not fixed: give every size with --shape")
     return tuple(int(size) for size in shape)

@@ -1,0 +1,68 @@
+import hashlib
+import json
+
+import pytest
+
+from autosplit import zoo
+from autosplit.cli import main
+
+pytest.importorskip("onnx")
+
+
+def test_list_shows_every_net_with_its_input(capsys):
+    assert main(["zoo", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in zoo.NAMES)
+    assert "data_0 1x3x224x224" in shown
+
+
+def test_list_as_json_is_one_document(capsys):
+    assert main(["zoo", "list", "-f", "json"]) == 0
+    nets = {net["name"]: net for net in json.loads(capsys.readouterr().out)}
+    assert sorted(nets) == sorted(zoo.NAMES)
+    assert nets["squeezenet"]["inputs"] == [{"name": "data_0", "shape": [1, 3, 224, 224], "dtype": "float32"}]
+    assert nets["vgg19"]["weight_bytes"] == 574_668_960
+
+
+def test_make_writes_the_file_it_reports(capsys, tmp_path):
+    path = tmp_path / "net.onnx"
+    assert main(["zoo", "make", "branches", "-o", str(path), "--seed", "3", "-f", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["path"] == str(path)
+    assert report["bytes"] == path.stat().st_size
+    assert report["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert path.read_bytes() == zoo.make("branches", 3).SerializeToString(deterministic=True)
+
+
+def test_make_prints_path_size_and_digest(capsys, tmp_path):
+    path = tmp_path / "net.onnx"
+    assert main(["zoo", "make", "branches", "-o", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert str(path) in shown
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in shown
+
+
+def test_make_names_the_file_after_the_net_by_default(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["zoo", "make", "branches"]) == 0
+    assert (tmp_path / "branches.onnx").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["make", "vgg20"], 2, "net 'vgg20': not in the zoo; known: branches"),
+        (["make"], 2, "no net given"),
+        (["list", "vgg19"], 2, "takes no net"),
+        (["make", "branches", "--seed", "-1"], 2, "seed -1"),
+        (["make", "branches", "-o", "missing/net.onnx"], 3, "missing/net.onnx: cannot write the model there"),
+    ],
+)
+def test_a_wrong_call_says_what_to_do_in_one_line(capsys, tmp_path, monkeypatch, arguments, code, said):
+    monkeypatch.chdir(tmp_path)
+    assert main(["zoo", *arguments]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
