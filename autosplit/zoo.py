@@ -75,18 +75,26 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0) -> Path:
     Raises as ``make`` does, and MachineError where the file cannot be written.
     """
     target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
-        raise MachineError(f"{target}: cannot write the model there: give a file in a folder that exists")
-    data = make(name, seed).SerializeToString(deterministic=True)
     try:
-        _replace(target, data)
+        place = _place(target)
+        _replace(place, make(name, seed).SerializeToString(deterministic=True))
     except OSError as error:
         raise MachineError(f"{target}: cannot write the model there: {error.strerror or error}") from error
     return target
 
 
+def _place(target: Path) -> Path:
+    """Where the file really goes: behind links, in a folder that exists, never over a folder or a device."""
+    place = Path(os.path.realpath(target))
+    if not place.parent.is_dir():
+        raise NotADirectoryError(f"no folder {place.parent}")
+    if place.exists() and not place.is_file():
+        raise FileExistsError("not a regular file")
+    return place
+
+
 def _replace(target: Path, data: bytes) -> None:
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    temporary = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         with temporary.open("xb") as file:
             file.write(data)

@@ -91,7 +91,7 @@ def transformer(layers: int = 4, width: int = 128, length: int = 64, heads: int 
     x = "tokens"
     for layer in range(layers):
         x = _encoder(net, f"layer{layer}", x, bias, width)
-    net.op("Identity", "encoded", x)
+    net.nodes[-1].output[0] = "encoded"
     shape = (1, length, width)
     return net.model("transformer", {"tokens": shape, "mask": (1, length)}, {"encoded": shape})
 

@@ -170,10 +170,27 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     assert os.listdir(tmp_path) == ["net.onnx"]
 
 
-@pytest.mark.parametrize("place", ["missing/net.onnx", "."])
-def test_a_place_that_cannot_be_written_is_named(tmp_path, place):
-    with pytest.raises(MachineError, match="cannot write the model there"):
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("missing/net.onnx", "no folder"),
+        (".", "not a regular file"),
+        ("pipe", "not a regular file"),
+        ("a" * 300, "long"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(tmp_path, place, reason):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MachineError, match=f"cannot write the model there: .*{reason}"):
         zoo.write("branches", tmp_path / place)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "net.onnx")
+    zoo.write("branches", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "net.onnx").is_file()
 
 
 @pytest.mark.parametrize("use", [zoo.make, zoo.describe])
