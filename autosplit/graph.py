@@ -33,8 +33,9 @@ class Tensor:
 class Op:
     """A fused op: one kernel call, or one composite that an external backend runs.
 
-    ``sources`` are the names of the source nodes it came from; ``inputs`` and ``outputs`` are tensor names.
-    ``weight_bytes`` is the size of the constants it reads; ``flops`` an estimate of its arithmetic, 0 where unknown.
+    ``sources`` are the names of the source nodes whose result it makes, ``parts`` of those it makes only a part of (a node
+    may take several kernels); ``inputs`` and ``outputs`` are tensor names. ``weight_bytes`` is the size of the constants it
+    reads; ``flops`` an estimate of its arithmetic, 0 where unknown.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Op:
     outputs: tuple[str, ...]
     weight_bytes: int = 0
     flops: float = 0.0
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,185 @@
+"""Reading an ONNX file that nobody vouches for: it is ONNX, whole, stays in its folder, and has static shapes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from autosplit.errors import ConfigError, MachineError, ModelError
+from autosplit.frontend.source import Signature
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def read(path: Path, shapes: Shapes | None = None) -> Any:
+    """The ModelProto of ``path`` with its external data loaded and every input shape static.
+
+    ``shapes`` gives the shape of inputs that are dynamic; a symbol bound there is bound everywhere. Raises ModelError for
+    a file that is no ONNX model, ConfigError for shapes that do not fit, MachineError without the onnx package.
+    """
+    onnx = import_onnx()
+    model = _parse(path, onnx)
+    _load_external_data(model, path, onnx)
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    _bind_shapes(model, dict(shapes or {}))
+    return model
+
+
+def import_onnx() -> Any:
+    """The onnx package; MachineError with the remedy where it is missing."""
+    try:
+        import onnx
+        import onnx.inliner
+    except ImportError as error:
+        raise MachineError(f"reading ONNX needs the package onnx ({error}); pip install 'autosplit[onnx]'") from error
+    return onnx
+
+
+def inputs(model: Any) -> tuple[Signature, ...]:
+    """The inputs the caller must give: graph inputs that no initialiser fills. Shapes must be static already."""
+    return tuple(Signature(i.name, tuple(d.dim_value for d in _dims(i)), _dtype(i)) for i in _free_inputs(model))
+
+
+def _parse(path: Path, onnx: Any) -> Any:
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise ModelError(f"model '{path}' is a folder; give an ONNX file")
+        if size == 0:
+            raise ModelError(f"model '{path}' is empty; give an ONNX file")
+        model = onnx.load(str(path), load_external_data=False)
+    except ModelError:
+        raise
+    except FileNotFoundError as error:
+        raise ModelError(f"model '{path}' does not exist; check the path") from error
+    except OSError as error:
+        raise ModelError(f"model '{path}' cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # protobuf raises its own DecodeError, older versions others
+        raise ModelError(f"model '{path}' is not an ONNX file, or is truncated ({size} bytes read)") from error
+    if not model.ir_version or not model.HasField("graph") or not model.opset_import:
+        raise ModelError(f"model '{path}' is not an ONNX file: it holds no graph with an opset version")
+    if not model.graph.node:
+        raise ModelError(f"model '{path}' has a graph without nodes; there is nothing to split")
+    return model
+
+
+def _load_external_data(model: Any, path: Path, onnx: Any) -> None:
+    folder = path.resolve().parent
+    for tensor in _tensors(model.graph):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entry = {e.key: e.value for e in tensor.external_data}
+        location = entry.get("location", "")
+        file = (folder / location).resolve()
+        if os.path.isabs(location) or not file.is_relative_to(folder):
+            raise ModelError(
+                f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; move the data beside the model"
+            )
+        if not location or not file.is_file():
+            raise ModelError(f"weight '{tensor.name}' needs the file '{location}' beside the model; it is not there")
+        offset, length = int(entry.get("offset", 0)), int(entry.get("length", 0))
+        if offset < 0 or length < 0 or offset + length > file.stat().st_size:
+            raise ModelError(f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated")
+        try:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+        except Exception as error:
+            raise ModelError(f"weight '{tensor.name}' cannot be read from '{location}': {error}") from error
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from ([attribute.t] if attribute.HasField("t") else [])
+            yield from attribute.tensors
+            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _tensors(inner)
+
+
+def _free_inputs(model: Any) -> list[Any]:
+    filled = {i.name for i in model.graph.initializer}
+    return [i for i in model.graph.input if i.name not in filled]
+
+
+def _dims(value: Any) -> Any:
+    return value.type.tensor_type.shape.dim
+
+
+def _dtype(value: Any) -> str:
+    from onnx import helper
+
+    return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+
+def _bind_shapes(model: Any, shapes: dict[str, tuple[int, ...]]) -> None:
+    free = _free_inputs(model)
+    names = [i.name for i in free]
+    for name in shapes:
+        if name not in names:
+            raise ConfigError(f"--shape names '{name}', but the model's inputs are {', '.join(map(repr, names)) or 'none'}")
+    symbols: dict[str, int] = {}
+    for value in free:
+        _check_tensor(value)
+        if value.name in shapes:
+            _apply(value, shapes[value.name], symbols)
+    for value in free:
+        for dim in _dims(value):
+            if dim.dim_param in symbols:
+                dim.dim_value = symbols[dim.dim_param]
+        _require_static(value)
+
+
+def _check_tensor(value: Any) -> None:
+    from onnx import TensorProto
+
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise ModelError(f"input '{value.name}' is a {kind or 'value without a type'}; only tensors can be split")
+    if value.type.tensor_type.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
+        raise ModelError(f"input '{value.name}' has no numeric element type; only numbers and booleans can be split")
+
+
+def _apply(value: Any, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
+    given = "x".join(map(str, shape))
+    if not value.type.tensor_type.HasField("shape"):
+        for _ in shape:
+            _dims(value).add()
+    dims = _dims(value)
+    if len(shape) != len(dims):
+        raise ConfigError(
+            f"--shape {value.name}={given} has rank {len(shape)}, but the input has rank {len(dims)}: {_text(value)}"
+        )
+    for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+        if size < 1:
+            raise ConfigError(f"--shape {value.name}={given} has size {size} at axis {axis}; sizes start at 1")
+        fixed = dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else symbols.get(dim.dim_param)
+        if fixed is not None and fixed != size:
+            raise ConfigError(f"--shape {value.name}={given} differs at axis {axis}, which the model fixes to {fixed}")
+        if dim.dim_param:
+            symbols[dim.dim_param] = size
+        dim.dim_value = size
+
+
+def _require_static(value: Any) -> None:
+    static = value.type.tensor_type.HasField("shape") and all(
+        d.HasField("dim_value") and d.dim_value > 0 for d in _dims(value)
+    )
+    if not static:
+        sizes = "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in _dims(value)) or "1x3x224x224"
+        raise ModelError(
+            f"input '{value.name}' has a dynamic shape {_text(value)}; give it, e.g. --shape {value.name}={sizes}"
+        )
+
+
+def _text(value: Any) -> str:
+    if not value.type.tensor_type.HasField("shape"):
+        return "(of unknown rank)"
+    return "(" + ", ".join(str(d.dim_value) if d.dim_value > 0 else d.dim_param or "?" for d in _dims(value)) + ")"

@@ -1,0 +1,59 @@
+"""What a frontend hands on: a Relax module whose variables still tell which source tensor they hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MARK = re.compile(r"src(\d+)_")
+
+
+def mark(index: int) -> str:
+    """The Relax variable name that stands for source tensor number ``index``."""
+    return f"src{index}_"
+
+
+def marked(name: str) -> int | None:
+    """The number of the source tensor a variable name stands for, None where it stands for none."""
+    match = _MARK.match(name)
+    return int(match[1]) if match else None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A model input or output: name, static shape, dtype as numpy spells it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class SourceNode:
+    """A node of the source graph; ``name`` is unique, an unnamed node goes by its first output."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model as imported.
+
+    ``module`` is an IRModule with the function ``main``; a variable of it called ``mark(i)`` holds ``tensors[i]``.
+    ``alias`` maps a source tensor that is only another name of an earlier one to that one; ``constants`` are the source
+    tensors known without running the model. Names in ``inputs`` and ``outputs`` are the source's, in its order.
+    """
+
+    name: str
+    module: Any
+    nodes: tuple[SourceNode, ...]
+    tensors: tuple[str, ...]
+    alias: Mapping[str, str]
+    constants: frozenset[str]
+    inputs: tuple[Signature, ...]
+    outputs: tuple[str, ...]

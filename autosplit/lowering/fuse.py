@@ -1,0 +1,51 @@
+"""Fusing once, before any cut, so that a split never undoes a fusion."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.lowering.provenance import adopt_names
+
+
+@dataclass(frozen=True)
+class FusedModule:
+    """One module at three moments: ``flat`` (a kernel an op), ``grouped`` (calls to fused functions; equal ones share one)
+    and ``fused`` (one PrimFunc a fused op). ``grouped`` and ``fused`` bind the same calls in the same order.
+    """
+
+    flat: Any
+    grouped: Any
+    fused: Any
+
+
+def fuse(module: Any, target: Any) -> FusedModule:
+    """Lower and fuse the function ``main`` of ``module`` for ``target``. Raises ModelError where a pass fails."""
+    from tvm.relax import transform as t
+
+    simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), t.FoldConstant()]
+    legalise = [t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FoldConstant(), t.DeadCodeElimination(["main"])]
+    with target, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            module = adopt_names(_run(simplify, adopt_names(module)))
+            module = adopt_names(_run(legalise, t.CanonicalizeBindings()(module)))
+            grouped = t.FuseOps()(module)
+            return FusedModule(module, grouped, t.FuseTIR()(grouped))
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(f"the model cannot be lowered for target {target.kind.name}: {_reason(error)}") from error
+
+
+def _run(passes: list[Any], module: Any) -> Any:
+    for each in passes:
+        module = each(module)
+    return module
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,225 @@
+"""The fused model: the pure graph, and beside each of its ops the Relax call that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.frontend.source import Signature, Source
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.lowering.attribution import Attribution, attribute
+from autosplit.lowering.flat import variables
+from autosplit.lowering.fuse import FusedModule, fuse
+from autosplit.lowering.provenance import bindings
+
+
+@dataclass(frozen=True)
+class Call:
+    """The Relax expression of one op: a call, or a constant that is an output of the model.
+
+    ``reads`` says what each variable in it stands for: a tensor name, a constant, or a list of those (a tuple).
+    """
+
+    value: Any
+    reads: Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A model lowered for one target.
+
+    ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name; ``outputs`` pairs each output name of
+    the model with the tensor that holds it.
+    """
+
+    graph: FusedGraph
+    calls: tuple[Call, ...]
+    kernels: Mapping[str, Any]
+    inputs: tuple[Signature, ...]
+    outputs: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """The bytes of all constants, each counted once."""
+        return _bytes(c for call in self.calls for c in constants(call))
+
+
+def lower(source: Source, target: Any) -> Lowered:
+    """Fuse ``source`` for ``target`` (a tvm Target) and name everything. Raises ModelError where it cannot be split."""
+    module = fuse(source.module, target)
+    return _Reader(source, module).lowered()
+
+
+def constants(call: Call) -> Iterator[Any]:
+    """The constants an op reads, in order, repeats included."""
+    stack = [call.value, *(v for v in call.reads.values() if not isinstance(v, str))]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, list):
+            stack.extend(value)
+        elif _is_constant(value):
+            yield value
+        else:
+            stack.extend(getattr(value, "args", getattr(value, "fields", ())))
+
+
+class _Reader:
+    """Walks the fused ``main``; ``env`` maps a variable to a tensor name, a constant or a list of those (a tuple)."""
+
+    def __init__(self, source: Source, module: FusedModule) -> None:
+        self._source = source
+        self._module = module
+        self._names: Attribution = attribute(source, module)
+        self._flops = {g.name_hint: _flops(f) for g, f in module.fused.functions.items() if g.name_hint != "main"}
+        self._ops: list[Op] = []
+        self._calls: list[Call] = []
+        self._shapes: dict[str, tuple[tuple[int, ...], str, int]] = {}
+        self._env: dict[Any, Any] = {}
+
+    def lowered(self) -> Lowered:
+        from tvm import relax
+
+        main = self._module.fused["main"]
+        for var, signature in zip(main.params, self._source.inputs, strict=True):
+            self._env[var] = self._tensor(signature.name, var.ty)
+        for position, binding in enumerate(bindings(main)):
+            value = getattr(binding, "value", None)
+            if isinstance(value, relax.Call):
+                self._op(position, binding.var, value)
+            elif value is not None:
+                self._env[binding.var] = self._resolve(value)
+            else:
+                raise ModelError(f"variable '{binding.var.name}' has a shape known only at run time; give static shapes")
+        outputs = self._outputs(main.body.body)
+        source, tensors = self._source, tuple(dict.fromkeys(t for _, t in outputs))
+        inputs = (i.name for i in source.inputs)
+        graph = build(source.name, self._ops, self._shapes, inputs, tensors, self._names.folded)
+        kernels = {g.name_hint: f for g, f in self._module.fused.functions.items() if g.name_hint != "main"}
+        return Lowered(graph, tuple(self._calls), kernels, source.inputs, outputs)
+
+    def _op(self, position: int, var: Any, value: Any) -> None:
+        from tvm import relax
+
+        kernel = getattr(value.args[0], "name_hint", None) if value.args else None
+        kernel = kernel or getattr(value.op, "name", None) or getattr(value.op, "name_hint", "call")
+        name = f"op{len(self._ops)}_{kernel}"
+        kinds = list(var.ty.fields) if isinstance(var.ty, relax.TupleType) else [var.ty]
+        given = self._names.results.get(position, ())
+        results = [
+            self._tensor((given[i] if i < len(given) else None) or f"{name}.{i}", kind) for i, kind in enumerate(kinds)
+        ]
+        self._env[var] = results if isinstance(var.ty, relax.TupleType) else results[0]
+        self._add(name, str(kernel), Call(value, {v: self._env[v] for v in variables(value)}), results, position)
+
+    def _add(self, name: str, kernel: str, call: Call, results: list[str], position: int) -> None:
+        reads = dict.fromkeys(t for v in call.reads.values() for t in _tensors(v))
+        self._ops.append(
+            Op(
+                name=name,
+                kernel=kernel,
+                sources=self._names.sources.get(position, ()),
+                inputs=tuple(reads),
+                outputs=tuple(results),
+                weight_bytes=_bytes(constants(call)),
+                flops=self._flops.get(kernel, 0.0),
+                parts=self._names.parts.get(position, ()),
+            )
+        )
+        self._calls.append(call)
+
+    def _tensor(self, name: str, kind: Any) -> str:
+        """Enter a tensor under ``name``, or under a free name near it; returns the name used."""
+        name = next(n for n in _candidates(name) if n not in self._shapes)
+        shape = _static_shape(name, kind)
+        dtype = str(kind.dtype)
+        self._shapes[name] = (shape, dtype, _size(shape, dtype))
+        return name
+
+    def _resolve(self, value: Any) -> Any:
+        """What an expression without computation stands for."""
+        from tvm import relax
+
+        if isinstance(value, relax.Var):
+            return self._env[value]
+        if isinstance(value, relax.Tuple):
+            return [self._resolve(field) for field in value.fields]
+        if isinstance(value, relax.TupleGetItem):
+            return self._resolve(value.tuple_value)[value.index]
+        if _is_constant(value):
+            return value
+        raise ModelError(f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut")
+
+    def _outputs(self, body: Any) -> tuple[tuple[str, str], ...]:
+        result = self._resolve(body)
+        values = result if isinstance(result, list) else [result]
+        return tuple(
+            (name, value if isinstance(value, str) else self._constant_output(name, value))
+            for name, value in zip(self._source.outputs, values, strict=True)
+        )
+
+    def _constant_output(self, name: str, value: Any) -> str:
+        """An output that is known without running the model is an op too: some stage must hand it out."""
+        if not _is_constant(value):
+            raise ModelError(f"output '{name}' is no tensor; only tensors can leave a pipeline")
+        tensor = self._tensor(name, value.ty)
+        self._add(f"op{len(self._ops)}_constant", "constant", Call(value, {}), [tensor], -1)
+        return tensor
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}.{number}"
+        number += 1
+
+
+def _tensors(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _static_shape(name: str, kind: Any) -> tuple[int, ...]:
+    from tvm import relax
+
+    sizes = getattr(getattr(kind, "shape", None), "values", None) if isinstance(kind, relax.TensorType) else None
+    if sizes is None or not all(hasattr(s, "value") for s in sizes):
+        raise ModelError(f"tensor '{name}' has a shape known only at run time ({kind}); give static shapes by --shape")
+    return tuple(int(s.value) for s in sizes)
+
+
+def _size(shape: tuple[int, ...], dtype: str) -> int:
+    import tvm
+
+    count = 1
+    for size in shape:
+        count *= size
+    kind = tvm.DataType(dtype)
+    return count * ((kind.bits * kind.lanes + 7) // 8)
+
+
+def _bytes(values: Iterator[Any]) -> int:
+    unique = {value: value for value in values}
+    return sum(_size(tuple(map(int, v.value.shape)), str(v.value.dtype)) for v in unique.values())
+
+
+def _is_constant(value: Any) -> bool:
+    import tvm
+
+    return isinstance(value, tvm.ir.GenericConst)
+
+
+def _flops(function: Any) -> float:
+    import tvm
+    from tvm.s_tir.analysis import estimate_tir_flops
+
+    try:
+        return float(estimate_tir_flops(tvm.IRModule({"main": function})))
+    except tvm.error.TVMError:
+        return 0.0  # an external kernel, or one whose loops are not static
