@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from autosplit import zoo
+from autosplit import zoo, zoo_weights
 from autosplit.errors import ConfigError, MachineError
 from autosplit.frontend.samples import random_items
 
@@ -128,6 +128,10 @@ def test_the_bytes_do_not_depend_on_the_process(tmp_path):
         command = [sys.executable, "-c", code, str(tmp_path / seed)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
     assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_the_weights_are_the_same_on_every_machine():
+    assert zoo_weights.uniform(3, -1.0, 1.0, 0, "layer.weight").hex() == "92b503bf425e39bfbc47c03e"
 
 
 def test_the_mask_is_read_by_every_layer_of_the_transformer():
