@@ -1,0 +1,123 @@
+"""A stage as a program: calls to kernels that exist already, linked in milliseconds.
+
+The calls are by symbol (``call_dps_packed``), so that no kernel's code goes through the passes again. Constants are
+shared by reference: however many candidates there are, weights are held once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from autosplit.hardware import toolchain
+from autosplit.hardware.kernels import Kernels, used
+from autosplit.hardware.wiring import StagePorts
+from autosplit.lowering.lowered import Call, Lowered
+
+ENTRY = "main"
+
+
+def link(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any) -> Any:
+    """The runtime module of one stage, to be run in this process."""
+    return _executable(lowered, kernels, ports, target, [kernels.module])
+
+
+def write(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, file: Path) -> None:
+    """Write one stage, its weights and its kernels as a shared library. Raises MachineError where nothing can link."""
+    from tvm.relax.vm_build import VMExecutable
+
+    toolchain.compiler()
+    symbols = (kernels.symbols.get(lowered.graph.ops[i].kernel) for i in ports.ops)
+    module = VMExecutable(_executable(lowered, kernels, ports, target, []))
+    module.export_library(
+        str(file),
+        fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects),
+        fpack_imports=_packed(target),
+        addons=[str(o) for o in used((s for s in symbols if s), kernels)],
+    )
+
+
+def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
+    """Bytecode and constants as an object file; as C source, the default, large weights would take minutes."""
+
+    def pack(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
+        from tvm.runtime import _ffi_api
+
+        host = target.host or target
+        file = Path(folder) / f"{prefix}imports.o"
+        _ffi_api.ModulePackImportsToLLVM(module, is_system_lib, str(host), prefix).write_to_file(str(file))
+        return str(file)
+
+    return pack
+
+
+def _executable(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, libraries: list[Any]) -> Any:
+    from tvm import relax
+    from tvm.relax.vm_build import _ffi_api, _vmcodegen
+
+    with target:
+        module = relax.get_pipeline("default_build")(_function(lowered, kernels, ports))
+    builder = relax.ExecBuilder()
+    _vmcodegen(builder, module)
+    constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
+    return _ffi_api.VMLink(builder, target, None, libraries, constants)
+
+
+def _function(lowered: Lowered, kernels: Kernels, ports: StagePorts) -> Any:
+    """A Relax module whose ``main`` takes the stage's inputs and returns a tuple of its outputs."""
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    params = {p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype)) for i, p in enumerate(ports.inputs)}
+    env: dict[str, Any] = dict(params)
+    leaving = {p.name for p in ports.outputs}
+    with builder.function(ENTRY, list(params.values())):
+        with builder.dataflow():
+            for i in ports.ops:
+                op = lowered.graph.ops[i]
+                view = op.kernel in kernels.views and not leaving.intersection(op.outputs)
+                value = builder.emit(_expression(lowered.calls[i], op.kernel, kernels, env, view))
+                several = isinstance(value.ty, relax.TupleType)
+                for k, tensor in enumerate(op.outputs):
+                    env[tensor] = builder.emit(relax.TupleGetItem(value, k)) if several else value
+            result = builder.emit_output(relax.Tuple([env[p.name] for p in ports.outputs]))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def _expression(call: Call, kernel: str, kernels: Kernels, env: dict[str, Any], view: bool) -> Any:
+    """The op's call on this stage's variables; a kernel that only reshapes becomes a view where nobody outside sees it."""
+    from tvm import relax
+
+    value = call.value
+    if not isinstance(value, relax.Call):
+        return value
+    arguments = [_argument(a, call.reads, env) for a in value.args]
+    if kernel not in kernels.symbols:
+        return relax.Call(value.op, arguments, value.attrs, value.ty_args)
+    if view:
+        return relax.op.reshape(arguments[1][0], value.ty_args[0].shape)
+    kind = value.ty_args[0]
+    results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
+    return relax.call_dps_packed(kernels.symbols[kernel], arguments[1], results)
+
+
+def _argument(expression: Any, reads: Any, env: dict[str, Any]) -> Any:
+    from tvm import relax
+
+    if isinstance(expression, relax.Var):
+        return _value(reads[expression], env)
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple([_argument(f, reads, env) for f in expression.fields])
+    if isinstance(expression, relax.TupleGetItem):
+        return relax.TupleGetItem(_argument(expression.tuple_value, reads, env), expression.index)
+    return expression
+
+
+def _value(held: Any, env: dict[str, Any]) -> Any:
+    from tvm import relax
+
+    if isinstance(held, str):
+        return env[held]
+    return relax.Tuple([_value(h, env) for h in held]) if isinstance(held, list) else held

@@ -1,0 +1,50 @@
+"""What kernels are compiled for, spelled so that a cache and a manifest can hold it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from typing import Any
+
+from autosplit.errors import ConfigError
+
+
+def target_of(text: str | None = None) -> Any:
+    """A tvm Target: the machine's own processor by default, else ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it.
+
+    Raises ConfigError where TVM does not know it.
+    """
+    import tvm
+
+    try:
+        return tvm.target.Target(_host() if not text else _parsed(text))
+    except (ValueError, TypeError, tvm.error.TVMError) as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ConfigError(f"target '{text}' is not one TVM knows ({reason}); try 'llvm -mcpu=x86-64-v3'") from error
+
+
+def spelled(target: Any) -> str:
+    """One canonical line for a target."""
+    return json.dumps(json.loads(str(target)), sort_keys=True, separators=(",", ":"))
+
+
+def toolchain() -> str:
+    """The versions a compiled kernel depends on."""
+    names = ("apache-tvm", "apache-tvm-ffi")
+    return ",".join(f"{n} {importlib.metadata.version(n)}" for n in names) + f",{platform.system()} {platform.machine()}"
+
+
+def _host() -> dict[str, str]:
+    from tvm.target import codegen
+
+    return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
+
+
+def _parsed(text: str) -> dict[str, Any] | str:
+    if text.lstrip().startswith("{"):
+        parsed = json.loads(text)
+        return parsed if isinstance(parsed, dict) else text
+    kind, *options = text.split()
+    pairs = (option.lstrip("-").partition("=") for option in options)
+    return {"kind": kind, **{key: value.split(",") if key == "mattr" else value for key, _, value in pairs}}

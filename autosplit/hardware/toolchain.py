@@ -1,0 +1,54 @@
+"""Linking object files into a shared library: the system's compiler, or the one that comes as a Python package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from autosplit.errors import MachineError
+
+_TIMEOUT_S = 600
+
+
+def link_shared(output: str | Path, objects: Sequence[str | Path]) -> None:
+    """Link ``objects`` into the shared library ``output``.
+
+    Raises MachineError where there is no compiler driver, or where it fails (its last line is in the message).
+    """
+    command = [*compiler(), "-shared", "-o", str(output), *map(str, objects)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MachineError(f"the linker '{command[0]}' did not run: {error}") from error
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise MachineError(f"linking '{Path(output).name}' with '{command[0]}' failed: {lines[-1]}")
+
+
+def is_available() -> bool:
+    """Whether anything here can link a shared library."""
+    return _found() is not None
+
+
+def compiler() -> tuple[str, ...]:
+    """The compiler driver: ``CC`` if set, cc, gcc or clang, else the package ziglang. Raises MachineError without one."""
+    found = _found()
+    if found is None:
+        raise MachineError("no compiler driver to link with; install gcc or clang, or pip install 'autosplit[link]'")
+    return found
+
+
+@cache
+def _found() -> tuple[str, ...] | None:
+    wanted = shlex.split(os.environ.get("CC", ""))
+    for command in ([wanted] if wanted else []) + [["cc"], ["gcc"], ["clang"]]:
+        if shutil.which(command[0]):
+            return tuple(command)
+    return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
