@@ -1,1 +1,26 @@
-""""""
+"""Legal cuts of a graph: downsets as bitsets of op indices, the stages between them, and how many there are."""
+
+from autosplit.cuts.contraction import Contraction, contract
+from autosplit.cuts.counting import Count, count, count_maps, count_splits
+from autosplit.cuts.downsets import Ordered, TooManyDownsets, bitset, closure, downsets, full, is_downset, members
+from autosplit.cuts.stages import cuts_of, live, stages
+
+__all__ = [
+    "Contraction",
+    "Count",
+    "Ordered",
+    "TooManyDownsets",
+    "bitset",
+    "closure",
+    "contract",
+    "count",
+    "count_maps",
+    "count_splits",
+    "cuts_of",
+    "downsets",
+    "full",
+    "is_downset",
+    "live",
+    "members",
+    "stages",
+]

@@ -1,0 +1,72 @@
+"""Legal cuts: the downsets of the graph, as bitsets of op indices (bit i set: op i lies before the cut)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from autosplit.errors import Infeasible
+
+
+class Ordered(Protocol):
+    """What a cut needs to know of a graph: for each op, in topological order, the bitset of the ops it reads from."""
+
+    @property
+    def predecessors(self) -> Sequence[int]:
+        """Bitsets of direct producers; those of op i hold only bits below i."""
+        ...
+
+
+class TooManyDownsets(Infeasible):
+    """The graph has more downsets than the caller wants listed."""
+
+
+def members(ops: int) -> Iterator[int]:
+    """The op indices of a bitset, ascending."""
+    while ops:
+        low = ops & -ops
+        yield low.bit_length() - 1
+        ops ^= low
+
+
+def bitset(indices: Iterable[int]) -> int:
+    """The bitset of some op indices."""
+    bits = 0
+    for i in indices:
+        bits |= 1 << i
+    return bits
+
+
+def full(graph: Ordered) -> int:
+    """The downset that holds every op."""
+    return (1 << len(graph.predecessors)) - 1
+
+
+def is_downset(graph: Ordered, ops: int) -> bool:
+    """Whether ``ops`` holds all producers of each of its ops."""
+    return 0 <= ops <= full(graph) and all(not graph.predecessors[i] & ~ops for i in members(ops))
+
+
+def closure(graph: Ordered, ops: int | Iterable[int]) -> int:
+    """The smallest downset that holds ``ops`` (a bitset, or op indices)."""
+    held = ops if isinstance(ops, int) else bitset(ops)
+    for i in range(held.bit_length() - 1, -1, -1):  # producers stand earlier, so one pass from the back is enough
+        if held >> i & 1:
+            held |= graph.predecessors[i]
+    return held
+
+
+def downsets(graph: Ordered, limit: int | None = None) -> tuple[int, ...]:
+    """All downsets, the empty and the full one included, by ascending number of ops.
+
+    Each op in turn is added to the downsets that hold its producers. Raises TooManyDownsets past ``limit``.
+    """
+    found = [0]
+    first = [0] * len(graph.predecessors)  # no downset before this place in the list holds the op
+    for i, producers in enumerate(graph.predecessors):
+        start = max((first[p] for p in members(producers)), default=0)
+        first[i] = len(found)
+        found += [d | 1 << i for d in found[start:] if not producers & ~d]
+        if limit is not None and len(found) > limit:
+            raise TooManyDownsets(f"the graph has more than {limit} legal cuts; raise the limit or count them instead")
+    return tuple(sorted(found, key=int.bit_count))

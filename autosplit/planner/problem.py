@@ -1,0 +1,240 @@
+"""The question a search answers: costs of contracted groups as arrays, for K stages under constraints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosplit.cuts import Contraction, bitset, members
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.planner.constraints import Constraints
+from autosplit.planner.costs import CostModel
+from autosplit.planner.split import Plan, evaluate_cuts, value
+
+Array = NDArray[np.float64]
+Deadline = Callable[[], bool]
+_T = TypeVar("_T")
+_UNITS = 2.0**50  # all costs together, in units: sums of them are exact in double precision
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``costs`` for ``stages`` stages, contracted to n groups and t tensors between groups (a row a device, or one for
+    all).
+
+    ``times``: devices x n, infinite where unsupported; ``send``, ``receive``: devices x t; ``sizes``: n bytes;
+    ``bytes``: t; ``number``: how many tensors of the graph each of the t stands for; ``producer``: group or -1 for a
+    model input; ``consumers``: bitsets of groups; ``inside`` and ``outside``: per level 0..K the groups a cut there
+    must, must not hold; ``required``: indices of tensors that some cut must separate.
+    """
+
+    costs: CostModel
+    stages: int
+    allow_empty: bool
+    contraction: Contraction
+    times: Array
+    send: Array
+    receive: Array
+    sizes: Array
+    bytes: Array
+    number: Array
+    producer: tuple[int, ...]
+    consumers: tuple[int, ...]
+    overheads: Array
+    memory: Array
+    inside: tuple[int, ...]
+    outside: tuple[int, ...]
+    required: tuple[int, ...]
+    live_tensors: float
+    live_bytes: float
+
+    @property
+    def size(self) -> int:
+        """The number of groups."""
+        return len(self.contraction.groups)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all devices cost the same."""
+        return len(self.times) == len(self.send) == len(self.receive) == len(self.overheads) == 1
+
+    @cached_property
+    def reader_index(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The consumers of all tensors one after the other, and where each tensor's begin."""
+        lists = [list(members(c)) for c in self.consumers]
+        starts = np.cumsum([0, *map(len, lists)])[:-1]
+        return np.array([c for group in lists for c in group], dtype=np.intp), starts.astype(np.intp)
+
+    @cached_property
+    def readers(self) -> NDArray[np.int64]:
+        """The number of consumers of each tensor."""
+        return np.array([c.bit_count() for c in self.consumers], dtype=np.int64)
+
+    def plan(self, cuts: tuple[int, ...]) -> Plan:
+        """The split at nested bitsets of groups, measured by the reference arithmetic."""
+        return evaluate_cuts(self.costs, [self.contraction.expand(c) for c in cuts], allow_empty=self.allow_empty)
+
+    def at(self, rows: Array, device: int) -> Array:
+        """The row of a device."""
+        found: Array = rows[device if len(rows) > 1 else 0]
+        return found
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Costs of a Problem as whole numbers of ``unit``; those too large for a load up to ``limit`` are cut down to that.
+
+    Whole numbers below 2**53 add exactly in double precision, in whatever order, so equal loads compare equal.
+    """
+
+    problem: Problem
+    unit: float
+    limit: float
+    times: Array
+    send: Array
+    receive: Array
+    overheads: Array
+
+
+def pose(costs: CostModel, stages: int, constraints: Constraints, *, allow_empty: bool = False) -> Problem:
+    """The contracted problem. Raises ConfigError for bad words, Infeasible where too few groups are left."""
+    if stages < 1:
+        raise ConfigError(f"{stages} stages asked for; ask for at least 1")
+    if costs.devices not in (None, stages):
+        raise ConfigError(f"{stages} stages on {costs.devices} devices; ask for one stage a device")
+    costs = _limited(costs, stages, constraints)
+    contraction = costs.contraction
+    n = len(contraction.groups)
+    if n < stages and not allow_empty:
+        raise Infeasible(
+            f"{stages} stages asked for, but only {n} groups of ops can be apart; ask for at most {n} stages"
+        )
+    group_of = contraction.group_of()
+    tensors, names = _tensors(costs, group_of)
+    index = [[t for t, _ in kept] for kept in tensors.values()]
+    inside, outside = _levels(costs, group_of, stages, constraints, n)
+    return Problem(
+        costs=costs,
+        stages=stages,
+        allow_empty=allow_empty,
+        contraction=contraction,
+        times=np.array([[sum(r[i] for i in members(g)) for g in contraction.groups] for r in costs.times]).reshape(
+            -1, n
+        ),
+        send=_summed(costs.send, index) * (np.array([p for p, _ in tensors], dtype=int) >= 0),  # nobody sends an input
+        receive=_summed(costs.receive, index),
+        sizes=np.array([sum(costs.sizes[i] for i in members(g)) for g in contraction.groups]),
+        bytes=np.array([sum(costs.tensors[t].bytes for t in ts) for ts in index], dtype=float),
+        number=np.array([sum(costs.tensors[t].producer is not None for t in ts) for ts in index], dtype=float),
+        producer=tuple(p for p, _ in tensors),
+        consumers=tuple(c for _, c in tensors),
+        overheads=np.array(costs.overheads),
+        memory=np.array([value(costs.memory, d) for d in range(stages)]),
+        inside=inside,
+        outside=outside,
+        required=_required(constraints, names),
+        live_tensors=math.inf if constraints.live_tensors is None else constraints.live_tensors,
+        live_bytes=math.inf if constraints.live_bytes is None else constraints.live_bytes,
+    )
+
+
+def scale(problem: Problem, limit: float) -> Scaled:
+    """Whole-number costs that are exact for loads up to ``limit``; infinite for no limit."""
+    finite = [a[np.isfinite(a)].sum() for a in (problem.times, problem.overheads, problem.send)]
+    most = float(sum(finite) + (problem.receive * problem.readers).sum())
+    if not limit < most:
+        limit = most
+    big = 2 * limit if limit > 0 else 1.0
+    clipped = [np.minimum(a, big) for a in (problem.times, problem.send, problem.receive, problem.overheads)]
+    total = sum(a.max(axis=0).sum() for a in clipped[:2]) + (clipped[2].max(axis=0) * problem.readers).sum()
+    most = float(total + problem.stages * clipped[3].max())
+    unit = 2.0 ** math.ceil(math.log2(most / _UNITS)) if most > 0 else 1.0  # a power of two: whole costs stay exact
+    times, send, receive, overheads = (np.rint(a / unit) for a in clipped)
+    rounding = problem.size + 2 * len(problem.producer) + 2
+    return Scaled(problem, unit, limit / unit + rounding, times, send, receive, overheads)
+
+
+def _limited(costs: CostModel, stages: int, constraints: Constraints) -> CostModel:
+    """The costs with the groups, pinned devices and memory of the constraints."""
+    together = [bitset(op_index(costs, op) for op in group) for group in constraints.together]
+    tensors = {t.name: t for t in costs.tensors}
+    for name in constraints.forbid:
+        tensor = find_tensor(tensors, name)
+        together.append(bitset(tensor.consumers) | (0 if tensor.producer is None else 1 << tensor.producer))
+    if len(constraints.memory) not in (1, stages):
+        raise ConfigError(f"memory of {len(constraints.memory)} devices given for {stages} stages; give 1 or {stages}")
+    memory = tuple(min(value(costs.memory, d), value(constraints.memory, d)) for d in range(stages))
+    alike = len(set(memory)) == 1
+    changed = replace(costs, groups=(*costs.groups, *together), memory=memory[:1] if alike else memory)
+    return changed if together or changed.memory != costs.memory else costs
+
+
+def op_index(costs: CostModel, op: str | int) -> int:
+    """The index of an op by id. Raises ConfigError where there is none."""
+    if op not in costs.index:
+        raise ConfigError(f"a constraint names op {op!r}, which the graph does not have; use one of its ids")
+    return costs.index[op]
+
+
+def find_tensor(tensors: Mapping[str, _T], name: str) -> _T:
+    """The tensor by name. Raises ConfigError where there is none."""
+    if name not in tensors:
+        raise ConfigError(f"a constraint names tensor {name!r}, which no op reads; use a tensor between ops")
+    return tensors[name]
+
+
+def _tensors(
+    costs: CostModel, group_of: tuple[int, ...]
+) -> tuple[dict[tuple[int, int], list[tuple[int, str]]], dict[str, int | None]]:
+    """Tensors that leave their group by (producer, consumers), and for each name which of them it is."""
+    kept: dict[tuple[int, int], list[tuple[int, str]]] = {}
+    names: dict[str, int | None] = {}
+    for t, tensor in enumerate(costs.tensors):
+        producer = -1 if tensor.producer is None else group_of[tensor.producer]
+        consumers = bitset({group_of[c] for c in tensor.consumers} - {producer})
+        names[tensor.name] = None
+        if consumers:
+            kept.setdefault((producer, consumers), []).append((t, tensor.name))
+    for i, group in enumerate(kept.values()):
+        names.update((name, i) for _, name in group)
+    return kept, names
+
+
+def _summed(table: tuple[tuple[float, ...], ...], index: list[list[int]]) -> Array:
+    return np.array([[sum(r[t] for t in ts) for ts in index] for r in table], dtype=float).reshape(
+        len(table), len(index)
+    )
+
+
+def _levels(
+    costs: CostModel, group_of: tuple[int, ...], stages: int, constraints: Constraints, n: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    inside, outside = [0] * (stages + 1), [0] * (stages + 1)
+    inside[stages], outside[0] = (1 << n) - 1, (1 << n) - 1
+    for word, pins in (("stage", constraints.stages), ("device", constraints.devices)):
+        for op, stage in pins.items():
+            if not 0 <= stage < stages:
+                raise ConfigError(f"op {op!r} is pinned to {word} {stage}; give one of 0 to {stages - 1}")
+            bit = 1 << group_of[op_index(costs, op)]
+            for level in range(stages + 1):
+                if level > stage:
+                    inside[level] |= bit
+                else:
+                    outside[level] |= bit
+    return tuple(inside), tuple(outside)
+
+
+def _required(constraints: Constraints, names: dict[str, int | None]) -> tuple[int, ...]:
+    found = []
+    for name in constraints.require:
+        t = find_tensor(names, name)
+        if t is None:
+            raise Infeasible(f"a cut at tensor {name!r} is required, but its ops stay together; drop one of the two")
+        found.append(t)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,89 @@
+"""Splits measured and found in the plainest way, sharing no code with the planner: sets, loops and exact fractions.
+
+A case is a plain dict: n; edges: {(producer, bytes, cost per device, readers)}; times, overheads, memory, sizes per
+device.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+
+def file_loads(document, stages):
+    """Loads and sizes of stages of node ids, straight from the text of the workloads' README."""
+    nodes = {n["id"]: n for n in document["nodes"]}
+    where = {node: s for s, ids in enumerate(stages) for node in ids}
+    assert sorted(map(str, where)) == sorted(map(str, nodes)), "each node on one stage"
+    assert sum(map(len, stages)) == len(nodes)
+    load = [sum(Fraction(nodes[i]["fpgaLatency"]) for i in ids) for ids in stages]
+    cost = {e["sourceId"]: Fraction(e["cost"]) for e in document["edges"]}
+    moves = {(e["sourceId"], where[e["destId"]]) for e in document["edges"]}
+    for e in document["edges"]:
+        assert where[e["sourceId"]] <= where[e["destId"]], "data flows forward"
+    for source, stage in moves:
+        if where[source] != stage:
+            load[stage] += cost[source]
+    for source in {s for s, stage in moves if stage != where[s]}:
+        load[where[source]] += cost[source]
+    colours = {}
+    for i, n in nodes.items():
+        if n.get("colorClass") is not None:
+            assert colours.setdefault(n["colorClass"], where[i]) == where[i], "one colour, one stage"
+    sizes = [sum(Fraction(nodes[i]["size"]) for i in ids) for ids in stages]
+    return [float(x) for x in load], [float(x) for x in sizes]
+
+
+def model_cost(model, stages):
+    """(period, latency, bytes moved, memory per stage, loads) of stages of op indices under a CostModel's tables."""
+    where = {i: s for s, ops in enumerate(stages) for i in ops}
+    pick = lambda rows, d: rows[d] if len(rows) > 1 else rows[0]  # noqa: E731
+    loads, memory, moved = [], [], Fraction(0)
+    for d, ops in enumerate(stages):
+        load = Fraction(pick(model.overheads, d)) if ops else Fraction(0)
+        held = Fraction(0)
+        for i in ops:
+            time = pick(model.times, d)[i]
+            load = load + (Fraction(time) if time != float("inf") else Fraction(10**12))
+            held += Fraction(model.sizes[i])
+        for t, tensor in enumerate(model.tensors):
+            maker = -1 if tensor.producer is None else where[tensor.producer]
+            readers = {where[c] for c in tensor.consumers}
+            reads = d in readers and maker != d
+            sends = maker == d and any(r > d for r in readers)
+            if reads:
+                load += Fraction(pick(model.receive, d)[t])
+                moved += Fraction(tensor.bytes) if maker >= 0 else 0
+            if sends:
+                load += Fraction(pick(model.send, d)[t])
+            if (reads or sends) and model.activations:
+                held += Fraction(tensor.bytes)
+        loads.append(load)
+        memory.append(held)
+    return max(loads), sum(loads), moved, memory, loads
+
+
+def all_splits(model, k, allow_empty=False):
+    """Every legal split into k stages: all assignments of ops to stages in which data flows forward."""
+    n = len(model.names)
+    edges = [(p, i) for i in range(n) for p in range(n) if model.predecessors[i] >> p & 1]
+    groups = [[i for i in range(n) if g >> i & 1] for g in model.groups]
+    for assigned in product(range(k), repeat=n):
+        if any(assigned[a] > assigned[b] for a, b in edges):
+            continue
+        if any(len({assigned[i] for i in g}) > 1 for g in groups):
+            continue
+        if not allow_empty and len(set(assigned)) < k:
+            continue
+        yield tuple(tuple(i for i in range(n) if assigned[i] == s) for s in range(k))
+
+
+def brute_force(model, k, allow_empty=False, accept=lambda stages: True):
+    """All splits that fit, as (period, latency, bytes, stages), best first."""
+    found = []
+    for stages in all_splits(model, k, allow_empty):
+        period, latency, moved, memory, _ = model_cost(model, stages)
+        limits = [model.memory[d] if len(model.memory) > 1 else model.memory[0] for d in range(k)]
+        if period < 10**12 and all(m <= limit for m, limit in zip(memory, limits, strict=True)) and accept(stages):
+            found.append((period, latency, moved, stages))
+    return sorted(found)

@@ -1,0 +1,53 @@
+"""Random cost models for hypothesis."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import strategies as st
+
+from autosplit.planner import CostModel, Transfer
+
+COST = st.integers(0, 12).map(float)
+
+
+@st.composite
+def models(draw, most=7, devices=1, memory=False, groups=False, inputs=False, unsupported=False):
+    """A model of up to ``most`` ops on ``devices`` kinds of device (1: all alike)."""
+    n = draw(st.integers(1, most))
+    tensors, predecessors = [], [0] * n
+    for i in range(n):
+        for part in range(draw(st.integers(0, 2))):
+            readers = draw(st.sets(st.integers(i + 1, n - 1), max_size=3)) if i + 1 < n else set()
+            if readers:
+                tensors.append(Transfer(f"t{i}.{part}", i, tuple(sorted(readers)), draw(st.integers(0, 9))))
+                for r in readers:
+                    predecessors[r] |= 1 << i
+    if inputs:
+        readers = draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=3))
+        tensors.append(Transfer("x", None, tuple(sorted(readers)), draw(st.integers(0, 9))))
+    time = st.one_of(COST, st.just(math.inf)) if unsupported else COST
+    rows = lambda values, width: tuple(  # noqa: E731
+        tuple(draw(st.lists(values, min_size=width, max_size=width))) for _ in range(devices)
+    )
+    limit = st.integers(0, 60).map(float)
+    return CostModel(
+        name="random",
+        names=tuple(f"op{i}" for i in range(n)),
+        predecessors=tuple(predecessors),
+        times=rows(time, n),
+        tensors=tuple(tensors),
+        send=rows(COST, len(tensors)),
+        receive=rows(COST, len(tensors)),
+        overheads=draw(st.lists(COST, min_size=devices, max_size=devices).map(tuple)),
+        sizes=tuple(draw(st.lists(st.integers(0, 9).map(float), min_size=n, max_size=n))),
+        memory=draw(st.lists(limit, min_size=devices, max_size=devices).map(tuple)) if memory else (math.inf,),
+        activations=draw(st.booleans()) if memory else False,
+        groups=draw(st.lists(st.sets(st.integers(0, n - 1), min_size=2, max_size=3), max_size=2).map(_bits))
+        if groups and n > 1
+        else (),
+    )
+
+
+def _bits(groups):
+    return tuple(sum(1 << i for i in g) for g in groups)
