@@ -81,9 +81,7 @@ class FusedGraph:
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops whose results it reads."""
-        return tuple(
-            _bits(p for t in op.inputs if (p := self.tensors[t].producer) is not None) for op in self.ops
-        )
+        return tuple(_bits(p for t in op.inputs if (p := self.tensors[t].producer) is not None) for op in self.ops)
 
     @cached_property
     def successors(self) -> tuple[int, ...]:

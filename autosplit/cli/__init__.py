@@ -11,7 +11,19 @@ from collections.abc import Sequence
 import autosplit
 from autosplit.errors import AutosplitError
 
-COMMANDS = ("zoo", "plan")
+COMMANDS = (
+    "inspect",
+    "profile",
+    "plan",
+    "run",
+    "show",
+    "export",
+    "verify",
+    "bench",
+    "dashboard",
+    "zoo",
+    "doctor",
+)
 INTERRUPTED = 130
 
 
@@ -39,7 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = importlib.import_module(f"autosplit.cli.{name}")
         command = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, parents=[common],
+            name,
+            help=module.HELP,
+            description=module.__doc__,
+            parents=[common],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.configure(command)

@@ -18,16 +18,17 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     """Print a table; columns whose cells are all numbers are right-aligned. Nothing is cut when not on a terminal."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    rows = [[str(cell) for cell in row] for row in rows]
-    console = Console(width=None if sys.stdout.isatty() else _width(title, columns, rows))
+    cells = [[str(cell) for cell in row] for row in rows]
+    console = Console(width=None if sys.stdout.isatty() else _width(title, columns, cells))
     table = Table(title=title or None, title_justify="left")
     for i, column in enumerate(columns):
-        numeric = bool(rows) and all(_is_number(row[i]) for row in rows)
+        numeric = bool(cells) and all(_is_number(row[i]) for row in cells)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table, markup=False)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
 
 
 def _width(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
@@ -36,7 +37,9 @@ def _width(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 
 def _is_number(text: str) -> bool:
-    return text.replace(".", "").replace(",", "").replace("-", "").replace("%", "").replace(" ", "").isdigit() or not text
+    return (
+        text.replace(".", "").replace(",", "").replace("-", "").replace("%", "").replace(" ", "").isdigit() or not text
+    )
 
 
 def _finite(value: Any) -> Any:

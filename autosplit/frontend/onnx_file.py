@@ -124,7 +124,9 @@ def _bind_shapes(model: Any, shapes: dict[str, tuple[int, ...]]) -> None:
     names = [i.name for i in free]
     for name in shapes:
         if name not in names:
-            raise ConfigError(f"--shape names '{name}', but the model's inputs are {', '.join(map(repr, names)) or 'none'}")
+            raise ConfigError(
+                f"--shape names '{name}', but the model's inputs are {', '.join(map(repr, names)) or 'none'}"
+            )
     symbols: dict[str, int] = {}
     for value in free:
         _check_tensor(value)

@@ -65,7 +65,9 @@ def _check_supported(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
     known = {*_get_convert_map(), "Constant"}
     for proto, node in zip(graph.node, nodes, strict=True):
         if node.kind in _CONTROL_FLOW:
-            raise ModelError(f"node '{node.name}' is control flow ({node.kind}), which cannot be split; export without it")
+            raise ModelError(
+                f"node '{node.name}' is control flow ({node.kind}), which cannot be split; export without it"
+            )
         if node.kind not in known or proto.domain not in _DOMAINS:
             kind = f"{proto.domain}.{node.kind}" if proto.domain else node.kind
             raise ModelError(f"op {kind} of node '{node.name}' is not supported by TVM's importer; replace it")

@@ -12,15 +12,22 @@ Stages = tuple[tuple[int, ...], ...]
 
 
 class Bench(Protocol):
-    """A place where candidates are built and measured.
+    """A place where candidates are built and measured."""
 
-    ``devices`` names the devices along the pipeline. ``identity`` holds what a study must not mix: model sha256, target,
-    devices, backend, versions; all values are strings.
-    """
+    @property
+    def graph(self) -> FusedGraph:
+        """The graph whose stages are measured."""
+        ...
 
-    graph: FusedGraph
-    devices: tuple[str, ...]
-    identity: Mapping[str, str]
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The names of the devices along the pipeline."""
+        ...
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What a study must not mix: model sha256, target, devices, backend, versions."""
+        ...
 
     def profile(self) -> Sequence[Profile]:
         """The time of every fused op on each device, one Profile a device, in the order of ``devices``."""

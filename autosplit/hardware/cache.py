@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from autosplit.errors import MachineError
@@ -19,7 +19,7 @@ def folder() -> Path:
     return Path(os.environ.get("AUTOSPLIT_CACHE") or platformdirs.user_cache_dir("autosplit", appauthor=False))
 
 
-def keep(file: Path, make: Callable[[Path], None]) -> Path:
+def keep(file: Path, make: Callable[[Path], object]) -> Path:
     """``file``, made by ``make(temporary)`` if it is not there whole; a digest beside it tells a damaged one.
 
     Raises MachineError where the cache cannot be written.
@@ -34,13 +34,15 @@ def keep(file: Path, make: Callable[[Path], None]) -> Path:
 
 
 @contextlib.contextmanager
-def writing(file: Path):  # type: ignore[no-untyped-def]
+def writing(file: Path) -> Iterator[Path]:
     """A temporary path that becomes ``file`` when the block ends well, and goes away when it does not."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent)
     except OSError as error:
-        raise MachineError(f"cannot write '{file}': {error.strerror}; free the disk or choose another folder") from error
+        raise MachineError(
+            f"cannot write '{file}': {error.strerror}; free the disk or choose another folder"
+        ) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -48,7 +50,9 @@ def writing(file: Path):  # type: ignore[no-untyped-def]
         os.chmod(temporary, 0o644)
         os.replace(temporary, file)
     except OSError as error:
-        raise MachineError(f"cannot write '{file}': {error.strerror}; free the disk or choose another folder") from error
+        raise MachineError(
+            f"cannot write '{file}': {error.strerror}; free the disk or choose another folder"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,13 @@ def compile_kernels(functions: Mapping[str, Any], target: Any) -> Kernels:
         return Kernels(_build(by_symbol, target), symbols, views, {})
     folder = cache.folder() / "kernels" / cache.digest(where)
     objects = {
-        symbol: cache.keep(folder / f"{symbol}.o", lambda file, s=symbol: _write(s, by_symbol[s], target, file))
-        for symbol in by_symbol
+        symbol: cache.keep(folder / f"{symbol}.o", partial(_write, symbol, named, target))
+        for symbol, named in by_symbol.items()
     }
     library = cache.folder() / "libraries" / f"{cache.digest(where, *sorted(objects))}.so"
-    cache.keep(library, lambda file: toolchain.link_shared(file, [objects[s] for s in sorted(objects)] or [_empty(file)]))
+    cache.keep(
+        library, lambda file: toolchain.link_shared(file, [objects[s] for s in sorted(objects)] or [_empty(file)])
+    )
     return Kernels(tvm.runtime.load_module(str(library)), symbols, views, objects)
 
 

@@ -32,7 +32,9 @@ def spelled(target: Any) -> str:
 def toolchain() -> str:
     """The versions a compiled kernel depends on."""
     names = ("apache-tvm", "apache-tvm-ffi")
-    return ",".join(f"{n} {importlib.metadata.version(n)}" for n in names) + f",{platform.system()} {platform.machine()}"
+    return (
+        ",".join(f"{n} {importlib.metadata.version(n)}" for n in names) + f",{platform.system()} {platform.machine()}"
+    )
 
 
 def _host() -> dict[str, str]:

@@ -67,7 +67,9 @@ def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePor
     inside = set(ops)
     reads = dict.fromkeys(t for i in ops for t in graph.ops[i].inputs if graph.tensors[t].producer not in inside)
     makes = [
-        t for i in ops for t in graph.ops[i].outputs
+        t
+        for i in ops
+        for t in graph.ops[i].outputs
         if t in results or not inside.issuperset(graph.tensors[t].consumers)
     ]
     return StagePorts(tuple(ops), tuple(_port(graph, t) for t in reads), tuple(_port(graph, t) for t in makes))

@@ -50,7 +50,7 @@ def _match(flat: Flat, module: Any) -> tuple[dict[int, list[int]], dict[int, tup
     results: dict[int, tuple[str | None, ...]] = {}
     env = start(module["main"])
     for position, binding in enumerate(bindings(module["main"])):
-        value = getattr(binding, "value", None)
+        value: Any = getattr(binding, "value", None)
         if not is_call(value):
             env[binding.var] = resolve(value, env)
             continue
@@ -78,9 +78,7 @@ def _enter(flat: Flat, function: Any, arguments: list[Any]) -> tuple[list[int], 
     return members, resolve(function.body.body, env)
 
 
-def _homes(
-    source: Source, flat: Flat, members: Mapping[int, list[int]], folding: Folding
-) -> dict[int, int]:
+def _homes(source: Source, flat: Flat, members: Mapping[int, list[int]], folding: Folding) -> dict[int, int]:
     """Source node -> position of the op that makes its result, or that took it in; folded nodes are absent."""
     home: dict[int, int] = {}
     for position, numbers in members.items():

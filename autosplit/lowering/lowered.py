@@ -92,7 +92,9 @@ class _Reader:
             elif value is not None:
                 self._env[binding.var] = self._resolve(value)
             else:
-                raise ModelError(f"variable '{binding.var.name}' has a shape known only at run time; give static shapes")
+                raise ModelError(
+                    f"variable '{binding.var.name}' has a shape known only at run time; give static shapes"
+                )
         outputs = self._outputs(main.body.body)
         source, tensors = self._source, tuple(dict.fromkeys(t for _, t in outputs))
         inputs = (i.name for i in source.inputs)
@@ -201,7 +203,7 @@ def _size(shape: tuple[int, ...], dtype: str) -> int:
     for size in shape:
         count *= size
     kind = tvm.DataType(dtype)
-    return count * ((kind.bits * kind.lanes + 7) // 8)
+    return count * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 
 
 def _bytes(values: Iterator[Any]) -> int:

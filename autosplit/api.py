@@ -1,0 +1,140 @@
+"""The public API: load a model, split it by hand or by plan, run it, export it, load what was exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosplit import cuts
+from autosplit.errors import SplitError
+from autosplit.graph import FusedGraph
+from autosplit.hardware import devices as device
+from autosplit.hardware.bench import Stages
+from autosplit.hardware.measure import Budget
+from autosplit.hardware.model import Model as BuiltModel
+from autosplit.hardware.model import load_model as _load
+from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.results import Baseline, Measurement
+from autosplit.hardware.tvm_bench import TvmBench
+
+
+class Model(BuiltModel):
+    """A model made ready to be split; ``graph`` holds its fused ops."""
+
+    def split(self, after: Sequence[Iterable[str]]) -> Split:
+        """Cut by hand: one list of op or source node names a cut, the ops that must lie before it.
+
+        A cut is the smallest downset that holds the named ops and everything before the cut ahead of it. Raises SplitError
+        naming the op where a name is unknown or a stage would be empty.
+        """
+        before = 0
+        found = []
+        for names in after:
+            before |= cuts.closure(self.graph, [op for name in names for op in ops_named(self.graph, name)])
+            found.append(before)
+        return Split(self, cuts.stages(self.graph, found))
+
+
+@dataclass(frozen=True)
+class Split:
+    """A model and its stages, each a tuple of op indices."""
+
+    model: Model
+    stages: Stages
+    predicted_ms: float | None = None
+
+    def pipeline(self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
+        """Link the stages into a running pipeline, one core a stage unless ``devices`` says otherwise."""
+        return self.model.pipeline(self.stages, device.along(len(self.stages), devices), depth, trace)
+
+    def export(self, folder: str | Path, devices: Sequence[str] = (), **measured: Any) -> Path:
+        """Write ``split.json`` and one loadable file a stage into ``folder``; returns the path of ``split.json``."""
+        from autosplit.report.export import export
+
+        return export(self.model, self.stages, device.along(len(self.stages), devices), Path(folder), **measured)
+
+
+def load_model(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None) -> Model:
+    """Read and fuse an ONNX file; see ``autosplit.hardware.model.load_model``."""
+    built = _load(path, shapes, target)
+    return Model(built.path, built.sha256, built.target, built.lowered, built.shapes)
+
+
+def load(folder: str | Path) -> Pipeline:
+    """A pipeline from an exported folder: without the model file, the study or a compiler. See ``report.load``."""
+    from autosplit.report.load import load as _load_export
+
+    return _load_export(Path(folder))
+
+
+def plan(model: Model, stages: int = 2, devices: Sequence[str] = ()) -> Split:
+    """The best split into ``stages`` for the measured profile of each device. Raises SplitError for too many stages."""
+    from autosplit import planner
+
+    cores = device.along(stages, devices)
+    costs = planner.CostModel.from_graph(model.graph, [model.profile(c).op_ms for c in cores])
+    best = planner.plan(costs, stages)
+    return Split(model, best.stages, best.period)
+
+
+def zoo_model(name: str, seed: int = 0) -> Path:
+    """The ONNX file of a zoo net, made into the cache folder once. Raises ConfigError for an unknown name."""
+    from autosplit import zoo
+    from autosplit.hardware import cache
+
+    file = cache.folder() / "zoo" / f"{name}-{seed}.onnx"
+    return cache.keep(file, lambda temporary: zoo.write(name, temporary, seed))
+
+
+def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
+    """The op called ``name``, or the one the source node ``name`` went into. Raises SplitError where there is none."""
+    if name in graph.index:
+        return (graph.index[name],)
+    found = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
+    if found:
+        return found
+    reason = next((f.reason for f in graph.folded if f.name == name), None)
+    if reason:
+        raise SplitError(f"node '{name}' left no op ({reason}); name the node before or after it")
+    raise SplitError(f"no op and no source node is called '{name}'; `autosplit inspect` lists them")
+
+
+def open_bench(
+    model: str | Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    stages: int = 2,
+    devices: Sequence[str] = (),
+    target: str | None = None,
+    tuning: Path | None = None,
+    measure: Budget | None = None,
+) -> TvmBench:
+    """A bench for a study: the model on this machine's cores."""
+    return TvmBench(load_model(model, shapes, target), device.along(stages, devices), measure)
+
+
+def export_split(
+    bench: TvmBench,
+    stages: Stages,
+    folder: str | Path,
+    *,
+    measured: Measurement | None = None,
+    predicted: float | None = None,
+    baselines: Sequence[Baseline] = (),
+    verdict: str | None = None,
+) -> Path:
+    """Export a measured split of a bench's model with what is known of it."""
+    from autosplit.report.export import export
+
+    return export(
+        bench.model,
+        stages,
+        bench.cores,
+        Path(folder),
+        measured=measured,
+        predicted=predicted,
+        baselines=baselines,
+        verdict=verdict,
+    )

@@ -1,0 +1,43 @@
+"""Measure an exported split: steady-state period, latency, busy time of each stage.
+
+autosplit bench out/ --seconds 10
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from autosplit.cli import output
+
+HELP = "measure an exported split"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure at most (default 5)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the measurement."""
+    from autosplit.hardware.measure import Budget
+    from autosplit.report.verify import bench
+
+    period, latency, busy = bench(args.folder, Budget(seconds=args.seconds))
+    if args.format == "json":
+        output.emit_json(
+            {
+                "period_ms": {"median": period.median, "low": period.low, "high": period.high},
+                "latency_ms": {"median": latency.median, "low": latency.low, "high": latency.high},
+                "stages": [{"busy_ms": ms} for ms in busy],
+            }
+        )
+        return 0
+    rows = [(f"stage {i}", f"{ms:.3f}", f"{100 * ms / period.median:.1f}") for i, ms in enumerate(busy)]
+    title = (
+        f"period {period.median:.3f} ms ({period.low:.3f} to {period.high:.3f}), {1e3 / period.median:.2f} items/s, "
+        f"latency {latency.median:.3f} ms"
+    )
+    output.emit_table(title, ("stage", "busy ms", "% of the period"), rows)
+    return 0

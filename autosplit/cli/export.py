@@ -1,0 +1,31 @@
+"""Write a split of a study, the best one by default, as split.json and one loadable file a stage.
+
+autosplit export studies/quickstart.toml -o out/
+autosplit export mystudy.db -o out/ --trial 3
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from autosplit.cli import output
+
+HELP = "write the best split of a study, with its wiring and stage files"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("study", metavar="STUDY", help="a study file, a database file, or a name with --storage")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder to write into")
+    parser.add_argument("--storage", help="where the study lies, as an Optuna URL (default: AUTOSPLIT_STORAGE)")
+    parser.add_argument("--trial", type=int, metavar="N", help="export trial N instead of the best")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export and say where."""
+    from autosplit.study.hand_over import export_trial
+
+    file = export_trial(args.study, args.output, storage=args.storage, trial=args.trial)
+    output.emit_json({"file": str(file)}) if args.format == "json" else print(file)
+    return 0

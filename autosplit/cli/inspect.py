@@ -1,0 +1,40 @@
+"""Show the fused ops of a model, the source nodes each came from, the tensors between them and the number of legal cuts.
+
+autosplit inspect net.onnx                    the ops, one a line
+autosplit inspect net.onnx --node conv3_relu  where a source node went
+autosplit inspect net.onnx -f json            everything, for programs
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from autosplit.cli import options, output
+
+HELP = "show fused ops, source nodes, tensors and the number of legal cuts"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    options.add_model(parser)
+    parser.add_argument("--node", metavar="NAME", help="only say where this source node went")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the graph, or the place of one node."""
+    from autosplit.report import inspection
+
+    model = options.load_model(args)
+    if args.node is not None:
+        place = inspection.find(model.graph, args.node)
+        output.emit_json(place) if args.format == "json" else print(inspection.sentence(place))
+        return 0
+    document = inspection.document(model)
+    if args.format == "json":
+        output.emit_json(document)
+        return 0
+    columns = ("#", "fused op", "source nodes", "reads", "makes", "MB")
+    output.emit_table(inspection.title(document), columns, inspection.rows(model.graph))
+    for folded in document["folded"]:
+        print(f"folded: {folded['name']} ({folded['reason']})")
+    return 0

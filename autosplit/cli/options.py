@@ -1,0 +1,49 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosplit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from autosplit.api import Model
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """The model, the shapes of its dynamic inputs, the target."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file")
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="INPUT=1x3x224x224", help="shape of a dynamic input; repeatable"
+    )
+    parser.add_argument(
+        "--target", help="what kernels are compiled for, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
+    )
+
+
+def load_model(args: argparse.Namespace) -> Model:
+    """The model the options name."""
+    from autosplit import api
+
+    return api.load_model(args.model, shapes(args.shape), args.target)
+
+
+def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:
+    """``--shape`` options as a mapping. Raises ConfigError for one that is misspelt or given twice."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in given:
+        name, equals, sizes = text.rpartition("=")
+        parts = sizes.lower().split("x") if sizes else []
+        if not equals or not name or not all(p.isdigit() for p in parts):
+            raise ConfigError(f"--shape {text!r} is misspelt; write INPUT=1x3x224x224")
+        if name in found:
+            raise ConfigError(f"--shape names '{name}' twice; give each input once")
+        found[name] = tuple(map(int, parts))
+    return found
+
+
+def devices(text: str | None) -> tuple[str, ...]:
+    """``--devices`` as a tuple: devices are separated by spaces, or by semicolons."""
+    return tuple((text or "").replace(";", " ").split())

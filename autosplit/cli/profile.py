@@ -1,0 +1,50 @@
+"""Time every fused op of a model on a device, inside the whole model. Kept in the cache; --force measures again.
+
+autosplit profile net.onnx --device cores:0
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from autosplit.cli import options, output
+
+HELP = "time every fused op on a device"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    options.add_model(parser)
+    parser.add_argument("--device", help="where to measure, e.g. cores:0 (default: the first core)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure (default 2)")
+    parser.add_argument("--force", action="store_true", help="measure again even if the cache holds the profile")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the profile."""
+    from autosplit.hardware import devices
+
+    model = options.load_model(args)
+    device = devices.parse(args.device) if args.device else devices.along(1)[0]
+    found = model.profile(device, args.seconds, args.force)
+    total = sum(found.op_ms)
+    if args.format == "json":
+        output.emit_json(
+            {
+                "model": model.graph.name,
+                "device": found.device,
+                "total_ms": total,
+                "ops": [
+                    {"name": op.name, "ms": ms, "spread_ms": half}
+                    for op, ms, half in zip(model.graph.ops, found.op_ms, found.spread_ms, strict=True)
+                ],
+            }
+        )
+        return 0
+    rows = [
+        (op.name, f"{ms:.4f}", f"{half:.4f}", f"{100 * ms / total:.1f}")
+        for op, ms, half in zip(model.graph.ops, found.op_ms, found.spread_ms, strict=True)
+    ]
+    title = f"{model.graph.name} on {found.device}: {total:.3f} ms in {len(rows)} fused ops"
+    output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
+    return 0

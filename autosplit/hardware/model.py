@@ -1,0 +1,108 @@
+"""A model made ready to be split: read, fused, its kernels compiled, its constants held once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.frontend.samples import random_items
+from autosplit.graph import FusedGraph
+from autosplit.hardware import cache, profile, reference
+from autosplit.hardware.devices import Cores
+from autosplit.hardware.kernels import Kernels, compile_kernels
+from autosplit.hardware.link import link
+from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.results import Profile
+from autosplit.hardware.stage import VmStage
+from autosplit.hardware.target import spelled, target_of, toolchain
+from autosplit.hardware.wiring import Wiring, wire
+from autosplit.lowering.lowered import Lowered, lower
+from autosplit.versions import require_pair
+
+Item = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """An ONNX model lowered for a target; kernels are compiled when first needed.
+
+    ``path`` is the original file, which onnxruntime judges by. Stages are tuples of op indices, as the cuts room gives them.
+    """
+
+    path: Path
+    sha256: str
+    target: Any
+    lowered: Lowered
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> FusedGraph:
+        """The graph of fused ops."""
+        return self.lowered.graph
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """The compiled kernels; compiles those the cache does not hold."""
+        return compile_kernels(self.lowered.kernels, self.target)
+
+    def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
+        """Which tensor goes where for a legal split."""
+        return wire(self.graph, stages, self.lowered.outputs)
+
+    def pipeline(
+        self, stages: Sequence[Sequence[int]], devices: Sequence[Cores], depth: int = 2, trace: bool = False
+    ) -> Pipeline:
+        """Link the stages and put stage i on device i."""
+        wiring = self.wiring(stages)
+        modules = (link(self.lowered, self.kernels, ports, self.target) for ports in wiring.stages)
+        loaded = [VmStage(module, device) for module, device in zip(modules, devices, strict=True)]
+        return Pipeline(wiring, loaded, depth, trace)
+
+    def profile(self, device: Cores, seconds: float = 2.0, force: bool = False) -> Profile:
+        """The time of every op on a device, from the cache where it was measured before on this machine.
+
+        ``force`` measures again and replaces what the cache holds.
+        """
+        whole = self.wiring([range(len(self.graph.ops))]).stages[0]
+
+        def measure() -> Profile:
+            module = link(self.lowered, self.kernels, whole, self.target)
+            return profile.profile_ops(self.lowered, self.kernels, module, self.items(1)[0], device, seconds)
+
+        order = ",".join(op.kernel for op in self.graph.ops)
+        return profile.cached((self.kernels.key, order, str(device), profile.machine()), measure, force)
+
+    def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """Random items for the model's inputs."""
+        return random_items([(i.name, i.shape, i.dtype) for i in self.lowered.inputs], count, seed)
+
+    def expected(self, items: Sequence[Item]) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """What onnxruntime computes for the items on the original file."""
+        return reference.onnxruntime_outputs(self.path, items)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What makes two measurements of this model comparable, besides the machine."""
+        shapes = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
+        return {"model": self.sha256, "shapes": shapes, "target": spelled(self.target), "versions": toolchain()}
+
+
+def load_model(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None) -> Model:
+    """Read and fuse the ONNX file ``path``.
+
+    ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor. Raises ModelError
+    or ConfigError where the file or the shapes are wrong, MachineError without the onnx package.
+    """
+    from autosplit.frontend import onnx_import
+
+    require_pair()
+    path = Path(path)
+    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    source = onnx_import.load(path, given)
+    where = target_of(target)
+    return Model(path, cache.sha256(path), where, lower(source, where), given)

@@ -1,0 +1,83 @@
+"""The judge: onnxruntime on the original file. A candidate's outputs count only where they equal its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import MachineError, ModelError, StageError
+from autosplit.hardware.results import Accuracy
+
+Array = np.ndarray[Any, np.dtype[Any]]
+TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
+DEFAULT_TOLERANCE = 1e-4
+
+
+def onnxruntime_outputs(model: Path | bytes, items: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+    """What onnxruntime computes for ``items`` on the model as it is. MachineError without it, ModelError where it refuses."""
+    session = onnxruntime_session(model)
+    names = [o.name for o in session.get_outputs()]
+    try:
+        return [dict(zip(names, session.run(names, dict(item)), strict=True)) for item in items]
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot run the model: {str(error).splitlines()[0]}") from error
+
+
+def onnxruntime_session(model: Path | bytes, threads: int = 1) -> Any:
+    """A CPU session with ``threads`` intra-op threads."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MachineError(f"comparing needs onnxruntime ({error}); pip install 'autosplit[onnx]'") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
+    try:
+        given = model if isinstance(model, bytes) else str(model)
+        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot load the model: {str(error).splitlines()[0]}") from error
+
+
+def compare(got: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]) -> Accuracy:
+    """Compare outputs item by item. Errors are relative to the largest value of the output that was expected.
+
+    Equal means within 1e-4 of that scale (1e-2 for float16), and to the bit for integers and booleans; a NaN or an
+    infinity must stand where one is expected. The model's outputs must be those expected, in names, shapes and number.
+    """
+    absolute = relative = 0.0
+    equal = len(got) == len(expected)
+    for mine, theirs in zip(got, expected, strict=False):
+        for name, wanted in theirs.items():
+            a, r, ok = _errors(np.asarray(mine[name]), np.asarray(wanted)) if name in mine else (np.inf, np.inf, False)
+            absolute, relative, equal = max(absolute, a), max(relative, r), equal and ok
+    return Accuracy(equal, float(absolute), float(relative), len(got))
+
+
+def require_equal(accuracy: Accuracy) -> Accuracy:
+    """The accuracy, if it is one that counts; StageError with the errors found otherwise."""
+    if not accuracy.equal:
+        raise StageError(
+            f"wrong result, max abs err {accuracy.max_abs_error:.3g}, max rel err {accuracy.max_rel_error:.3g} "
+            f"against onnxruntime; the candidate does not count"
+        )
+    return accuracy
+
+
+def _errors(mine: Array, wanted: Array) -> tuple[float, float, bool]:
+    if mine.shape != wanted.shape or mine.dtype != wanted.dtype:
+        return np.inf, np.inf, False
+    if wanted.dtype.kind not in "fV":
+        same = bool(np.array_equal(mine, wanted))
+        gap = 0.0 if same else float(np.max(np.abs(mine.astype(np.float64) - wanted.astype(np.float64))))
+        return gap, gap, same
+    mine, exact = mine.astype(np.float64), wanted.astype(np.float64)
+    finite = np.isfinite(exact)
+    if not np.array_equal(mine[~finite], exact[~finite], equal_nan=True) or not np.isfinite(mine[finite]).all():
+        return np.inf, np.inf, False
+    gap = float(np.max(np.abs(mine[finite] - exact[finite]), initial=0.0))
+    scale = float(np.max(np.abs(exact[finite]), initial=0.0))
+    share = gap / scale if scale > 0 else gap
+    return gap, share, share <= TOLERANCE.get(str(wanted.dtype), DEFAULT_TOLERANCE)

@@ -1,0 +1,121 @@
+"""Writing a split so that it runs elsewhere: ``split.json`` and one loadable file a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosplit.errors import MachineError
+from autosplit.hardware import cache, link
+from autosplit.hardware.devices import Cores
+from autosplit.hardware.results import Baseline, Measurement, Spread
+from autosplit.hardware.target import spelled
+from autosplit.hardware.wiring import Connection, Port
+from autosplit.report import manifest as m
+from autosplit.report.environment import environment
+
+if TYPE_CHECKING:
+    from autosplit.hardware.model import Model
+
+REFERENCE = "reference.npz"
+
+
+def export(
+    model: Model,
+    stages: Sequence[Sequence[int]],
+    devices: Sequence[Cores],
+    folder: Path,
+    *,
+    measured: Measurement | None = None,
+    predicted: float | None = None,
+    baselines: Sequence[Baseline] = (),
+    verdict: str | None = None,
+) -> Path:
+    """Write the split into ``folder`` and return the path of its ``split.json``, which is written last.
+
+    Raises MachineError where the disk refuses or nothing here can link a stage file.
+    """
+    wiring = model.wiring(stages)
+    parts = []
+    for i, ports in enumerate(wiring.stages):
+        file = folder / f"stage{i}.so"
+        with cache.writing(file) as temporary:
+            link.write(model.lowered, model.kernels, ports, model.target, temporary)
+        ops = tuple(m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources) for o in ports.ops)
+        parts.append(
+            m.StagePart(
+                index=i,
+                device=str(devices[i]),
+                file=file.name,
+                sha256=cache.sha256(file),
+                ops=ops,
+                inputs=_ports(ports.inputs),
+                outputs=_ports(ports.outputs),
+            )
+        )
+    document = m.Manifest(
+        model=m.ModelPart(
+            name=model.graph.name,
+            sha256=model.sha256,
+            inputs=_ports(wiring.inputs),
+            outputs=_ports(wiring.outputs),
+            file=str(model.path.resolve()),
+        ),
+        stages=tuple(parts),
+        connections=tuple(map(_connection, wiring.connections)),
+        measured=_measured(measured) if measured else None,
+        predicted=m.PredictedPart(period_ms=predicted) if predicted is not None else None,
+        baselines=tuple(
+            m.BaselinePart(
+                name=b.name, period_ms=_spread(b.period_ms), latency_ms=_spread(b.latency_ms), copies=b.copies
+            )
+            for b in baselines
+        ),
+        verdict=verdict,
+        environment=environment() | {"target": spelled(model.target)},
+        reference=_reference(model, folder / REFERENCE),
+    )
+    document.write(folder / m.NAME)
+    return folder / m.NAME
+
+
+def _reference(model: Model, file: Path) -> m.ReferencePart | None:
+    """Items with onnxruntime's outputs, so that ``verify`` has a judge where the model is not; None without onnxruntime."""
+    items = model.items(2, seed=1)
+    try:
+        expected = model.expected(items)
+    except MachineError:
+        return None
+    arrays = {f"{i}/in/{name}": a for i, item in enumerate(items) for name, a in item.items()}
+    arrays |= {f"{i}/out/{name}": a for i, item in enumerate(expected) for name, a in item.items()}
+    with cache.writing(file) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **arrays)
+    return m.ReferencePart(file=file.name, sha256=cache.sha256(file))
+
+
+def _ports(ports: Sequence[Port]) -> tuple[m.TensorPort, ...]:
+    return tuple(m.TensorPort(name=p.name, shape=p.shape, dtype=p.dtype) for p in ports)
+
+
+def _connection(c: Connection) -> m.ConnectionPart:
+    source = (
+        m.FromInput(input=c.source) if isinstance(c.source, str) else m.FromStage(stage=c.source[0], output=c.source[1])
+    )
+    to = [m.ToStage(stage=s, input=c.tensor) for s in c.stages] + [m.ToOutput(output=name) for name in c.outputs]
+    return m.ConnectionPart.model_validate({"tensor": c.tensor, "bytes": c.bytes, "from": source, "to": tuple(to)})
+
+
+def _measured(found: Measurement) -> m.MeasuredPart:
+    return m.MeasuredPart(
+        period_ms=_spread(found.period_ms),
+        latency_ms=_spread(found.latency_ms),
+        stage_ms=found.stage_ms,
+        max_rel_error=found.accuracy.max_rel_error,
+    )
+
+
+def _spread(value: Spread) -> m.SpreadPart:
+    return m.SpreadPart(median=value.median, low=value.low, high=value.high)

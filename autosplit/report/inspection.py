@@ -1,0 +1,97 @@
+"""A graph put into words and into the JSON document of ``inspect``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from autosplit import cuts
+from autosplit.errors import SplitError
+from autosplit.graph import FusedGraph
+
+if TYPE_CHECKING:
+    from autosplit.hardware.model import Model
+
+MB = 1e6
+
+
+def document(model: Model) -> dict[str, Any]:
+    """The document of ``inspect -f json``; DESIGN fixes its keys."""
+    graph = model.graph
+    count = cuts.count(graph)
+    return {
+        "model": {"name": graph.name, "sha256": model.sha256, "weight_bytes": model.lowered.weight_bytes},
+        "inputs": [{"name": i.name, "shape": list(i.shape), "dtype": i.dtype} for i in model.lowered.inputs],
+        "outputs": [
+            {"name": name, "tensor": t, "shape": list(graph.tensors[t].shape), "dtype": graph.tensors[t].dtype}
+            for name, t in model.lowered.outputs
+        ],
+        "folded": [{"name": f.name, "reason": f.reason} for f in graph.folded],
+        "ops": [
+            {
+                "name": op.name,
+                "kernel": op.kernel,
+                "sources": list(op.sources),
+                "parts": list(op.parts),
+                "inputs": list(op.inputs),
+                "outputs": list(op.outputs),
+                "weight_bytes": op.weight_bytes,
+                "flops": op.flops,
+            }
+            for op in graph.ops
+        ],
+        "tensors": [_tensor(graph, name) for name in graph.tensors],
+        "cuts": {"total": count.total, "complete": count.complete},
+    }
+
+
+def _tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
+    tensor = graph.tensors[name]
+    return {
+        "name": name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "bytes": tensor.bytes,
+        "producer": None if tensor.producer is None else graph.ops[tensor.producer].name,
+        "consumers": [graph.ops[c].name for c in tensor.consumers],
+    }
+
+
+def title(document: dict[str, Any]) -> str:
+    """The graph in one line."""
+    count = document["cuts"]
+    total = f"{count['total']:,}" if count["complete"] else f"more than {count['total']:,}"
+    return f"{document['model']['name']}: {len(document['ops'])} fused ops, {total} legal cuts"
+
+
+def rows(graph: FusedGraph) -> Iterator[tuple[object, ...]]:
+    """One row an op: number, name, sources, tensors read and made, MB made."""
+    for i, op in enumerate(graph.ops):
+        sources = " ".join(op.sources) or f"(part of {' '.join(op.parts)})"
+        size = sum(graph.tensors[t].bytes for t in op.outputs) / MB
+        yield i, op.name, sources, " ".join(op.inputs), " ".join(op.outputs), f"{size:.3f}"
+
+
+def find(graph: FusedGraph, node: str) -> dict[str, Any]:
+    """Where a source node went: the op that makes its result and those that make parts of it, or why it was folded.
+
+    Raises SplitError where no source node is called so.
+    """
+    made = [op.name for op in graph.ops if node in op.sources]
+    parts = [op.name for op in graph.ops if node in op.parts]
+    reason = next((f.reason for f in graph.folded if f.name == node), None)
+    if not made and reason is None:
+        raise SplitError(f"no source node is called '{node}'; `autosplit inspect` lists them")
+    return {"node": node, "op": made[0] if made else None, "parts": parts, "folded": reason}
+
+
+def sentence(place: dict[str, Any]) -> str:
+    """``find`` in one line."""
+    if place["op"] is None:
+        return f"{place['node']} was folded: {place['folded']}"
+    parts = (
+        f"; {', '.join(place['parts'])} compute{'s' if len(place['parts']) == 1 else ''} a part"
+        if place["parts"]
+        else ""
+    )
+    return f"{place['node']} is in fused op {place['op']}{parts}"

@@ -1,0 +1,75 @@
+"""Whether an exported split computes what the original model computes, and how fast it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ConfigError
+from autosplit.frontend.samples import random_items
+from autosplit.hardware import cache, measure
+from autosplit.hardware.measure import Budget
+from autosplit.hardware.reference import compare, onnxruntime_outputs
+from autosplit.hardware.results import Accuracy, Spread
+from autosplit.report import manifest
+from autosplit.report.load import checked, load
+from autosplit.report.manifest import Manifest
+
+Items = list[dict[str, np.ndarray[Any, Any]]]
+
+
+def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 0) -> tuple[Accuracy, str]:
+    """Run the exported pipeline and compare it with onnxruntime; returns the accuracy and what it was compared with.
+
+    With the original model, ``model`` or the file the export names if it still is the one, on fresh random items; without
+    it, on the items onnxruntime's outputs were recorded for at export. Raises ConfigError where there is neither.
+    """
+    document = manifest.read(folder)
+    file = _model(document, model)
+    if file:
+        given = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], items, seed)
+        expected, judge = onnxruntime_outputs(file, given), f"onnxruntime on {file}"
+    else:
+        given, expected = _recorded(folder, document)
+        judge = f"onnxruntime's outputs recorded in {document.reference.file if document.reference else ''}"
+    with load(folder) as pipeline:
+        return compare(pipeline.run(given), expected), judge
+
+
+def bench(folder: Path, budget: Budget) -> tuple[Spread, Spread, tuple[float, ...]]:
+    """Period, latency and busy time of each stage, in ms, of an exported pipeline on random items."""
+    document = manifest.read(folder)
+    items = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], 3, 0)
+    with load(folder, trace=True) as pipeline:
+        period, busy = measure.period_and_stages(pipeline, items, budget)
+        return period, measure.latency(pipeline, items, budget), busy
+
+
+def _model(document: Manifest, given: Path | None) -> Path | None:
+    file = given or (Path(document.model.file) if document.model.file else None)
+    if file is None or (given is None and not file.is_file()):
+        return None
+    if not file.is_file():
+        raise ConfigError(f"model '{file}' does not exist; give the file the split was made from")
+    if cache.sha256(file) == document.model.sha256:
+        return file
+    if given:
+        raise ConfigError(f"model '{file}' is not the one the split was made from (its sha256 differs); give that one")
+    return None
+
+
+def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items]:
+    if document.reference is None:
+        raise ConfigError("the export holds no reference outputs; give the original model with --model FILE")
+    file = checked(folder, document.reference.file, document.reference.sha256)
+    given: dict[str, dict[str, Any]] = {}
+    expected: dict[str, dict[str, Any]] = {}
+    with np.load(file, allow_pickle=False) as arrays:
+        for key in arrays.files:
+            number, kind, name = key.split("/", 2)
+            side: Mapping[str, dict[str, dict[str, Any]]] = {"in": given, "out": expected}
+            side[kind].setdefault(number, {})[name] = arrays[key]
+    return [given[n] for n in sorted(given)], [expected[n] for n in sorted(given)]
