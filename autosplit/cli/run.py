@@ -1,0 +1,98 @@
+"""Run a study: measure split after split on the real devices until none better is left worth trying.
+
+  autosplit run studies/quickstart.toml               SqueezeNet on two cores; run it again to go on
+  autosplit run STUDY.toml --trials 40 --timeout 600  options lie over the study file
+  autosplit run STUDY.toml --storage postgresql+psycopg://USER@HOST/NAME
+
+A study file names at least a model and the stages:
+
+  model = "net.onnx"                  # beside the study file; or zoo = "squeezenet"
+  stages = 2
+  devices = ["cores:0", "cores:1"]    # one a stage; default: one core each
+
+  [search]
+  sampler = "planner"                 # or tpe, random, exhaustive
+  trials = 20
+
+The study is kept in NAME.db in this folder. Killed or interrupted, the same command goes on where it stopped. Prints
+the trials, the best split, the baselines and the verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from autosplit.cli.show import emit
+from autosplit.errors import ConfigError
+
+HELP = "run a study: search for the split that runs fastest on the devices, measuring each candidate"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the study file and what may be laid over it."""
+    parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
+    parser.add_argument("--stages", type=int, metavar="K", help="number of stages")
+    parser.add_argument("--devices", nargs="+", metavar="DEVICE", help="one device a stage: cores:0, cores:0-3, ...")
+    parser.add_argument("--trials", type=int, metavar="N", help="stop when the study has this many finished trials")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no trial after this time")
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="where the study is kept: a file, or a database URL "
+        "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
+    parser.add_argument(
+        "--shape", action="append", metavar="NAME=1x3x224x224", default=[], help="shape of a model input; once an input"
+    )
+    parser.add_argument("--name", help="name of the study in its storage (default: that of the study file)")
+    parser.add_argument(
+        "--force", action="store_true", help="start a new study beside one of the same name; nothing is deleted"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the study and print it; export the best split where the study file asks for it."""
+    from autosplit.study.benches import open_bench
+    from autosplit.study.config import load
+    from autosplit.study.export import export_best
+    from autosplit.study.open import open_study
+    from autosplit.study.progress import progress
+    from autosplit.study.run import run_study
+    from autosplit.study.show import document
+    from autosplit.study.storage import storage_url
+
+    config = load(args.study, _options(args))
+    url = storage_url(config.name, args.storage, config.storage)
+    told = progress()
+    bench = open_bench(config)
+    try:
+        on = open_study(config, bench, url, told, name=args.name, force=args.force)
+        run_study(on, told)
+        folder = export_best(on)
+    finally:
+        told.close()
+        bench.close()
+    found = document(on.study, url)
+    emit({**found, "export": None if folder is None else str(folder)}, args.format)
+    return 0
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "stages": args.stages,
+        "devices": args.devices,
+        "shapes": dict(map(_shape, args.shape)) or None,
+        "search": {"trials": args.trials, "timeout": args.timeout, "seed": args.seed},
+    }
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    """An input's name and shape from ``name=1x3x224x224``; a name may hold '='."""
+    name, _, shape = text.rpartition("=")
+    parts = shape.split("x")
+    if not name or not all(p.isascii() and p.isdigit() for p in parts):
+        raise ConfigError(f"--shape '{text}' is no shape; write it as NAME=1x3x224x224")
+    return name, [int(p) for p in parts]

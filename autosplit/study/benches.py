@@ -1,0 +1,53 @@
+"""The bench a study file asks for: this machine, or simulated hardware."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosplit.hardware.bench import Bench
+from autosplit.study.config import SimulatedHardware, StudyConfig
+
+if TYPE_CHECKING:
+    from autosplit.study.simulated import SimulatedBench
+
+
+def open_bench(config: StudyConfig) -> Bench:
+    """Open it. Raises ConfigError, ModelError or MachineError, one line, where it cannot be had."""
+    return _simulated(config) if config.backend == "simulated" else _real(config)
+
+
+def _real(config: StudyConfig) -> Bench:
+    from autosplit import api
+    from autosplit.hardware.measure import Budget
+
+    model = Path(config.model) if config.model else api.zoo_model(str(config.zoo))
+    return api.open_bench(
+        model,
+        shapes=config.shapes,
+        stages=config.stages,
+        devices=config.devices or (),
+        target=config.target,
+        tuning=Path(config.tuning) if config.tuning else None,
+        measure=Budget(**config.measure.model_dump()),
+    )
+
+
+def _simulated(config: StudyConfig) -> SimulatedBench:
+    """Simulated hardware over a graph file, over the profile of a real model, or over a chain."""
+    from autosplit.planner import CostModel
+    from autosplit.study import simulated
+
+    wanted = config.simulated or SimulatedHardware()
+    simulation = simulated.Simulation(**wanted.model_dump(exclude={"graph", "ops"}))
+    devices = config.devices or [f"cores:{i}" for i in range(config.stages)]
+    if wanted.graph:
+        return simulated.from_file(Path(wanted.graph), devices, simulation)
+    if config.model or config.zoo:
+        real = _real(config)
+        try:
+            costs = CostModel.from_graph(real.graph, [p.op_ms for p in real.profile()])
+            return simulated.SimulatedBench(real.graph, costs, real.devices, simulation)
+        finally:
+            real.close()
+    return simulated.chain(wanted.ops, devices, simulation)

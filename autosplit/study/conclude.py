@@ -1,0 +1,102 @@
+"""The end of a run: the best candidates compete once more, then the verdict against the baselines. Both are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from autosplit.hardware.bench import Stages
+from autosplit.hardware.results import Spread
+from autosplit.study import records
+from autosplit.study.correction import Corrected, Measured, correct
+from autosplit.study.limits import tally
+from autosplit.study.open import OpenStudy
+from autosplit.study.progress import Progress
+from autosplit.study.samplers import history_of
+from autosplit.study.storage import guarded
+from autosplit.study.verdict import judge
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+RIVALS = 4  # candidates in the final comparison at most
+
+
+@runtime_checkable
+class Duelling(Protocol):
+    """A bench that can measure several candidates side by side, in turns, so that what drifts meets them all alike."""
+
+    def duel(self, candidates: Sequence[Stages]) -> Sequence[Spread]:
+        """The period of each candidate, in ms, in their order; more precise than ``measure``."""
+        ...
+
+
+def conclude(on: OpenStudy, progress: Progress) -> None:
+    """Compare the best candidates, judge, and store corrected costs, duel and verdict."""
+    with guarded(on.url):
+        trials = on.study.get_trials(deepcopy=False)
+        attributes = on.study.user_attrs
+    history = history_of(on.space, trials)
+    corrected = correct(on.space.costs, on.bench.devices, history.measured)
+    results: dict[str, Any] = {"corrected": _document(corrected)}
+    rivals = _rivals(corrected, history.measured)
+    earlier = attributes.get("duel")
+    if len(rivals) > 1 and isinstance(on.bench, Duelling) and not _covers(earlier, rivals, len(history.measured)):
+        progress.note(f"comparing the best {len(rivals)} splits once more, in turns")
+        spreads = on.bench.duel([m.stages for m in rivals])
+        entries = [
+            {"number": m.number, "period_ms": records.spread_document(s)} for m, s in zip(rivals, spreads, strict=True)
+        ]
+        results["duel"] = {"measured": len(history.measured), "entries": entries}
+    best = best_trial(trials, {**attributes, **results})
+    if best is not None:
+        verdict = judge(on.config.stages, best[1], records.read_baselines(attributes.get("baselines")))
+        results["verdict"] = {"choice": verdict.choice, "text": verdict.text}
+    with guarded(on.url):
+        for key, value in results.items():
+            on.study.set_user_attr(key, value)
+
+
+def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tuple[FrozenTrial, Spread] | None:
+    """The best trial with its period: the winner of the final comparison, or before one the least measured period."""
+    complete = tally(trials).complete
+    duel = attributes.get("duel")
+    periods: dict[int, Spread] = {}
+    if isinstance(duel, dict) and duel.get("measured") == len(complete):
+        for entry in duel.get("entries", ()):
+            if spread := records.read_spread(entry.get("period_ms")):
+                periods[entry.get("number")] = spread
+    if not periods:
+        for t in complete:
+            fallback = Spread(t.values[0], t.values[0], t.values[0]) if t.values else None
+            if spread := records.read_spread(t.user_attrs.get("period_ms")) or fallback:
+                periods[t.number] = spread
+    entered = [t for t in complete if t.number in periods]
+    if not entered:
+        return None
+    best = min(entered, key=lambda t: (periods[t.number].median, t.number))
+    return best, periods[best.number]
+
+
+def _rivals(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
+    """The measured splits that may be the best: within the noise of the least period, the likeliest first."""
+    least = min((m.period_ms for m in measured), default=0.0)
+    near = [m for m in measured if m.period_ms <= least * (1 + 3 * corrected.noise)]
+    return sorted(sorted(near, key=lambda m: corrected.period(m.stages))[:RIVALS], key=lambda m: m.number)
+
+
+def _covers(duel: object, rivals: Sequence[Measured], measured: int) -> bool:
+    """Whether a stored comparison is of these rivals, with nothing measured since."""
+    if not isinstance(duel, dict) or duel.get("measured") != measured:
+        return False
+    return [entry.get("number") for entry in duel.get("entries", ())] == [m.number for m in rivals]
+
+
+def _document(corrected: Corrected) -> dict[str, Any]:
+    return {
+        "error": corrected.error,
+        "noise": corrected.noise,
+        "period_over_slowest_stage": corrected.ratio,
+        "op_ms": [[t if t < float("inf") else None for t in row] for row in corrected.costs.times],
+        "overhead_ms": list(corrected.costs.overheads),
+    }

@@ -1,0 +1,197 @@
+"""The study file: TOML, checked strictly, with the options of the command line laid over it.
+
+This module imports pydantic; import it where a study file is read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from autosplit.errors import ConfigError
+
+SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Search(_Section):
+    """How splits are proposed and when to stop; ``timeout`` in seconds of one run, ``stagnation`` in trials."""
+
+    sampler: Literal["planner", "tpe", "random", "exhaustive"] = "planner"
+    trials: Annotated[int, Field(ge=1)] = 20
+    timeout: Positive | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    stagnation: Annotated[int, Field(ge=1)] | None = None
+
+
+class Measure(_Section):
+    """When the measurement of a candidate ends: see ``autosplit.hardware.measure.Budget``, whose fields these are."""
+
+    seconds: Positive = 5.0
+    share: Positive = 0.01
+    items: Annotated[int, Field(ge=2, le=1_000_000)] = 16
+    latency_items: Annotated[int, Field(ge=1, le=1_000_000)] = 3
+
+
+class SimulatedHardware(_Section):
+    """Hardware that exists only in numbers: ``error`` of the known costs and ``noise`` of a measurement are relative.
+
+    ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain of ``ops`` ops.
+    ``contention``: relative slowdown a further stage; ``overhead``: ms a stage; ``delay``: seconds a measurement takes.
+    """
+
+    graph: Text | None = None
+    ops: Annotated[int, Field(ge=1, le=10_000)] = 60
+    error: Share = 0.35
+    noise: Share = 0.02
+    contention: Share = 0.0
+    overhead: Share = 0.0
+    delay: Share = 0.0
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
+    for name, shape in shapes.items():
+        if any(d < 1 for d in shape):
+            raise ValueError(f"'{name}' has a dimension below 1")
+    return shapes
+
+
+class StudyConfig(_Section):
+    """A whole study file, its defaults filled in; paths are absolute once ``load`` has read it."""
+
+    name: Name
+    model: Text | None = None
+    zoo: Text | None = None
+    stages: Annotated[int, Field(ge=1, le=256)]
+    devices: Annotated[list[Text], Field(min_length=1)] | None = None
+    backend: Literal["tvm", "simulated"] = "tvm"
+    objective: Literal["throughput"] = "throughput"
+    shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(default_factory=dict)
+    target: Text | None = None
+    tuning: Text | None = None
+    storage: Text | None = None
+    export: Text | None = None
+    search: Search = Field(default_factory=Search)
+    measure: Measure = Field(default_factory=Measure)
+    simulated: SimulatedHardware | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_device_a_stage(cls, data: Any) -> Any:
+        """Where only devices are given there is a stage for each."""
+        if isinstance(data, dict) and data.get("stages") is None and isinstance(data.get("devices"), list):
+            return {**data, "stages": len(data["devices"])}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> StudyConfig:
+        if self.devices is not None and len(self.devices) != self.stages:
+            raise ValueError(f"stages is {self.stages}, devices are {len(self.devices)}; give one device a stage")
+        sources = [key for key in ("model", "zoo") if getattr(self, key)]
+        if self.simulated and self.simulated.graph:
+            sources.append("simulated.graph")
+        if len(sources) > 1:
+            raise ValueError(f"{' and '.join(sources)} are both given; keep one")
+        if not sources and self.backend == "tvm":
+            raise ValueError('no model is given; add model = "FILE.onnx" or zoo = "squeezenet"')
+        if self.simulated and self.backend != "simulated":
+            raise ValueError(f"[simulated] is given, backend is '{self.backend}'; set backend = \"simulated\"")
+        if self.export and self.backend == "simulated":
+            raise ValueError("export is given, but simulated hardware builds nothing; remove export")
+        return self
+
+
+def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
+    """Read a study file and lay ``options`` over it (nested like the file; None leaves a key as it is).
+
+    Raises ConfigError, one line, naming the key, its value and the remedy.
+    """
+    data = _overlay(_read(path), options or {})
+    data.setdefault("name", path.stem)
+    _make_absolute(data, path.resolve().parent)
+    try:
+        return StudyConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"study file '{path}': {_explain(error)}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SIZE_LIMIT + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"study file '{path}' does not exist; give the path of a .toml file") from None
+    except OSError as error:
+        raise ConfigError(f"study file '{path}' cannot be read: {error.strerror}; give a readable .toml file") from None
+    if len(raw) > SIZE_LIMIT:
+        raise ConfigError(f"study file '{path}' is larger than {SIZE_LIMIT} bytes; give a study file in TOML")
+    try:
+        return tomllib.loads(raw.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"study file '{path}' is not TOML: {error}; correct that place") from None
+
+
+def _overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            below = data.get(key, {})
+            data[key] = _overlay(dict(below), value) if isinstance(below, dict) else below
+        elif value is not None:
+            data[key] = value
+    return data
+
+
+def _make_absolute(data: dict[str, Any], folder: Path) -> None:
+    """Files that are read lie beside the study file; what is written goes to the working folder."""
+    for key in ("model", "tuning"):
+        if isinstance(data.get(key), str) and data[key]:
+            data[key] = str(folder / data[key])
+    simulated = data.get("simulated")
+    if isinstance(simulated, dict) and isinstance(simulated.get("graph"), str) and simulated["graph"]:
+        data["simulated"] = {**simulated, "graph": str(folder / simulated["graph"])}
+
+
+def _explain(error: ValidationError) -> str:
+    """The first thing wrong, as one line: key, value and what to do."""
+    first = error.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"{key} is no key; {_known(first['loc'])}"
+    if first["type"] == "missing":
+        return f"{key} is missing; add {key} = ..."
+    message = first["msg"].removeprefix("Value error, ")
+    if not key:
+        return message
+    value = repr(first["input"])
+    return (
+        f"{key} is {value if len(value) <= 60 else value[:57] + '...'}: {message[0].lower()}{message[1:]}; change {key}"
+    )
+
+
+def _known(loc: tuple[int | str, ...]) -> str:
+    """What the writer of an unknown key may have meant: the nearest known key of any section."""
+    sections: dict[str, type[_Section]] = {
+        "": StudyConfig,
+        "search.": Search,
+        "measure.": Measure,
+        "simulated.": SimulatedHardware,
+    }
+    known = {prefix + field: field for prefix, section in sections.items() for field in section.__pydantic_fields__}
+    close = difflib.get_close_matches(str(loc[-1]), known.values(), 1)
+    if close:
+        return f"did you mean {next(key for key, field in known.items() if field == close[0])}?"
+    return f"keys are {', '.join(key for key in known if '.' not in key)}"

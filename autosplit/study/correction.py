@@ -1,0 +1,196 @@
+"""Costs corrected by what was measured: a Gaussian update of op times and stage overheads from stage times.
+
+Model: the true time of op i on device d is its profiled time times 1 + g_d + x_i,d. ``x`` is the op's own error with
+relative deviation ``error``, ``g`` a common scale (contention, clock) and each stage adds an overhead o_d. A measured
+stage time is the sum over its ops, its transfers and o_d, with relative noise. All are Gaussian, so the posterior
+given the measured stages is linear algebra on one matrix with a row per measured stage (Rasmussen and Williams,
+Gaussian Processes for Machine Learning, 2006, section 2.2). ``error`` and the noise are those of a small grid that
+make the measurements most likely (section 5.2). Devices of one kind (``cores:0``, ``cores:1``) share their errors,
+others by half.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosplit.hardware.bench import Stages
+from autosplit.planner.costs import CostModel
+from autosplit.planner.split import evaluate
+
+Array = NDArray[np.float64]
+_Row = TypeVar("_Row")
+
+ERRORS = (0.01, 0.03, 0.08, 0.2, 0.4, 0.8)  # relative error of one profiled op
+NOISES = (0.003, 0.01, 0.02, 0.05, 0.1)  # relative noise of one measured stage time
+_USUAL_ERROR, _USUAL_NOISE = 0.2, 0.02  # centre of the prior over the grids, one unit of log deviation wide
+SCALE = 0.3  # relative deviation of the common scale of a device
+OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
+OTHER_KIND = 0.5  # correlation of errors between devices of different kinds
+LEAST = 0.05  # no op is corrected below this share of its profiled time
+REMEMBERED = 200  # measured stages that the update looks at, those of the latest trials
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured split: the time of each stage and the period, in ms."""
+
+    number: int
+    stages: Stages
+    stage_ms: tuple[float, ...]
+    period_ms: float
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Measured stages as rows: the profiled time of their ops (else 0), their device, prior and measured time in ms."""
+
+    ops: Array
+    device: NDArray[np.int64]
+    prior: Array
+    measured: Array
+
+    @cached_property
+    def totals(self) -> Array:
+        """The profiled time of each stage."""
+        return np.asarray(self.ops.sum(axis=1))
+
+    @cached_property
+    def shared(self) -> Array:
+        """For each pair of stages the sum of squares of the ops in both."""
+        return np.asarray(self.ops @ self.ops.T)
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """Costs after the update: ``costs`` with corrected times and overheads, ``error`` and ``noise`` as found.
+
+    ``ratio`` is the usual period over its slowest stage: what hand-over and waiting add.
+    """
+
+    costs: CostModel
+    error: float
+    noise: float
+    ratio: float
+    _update: _Update
+
+    def stage_deviations(self, stages: Stages) -> tuple[float, ...]:
+        """For each stage of a split the standard deviation of its time, in ms, under the posterior."""
+        return self._update.deviations(stages)
+
+    def period(self, stages: Stages, deviations: float = 0.0) -> float:
+        """The period expected of a split, in ms, each stage taken ``deviations`` standard deviations faster."""
+        loads = evaluate(self.costs, stages).loads
+        if deviations:
+            loads = tuple(t - deviations * s for t, s in zip(loads, self.stage_deviations(stages), strict=True))
+        return self.ratio * max(loads)
+
+
+def correct(costs: CostModel, devices: Sequence[str], measured: Sequence[Measured]) -> Corrected:
+    """Update ``costs`` (times in ms; a row a device, or one for all) by what was measured, in any number of trials."""
+    recent = [m for m in measured if len(m.stage_ms) == len(m.stages) == len(devices)]
+    recent = recent[-max(1, REMEMBERED // len(devices)) :]
+    times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))], dtype=np.float64)
+    finite = np.where(np.isfinite(times), times, 0.0)
+    rows = _rows(costs, finite, recent)
+    update = _likeliest(finite, _kinship(devices), rows)
+    factors, overheads = update.corrections()
+    new_times = np.where(np.isfinite(times), finite * np.maximum(factors, LEAST), np.inf)
+    base = [costs.overheads[d if len(costs.overheads) > 1 else 0] for d in range(len(devices))]
+    corrected = replace(
+        costs,
+        times=_collapsed(tuple(map(tuple, new_times.tolist()))),
+        overheads=_collapsed(tuple(max(0.0, b + o) for b, o in zip(base, overheads.tolist(), strict=True))),
+    )
+    ratios = [m.period_ms / max(m.stage_ms) for m in recent if max(m.stage_ms) > 0]
+    ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
+    return Corrected(corrected, update.error, update.noise, ratio, update)
+
+
+@dataclass(frozen=True)
+class _Update:
+    """The posterior for one pair of error and noise. ``times``: device by op; ``kinship``: correlation of devices."""
+
+    times: Array
+    kinship: Array
+    rows: _Rows
+    error: float
+    noise: float
+
+    @cached_property
+    def overhead_variance(self) -> float:
+        return float((OVERHEAD * self.times.sum(axis=1).mean() / len(self.times)) ** 2)
+
+    @cached_property
+    def cholesky(self) -> Array:
+        rows = self.rows
+        covariance = self._covariance(rows.shared, rows.totals, rows.device)
+        spread = (self.noise * rows.measured) ** 2 + 1e-9 * np.diag(covariance) + 1e-18
+        return np.asarray(np.linalg.cholesky(covariance + np.diag(spread)), dtype=np.float64)
+
+    @cached_property
+    def weights(self) -> Array:
+        residual = self.rows.measured - self.rows.prior
+        return np.asarray(np.linalg.solve(self.cholesky.T, np.linalg.solve(self.cholesky, residual)))
+
+    def _covariance(self, shared: Array, totals: Array, device: NDArray[np.int64]) -> Array:
+        """Prior covariance of some stages with the measured ones."""
+        common = SCALE**2 * np.outer(totals, self.rows.totals)
+        kinship = self.kinship[np.ix_(device, self.rows.device)]
+        return np.asarray((self.error**2 * shared + common + self.overhead_variance) * kinship)
+
+    def log_likelihood(self) -> float:
+        residual = self.rows.measured - self.rows.prior
+        log_prior = -0.5 * (math.log(self.error / _USUAL_ERROR) ** 2 + math.log(self.noise / _USUAL_NOISE) ** 2)
+        return log_prior - 0.5 * float(residual @ self.weights) - float(np.log(np.diag(self.cholesky)).sum())
+
+    def corrections(self) -> tuple[Array, Array]:
+        """Per device and op the factor on its profiled time, and per device the overhead to add, in ms."""
+        pull = self.kinship[:, self.rows.device] * self.weights  # device by measured stage
+        factors = 1 + self.error**2 * (pull @ self.rows.ops) + SCALE**2 * (pull @ self.rows.totals)[:, None]
+        return factors, self.overhead_variance * pull.sum(axis=1)
+
+    def deviations(self, stages: Stages) -> tuple[float, ...]:
+        device = np.arange(len(stages))
+        ops = np.zeros((len(stages), self.times.shape[1]))
+        for s, members in enumerate(stages):
+            ops[s, list(members)] = self.times[s, list(members)]
+        totals = ops.sum(axis=1)
+        prior = self.error**2 * (ops**2).sum(axis=1) + SCALE**2 * totals**2 + self.overhead_variance
+        known = np.linalg.solve(self.cholesky, self._covariance(ops @ self.rows.ops.T, totals, device).T)
+        return tuple(np.sqrt(np.maximum(prior - (known**2).sum(axis=0), 0.0)).tolist())
+
+
+def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> _Rows:
+    ops = np.zeros((sum(len(m.stages) for m in measured), times.shape[1]))
+    device: list[int] = []
+    for m in measured:
+        for s, members in enumerate(m.stages):
+            ops[len(device), list(members)] = times[s, list(members)]
+            device.append(s)
+    prior = [load for m in measured for load in evaluate(costs, m.stages).loads]
+    seen = [t for m in measured for t in m.stage_ms]
+    return _Rows(ops, np.array(device, dtype=np.int64), np.array(prior), np.array(seen))
+
+
+def _likeliest(times: Array, kinship: Array, rows: _Rows) -> _Update:
+    if not len(rows.measured):
+        return _Update(times, kinship, rows, _USUAL_ERROR, _USUAL_NOISE)
+    grid = (_Update(times, kinship, rows, error, noise) for error in ERRORS for noise in NOISES)
+    return max(grid, key=_Update.log_likelihood)
+
+
+def _kinship(devices: Sequence[str]) -> Array:
+    kinds = [device.partition(":")[0] for device in devices]
+    return np.array([[1.0 if a == b else OTHER_KIND for b in kinds] for a in kinds])
+
+
+def _collapsed(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    """One row for all devices where they are all alike, which plans faster."""
+    return rows[:1] if len(set(rows)) == 1 else rows

@@ -1,0 +1,154 @@
+"""Open the study of a study file: make it, or go on with one that measures the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import autosplit
+from autosplit.errors import ConfigError
+from autosplit.hardware.bench import Bench
+from autosplit.hardware.results import Profile
+from autosplit.planner import CostModel, plan
+from autosplit.study import records
+from autosplit.study.config import StudyConfig
+from autosplit.study.progress import Progress
+from autosplit.study.samplers import sampler
+from autosplit.study.space import Space
+from autosplit.study.storage import connect, guarded, shown
+from autosplit.study.workers import one_at_a_time
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@dataclass(frozen=True)
+class OpenStudy:
+    """A study ready to run: its Optuna study, what measures it, and the space its trials lie in."""
+
+    study: optuna.Study
+    url: str
+    config: StudyConfig
+    bench: Bench
+    space: Space
+
+    @property
+    def lock(self) -> str:
+        """What names the lock of this study."""
+        return f"{self.url}\n{self.study.study_name}"
+
+
+def open_study(
+    config: StudyConfig, bench: Bench, url: str, progress: Progress, *, name: str | None = None, force: bool = False
+) -> OpenStudy:
+    """Open or create the study in the storage at ``url``, and measure profile and baselines where it has none yet.
+
+    Raises ConfigError where a study of that name measures something else; with ``force`` a new one is started beside
+    it, and nothing is lost. Raises MachineError where the storage fails.
+    """
+    identity = identity_of(config, bench)
+    storage = connect(url)
+    with one_at_a_time(url):
+        with guarded(url):
+            study = _load_or_create(storage, url, name or config.name, identity, force)
+        if force:
+            progress.note(f"started study '{study.study_name}'; to go on with it: --name {study.study_name}")
+        space = _prepare(study, config, bench, url, progress)
+    search = config.search
+    study.sampler = sampler(search.sampler, space, bench.devices, search.seed)
+    return OpenStudy(study, url, config, bench, space)
+
+
+def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
+    """What all trials of a study share."""
+    return {
+        **bench.identity,
+        "backend": config.backend,
+        "objective": config.objective,
+        "stages": str(config.stages),
+    }
+
+
+def _load_or_create(
+    storage: optuna.storages.BaseStorage, url: str, name: str, identity: Mapping[str, str], force: bool
+) -> optuna.Study:
+    import optuna
+
+    known = set(optuna.get_all_study_names(storage))
+    if force and name in known:
+        name = next(free for n in range(2, len(known) + 3) if (free := f"{name}-{n}") not in known)
+    if name not in known:
+        study = optuna.create_study(storage=storage, study_name=name, directions=["minimize"], sampler=_placeholder())
+        study.set_user_attr("autosplit", {"format": records.FORMAT, "version": autosplit.__version__})
+        study.set_user_attr("identity", dict(identity))
+        return study
+    study = optuna.load_study(storage=storage, study_name=name, sampler=_placeholder())
+    _refuse_another(study, url, identity)
+    return study
+
+
+def _refuse_another(study: optuna.Study, url: str, identity: Mapping[str, str]) -> None:
+    attributes = study.user_attrs
+    where = f"study '{study.study_name}' in '{shown(url)}'"
+    remedy = "--force starts a new study beside it, --name gives it another name"
+    found = attributes.get("autosplit")
+    if not isinstance(found, dict) or not isinstance(attributes.get("identity"), dict):
+        if study.get_trials(deepcopy=False):
+            raise ConfigError(f"{where} was not made by autosplit; {remedy}")
+        study.set_user_attr("autosplit", {"format": records.FORMAT, "version": autosplit.__version__})
+        study.set_user_attr("identity", dict(identity))
+        return
+    if found.get("format") != records.FORMAT:
+        raise ConfigError(f"{where} has format {found.get('format')}, this version writes {records.FORMAT}; {remedy}")
+    if different := records.differences(attributes["identity"], identity):
+        raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
+
+
+def _placeholder() -> optuna.samplers.BaseSampler:
+    """A sampler for the time before the space is known; it is never asked."""
+    import optuna
+
+    return optuna.samplers.RandomSampler()
+
+
+def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, progress: Progress) -> Space:
+    """Profile, bound and baselines: taken from the study, measured and stored where it has none."""
+    with guarded(url):
+        stored = study.user_attrs
+    if not isinstance(stored.get("profile"), list):
+        progress.note("profiling every op on each device")
+        _store(study, url, {"profile": records.profile_document(bench.profile())})
+    with guarded(url):
+        profile = records.read_profile(study.user_attrs["profile"])
+    space = Space(_costs(bench, profile), config.stages)
+    if "bound_ms" not in stored:
+        bound = plan(space.costs, config.stages).lower_bound
+        _store(study, url, {"graph": records.graph_document(bench.graph), "bound_ms": float(bound)})
+    if "baselines" not in stored:
+        progress.note("measuring the unsplit model: one core, all cores, replicas")
+        _store(study, url, {"baselines": [records.baseline_document(b) for b in bench.baselines()]})
+    described: dict[str, Any] = {
+        "config": config.model_dump(mode="json"),
+        "devices": list(bench.devices),
+        "sampler": {"name": config.search.sampler, "seed": config.search.seed},
+    }
+    _store(study, url, {key: value for key, value in described.items() if stored.get(key) != value})
+    return space
+
+
+def _costs(bench: Bench, profile: list[Profile]) -> CostModel:
+    """The planner's view of the profile; a bench that knows more, what moving a tensor costs say, gives its own."""
+    own = getattr(bench, "cost_model", None)
+    if own is not None:
+        model = own(profile)
+        assert isinstance(model, CostModel)
+        return model
+    rows = list(dict.fromkeys(p.op_ms for p in profile))
+    return CostModel.from_graph(bench.graph, rows if len(rows) == 1 else [p.op_ms for p in profile])
+
+
+def _store(study: optuna.Study, url: str, values: Mapping[str, Any]) -> None:
+    with guarded(url):
+        for key, value in values.items():
+            study.set_user_attr(key, value)

@@ -1,0 +1,143 @@
+"""What a running study tells its user on standard error: a live table on a terminal, one line a trial elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Status:
+    """A finished trial, and where the study stands; times in ms, ``seconds_left`` an estimate, None where unknown."""
+
+    number: int
+    period_ms: float | None
+    stage_ms: Sequence[float]
+    error: str | None
+    best_ms: float | None
+    bound_ms: float | None
+    finished: int
+    total: int
+    seconds_left: float | None
+
+
+class Progress(Protocol):
+    """Receives what happens in a study."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know, in one line."""
+
+    def trial(self, status: Status) -> None:
+        """A trial is finished."""
+
+    def close(self) -> None:
+        """The study is over; it can be called twice."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def note(self, text: str) -> None:
+        """Drop the line."""
+
+    def trial(self, status: Status) -> None:
+        """Drop the trial."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Lines:
+    """One line a trial."""
+
+    def note(self, text: str) -> None:
+        """Print the line."""
+        print(text, file=sys.stderr, flush=True)
+
+    def trial(self, status: Status) -> None:
+        """Print the trial with the best so far."""
+        self.note(f"trial {status.number}: {_result(status)}; {_standing(status)}")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class LiveTable:
+    """A table of the trials that grows in place, the standing below it."""
+
+    SHOWN = 12
+
+    def __init__(self) -> None:
+        self._trials: list[Status] = []
+        self._notes: list[str] = []
+        self._live: Live | None = None
+
+    def note(self, text: str) -> None:
+        """Show the line below the table."""
+        self._notes = [*self._notes, text][-3:]
+        self._show()
+
+    def trial(self, status: Status) -> None:
+        """Add a row and bring the standing up to date."""
+        self._trials = [*self._trials, status][-self.SHOWN :]
+        self._show()
+
+    def close(self) -> None:
+        """Leave the last state on the terminal."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(self._table(), console=Console(stderr=True), auto_refresh=False)
+            self._live.start()
+        self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> Table:
+        from rich.markup import escape
+        from rich.table import Table
+
+        caption = [_standing(self._trials[-1])] if self._trials else []
+        table = Table("trial", "period ms", "stages ms", caption="\n".join(map(escape, [*caption, *self._notes])))
+        table.caption_justify = "left"
+        for status in self._trials:
+            period = "failed" if status.period_ms is None else f"{status.period_ms:.3f}"
+            detail = status.error or ", ".join(f"{t:.3f}" for t in status.stage_ms)
+            table.add_row(str(status.number), period, escape(detail))
+        return table
+
+
+def progress() -> Progress:
+    """The right one for this process's standard error."""
+    return LiveTable() if sys.stderr.isatty() else Lines()
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _result(status: Status) -> str:
+    if status.period_ms is None:
+        return f"failed: {status.error}"
+    return f"{status.period_ms:.3f} ms, stages {', '.join(f'{t:.3f}' for t in status.stage_ms)}"
+
+
+def _standing(status: Status) -> str:
+    parts = [f"{status.finished} of {status.total} trials"]
+    parts += [f"best {status.best_ms:.3f} ms"] if status.best_ms is not None else []
+    parts += [f"bound of the profile {status.bound_ms:.3f} ms"] if status.bound_ms is not None else []
+    parts += [f"about {duration(status.seconds_left)} left"] if status.seconds_left is not None else []
+    return ", ".join(parts)

@@ -1,0 +1,208 @@
+"""The run loop: ask for a split, measure it, tell; in any number of processes, killed and started again at will."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import AutosplitError, Infeasible, MachineError
+from autosplit.hardware.bench import Stages
+from autosplit.hardware.results import Measurement
+from autosplit.study import conclude, records
+from autosplit.study.correction import correct
+from autosplit.study.limits import check_failures, commonest_error, stop_reason, tally
+from autosplit.study.open import OpenStudy
+from autosplit.study.progress import Progress, Status
+from autosplit.study.samplers import LOST, history_of
+from autosplit.study.space import KEY
+from autosplit.study.storage import guarded, set_attributes
+from autosplit.study.workers import is_dead, one_at_a_time, this_worker
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+_UNCLAIMED = 60.0  # seconds after which a running trial without a worker is taken for lost
+_DEATHS = 5  # processes that may die over one split before it counts as failed
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """One process's run; ``began`` on its clock."""
+
+    on: OpenStudy
+    progress: Progress
+    clock: Clock
+    began: float
+
+    @property
+    def study(self) -> optuna.Study:
+        return self.on.study
+
+    def trials(self) -> Sequence[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def run(self) -> str:
+        """Measure until a limit says why not to; whatever interrupts it leaves the split it was at free."""
+        measured = 0
+        try:
+            while True:
+                with guarded(self.on.url):
+                    check_failures(self.trials())
+                with one_at_a_time(self.on.lock), guarded(self.on.url):
+                    trial, reason = self._next()
+                if trial is None:
+                    return reason
+                self._measure(trial)
+                measured += 1
+                with guarded(self.on.url):
+                    self._report(trial.number, measured)
+        except BaseException as error:
+            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+            with contextlib.suppress(MachineError), guarded(self.on.url):
+                self._release(reason)
+            raise
+
+    def _release(self, reason: str) -> None:
+        """Finish what this process has running, its split unmeasured."""
+        for t in tally(self.trials()).running:
+            if t.user_attrs.get("worker") == this_worker():
+                self._fail(t._trial_id, t.number, reason, lost=True)
+
+    def _next(self) -> tuple[optuna.Trial | None, str]:
+        """The next trial: one whose worker died, else a new one; or why there is none."""
+        import optuna
+
+        for lost in self._orphans():
+            if self._adopt(lost):
+                return optuna.Trial(self.study, lost._trial_id), ""
+        elapsed = self.clock() - self.began
+        search, bench = self.on.config.search, self.on.bench
+        if reason := stop_reason(search, self.on.space, bench.devices, self.trials(), elapsed):
+            return None, reason
+        return self.study.ask(), ""
+
+    def _orphans(self) -> Iterator[FrozenTrial]:
+        """Running trials whose worker certainly lives no more."""
+        for t in tally(self.trials()).running:
+            worker = t.user_attrs.get("worker")
+            if is_dead(worker) or (worker is None and self._is_stale(t)):
+                yield t
+
+    def _is_stale(self, trial: FrozenTrial) -> bool:
+        """Whether a trial that names no worker was left so: on a file, those who start trials hold the lock we hold."""
+        import datetime
+
+        started = trial.datetime_start
+        age = (datetime.datetime.now() - started).total_seconds() if started else _UNCLAIMED
+        return self.on.url.startswith("sqlite") or age >= _UNCLAIMED
+
+    def _adopt(self, trial: FrozenTrial) -> bool:
+        """Take a dead worker's trial over, to measure its split again; one that killed too many fails instead."""
+        deaths = int(trial.user_attrs.get("deaths", 0)) + 1
+        if deaths >= _DEATHS:
+            self._fail(trial._trial_id, trial.number, f"the process died {deaths} times while measuring this split")
+            return False
+        set_attributes(self.study, trial._trial_id, {"worker": this_worker(), "deaths": deaths})
+        self.progress.note(f"trial {trial.number}: its worker died; measuring it again")
+        return True
+
+    def _measure(self, trial: optuna.Trial) -> None:
+        """Measure the split of a trial and tell; a candidate that fails is a failed trial, a machine is not."""
+        with guarded(self.on.url):
+            stages = self._describe(trial)
+            if stages is None:
+                self._fail(trial._trial_id, trial.number, "no unmeasured split is left", lost=True)
+                return
+        try:
+            measurement = self.on.bench.measure(stages)
+        except MachineError:
+            raise
+        except AutosplitError as error:
+            with guarded(self.on.url):
+                self._fail(trial._trial_id, trial.number, str(error))
+            return
+        with guarded(self.on.url):
+            self._finish(trial, measurement)
+
+    def _describe(self, trial: optuna.Trial) -> Stages | None:
+        """The split of a trial with all that is known of it beforehand; None where none was left to choose."""
+        stored = self.study._storage.get_trial_user_attrs(trial._trial_id)
+        if stored.get(KEY) == "":
+            return None
+        stages = self.on.space.suggest(trial)
+        history = history_of(self.on.space, self.trials(), trial.number)
+        predicted = correct(self.on.space.costs, self.on.bench.devices, history.measured).period(stages)
+        set_attributes(
+            self.study,
+            trial._trial_id,
+            {**records.split_attributes(self.on.bench.graph, stages), "predicted_ms": float(predicted)},
+        )
+        return stages
+
+    def _finish(self, trial: optuna.Trial, measurement: Measurement) -> None:
+        attributes = records.measured_attributes(measurement)
+        self._tell(trial._trial_id, trial.number, attributes, float(measurement.period_ms.median))
+
+    def _fail(self, trial_id: int, number: int, error: str, lost: bool = False) -> None:
+        self._tell(trial_id, number, {"error": error, **({LOST: True} if lost else {})}, None)
+
+    def _tell(self, trial_id: int, number: int, attributes: Mapping[str, Any], value: float | None) -> None:
+        """Store and tell; where another worker has finished the trial meanwhile, say so and go on."""
+        import optuna
+
+        state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
+        try:
+            set_attributes(self.study, trial_id, attributes)
+            self.study.tell(number, value, state=state)
+        except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
+            if not self.study._storage.get_trial(trial_id).state.is_finished():
+                raise
+            self.progress.note(f"trial {number}: another worker finished it meanwhile; this result is dropped")
+
+    def _report(self, number: int, measured: int) -> None:
+        trials = self.trials()
+        found, search = tally(trials), self.on.config.search
+        told = next(t for t in trials if t.number == number)
+        elapsed = self.clock() - self.began
+        left = elapsed / measured * max(0, search.trials - found.finished)
+        if search.timeout is not None:
+            left = min(left, max(0.0, search.timeout - elapsed))
+        self.progress.trial(
+            Status(
+                number=number,
+                period_ms=told.values[0] if told.values else None,
+                stage_ms=told.user_attrs.get("stage_ms", ()),
+                error=told.user_attrs.get("error"),
+                best_ms=min((t.values[0] for t in found.complete), default=None),
+                bound_ms=self.study.user_attrs.get("bound_ms"),
+                finished=found.finished,
+                total=search.trials,
+                seconds_left=left,
+            )
+        )
+
+
+def run_study(on: OpenStudy, progress: Progress, clock: Clock = time.monotonic) -> None:
+    """Run trials until a limit is met, then let the best compete once more and give the verdict; all of it is stored.
+
+    Raises Infeasible where more than half of at least five trials failed or none succeeded, MachineError where the
+    storage or the hardware broke; the study is whole afterwards, and running it again goes on.
+    """
+    try:
+        stopped = _Loop(on, progress, clock, clock()).run()
+    except Infeasible as error:
+        with guarded(on.url):
+            on.study.set_user_attr("stopped", f"failures: {error}")
+        raise
+    with guarded(on.url):
+        found = tally(on.study.get_trials(deepcopy=False))
+        on.study.set_user_attr("stopped", stopped)
+    if not found.complete:
+        raise Infeasible(f"no trial succeeded, most often: {commonest_error(found)}; mend that and run again")
+    conclude.conclude(on, progress)

@@ -1,0 +1,154 @@
+"""The samplers: plain Optuna samplers that propose legal splits only, and none twice, in any number of processes.
+
+They keep no state: the trials in the storage, the seed and the trial's number decide, so a resumed study goes on as
+if it had never stopped. An objective function calls ``Space.suggest(trial)`` to get the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import ConfigError
+from autosplit.hardware.bench import Stages
+from autosplit.study import proposals
+from autosplit.study.correction import Measured
+from autosplit.study.proposals import History
+from autosplit.study.space import KEY, Space
+from autosplit.study.storage import set_attributes
+from autosplit.study.workers import this_worker
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
+
+NAMES = ("planner", "tpe", "random", "exhaustive")
+LOST = "lost"  # attribute of a failed trial whose split was not measured and is free again
+_ATTEMPTS = 20  # times a choice is made again because another worker made the same
+_DRAWS = 20  # times TPE is asked for a split that is free
+
+_Draw = Callable[["optuna.Study", "FrozenTrial", History, int], "Stages | None"]
+
+
+def sampler(name: str, space: Space, devices: Iterable[str], seed: int = 0) -> BaseSampler:
+    """The sampler ``name`` over the splits of ``space`` on ``devices`` (names, one a stage).
+
+    ``planner``: plan, measure, correct the costs, plan again. ``tpe``: Optuna's TPE on the shares of the cost before
+    each cut. ``random``, and ``exhaustive`` by the profile's order. Where no split is left the trial gets no key.
+    Raises ConfigError for an unknown name.
+    """
+    kinds = tuple(devices)
+
+    def planner(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
+        return proposals.planned(space, kinds, history, proposals.generator(seed, trial.number, attempt))
+
+    def tpe(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
+        return _tpe(space, seed, study, trial, history)
+
+    def random(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
+        return proposals.randomly(space, history, proposals.generator(seed, trial.number, attempt))
+
+    def exhaustive(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
+        return proposals.next_listed(space, history)
+
+    draws: dict[str, _Draw] = {"planner": planner, "tpe": tpe, "random": random, "exhaustive": exhaustive}
+    if name not in draws:
+        raise ConfigError(f"sampler is '{name}'; use one of {', '.join(NAMES)}")
+    return _as_sampler(name, space, draws[name])
+
+
+def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = None) -> History:
+    """What the trials of a study say, the one numbered ``but`` left out; lost trials leave their split free."""
+    others = [t for t in trials if t.number != but]
+    return History(frozenset(key for t in others if (key := _live_key(t))), tuple(_measured(space, others)))
+
+
+def _measured(space: Space, trials: Iterable[FrozenTrial]) -> Iterable[Measured]:
+    for t in sorted(trials, key=lambda t: t.number):
+        if t.state.name == "COMPLETE" and (key := _live_key(t)) and t.user_attrs.get("stage_ms") and t.values:
+            yield Measured(t.number, space.split(key), tuple(map(float, t.user_attrs["stage_ms"])), float(t.values[0]))
+
+
+def _live_key(trial: FrozenTrial) -> str | None:
+    key = trial.user_attrs.get(KEY)
+    return key if isinstance(key, str) and key and not trial.user_attrs.get(LOST) else None
+
+
+def _as_sampler(name: str, space: Space, draw: _Draw) -> BaseSampler:
+    import optuna
+
+    class SplitSampler(optuna.samplers.BaseSampler):
+        """Chooses the split before the trial starts and records it; the parameters only describe it."""
+
+        def __str__(self) -> str:
+            return name
+
+        def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+            attributes = study._storage.get_trial_user_attrs(trial._trial_id)
+            if KEY not in attributes and "fixed_params" not in trial.system_attrs:
+                set_attributes(study, trial._trial_id, {"worker": this_worker()})
+                _claim(space, draw, study, trial)
+
+        def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+            return space.distributions()
+
+        def sample_relative(
+            self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        ) -> dict[str, Any]:
+            key = study._storage.get_trial_user_attrs(trial._trial_id).get(KEY)
+            return space.parameters(space.split(key)) if key else dict.fromkeys(search_space, 0.5)
+
+        def sample_independent(
+            self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        ) -> Any:
+            seeded = optuna.samplers.RandomSampler(seed=trial.number)  # a parameter of the user's own
+            return seeded.sample_independent(study, trial, param_name, param_distribution)
+
+    return SplitSampler()
+
+
+def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -> None:
+    """Choose a split and record it, such that no two trials ever keep the same one.
+
+    Each worker writes its choice and then reads those of the others. Of two that chose alike the second to write sees
+    the other, so not both keep it; whoever sees a rival chooses again, each another one by its rank among the rivals.
+    """
+    tried: set[str] = set()
+    rank = 0
+    for attempt in range(_ATTEMPTS):
+        history = history_of(space, study._storage.get_all_trials(study._study_id, deepcopy=False), trial.number)
+        for _ in range(rank + 1):
+            stages = draw(study, trial, History(history.taken | tried, history.measured), attempt)
+            if stages is None:
+                break
+            tried.add(key := space.key(stages))
+        if stages is None:
+            break
+        set_attributes(study, trial._trial_id, {KEY: key})
+        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+        rivals = [t.number for t in trials if t.number != trial.number and _live_key(t) == key]
+        if not rivals:
+            return
+        rank = sum(number < trial.number for number in rivals)
+    set_attributes(study, trial._trial_id, {KEY: ""})
+
+
+def _tpe(space: Space, seed: int, study: optuna.Study, trial: FrozenTrial, history: History) -> Stages | None:
+    """The plan first, then Optuna's TPE, made anew for each draw, until it names a free split or one near is free."""
+    import optuna
+
+    if not history.taken:
+        return proposals.nearest_free(space, None, history)
+    start = None
+    for draw in range(_DRAWS):
+        rng = proposals.generator(seed, trial.number, draw)
+        tpe = optuna.samplers.TPESampler(
+            seed=int(rng.integers(1 << 31)), multivariate=True, n_startup_trials=4, constant_liar=True
+        )
+        values = tpe.sample_relative(study, trial, space.distributions())
+        start = space.decode(values) if values else space.random(rng)
+        if start is not None and space.fits(start) and space.key(start) not in history.taken:
+            return start
+    return proposals.nearest_free(space, start, history)

@@ -1,0 +1,109 @@
+"""A study as one JSON document: its trials, the best, the baselines, the bound and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from autosplit.study.conclude import best_trial
+from autosplit.study.records import read_spread
+from autosplit.study.storage import guarded, shown
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+
+def document(study: optuna.Study, url: str) -> dict[str, Any]:
+    """What ``show -f json`` prints."""
+    with guarded(url):
+        trials, attributes = study.get_trials(deepcopy=False), study.user_attrs
+    best = best_trial(trials, attributes)
+    config = _mapping(attributes.get("config"))
+    return {
+        "study": {
+            "name": study.study_name,
+            "storage": shown(url),
+            "model": config.get("model") or config.get("zoo") or _mapping(attributes.get("graph")).get("name"),
+            "stages": config.get("stages"),
+            "devices": attributes.get("devices"),
+            "objective": config.get("objective"),
+            "sampler": _mapping(attributes.get("sampler")).get("name"),
+            "stopped": attributes.get("stopped"),
+        },
+        "trials": [_trial(t) for t in trials],
+        "best": None if best is None else _best(best[0], attributes),
+        "baselines": attributes.get("baselines") or [],
+        "bound_ms": attributes.get("bound_ms"),
+        "verdict": attributes.get("verdict"),
+    }
+
+
+def _trial(trial: FrozenTrial) -> dict[str, Any]:
+    stored = trial.user_attrs
+    return {
+        "number": trial.number,
+        "state": trial.state.name,
+        "cuts": stored.get("cuts"),
+        "period_ms": stored.get("period_ms"),
+        "latency_ms": stored.get("latency_ms"),
+        "stage_ms": stored.get("stage_ms"),
+        "error": stored.get("error"),
+        "predicted_ms": stored.get("predicted_ms"),
+    }
+
+
+def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
+    """The best trial with its stages and what crosses its cuts; ``duel_ms`` where it was compared once more."""
+    names = [op.get("name") for op in _mapping(attributes.get("graph")).get("ops", ())]
+    stages = trial.user_attrs.get("stages") or []
+    entries = _mapping(attributes.get("duel")).get("entries", ())
+    return {
+        **_trial(trial),
+        "live": trial.user_attrs.get("live"),
+        "stages": [[names[i] if 0 <= i < len(names) else str(i) for i in ops] for ops in stages],
+        "duel_ms": next((e.get("period_ms") for e in entries if e.get("number") == trial.number), None),
+    }
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]]:
+    """The document of a study as tables: title, columns and rows."""
+    study = found["study"]
+    stopped = f"; {study['stopped']}" if study["stopped"] else ""
+    best = found["best"]
+    yield (
+        f"study {study['name']}: {study['model']}, {study['stages']} stages{stopped}",
+        ("trial", "state", "period ms", "latency ms", "stages ms", "cut after, or error", "best"),
+        [(*_row(t), "*" if best and best["number"] == t["number"] else "") for t in found["trials"]],
+    )
+    if best:
+        cuts = best["cuts"] or []
+        live = best["live"] or [[]] * len(cuts)
+        crossing = [
+            (n, ", ".join(ops), _tensors(tensors)) for n, (ops, tensors) in enumerate(zip(cuts, live, strict=False), 1)
+        ]
+        title = f"best split: trial {best['number']}, {_ms(best['duel_ms'] or best['period_ms'])} ms an item"
+        yield title, ("cut", "after", "live tensors"), crossing
+    unsplit = [(b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"]) for b in found["baselines"]]
+    if found["bound_ms"] is not None:
+        unsplit.append(("bound for the profile", f"{found['bound_ms']:.3f}", "", ""))
+    yield "without splitting", ("baseline", "period ms", "latency ms", "copies"), unsplit
+
+
+def _row(trial: Mapping[str, Any]) -> tuple[object, ...]:
+    stages = ", ".join(f"{t:.3f}" for t in trial["stage_ms"] or ())
+    detail = trial["error"] or " | ".join(", ".join(ops) for ops in trial["cuts"] or ())
+    return trial["number"], trial["state"].lower(), _ms(trial["period_ms"]), _ms(trial["latency_ms"]), stages, detail
+
+
+def _ms(document: object) -> str:
+    spread = read_spread(document)
+    return f"{spread.median:.3f} ({spread.low:.3f} to {spread.high:.3f})" if spread else ""
+
+
+def _tensors(live: Any) -> str:
+    return ", ".join(f"{name} ({size / 1024:.0f} KiB)" for name, size in live)

@@ -1,0 +1,121 @@
+"""Where a study lives: a SQLite file, or any database Optuna can open. Every failure of it is one MachineError line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import ConfigError, MachineError
+
+if TYPE_CHECKING:
+    import optuna
+
+VARIABLE = "AUTOSPLIT_STORAGE"
+LOCK_WAIT = 60.0  # seconds a writer waits for another one on a SQLite file
+
+
+def storage_url(name: str, given: str | None = None, configured: str | None = None) -> str:
+    """The URL of a storage: as ``given`` (a URL, or the path of a SQLite file), else AUTOSPLIT_STORAGE, else as
+    ``configured`` in the study file, else ``<name>.db`` in this folder.
+    """
+    given = given or os.environ.get(VARIABLE) or configured or f"{name}.db"
+    if "://" in given:
+        return given
+    # '?' would start the options of the URL and '%' an escape
+    return "sqlite:///" + str(Path(given).absolute()).replace("%", "%25").replace("?", "%3F")
+
+
+def shown(url: str) -> str:
+    """A URL as it may be printed: without its password, a SQLite file by its path."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return url.split("://")[0] + "://..."
+    if parsed.get_backend_name() == "sqlite" and parsed.database:
+        return parsed.database
+    return parsed.render_as_string(hide_password=True)
+
+
+@contextlib.contextmanager
+def guarded(url: str) -> Iterator[None]:
+    """Turn whatever a storage raises when it is full, broken or gone into one line with what to do."""
+    import optuna
+    import sqlalchemy.exc
+
+    try:
+        yield
+    except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError, sqlite3.Error) as error:
+        raise MachineError(f"storage '{shown(url)}' failed: {_cause(error)}; see to it and run again") from error
+    except AssertionError as error:  # how Optuna 5 reports a write that never arrived, on a full disk above all
+        raise MachineError(
+            f"storage '{shown(url)}' lost a write; is its disk full? free some space and run again"
+        ) from error
+
+
+def connect(url: str) -> optuna.storages.BaseStorage:
+    """Open a storage, made where it is missing. Raises ConfigError for what is no URL, MachineError otherwise."""
+    import optuna
+    import sqlalchemy.exc
+
+    quiet()
+    try:
+        with guarded(url):
+            if not url.startswith("sqlite"):
+                return optuna.storages.get_storage(url)
+            options = {"connect_args": {"timeout": LOCK_WAIT}}
+            return optuna.storages.get_storage(optuna.storages.RDBStorage(url, engine_kwargs=options))
+    except MachineError as error:
+        if isinstance(error.__cause__, sqlalchemy.exc.ArgumentError):
+            raise ConfigError(
+                f"storage '{shown(url)}' is no database URL; give a file path or postgresql+psycopg://USER@HOST/NAME"
+            ) from None
+        raise
+    except ImportError as error:
+        raise MachineError(f"storage '{shown(url)}' needs a package that is missing: {error}; install it") from None
+    except (RuntimeError, ValueError) as error:  # another schema version
+        raise MachineError(f"storage '{shown(url)}' cannot be used: {error}; use another one") from None
+
+
+def connect_existing(url: str) -> optuna.storages.BaseStorage:
+    """Open a storage that must be there; nothing is made. Raises ConfigError where it is not, or holds no studies."""
+    from sqlalchemy.engine import make_url
+
+    if url.startswith("sqlite"):
+        file = Path(make_url(url).database or "")
+        if not file.is_file():
+            raise ConfigError(f"storage '{file}' does not exist; start one with: autosplit run STUDY.toml")
+        with guarded(url), contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
+            if not base.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone():
+                raise ConfigError(f"storage '{file}' holds no studies; give the database of a study")
+    return connect(url)
+
+
+def set_attributes(study: optuna.Study, trial_id: int, values: Mapping[str, Any]) -> None:
+    """Write user attributes of a trial that may have been created by another process."""
+    for key, value in values.items():
+        study._storage.set_trial_user_attr(trial_id, key, value)
+
+
+def quiet() -> None:
+    """Silence Optuna's own log lines and its warnings of experimental parts; what matters is said by the run loop."""
+    import warnings
+
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+
+def _cause(error: BaseException) -> str:
+    """The driver's own words: the innermost cause, its first line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    inner = getattr(error, "orig", None) or error
+    return (str(inner).strip().splitlines() or [type(inner).__name__])[0]

@@ -1,0 +1,58 @@
+"""The verdict of a study: to split, to replicate or to leave the model whole, in one sentence with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from autosplit.hardware.results import Baseline, Spread
+
+Choice = Literal["split", "replicate", "leave"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do, and why."""
+
+    choice: Choice
+    text: str
+
+
+def judge(stages: int, period: Spread, baselines: Sequence[Baseline]) -> Verdict:
+    """Compare the best split's ``period`` (ms) with the baselines.
+
+    Splitting must win: where intervals overlap it ties, and the simpler way is advised, the whole model before
+    replicas.
+    """
+    ours = f"the best split into {stages} stages takes {_text(period)} an item"
+    if not baselines:
+        return Verdict("split", f"Split: {ours}; nothing was measured to compare it with.")
+    rival = _best(baselines)
+    name = _described(rival)
+    ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
+    against = f"{ratio:.2f} times the throughput of {name} at {_text(rival.period_ms)}"
+    if period.high < rival.period_ms.low:
+        return Verdict("split", f"Split: {ours}, {against}.")
+    choice: Choice = "replicate" if rival.copies > 1 else "leave"
+    advice = "Do not split, replicate" if choice == "replicate" else "Do not split, leave the model whole"
+    if period.low > rival.period_ms.high:
+        return Verdict(choice, f"{advice}: {ours}, {against}, so splitting loses.")
+    return Verdict(choice, f"{advice}: {ours}, {against}; that is a tie, their intervals overlap.")
+
+
+def _best(baselines: Sequence[Baseline]) -> Baseline:
+    """The fastest baseline; among those that tie with it the one of fewest copies."""
+    fastest = min(baselines, key=lambda b: b.period_ms.median)
+    ties = [b for b in baselines if b.period_ms.low <= fastest.period_ms.high]
+    return min(ties, key=lambda b: (b.copies, b.period_ms.median))
+
+
+def _described(baseline: Baseline) -> str:
+    if baseline.copies > 1:
+        return f"{baseline.copies} replicas"
+    return f"the whole model on {baseline.name}"
+
+
+def _text(spread: Spread) -> str:
+    return f"{spread.median:.3g} ms ({spread.low:.3g} to {spread.high:.3g})"

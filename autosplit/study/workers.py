@@ -1,0 +1,84 @@
+"""Who measures a trial: a process, told apart from a later one with the same number by when it started."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+@functools.cache
+def this_host() -> str:
+    """The name under which this machine records its workers."""
+    return socket.gethostname()
+
+
+def this_worker() -> dict[str, Any]:
+    """This process as recorded on a trial: ``host``, ``pid``, ``start``."""
+    return {"host": this_host(), "pid": os.getpid(), "start": _started(os.getpid())}
+
+
+def is_dead(worker: Mapping[str, Any] | None) -> bool:
+    """Whether a recorded worker certainly runs no more; false for other hosts, whose processes cannot be seen."""
+    if not isinstance(worker, Mapping) or worker.get("host") != this_host():
+        return False
+    pid = worker.get("pid")
+    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
+        return False
+    started = _started(pid)
+    return started is None or (worker.get("start") not in ("", started))
+
+
+def _started(pid: int) -> str | None:
+    """When a process started: machine start and clock ticks since; "" where that is not told, None where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return "" if _exists(pid) else None
+    return None if fields[0] in (b"Z", b"X") else f"{boot[:8]}-{int(fields[19])}"
+
+
+def _exists(pid: int) -> bool:
+    if os.name != "posix":  # there, signal 0 is not a question
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def one_at_a_time(what: str) -> Iterator[None]:
+    """A lock among this user's processes on this host, freed by the system when its holder dies.
+
+    Where it cannot be had (no fcntl, no folder to write to) the caller goes on without one.
+    """
+    try:
+        import fcntl
+
+        folder = Path(tempfile.gettempdir()) / f"autosplit-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise PermissionError(folder)
+        name = hashlib.sha256(what.encode()).hexdigest()[:16]
+        handle = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,64 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.planner import CostModel
+from autosplit.study.config import StudyConfig
+from autosplit.study.open import OpenStudy, open_study
+from autosplit.study.progress import Silent
+from autosplit.study.simulated import SimulatedBench, Simulation, chain
+from autosplit.study.storage import storage_url
+
+
+def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
+    """Blocks one after the other, each an op that parallel branches of two ops read, then an op that joins them."""
+    ops: list[Op] = []
+    last = "in"
+    for b in range(blocks):
+        ops.append(Op(f"fork{b}", "k", (), (last,), (f"f{b}",)))
+        for i in range(branches):
+            ops.append(Op(f"left{b}_{i}", "k", (), (f"f{b}",), (f"l{b}_{i}",)))
+            ops.append(Op(f"right{b}_{i}", "k", (), (f"l{b}_{i}",), (f"r{b}_{i}",)))
+        ops.append(Op(f"join{b}", "k", (), tuple(f"r{b}_{i}" for i in range(branches)), (f"j{b}",)))
+        last = f"j{b}"
+    tensors = ["in", *(t for op in ops for t in op.outputs)]
+    graph = build("branchy", ops, {t: ((4,), "float32", 16) for t in tensors}, ("in",), (last,))
+    return graph, np.random.default_rng(seed).lognormal(0, 0.7, len(ops)).tolist()
+
+
+def devices(stages: int) -> list[str]:
+    return [f"cores:{i}" for i in range(stages)]
+
+
+@pytest.fixture
+def chain_bench() -> Callable[..., SimulatedBench]:
+    def make(ops: int = 20, stages: int = 3, **simulation: Any) -> SimulatedBench:
+        return chain(ops, devices(stages), Simulation(**simulation))
+
+    return make
+
+
+@pytest.fixture
+def branchy_bench() -> Callable[..., SimulatedBench]:
+    def make(blocks: int = 3, branches: int = 3, stages: int = 3, **simulation: Any) -> SimulatedBench:
+        graph, times = branchy(blocks, branches, simulation.get("seed", 0))
+        return SimulatedBench(graph, CostModel.from_graph(graph, [times]), devices(stages), Simulation(**simulation))
+
+    return make
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
+    """Open a study over a bench in a database of the test's own."""
+
+    def open_it(bench: Any, force: bool = False, name: str = "s", **search: Any) -> OpenStudy:
+        config = StudyConfig.model_validate(
+            {"name": name, "backend": "simulated", "stages": len(bench.devices), "search": search}
+        )
+        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent(), force=force)
+
+    return open_it
