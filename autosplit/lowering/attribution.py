@@ -60,7 +60,7 @@ def _match(flat: Flat, module: Any) -> tuple[dict[int, list[int]], dict[int, tup
             number = flat.take(value, env)
             members[position], env[binding.var] = [number], made(number, value)
         held = env[binding.var] if isinstance(env[binding.var], list) else [env[binding.var]]
-        results[position] = tuple(flat.tensors[h[1]].get(h[2]) if h[0] == "call" else None for h in held)
+        results[position] = tuple(map(flat.name, held))
     return members, results
 
 

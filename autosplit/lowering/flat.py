@@ -24,6 +24,7 @@ class Flat:
         self.maker = {tensor: i for i, node in enumerate(source.nodes) for tensor in node.outputs}
         self.tensors: list[dict[int, str]] = []  # by call: result index -> source tensor
         self.owner: dict[int, int] = {}  # call -> source node
+        self._passed: dict[int, Any] = {}  # call that only copies -> what it copies
         self._same: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
         self._read(source, module["main"])
 
@@ -33,6 +34,15 @@ class Flat:
         candidates = self._same[key]
         position = next((i for i, (w, _) in enumerate(candidates) if w == weights), 0)
         return candidates.pop(position)[1]
+
+    def name(self, held: Any) -> str | None:
+        """The source tensor that something held is, or is a mere copy of; None where no source tensor matches."""
+        while held[0] == "call":
+            name = self.tensors[held[1]].get(held[2])
+            if name is not None or held[1] not in self._passed:
+                return name
+            held = self._passed[held[1]]
+        return None
 
     def _read(self, source: Source, main: Any) -> None:
         env = start(main)
@@ -48,6 +58,8 @@ class Flat:
                     if held[0] == "call":
                         readers[held[1]].append(number)
                 env[binding.var] = made(number, value)
+                if _only_copies(value):
+                    self._passed[number] = resolve(value.args[1][0], env)
             elif value is not None:
                 env[binding.var] = resolve(value, env)
             index = marked(binding.var.name)
@@ -129,6 +141,17 @@ def _key(call: Any, env: Env) -> tuple[Any, Any]:
         head.append(rest.pop(0).name_hint)
     held = list(_flatten([resolve(a, env) for a in rest]))
     return (tuple(head), tuple(h for h in held if h[0] != "const")), tuple(h[1] for h in held if h[0] == "const")
+
+
+def _only_copies(call: Any) -> bool:
+    """Whether a call broadcasts a tensor to the shape it has; importers leave such calls, and fusion keeps them."""
+    import tvm
+    import tvm_ffi
+
+    named = (
+        call.args and isinstance(call.args[0], tvm.ir.GlobalVar) and call.args[0].name_hint.startswith("broadcast_to")
+    )
+    return bool(named) and len(call.args[1]) == 1 and tvm_ffi.structural_equal(call.args[1][0].ty, call.ty)
 
 
 def _fields(held: Any) -> list[Any]:

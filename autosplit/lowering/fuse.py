@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.lowering.fold import fold_weights
 from autosplit.lowering.provenance import adopt_names
 
 
@@ -25,7 +26,7 @@ def fuse(module: Any, target: Any) -> FusedModule:
     """Lower and fuse the function ``main`` of ``module`` for ``target``. Raises ModelError where a pass fails."""
     from tvm.relax import transform as t
 
-    simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), t.FoldConstant()]
+    simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), fold_weights, t.FoldConstant()]
     legalise = [t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FoldConstant(), t.DeadCodeElimination(["main"])]
     with target, warnings.catch_warnings():
         warnings.simplefilter("ignore")

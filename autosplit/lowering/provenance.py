@@ -68,19 +68,26 @@ def _renamed(module: Any, names: Mapping[Any, str]) -> Any:
     @relax.expr_functor.mutator
     class Rename(relax.PyExprMutator):  # type: ignore[misc]
         def visit_var_binding_(self, binding: Any) -> None:
-            if binding.var not in names:
+            if binding.var in names:
+                rebind(self, binding.var, self.visit_expr(binding.value), names[binding.var])
+            else:
                 super().visit_var_binding_(binding)
-                return
-            value = self.visit_expr(binding.value)
-            kind = relax.DataflowVar if isinstance(binding.var, relax.DataflowVar) else relax.Var
-            var = kind(names[binding.var], binding.var.ty)
-            self.set_var_remap(binding.var.vid if hasattr(binding.var, "vid") else binding.var, var)
-            self.builder_.emit_normalized(relax.VarBinding(var, value))
 
-    return _with_main(module, Rename(module).visit_expr(module["main"]))
+    return with_main(module, Rename(module).visit_expr(module["main"]))
 
 
-def _with_main(module: Any, main: Any) -> Any:
+def rebind(mutator: Any, var: Any, value: Any, name: str) -> None:
+    """Inside a mutator, bind ``value`` to a variable called ``name`` that takes the place of ``var``, output or not."""
+    from tvm import relax
+
+    value = mutator.builder_.normalize(value)
+    kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
+    new = kind(name, value.ty)
+    mutator.set_var_remap(var.vid if hasattr(var, "vid") else var, new)
+    mutator.builder_.emit_normalized(relax.VarBinding(new, value))
+
+
+def with_main(module: Any, main: Any) -> Any:
     """A copy of the module with another ``main``; the module given stays as it is."""
     import tvm
 
