@@ -27,12 +27,20 @@ class Model(BuiltModel):
         """Cut by hand: one list of op or source node names a cut, the ops that must lie before it.
 
         A cut is the smallest downset that holds the named ops and everything before the cut ahead of it. Raises SplitError
-        naming the op where a name is unknown or a stage would be empty.
+        naming the op where a name is unknown, a stage would be empty, or a cut lies before the one ahead of it.
         """
         before = 0
         found = []
-        for names in after:
-            before |= cuts.closure(self.graph, [op for name in names for op in ops_named(self.graph, name)])
+        for number, names in enumerate(after, 1):
+            names = [names] if isinstance(names, str) else list(names)
+            own = cuts.closure(self.graph, [op for name in names for op in ops_named(self.graph, name)])
+            if before & ~own and not own & ~before:
+                last = self.graph.ops[max(cuts.members(before & ~own))].name
+                raise SplitError(
+                    f"cut {number} (after {', '.join(names) or 'nothing'}) does not hold the one before it: "
+                    f"op '{last}' lies before cut {number - 1} already; give the cuts in the order of the model"
+                )
+            before |= own
             found.append(before)
         return Split(self, cuts.stages(self.graph, found))
 

@@ -14,6 +14,7 @@ from autosplit.errors import AutosplitError
 COMMANDS = (
     "inspect",
     "profile",
+    "split",
     "plan",
     "run",
     "show",

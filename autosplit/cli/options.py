@@ -10,6 +10,7 @@ from autosplit.errors import ConfigError
 
 if TYPE_CHECKING:
     from autosplit.api import Model
+    from autosplit.graph import FusedGraph
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +43,12 @@ def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:
             raise ConfigError(f"--shape names '{name}' twice; give each input once")
         found[name] = tuple(map(int, parts))
     return found
+
+
+def names(text: str, graph: FusedGraph) -> tuple[str, ...]:
+    """Ops or source nodes separated by commas; a comma inside a name counts where the whole names one."""
+    known = {*graph.index, *(n for op in graph.ops for n in op.sources), *(f.name for f in graph.folded)}
+    return (text,) if text in known else tuple(part for part in map(str.strip, text.split(",")) if part)
 
 
 def devices(text: str | None) -> tuple[str, ...]:

@@ -40,20 +40,21 @@ def document(model: Model) -> dict[str, Any]:
             }
             for op in graph.ops
         ],
-        "tensors": [_tensor(graph, name) for name in graph.tensors],
+        "tensors": [tensor(graph, name) for name in graph.tensors],
         "cuts": {"total": count.total, "complete": count.complete},
     }
 
 
-def _tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
-    tensor = graph.tensors[name]
+def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
+    """A tensor: shape, dtype, bytes, the op that makes it (None for an input) and those that read it."""
+    found = graph.tensors[name]
     return {
         "name": name,
-        "shape": list(tensor.shape),
-        "dtype": tensor.dtype,
-        "bytes": tensor.bytes,
-        "producer": None if tensor.producer is None else graph.ops[tensor.producer].name,
-        "consumers": [graph.ops[c].name for c in tensor.consumers],
+        "shape": list(found.shape),
+        "dtype": found.dtype,
+        "bytes": found.bytes,
+        "producer": None if found.producer is None else graph.ops[found.producer].name,
+        "consumers": [graph.ops[c].name for c in found.consumers],
     }
 
 

@@ -1,0 +1,54 @@
+"""Cut a model by hand: each --after names the source nodes or fused ops that must lie before that cut.
+
+autosplit split net.onnx --after conv3_relu --after pool5,branch_add -o out/
+
+A cut is the smallest one that holds the named ops, all they need, and the cut ahead of it. Printed are the ops it took
+along and the tensors that cross it. Without -o nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from autosplit.cli import options, output
+
+HELP = "cut a model by hand, show what crosses the cuts, write the stages"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    options.add_model(parser)
+    parser.add_argument(
+        "--after",
+        action="append",
+        required=True,
+        metavar="NODE[,NODE]",
+        help="source nodes or fused ops before the cut; once a cut, in order",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="folder to write split.json and the stages into"
+    )
+    parser.add_argument("--devices", help="one device a stage, e.g. 'cores:0 cores:1' (default: a core a stage)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Cut, write, print."""
+    from autosplit.report import by_hand
+
+    model = options.load_model(args)
+    after = [options.names(text, model.graph) for text in args.after]
+    split = model.split(after)
+    document = by_hand.document(split, after)
+    file = split.export(args.output, options.devices(args.devices)) if args.output else None
+    if args.format == "json":
+        output.emit_json(document | {"file": str(file) if file else None})
+        return 0
+    columns = ("tensor", "shape", "dtype", "MB", "made by", "read by")
+    for cut in document["cuts"]:
+        output.emit_table(by_hand.title(cut), columns, by_hand.rows(cut))
+    for stage in document["stages"]:
+        print(by_hand.stage_line(stage))
+    if file:
+        print(file)
+    return 0
