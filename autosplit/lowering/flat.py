@@ -26,11 +26,12 @@ class Flat:
         self.owner: dict[int, int] = {}  # call -> source node
         self._passed: dict[int, Any] = {}  # call that only copies -> what it copies
         self._same: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
+        self._first: dict[int, int] = {}  # call -> the first call that computes the same
         self._read(source, module["main"])
 
     def take(self, call: Any, env: Env) -> int:
         """The number of the flat call that ``call`` is, given what its variables hold; each flat call is taken once."""
-        key, weights = _key(call, env)
+        key, weights = self._key(call, env)
         candidates = self._same[key]
         position = next((i for i, (w, _) in enumerate(candidates) if w == weights), 0)
         return candidates.pop(position)[1]
@@ -38,7 +39,7 @@ class Flat:
     def name(self, held: Any) -> str | None:
         """The source tensor that something held is, or is a mere copy of; None where no source tensor matches."""
         while held[0] == "call":
-            name = self.tensors[held[1]].get(held[2])
+            name: str | None = self.tensors[held[1]].get(held[2])
             if name is not None or held[1] not in self._passed:
                 return name
             held = self._passed[held[1]]
@@ -48,10 +49,12 @@ class Flat:
         env = start(main)
         readers: dict[int, list[int]] = defaultdict(list)
         for binding in bindings(main):
-            value = getattr(binding, "value", None)
+            value: Any = getattr(binding, "value", None)
             if is_call(value):
                 number = len(self.tensors)
-                key, weights = _key(value, env)
+                key, weights = self._key(value, env)
+                equal = next((n for w, n in self._same[key] if w == weights), None)
+                self._first[number] = number if equal is None else self._first[equal]
                 self._same[key].append((weights, number))
                 self.tensors.append({})
                 for held in _flatten([env.get(v) for v in variables(value)]):
@@ -68,6 +71,21 @@ class Flat:
         for name, held in zip(source.outputs, _fields(resolve(main.body.body, env)), strict=False):
             self._name(held, name)
         self._own(readers)
+
+    def _key(self, call: Any, env: Env) -> tuple[Any, Any]:
+        """What a call calls on which computed values, and on which constants (kept apart: a pass may copy a constant).
+
+        Calls that compute the same stand for each other, for a pass may reorder them.
+        """
+        import tvm
+
+        function = getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))
+        head, rest = [function], list(call.args)
+        if rest and isinstance(rest[0], tvm.ir.GlobalVar):
+            head.append(rest.pop(0).name_hint)
+        held = list(_flatten([resolve(a, env) for a in rest]))
+        read = tuple((h[0], self._first[h[1]], h[2]) if h[0] == "call" else h for h in held if h[0] != "const")
+        return (tuple(head), read), tuple(h[1] for h in held if h[0] == "const")
 
     def _name(self, held: Any, tensor: str) -> None:
         if isinstance(held, tuple) and held[0] == "call":
@@ -129,18 +147,6 @@ def variables(value: Any) -> Iterator[Any]:
             yield from variables(field)
     elif isinstance(value, relax.TupleGetItem):
         yield from variables(value.tuple_value)
-
-
-def _key(call: Any, env: Env) -> tuple[Any, Any]:
-    """What a call calls on which computed values, and on which constants (kept apart: a pass may copy a constant)."""
-    import tvm
-
-    function = getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))
-    head, rest = [function], list(call.args)
-    if rest and isinstance(rest[0], tvm.ir.GlobalVar):
-        head.append(rest.pop(0).name_hint)
-    held = list(_flatten([resolve(a, env) for a in rest]))
-    return (tuple(head), tuple(h for h in held if h[0] != "const")), tuple(h[1] for h in held if h[0] == "const")
 
 
 def _only_copies(call: Any) -> bool:

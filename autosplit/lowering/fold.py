@@ -59,14 +59,14 @@ def _folded(value: Any, kind: Any) -> Any:
     import tvm
     from tvm import relax
 
-    name = getattr(getattr(value, "op", None), "name", None) if isinstance(value, relax.Call) else None
+    name = str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
     if name not in _BINARY and name not in _SHAPED and name not in ("relax.sqrt", "relax.permute_dims"):
         return None
     tensors = [a for a in value.args if not isinstance(a, relax.ShapeExpr)]
     if not isinstance(kind, relax.TensorType):
         return None
-    arrays = [_array(a, str(kind.dtype)) for a in tensors]
-    if any(a is None for a in arrays):
+    arrays = [a for a in (_array(t, str(kind.dtype)) for t in tensors) if a is not None]
+    if len(arrays) != len(tensors):
         return None
     shape = tuple(int(s.value) for s in kind.shape.values) if hasattr(kind.shape, "values") else None
     if shape is None or not all(str(a.dtype) == str(kind.dtype) for a in arrays):

@@ -1,0 +1,86 @@
+"""Linking a further two-stage candidate against lowering and building its stages afresh, as a ratio in one run.
+
+    python studies/bench_link.py [NET ...] [--repeat N]
+
+Afresh: the ops of both stages go from unfused Relax through lowering, fusion, kernel compilation and into a loaded virtual machine,
+which is what every guess costs without compiled kernels. Linked: both stages from kernels that exist, up to their loaded virtual
+machines. The two ways alternate; medians and ranges are printed. Exits 1 where a ratio misses the bar.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from autosplit import api, planner
+from autosplit.cli.output import emit_table
+from autosplit.frontend import onnx_import
+from autosplit.hardware.devices import along
+from autosplit.hardware.link import link
+from autosplit.hardware.stage import VmStage
+from autosplit.lowering.fuse import fuse
+from autosplit.report.environment import environment
+
+BAR = 50
+NETS = ("squeezenet", "resnet50", "inception_v1")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nets", nargs="*", default=NETS)
+    parser.add_argument("--repeat", type=int, default=5)
+    args = parser.parse_args()
+    rows, missed = [], False
+    for net in args.nets:
+        fresh, linked = measure(net, args.repeat)
+        ratio = median(fresh) / median(linked)
+        missed |= ratio < BAR
+        rows.append((net, spread(fresh), spread(linked), f"1/{ratio:.0f}", "ok" if ratio >= BAR else "MISSED"))
+    emit_table("", ("net", "lower and build afresh, ms", "link and load, ms", "ratio", f"bar 1/{BAR}"), rows)
+    print(", ".join(f"{k} {v}" for k, v in environment().items() if k in ("machine", "apache-tvm", "python")))
+    return int(missed)
+
+
+def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of both ways, ``repeat`` times each, alternating."""
+    import tvm
+    from tvm import relax
+
+    path = api.zoo_model(net)
+    model = api.load_model(path)
+    source = onnx_import.load(path)
+    costs = planner.CostModel.from_graph(model.graph, [[op.flops or 1.0 for op in model.graph.ops]])
+    wiring = model.wiring(planner.plan(costs, 2).stages)
+    devices = along(2)
+
+    def linked() -> Any:
+        modules = [link(model.lowered, model.kernels, ports, model.target) for ports in wiring.stages]
+        return [VmStage(m, d) for m, d in zip(modules, devices, strict=True)]
+
+    def afresh() -> Any:
+        return relax.VirtualMachine(tvm.compile(fuse(source.module, model.target).fused, model.target), tvm.cpu())
+
+    linked()  # the first link also loads TVM's passes, and compiles the kernels if need be
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeat):
+        for way, found in zip((afresh, linked), times, strict=True):
+            found.append(timed(way))
+    return times
+
+
+def timed(way: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    way()
+    return (time.perf_counter() - start) * 1e3
+
+
+def spread(samples: Sequence[float]) -> str:
+    return f"{median(samples):.1f} ({min(samples):.1f} to {max(samples):.1f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
