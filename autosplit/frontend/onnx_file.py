@@ -20,10 +20,9 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     a file that is no ONNX model, ConfigError for shapes that do not fit, MachineError without the onnx package.
     """
     onnx = import_onnx()
-    model = _parse(path, onnx)
+    model = _inlined(_parse(path, onnx), path, onnx)
     _load_external_data(model, path, onnx)
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+    _check_weights(model.graph, onnx)
     _bind_shapes(model, dict(shapes or {}))
     return model
 
@@ -44,6 +43,7 @@ def inputs(model: Any) -> tuple[Signature, ...]:
 
 
 def _parse(path: Path, onnx: Any) -> Any:
+    size = 0
     try:
         size = path.stat().st_size
         if path.is_dir():
@@ -61,9 +61,19 @@ def _parse(path: Path, onnx: Any) -> Any:
         raise ModelError(f"model '{path}' is not an ONNX file, or is truncated ({size} bytes read)") from error
     if not model.ir_version or not model.HasField("graph") or not model.opset_import:
         raise ModelError(f"model '{path}' is not an ONNX file: it holds no graph with an opset version")
-    if not model.graph.node:
-        raise ModelError(f"model '{path}' has a graph without nodes; there is nothing to split")
+    if not model.graph.node or not model.graph.output:
+        lacks = "outputs" if model.graph.node else "nodes"
+        raise ModelError(f"model '{path}' has a graph without {lacks}; there is nothing to split")
     return model
+
+
+def _inlined(model: Any, path: Path, onnx: Any) -> Any:
+    if not model.functions:
+        return model
+    try:
+        return onnx.inliner.inline_local_functions(model)
+    except Exception as error:
+        raise ModelError(f"model '{path}' has functions that cannot be inlined: {error}") from error
 
 
 def _load_external_data(model: Any, path: Path, onnx: Any) -> None:
@@ -71,24 +81,48 @@ def _load_external_data(model: Any, path: Path, onnx: Any) -> None:
     for tensor in _tensors(model.graph):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
-        entry = {e.key: e.value for e in tensor.external_data}
-        location = entry.get("location", "")
-        file = (folder / location).resolve()
-        if os.path.isabs(location) or not file.is_relative_to(folder):
-            raise ModelError(
-                f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; move the data beside the model"
-            )
-        if not location or not file.is_file():
-            raise ModelError(f"weight '{tensor.name}' needs the file '{location}' beside the model; it is not there")
-        offset, length = int(entry.get("offset", 0)), int(entry.get("length", 0))
-        if offset < 0 or length < 0 or offset + length > file.stat().st_size:
-            raise ModelError(f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated")
+        _check_external(tensor, folder)
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
         except Exception as error:
-            raise ModelError(f"weight '{tensor.name}' cannot be read from '{location}': {error}") from error
+            raise ModelError(f"weight '{tensor.name}' cannot be read: {error}") from error
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
+
+
+def _check_external(tensor: Any, folder: Path) -> None:
+    entry = {e.key: e.value for e in tensor.external_data}
+    location = entry.get("location", "")
+    file = _resolved(folder, location)
+    if os.path.isabs(location) or (file and not file.is_relative_to(folder)):
+        raise ModelError(
+            f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; move the data beside the model"
+        )
+    if not file or not file.is_file():
+        raise ModelError(f"weight '{tensor.name}' needs the file {location!r} beside the model; it is not there")
+    offset, length = entry.get("offset", "0"), entry.get("length", "0")
+    if not offset.isdecimal() or not length.isdecimal():
+        raise ModelError(f"weight '{tensor.name}' has offset {offset!r} and length {length!r}; both must be numbers")
+    if int(offset) + int(length) > file.stat().st_size:
+        raise ModelError(f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated")
+
+
+def _resolved(folder: Path, location: str) -> Path | None:
+    try:
+        return (folder / location).resolve() if location else None
+    except (OSError, ValueError, RuntimeError):  # a null character, a loop of links
+        return None
+
+
+def _check_weights(graph: Any, onnx: Any) -> None:
+    if graph.sparse_initializer:
+        name = graph.sparse_initializer[0].values.name
+        raise ModelError(f"weight '{name}' is sparse, which TVM's importer does not read; store it dense")
+    for tensor in _tensors(graph):
+        try:
+            onnx.numpy_helper.to_array(tensor)
+        except Exception as error:
+            raise ModelError(f"weight '{tensor.name}' is damaged: {error or type(error).__name__}") from error
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
@@ -145,13 +179,15 @@ def _check_tensor(value: Any) -> None:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         raise ModelError(f"input '{value.name}' is a {kind or 'value without a type'}; only tensors can be split")
-    if value.type.tensor_type.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
+    numeric = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED, TensorProto.STRING}
+    if value.type.tensor_type.elem_type not in numeric:
         raise ModelError(f"input '{value.name}' has no numeric element type; only numbers and booleans can be split")
 
 
 def _apply(value: Any, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
     given = "x".join(map(str, shape))
     if not value.type.tensor_type.HasField("shape"):
+        value.type.tensor_type.shape.SetInParent()  # a scalar has a shape, too
         for _ in shape:
             _dims(value).add()
     dims = _dims(value)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ def convert(model: Any, name: str) -> Source:
     """Import a ModelProto with static input shapes; see ``load``."""
     nodes = _nodes(model.graph)
     _check_supported(model.graph, nodes)
+    _check_order(model.graph, nodes)
     importer, module = _import(model, nodes)
     table = importer._nodes
     return Source(
@@ -47,16 +51,21 @@ def convert(model: Any, name: str) -> Source:
 def _nodes(graph: Any) -> tuple[SourceNode, ...]:
     first = [next((o for o in n.output if o), f"node{i}") for i, n in enumerate(graph.node)]
     names = [n.name or f for n, f in zip(graph.node, first, strict=True)]
-    count = Counter(names)
+    times = Counter(names)
+    taken: set[str] = {n for n in names if times[n] == 1}
+    for i, name in enumerate(names):
+        if times[name] > 1:
+            names[i] = next(n for n in _candidates(f"{name}:{first[i]}") if n not in taken)
+            taken.add(names[i])
     return tuple(
-        SourceNode(
-            name if count[name] == 1 else f"{name}:{f}",
-            node.op_type,
-            tuple(i for i in node.input if i),
-            tuple(o for o in node.output if o),
-        )
-        for node, name, f in zip(graph.node, names, first, strict=True)
+        SourceNode(name, node.op_type, tuple(i for i in node.input if i), tuple(o for o in node.output if o))
+        for node, name in zip(graph.node, names, strict=True)
     )
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}:{number}" for number in count(2))
 
 
 def _check_supported(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
@@ -73,6 +82,26 @@ def _check_supported(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
             raise ModelError(f"op {kind} of node '{node.name}' is not supported by TVM's importer; replace it")
 
 
+def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
+    weights = [w.name for w in graph.initializer]
+    filled = set(weights)
+    given = [*weights, *(i.name for i in graph.input if i.name not in filled)]
+    made = set(given)
+    if len(made) < len(given):
+        raise ModelError(f"tensor '{Counter(given).most_common(1)[0][0]}' is given twice to the graph; rename one")
+    for node in nodes:
+        for tensor in node.inputs:
+            if tensor not in made:
+                raise ModelError(f"node '{node.name}' reads '{tensor}', which nothing before it makes; sort the graph")
+        for tensor in node.outputs:
+            if tensor in made:
+                raise ModelError(f"node '{node.name}' makes '{tensor}', which is there before it; rename one")
+            made.add(tensor)
+    for output in graph.output:
+        if output.name not in made:
+            raise ModelError(f"output '{output.name}' is made by no node; remove it from the graph's outputs")
+
+
 def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     importer = _importer(nodes, {i for n in nodes for i in n.inputs} | {o.name for o in model.graph.output})
@@ -84,9 +113,16 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
     except ModelError:
         raise
     except Exception as error:
+        with contextlib.suppress(Exception):  # a block left open makes the builder write a warning when it goes
+            importer.bb._end_block()
         node = nodes[min(importer.position, len(nodes) - 1)]
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ModelError(f"node '{node.name}' ({node.kind}) cannot be imported: {reason}") from error
+        raise ModelError(f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error, without the dump of the operator that TVM puts before its sentence."""
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return re.sub(r"In ir\.Op\(.*\), (?=the )", "", line)
 
 
 def _importer(nodes: tuple[SourceNode, ...], read: set[str]) -> Any:
