@@ -1,0 +1,115 @@
+"""Issue 4, A10: a user's own cut."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit import api, cuts
+from autosplit.cli import main
+from autosplit.errors import SplitError
+from tests import nets
+
+
+@pytest.fixture
+def residual(save):
+    return save(nets.residual())
+
+
+@pytest.fixture
+def document(capsys):
+    def run(*arguments: object):
+        assert main(["split", *map(str, arguments), "-f", "json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_a10_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, document):
+    (cut,) = document(residual, "--after", "relu1a")["cuts"]
+    assert [op["sources"] for op in cut["took"]] == [["conv0a", "relu0a"], ["conv0b", "sum0", "out0"]]
+    assert {t["name"]: t["bytes"] for t in cut["tensors"]} == {"out0": 576, "relu1a": 576}
+    assert cut["bytes"] == 1152
+
+
+def test_a10_every_op_is_in_one_stage(residual, document):
+    stages = document(residual, "--after", "out0", "--after", "relu1a,relu1a")["stages"]
+    ops = [op["name"] for stage in stages for op in stage["ops"]]
+    assert sorted(ops) == sorted(op.name for op in autosplit.load_model(residual).graph.ops)
+    assert len(stages) == 3
+
+
+def test_a10_a_fused_op_cuts_where_its_source_node_does(residual, document):
+    model = autosplit.load_model(residual)
+    op = model.graph.ops[api.ops_named(model.graph, "out0")[0]].name
+    by_op, by_node = (document(residual, "--after", name)["stages"] for name in (op, "out0"))
+    assert by_op == by_node
+
+
+def test_a10_the_cut_is_the_smallest_downset_that_holds_the_named(save):
+    model = autosplit.load_model(save(nets.parallel()))
+    split = model.split([["b0"]])
+    named = api.ops_named(model.graph, "b0")
+    assert cuts.cuts_of(model.graph, split.stages) == (cuts.closure(model.graph, named),)
+
+
+def test_a10_a_later_cut_holds_the_one_ahead_of_it(save):
+    split = autosplit.load_model(save(nets.parallel())).split([["b1"], ["d0"]])
+    assert nets.sources(split, 1) == {"d0"}
+
+
+def test_a10_the_written_split_computes_what_the_model_computes(residual, document, tmp_path):
+    found = document(residual, "--after", "relu1a", "-o", tmp_path / "out")
+    model = autosplit.load_model(residual)
+    items = model.items()
+    with autosplit.load(tmp_path / "out") as pipeline:
+        got = pipeline.run(items)
+    for mine, theirs in zip(got, model.expected(items), strict=True):
+        np.testing.assert_allclose(mine["y"], theirs["y"], rtol=1e-4, atol=1e-4)
+    assert found["file"] == str(tmp_path / "out" / "split.json")
+
+
+def test_a10_the_table_names_nodes_tensors_and_sizes(residual, capsys):
+    assert main(["split", str(residual), "--after", "relu1a"]) == 0
+    text = capsys.readouterr().out
+    for part in ("relu1a", "(conv0b sum0 out0)", "0.000576", "1x4x6x6", "stage 1"):
+        assert part in text
+
+
+def test_a10_a_comma_inside_a_name_counts_where_the_name_is_known(save, document):
+    proto = nets.residual(2)
+    proto.graph.node[1].name = "relu,0"
+    assert document(save(proto), "--after", "relu,0")["cuts"][0]["after"] == ["relu,0"]
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        (["nope"], "'nope'"),
+        (["out0,nope"], "'nope'"),
+        (["out1", "out0"], "op 'op3_"),  # the sum of block 1 lies before cut 1, not before cut 2 by itself
+        (["out1", "out1"], "empty"),
+        (["y"], "empty"),
+        ([","], "empty"),
+    ],
+)
+def test_a10_an_impossible_cut_is_one_line_that_names_the_op(residual, said, after, told):
+    code, line = said("split", residual, *(part for names in after for part in ("--after", names)))
+    assert code == 2
+    assert told in line
+    assert "op" in line
+
+
+def test_a10_a_folded_node_says_why_it_cannot_be_cut_after(save, said):
+    proto = nets.net("g (float[2] x) => (float[2] y) { i = Identity(x)  r = Relu(i)  y = Exp(r) }")
+    assert "identity" in said("split", save(proto), "--after", "i")[1]
+
+
+def test_a10_one_name_may_stand_for_a_list(residual):
+    model = autosplit.load_model(residual)
+    assert model.split(["out0"]).stages == model.split([["out0"]]).stages
+    with pytest.raises(SplitError, match="'nope'"):
+        model.split(["nope"])

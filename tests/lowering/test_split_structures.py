@@ -1,0 +1,138 @@
+"""Issue 4, part A: what splitters got wrong, each compared with onnxruntime on the original net."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosplit import api, cuts
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture
+def split(save):
+    """Write a net, load it, split it."""
+
+    def make(proto, *after):
+        return api.load_model(save(proto)).split(after)
+
+    return make
+
+
+def test_a1_a_sum_with_two_readers_is_one_connection_and_one_input(split):
+    found = split(nets.preactivation(), ["add0"])
+    wiring = found.model.wiring(found.stages)
+    assert nets.live(found) == ("add0",)
+    assert len(found.model.graph.tensors["add0"].consumers) == 2
+    assert [(c.source, c.stages) for c in wiring.connections if c.tensor == "add0"] == [((0, 0), (1,))]
+    assert [p.name for p in wiring.stages[1].inputs] == ["add0"]
+    nets.judge(found.model, found)
+
+
+def test_a2_a_cut_inside_a_residual_block_connects_both_live_tensors(split):
+    found = split(nets.residual(), ["relu1a"])
+    wiring = found.model.wiring(found.stages)
+    assert set(nets.live(found)) == {"out0", "relu1a"}
+    assert {c.tensor: c.stages for c in wiring.connections if c.source != "x"} == {
+        "out0": (1,),
+        "relu1a": (1,),
+        "y": (),
+    }
+    nets.judge(found.model, found)
+
+
+def test_a3_a_cut_after_several_blocks_takes_them_all_along(split):
+    found = split(nets.residual(4), ["out2"])
+    assert {"out0", "out1", "out2"} <= nets.sources(found, 0)
+    assert nets.live(found) == ("out2",)
+    nets.judge(found.model, found)
+
+
+def test_a4_branches_cut_at_different_depths(split):
+    found = split(nets.parallel(), ["b0", "d1"])
+    assert set(nets.live(found)) == {"stem", "b0", "d1"}
+    nets.judge(found.model, found)
+
+
+def test_a4_one_branch_wholly_before_and_another_wholly_after(split):
+    found = split(nets.parallel(), ["d2"], ["b1"])
+    assert {"d0", "d1", "d2"} <= nets.sources(found, 0)
+    assert nets.sources(found, 1) == {"b0", "b1"}
+    assert {"a0", "y"} <= nets.sources(found, 2)
+    nets.judge(found.model, found)
+
+
+def test_a5_tensors_out_of_tuples_cross_cuts(split):
+    model = split(nets.tuples()).model
+    for i, op in enumerate(model.graph.ops):
+        if cuts.closure(model.graph, [i]) != cuts.full(model.graph):
+            nets.judge(model, model.split([[op.name]]), items=2)
+
+
+def test_a5_only_the_items_that_are_read_later_cross(split):
+    found = split(nets.tuples(), ["k"])
+    assert {"p", "r", "q", "k"} == set(nets.live(found))
+    nets.judge(found.model, found)
+
+
+def test_a6_the_live_tensor_is_not_the_last_ops_output(split):
+    found = split(nets.boundaries(), ["skip", "early"])
+    assert nets.live(found) == ("skip",)
+    assert found.model.graph.ops[found.stages[0][-1]].outputs == ("early",)
+    nets.judge(found.model, found)
+
+
+def test_a7_inputs_outputs_and_weights_go_where_they_are_read(split):
+    found = split(nets.boundaries(), ["skip", "early", "both"], ["far"], ["end"])
+    wiring = found.model.wiring(found.stages)
+    by_tensor = {c.tensor: c for c in wiring.connections}
+    assert by_tensor["x"].stages == (0, 2, 3)  # several stages read it
+    assert by_tensor["late"].stages == (3,)  # only a late one does
+    assert by_tensor["early"].outputs == ("early",)  # made early
+    assert by_tensor["early"].stages == ()
+    assert by_tensor["both"].outputs == ("both",)  # leaves, and is read on
+    assert by_tensor["both"].stages == (1,)
+    nets.judge(found.model, found)
+
+
+def test_a7_a_weight_of_two_stages_is_held_by_both(split):
+    found = split(nets.boundaries(), ["skip"], ["both"])
+    graph = found.model.graph
+    assert [sum(graph.ops[i].weight_bytes > 0 for i in stage) > 0 for stage in found.stages] == [True] * 3
+    assert found.model.lowered.weight_bytes == 2 * 4 * 4 * 4
+    nets.judge(found.model, found)
+
+
+def test_a8_a_tensor_that_skips_two_stages_goes_to_its_reader_only(split):
+    proto = nets.net(
+        """g (float[4,4] x) => (float[4,4] y) {
+            s = MatMul(x, w)  a = MatMul(x, v)  b = MatMul(a, w)
+            y = MatMul(b, s)
+        }""",
+        {"w": (4, 4), "v": (4, 4)},
+    )
+    found = split(proto, ["s"], ["a"], ["b"])
+    assert nets.readers(found, "s") == (3,)
+    nets.judge(found.model, found)
+
+
+def test_a9_a_stage_without_a_model_input(split):
+    found = split(nets.boundaries(), ["both"], ["mid"])
+    assert [p.name for p in found.model.wiring(found.stages).stages[1].inputs] == ["both"]
+    nets.judge(found.model, found)
+
+
+def test_a9_a_stage_that_reads_nothing_at_all(split):
+    proto = nets.net(
+        """g (float[2,3] x) => (float[2,3] y, float[3] c) {
+            c = Relu(w)
+            y = Add(x, w)
+        }""",
+        {"w": (3,)},
+    )
+    model = split(proto).model
+    constant = next(op.name for op in model.graph.ops if not op.inputs)
+    found = model.split([[constant]])
+    assert found.model.wiring(found.stages).stages[0].inputs == ()
+    nets.judge(model, found)

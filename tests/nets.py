@@ -1,0 +1,165 @@
+"""Small nets that splitters got wrong, written in ONNX's text form, and the judge that compares a split with onnxruntime.
+
+A node has no name in the text, so it goes by its first output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosplit.hardware.reference import compare
+
+Shape = tuple[int, ...]
+
+
+def net(
+    text: str, weights: dict[str, Shape | np.ndarray[Any, Any]] | None = None, seed: int = 0, opset: int = 17
+) -> Any:
+    """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``; a weight is an array, or a shape to fill by seed."""
+    from onnx import numpy_helper, parser
+
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
+    generator = np.random.default_rng(seed)
+    for name, given in (weights or {}).items():
+        array = given if isinstance(given, np.ndarray) else _filled(name, given, generator)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    return model
+
+
+def _filled(name: str, shape: Shape, generator: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Values that keep activations near 1 and differ everywhere; a variance is positive."""
+    values = generator.standard_normal(shape).astype(np.float32)
+    fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
+    return np.abs(values) + np.float32(0.5) if name.startswith("var") else values / np.float32(np.sqrt(fan_in))
+
+
+def batch_norm(number: int, channels: int = 4) -> dict[str, Shape]:
+    """The four weights of batch norm ``number``: scale, bias, mean, var."""
+    return {f"{name}{number}": (channels,) for name in ("scale", "bias", "mean", "var")}
+
+
+def preactivation() -> Any:
+    """A pre-activation ResNet block: the sum ``add0`` is read by a batch norm and by the later sum ``add1``."""
+    return net(
+        """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
+            c0 = Conv<pads=[1,1,1,1]>(x, w0)
+            add0 = Add(c0, x)
+            b0 = BatchNormalization(add0, scale0, bias0, mean0, var0)
+            r0 = Relu(b0)
+            c1 = Conv<pads=[1,1,1,1]>(r0, w1)
+            b1 = BatchNormalization(c1, scale1, bias1, mean1, var1)
+            r1 = Relu(b1)
+            c2 = Conv<pads=[1,1,1,1]>(r1, w2)
+            add1 = Add(c2, add0)
+            y = Relu(add1)
+        }""",
+        {"w0": (4, 4, 3, 3), "w1": (4, 4, 3, 3), "w2": (4, 4, 3, 3), **batch_norm(0), **batch_norm(1)},
+    )
+
+
+def residual(blocks: int = 3) -> Any:
+    """Residual blocks in a row: ``conv{i}a``, ``relu{i}a``, ``conv{i}b``, ``sum{i}``, ``out{i}``."""
+    lines, weights, before = [], {}, "x"
+    for i in range(blocks):
+        after = "y" if i == blocks - 1 else f"out{i}"
+        lines.append(f"conv{i}a = Conv<pads=[1,1,1,1]>({before}, w{i}a)  relu{i}a = Relu(conv{i}a)")
+        lines.append(f"conv{i}b = Conv<pads=[1,1,1,1]>(relu{i}a, w{i}b)  sum{i} = Add(conv{i}b, {before})")
+        lines.append(f"{after} = Relu(sum{i})")
+        weights |= {f"w{i}{k}": (4, 4, 3, 3) for k in "ab"}
+        before = after
+    return net(f"g (float[1,4,6,6] x) => (float[1,4,6,6] y) {{ {' '.join(lines)} }}", weights)
+
+
+def parallel() -> Any:
+    """Three branches of one, two and three convolutions joined by a concat."""
+    return net(
+        """g (float[1,4,6,6] x) => (float[1,12,6,6] y) {
+            stem = Relu(x)
+            a0 = Conv(stem, wa0)
+            b0 = Conv(stem, wb0)  b1 = Conv(b0, wb1)
+            d0 = Conv(stem, wd0)  d1 = Conv(d0, wd1)  d2 = Conv(d1, wd2)
+            y = Concat<axis=1>(a0, b1, d2)
+        }""",
+        dict.fromkeys(("wa0", "wb0", "wb1", "wd0", "wd1", "wd2"), (4, 4, 1, 1)),
+    )
+
+
+def tuples() -> Any:
+    """A split in three parts, read out of order and twice, through batch norms, and joined again."""
+    return net(
+        """g (float[1,12,5,5] x) => (float[1,12,5,5] y, float[1,4,5,5] z) {
+            p, q, r = Split<axis=1>(x)
+            n = BatchNormalization(r, scale0, bias0, mean0, var0)
+            m = Conv(q, w0)
+            k = BatchNormalization(m, scale1, bias1, mean1, var1)
+            j = Concat<axis=1>(n, p, k)
+            t, u = Split<axis=1>(j, parts)
+            v = Conv(t, w1)
+            y = Concat<axis=1>(u, v)
+            z = Add(q, v)
+        }""",
+        {
+            "w0": (4, 4, 1, 1),
+            "w1": (4, 4, 1, 1),
+            "parts": np.array([4, 8]),
+            **batch_norm(0),
+            **batch_norm(1),
+        },
+    )
+
+
+def boundaries() -> Any:
+    """Two inputs, five outputs, a shared weight: ``x`` is read early and late, ``late`` late only, ``early`` leaves early.
+
+    ``both`` is an output that later nodes read; ``skip`` is read two products later; ``alone`` reads weights alone.
+    """
+    return net(
+        """g (float[4,4] x, float[4,4] late) => (float[4,4] early, float[4,4] both, float[4,4] y, float[4,4] z, float[4,4] x2) {
+            skip = MatMul(x, w)
+            early = Relu(skip)
+            both = MatMul(skip, w)
+            mid = MatMul(both, v)
+            far = MatMul(mid, w)
+            sum = Add(far, skip)
+            end = MatMul(sum, x)
+            y = MatMul(end, late)
+            z = Add(y, mid)
+            x2 = MatMul(x, v)
+        }""",
+        {"w": (4, 4), "v": (4, 4)},
+    )
+
+
+def judge(model: Any, split: Any, items: int = 3) -> None:
+    """Assert that a split computes what onnxruntime computes on the original file, on random items."""
+    given = model.items(items)
+    with split.pipeline() as pipeline:
+        accuracy = compare(pipeline.run(given), model.expected(given))
+    assert accuracy.equal, accuracy
+
+
+def live(split: Any, cut: int = 0) -> tuple[str, ...]:
+    """The tensors that cross cut number ``cut`` of a split."""
+    from autosplit import cuts
+
+    graph = split.model.graph
+    return cuts.live(graph, cuts.cuts_of(graph, split.stages)[cut])
+
+
+def sources(split: Any, stage: int) -> set[str]:
+    """The source nodes of a stage."""
+    return {n for i in split.stages[stage] for n in split.model.graph.ops[i].sources}
+
+
+def readers(split: Any, tensor: str) -> tuple[int, ...]:
+    """The stages that read a tensor."""
+    (found,) = (c for c in split.model.wiring(split.stages).connections if c.tensor == tensor)
+    return tuple(found.stages)
+
+
+def names(model: Any, ops: Iterable[int]) -> Sequence[str]:
+    """The names of some ops."""
+    return [model.graph.ops[i].name for i in ops]
