@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.frontend.source import Signature
 
@@ -23,6 +25,7 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     model = _inlined(_parse(path, onnx), path, onnx)
     _load_external_data(model, path, onnx)
     _check_weights(model.graph, onnx)
+    _spell_constants(model.graph, onnx)
     _bind_shapes(model, dict(shapes or {}))
     return model
 
@@ -123,6 +126,16 @@ def _check_weights(graph: Any, onnx: Any) -> None:
             onnx.numpy_helper.to_array(tensor)
         except Exception as error:
             raise ModelError(f"weight '{tensor.name}' is damaged: {error or type(error).__name__}") from error
+
+
+def _spell_constants(graph: Any, onnx: Any) -> None:
+    """Give every Constant its value as a tensor; the importer knows no other of ONNX's spellings."""
+    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    for node in graph.node:
+        if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].name in kinds:
+            given = node.attribute[0]
+            array = np.array(onnx.helper.get_attribute_value(given), kinds[given.name])
+            given.CopyFrom(onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(array)))
 
 
 def _tensors(graph: Any) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
-from autosplit.frontend import onnx_file
+from autosplit.frontend import known, onnx_file
 from autosplit.frontend.source import Source, SourceNode, mark
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
@@ -104,7 +104,9 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
 
 def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    importer = _importer(nodes, {i for n in nodes for i in n.inputs} | {o.name for o in model.graph.output})
+    importer = _importer(
+        model.graph.node, nodes, {i for n in nodes for i in n.inputs} | {o.name for o in model.graph.output}
+    )
     talk = io.StringIO()  # the importer prints to standard output, where only results belong
     try:
         with contextlib.redirect_stdout(talk), warnings.catch_warnings():
@@ -125,7 +127,7 @@ def _reason(error: Exception) -> str:
     return re.sub(r"In ir\.Op\(.*\), (?=the )", "", line)
 
 
-def _importer(nodes: tuple[SourceNode, ...], read: set[str]) -> Any:
+def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any:
     """The importer; ``read`` names the tensors somebody reads (a dropout whose mask nobody reads is an identity)."""
     from tvm import relax
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
@@ -150,6 +152,9 @@ def _importer(nodes: tuple[SourceNode, ...], read: set[str]) -> Any:
             if isinstance(value, relax.Var) and value.name in self.holds:
                 self.alias[tensor] = self.holds[value.name]
                 return value
+            value = known.fixed_shape(value) or value
+            if isinstance(value, relax.Tuple):
+                return value  # a sequence, whose items have no names
             if not isinstance(value, relax.Call | relax.TupleGetItem | relax.Var):
                 self.constants.add(tensor)
                 return value
@@ -173,6 +178,8 @@ def _importer(nodes: tuple[SourceNode, ...], read: set[str]) -> Any:
             node = nodes[self.position]
             if op_name == "Dropout" and not read.intersection(node.outputs[1:]) and not _trains(inputs, attrs):
                 result: Any = inputs[0] if len(node.outputs) == 1 else relax.Tuple([inputs[0]] * len(node.outputs))
+            elif (found := known.evaluated(protos[self.position], inputs, opset)) is not None:
+                result = found[0] if len(found) == 1 else relax.Tuple(found)
             else:
                 result = super()._convert_operator(op_name, inputs, attrs, opset)
             self.position += 1

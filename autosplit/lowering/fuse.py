@@ -24,10 +24,12 @@ class FusedModule:
 
 def fuse(module: Any, target: Any) -> FusedModule:
     """Lower and fuse the function ``main`` of ``module`` for ``target``. Raises ModelError where a pass fails."""
+    from tvm.relax import backend
     from tvm.relax import transform as t
 
+    dispatch = [backend.DispatchSampling(), backend.DispatchSortScan()]  # ops that LegalizeOps leaves to them
     simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), fold_weights, t.FoldConstant()]
-    legalise = [t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FoldConstant(), t.DeadCodeElimination(["main"])]
+    legalise = [*dispatch, t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FoldConstant(), t.DeadCodeElimination(["main"])]
     with target, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -156,7 +156,7 @@ class _Reader:
 
     def _outputs(self, body: Any) -> tuple[tuple[str, str], ...]:
         result = self._resolve(body)
-        values = result if isinstance(result, list) else [result]
+        values = result if isinstance(result, list) and len(self._source.outputs) > 1 else [result]
         return tuple(
             (name, value if isinstance(value, str) else self._constant_output(name, value))
             for name, value in zip(self._source.outputs, values, strict=True)
