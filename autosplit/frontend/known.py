@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 _LARGEST = 1024  # elements; what is larger is no shape, and is folded later
-_ARITHMETIC = frozenset(
-    "Abs Add And Cast CastLike Ceil Concat Div Equal Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual "
-    "Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Pow ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape "
-    "Round Shape Size Slice Split Sqrt Squeeze Sub Transpose Unsqueeze Where Xor".split()
-)
+_ARITHMETIC = """
+    Abs Add And Cast CastLike Ceil Concat Div Equal Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual
+    Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Pow ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape
+    Round Shape Size Slice Split Sqrt Squeeze Sub Transpose Unsqueeze Where Xor
+"""
+_KINDS = frozenset(_ARITHMETIC.split())
 _GROWING = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})  # a few numbers can ask for a terabyte
 
 
@@ -44,7 +45,7 @@ def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
     import tvm
 
     given = [i for i in inputs if i is not None]
-    if node.op_type not in _ARITHMETIC | _GROWING or not given:
+    if node.op_type not in _KINDS | _GROWING or not given:
         return None
     if node.domain not in ("", "ai.onnx") or not all(isinstance(i, tvm.ir.GenericConst) for i in given):
         return None

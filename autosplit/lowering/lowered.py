@@ -103,9 +103,15 @@ class _Reader:
         return Lowered(graph, tuple(self._calls), kernels, source.inputs, outputs)
 
     def _op(self, position: int, var: Any, value: Any) -> None:
+        import tvm
         from tvm import relax
 
         kernel = getattr(value.args[0], "name_hint", None) if value.args else None
+        if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
+            of = " ".join(self._names.sources.get(position, ()) or self._names.parts.get(position, ()))
+            raise ModelError(
+                f"op {value.op.name} of node '{of}' has no kernel for this target; replace it in the model"
+            )
         kernel = kernel or getattr(value.op, "name", None) or getattr(value.op, "name_hint", "call")
         name = f"op{len(self._ops)}_{kernel}"
         kinds = list(var.ty.fields) if isinstance(var.ty, relax.TupleType) else [var.ty]
