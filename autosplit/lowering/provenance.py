@@ -35,7 +35,7 @@ def adopt_names(module: Any) -> Any:
     main = module["main"]
     classes = _aliases(bindings(main), set(main.params))
     names = {var: name for members in classes if (name := _mark_of(members)) for var in members if var.name != name}
-    return _renamed(module, names) if names else module
+    return renamed(module, names) if names else module
 
 
 def _aliases(found: list[Any], params: set[Any]) -> list[list[Any]]:
@@ -62,7 +62,8 @@ def _mark_of(members: list[Any]) -> str | None:
     return next((var.name for var in members if marked(var.name) is not None), None)
 
 
-def _renamed(module: Any, names: Mapping[Any, str]) -> Any:
+def renamed(module: Any, names: Mapping[Any, str]) -> Any:
+    """The module with some variables that ``main`` binds called otherwise."""
     from tvm import relax
 
     @relax.expr_functor.mutator
