@@ -12,11 +12,11 @@ from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
 from autosplit.hardware import devices as device
 from autosplit.hardware.bench import Stages
+from autosplit.hardware.isolated_bench import IsolatedBench
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model as BuiltModel
 from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.pipeline import Pipeline
-from autosplit.hardware.results import Baseline, Measurement
 from autosplit.hardware.tvm_bench import TvmBench
 
 
@@ -118,31 +118,13 @@ def open_bench(
     target: str | None = None,
     tuning: Path | None = None,
     measure: Budget | None = None,
-) -> TvmBench:
-    """A bench for a study: the model on this machine's cores."""
-    return TvmBench(load_model(model, shapes, target), device.along(stages, devices), measure)
-
-
-def export_split(
-    bench: TvmBench,
-    stages: Stages,
-    folder: str | Path,
-    *,
-    measured: Measurement | None = None,
-    predicted: float | None = None,
-    baselines: Sequence[Baseline] = (),
-    verdict: str | None = None,
-) -> Path:
-    """Export a measured split of a bench's model with what is known of it."""
-    from autosplit.report.export import export
-
-    return export(
-        bench.model,
-        stages,
-        bench.cores,
-        Path(folder),
-        measured=measured,
-        predicted=predicted,
-        baselines=baselines,
-        verdict=verdict,
+) -> IsolatedBench:
+    """A bench for a study: the model on this machine's cores, in a worker process."""
+    return IsolatedBench(
+        Path(model), shapes=shapes or {}, stages=stages, devices=devices, target=target, budget=measure or Budget()
     )
+
+
+def export_split(bench: IsolatedBench | TvmBench, stages: Stages, folder: str | Path, **known: Any) -> Path:
+    """Export a measured split of a bench's model with what is known of it; see ``report.export.export``."""
+    return bench.export(stages, Path(folder), **known)

@@ -81,8 +81,10 @@ def completions(events: Sequence[Event], first: int, last: int) -> list[float]:
 
 
 def gaps(ends: Sequence[float]) -> list[float]:
-    """Times between results in ms, from completion times in seconds. A stage that alternates between fast and slow must not hide in a median: gaps are
-    averaged over a few neighbours, a sixteenth of the stream.
+    """Times between results in ms, from completion times in seconds.
+
+    A stage that alternates between fast and slow must not hide in a median: gaps are averaged over a few neighbours, a
+    sixteenth of the stream.
     """
     width = max(1, (len(ends) - 1) // 16)
     return [(ends[i + width] - ends[i]) / width * MS for i in range(0, len(ends) - width, width)]

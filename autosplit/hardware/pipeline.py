@@ -90,7 +90,7 @@ class Pipeline:
     def submit(self, item: Item) -> None:
         """Hand one item in; waits while ``capacity`` items are inside. Raises as ``run`` does."""
         _check(item, self.wiring.inputs)
-        self._start()
+        self.start()
         try:
             self._inside.put(item)
             self.submitted.append(time.perf_counter()) if self._trace else None
@@ -117,7 +117,13 @@ class Pipeline:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(timeout=60)
 
-    def _start(self) -> None:
+    @property
+    def threads(self) -> dict[str, int]:
+        """The stage of each running thread, by its ident as faulthandler writes it."""
+        return {f"0x{t.ident:016x}": s for s, t in enumerate(self._threads) if t.ident is not None}
+
+    def start(self) -> None:
+        """Start the stages' threads; the first ``submit`` does so too."""
         with self._lock:
             if self._threads and self._threads[0].ident is None:
                 for thread in self._threads:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,22 @@ from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.reference import compare, require_equal
 from autosplit.hardware.results import Baseline, Measurement, Profile, Spread
 from autosplit.hardware.stats import spread
+from autosplit.hardware.worker import Tell
 
 
 class TvmBench:
     """Implements Bench for a model whose stage i runs on ``cores[i]``."""
 
-    def __init__(self, model: Model, cores: Sequence[Cores], budget: Budget | None = None, items: int = 3) -> None:
+    def __init__(
+        self,
+        model: Model,
+        cores: Sequence[Cores],
+        budget: Budget | None = None,
+        items: int = 3,
+        tell: Tell = lambda phase, stages=None: None,
+    ) -> None:
         self.model = model
+        self._tell = tell
         self.cores = tuple(cores)
         self.budget = budget or Budget()
         self._items = model.items(items)
@@ -54,6 +64,8 @@ class TvmBench:
 
     def profile(self) -> Sequence[Profile]:
         """See Bench; equal devices are profiled once."""
+        self._compile()
+        self._tell("profiling")
         profiles = {c: self.model.profile(c) for c in dict.fromkeys(self.cores)}
         return [profiles[c] for c in self.cores]
 
@@ -70,11 +82,25 @@ class TvmBench:
             found += [self._unsplit("all cores", whole, Cores(cores)), self._replicas(whole, cores)]
         return found
 
+    def export(self, stages: Stages, folder: Path, **known: Any) -> Path:
+        """Write a split with what is known of it; see ``report.export.export``."""
+        from autosplit.report.export import export
+
+        return export(self.model, stages, self.cores, folder, **known)
+
     def close(self) -> None:
         """See Bench; pipelines are closed after each measurement, so nothing is left."""
 
+    def _compile(self) -> None:
+        self._tell("compiling kernels")
+        self.model.kernels  # noqa: B018  compiles what the cache does not hold
+
     def _measure(self, stages: Stages, cores: Sequence[Cores]) -> Measurement:
+        self._compile()
+        self._tell("building")
         with self.model.pipeline(stages, cores, trace=True) as pipeline:
+            pipeline.start()
+            self._tell("running", pipeline.threads)
             accuracy = require_equal(compare(pipeline.run(self._items), self.expected))
             period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
             return Measurement(period, measure.latency(pipeline, self._items, self.budget), busy, accuracy)

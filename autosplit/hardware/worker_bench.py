@@ -1,0 +1,69 @@
+"""A TvmBench inside a worker process: jobs and answers as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autosplit.hardware.documents import dump, load
+from autosplit.hardware.results import Baseline, Measurement
+from autosplit.hardware.worker import Tell
+
+Handler = Callable[[Mapping[str, Any]], Any]
+
+
+def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
+    """The handler of a worker: opens the bench that ``setting`` describes, then answers one job at a time."""
+    from autosplit.hardware import devices
+    from autosplit.hardware.measure import Budget
+    from autosplit.hardware.model import load_model
+    from autosplit.hardware.tvm_bench import TvmBench
+
+    tell("reading the model")
+    model = load_model(setting["model"], setting["shapes"], setting["target"])
+    cores = devices.along(setting["stages"], setting["devices"])
+    bench = TvmBench(model, cores, Budget(**setting["measure"]), tell=tell)
+
+    def answer(job: Mapping[str, Any]) -> Any:
+        return _JOBS[job["kind"]](bench, job)
+
+    return answer
+
+
+def _describe(bench: Any, job: Mapping[str, Any]) -> Any:
+    return {"graph": dump(bench.graph), "devices": bench.devices, "identity": dict(bench.identity)}
+
+
+def _profile(bench: Any, job: Mapping[str, Any]) -> Any:
+    return [dump(p) for p in bench.profile()]
+
+
+def _measure(bench: Any, job: Mapping[str, Any]) -> Any:
+    return dump(bench.measure(tuple(tuple(ops) for ops in job["stages"])))
+
+
+def _baselines(bench: Any, job: Mapping[str, Any]) -> Any:
+    return [dump(b) for b in bench.baselines()]
+
+
+def _export(bench: Any, job: Mapping[str, Any]) -> Any:
+    measured = job["measured"]
+    file = bench.export(
+        tuple(tuple(ops) for ops in job["stages"]),
+        Path(job["folder"]),
+        measured=load(Measurement, measured) if measured else None,
+        predicted=job["predicted"],
+        baselines=[load(Baseline, b) for b in job["baselines"]],
+        verdict=job["verdict"],
+    )
+    return str(file)
+
+
+_JOBS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    "describe": _describe,
+    "profile": _profile,
+    "measure": _measure,
+    "baselines": _baselines,
+    "export": _export,
+}
