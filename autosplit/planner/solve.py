@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from autosplit.cuts import TooManyDownsets
 from autosplit.errors import Infeasible
+from autosplit.planner.anytime import improve
+from autosplit.planner.bounds import simple_bound
 from autosplit.planner.chain import Chain, OutOfTime
 from autosplit.planner.constraints import FREE, Constraints
 from autosplit.planner.costs import CostModel
+from autosplit.planner.cut_bound import cut_bound
 from autosplit.planner.exact import Found, row_limit, search, start_rows
 from autosplit.planner.kbest import best_paths
 from autosplit.planner.problem import Deadline, Problem, pose, scale
@@ -34,9 +37,10 @@ def plan(
     first = search(problem, start_rows(problem), None, deadline)
     rows = _rows(problem)
     if rows is None:
-        raise Infeasible("the graph has too many cuts")
-    found = search(problem, rows, first.plan, deadline)
-    return _answer(problem, found)
+        top = math.inf if first.plan is None else first.plan.period
+        bound, cheap = cut_bound(problem, simple_bound(problem), top, deadline)
+        return _answer(problem, improve(problem, first, bound, cheap, deadline))
+    return _answer(problem, search(problem, rows, first.plan, deadline))
 
 
 def k_best(
