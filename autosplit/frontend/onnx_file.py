@@ -122,6 +122,8 @@ def _check_weights(graph: Any, onnx: Any) -> None:
         name = graph.sparse_initializer[0].values.name
         raise ModelError(f"weight '{name}' is sparse, which TVM's importer does not read; store it dense")
     for tensor in _tensors(graph):
+        if min(tensor.dims, default=0) < 0:
+            raise ModelError(f"weight '{tensor.name}' is damaged: its shape is {list(tensor.dims)}")
         try:
             onnx.numpy_helper.to_array(tensor)
         except Exception as error:

@@ -1,0 +1,81 @@
+"""What tests share: a cache of the tests' own, the zoo's small nets loaded and compiled once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Kernels are compiled once a run, or once for many runs with AUTOSPLIT_TEST_CACHE; the user's cache is left alone."""
+    folder = Path(os.environ.get(REUSED) or tmp_path_factory.mktemp("cache"))
+    before = os.environ.get("AUTOSPLIT_CACHE")
+    os.environ["AUTOSPLIT_CACHE"] = str(folder)
+    yield folder
+    os.environ.pop("AUTOSPLIT_CACHE") if before is None else os.environ.update(AUTOSPLIT_CACHE=before)
+
+
+@pytest.fixture(scope="session")
+def zoo_model() -> Callable[[str], Any]:
+    """A net of the zoo by name, loaded once a run."""
+    loaded: dict[str, Any] = {}
+
+    def load(name: str) -> Any:
+        from autosplit import api
+
+        if name not in loaded:
+            loaded[name] = api.load_model(api.zoo_model(name))
+        return loaded[name]
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def branches(zoo_model: Callable[[str], Any]) -> Any:
+    return zoo_model("branches")
+
+
+@pytest.fixture(scope="session")
+def transformer(zoo_model: Callable[[str], Any]) -> Any:
+    return zoo_model("transformer")
+
+
+@pytest.fixture(scope="session")
+def squeezenet(zoo_model: Callable[[str], Any]) -> Any:
+    return zoo_model("squeezenet")
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Callable[..., Path]:
+    """Write a ModelProto into the test's folder; returns its path."""
+
+    def write(model: Any, name: str = "net.onnx") -> Path:
+        path = tmp_path / name
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Run a command that must fail in one line and print nothing; returns its exit code and the line."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        from autosplit.cli import main
+
+        code = main([str(a) for a in arguments])
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.count("\n") == 1
+        assert "Traceback" not in printed.err
+        return code, printed.err.removeprefix("autosplit: ").strip()
+
+    return run
