@@ -20,7 +20,7 @@ def load(kind: type[T], document: object) -> T:
 
 
 @cache
-def _adapter(kind: type) -> Any:
+def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -14,7 +14,7 @@ from autosplit.hardware.bench import Stages
 from autosplit.hardware.documents import dump, load
 from autosplit.hardware.isolation import Worker
 from autosplit.hardware.measure import Budget
-from autosplit.hardware.results import Baseline, Measurement, Profile
+from autosplit.hardware.results import Baseline, Measurement, Profile, Spread
 
 HANDLER = "autosplit.hardware.worker_bench:open_bench"
 
@@ -84,6 +84,11 @@ class IsolatedBench:
     def baselines(self) -> Sequence[Baseline]:
         """See Bench."""
         return [load(Baseline, b) for b in self._call({"kind": "baselines"})]
+
+    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """See TvmBench."""
+        found = self._call({"kind": "duel", "candidates": candidates})
+        return [load(Spread, s) for s in found["candidates"]], [load(Spread, s) for s in found["baselines"]]
 
     def export(
         self,

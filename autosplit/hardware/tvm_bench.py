@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ import numpy as np
 from autosplit.graph import FusedGraph
 from autosplit.hardware import measure
 from autosplit.hardware.bench import Stages
-from autosplit.hardware.devices import Cores, available
+from autosplit.hardware.devices import Cores
+from autosplit.hardware.duel import Contender, duel
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model
-from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.pipeline import Item, Pipeline
 from autosplit.hardware.reference import compare, require_equal
 from autosplit.hardware.results import Baseline, Measurement, Profile, Spread
 from autosplit.hardware.stats import spread
@@ -71,16 +73,38 @@ class TvmBench:
 
     def measure(self, stages: Stages) -> Measurement:
         """See Bench. The outputs are compared first; a wrong one is a StageError and no number counts."""
-        return self._measure(stages, self.cores)
+        self._compile()
+        self._tell("building")
+        with self.model.pipeline(stages, self.cores, trace=True) as pipeline:
+            pipeline.start()
+            self._tell("running", pipeline.threads)
+            accuracy = require_equal(compare(pipeline.run(self._items), self.expected))
+            period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
+            return Measurement(period, measure.latency(pipeline, self._items, self.budget), busy, accuracy)
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench. Without a second core, one core is all there is."""
-        whole = (tuple(range(len(self.graph.ops))),)
-        cores = available()
-        found = [self._unsplit("one core", whole, Cores(cores[:1]))]
-        if len(cores) > 1:
-            found += [self._unsplit("all cores", whole, Cores(cores)), self._replicas(whole, cores)]
+        found = []
+        for name, cores in self._ways():
+            with contextlib.ExitStack() as stack:
+                pipelines = self._open_whole(stack, cores)
+                period = self._together(pipelines)(self.budget)
+                latencies = [measure.latency(p, self._items, self.budget) for p in pipelines]
+                found.append(Baseline(name, period, latencies[0], len(pipelines)))
         return found
+
+    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """The periods of candidates and of the baselines, measured in turns; both in their order."""
+        with contextlib.ExitStack() as stack:
+            contenders: list[Contender] = []
+            for stages in candidates:
+                pipeline = stack.enter_context(self.model.pipeline(stages, self.cores, trace=True))
+                require_equal(compare(pipeline.run(self._items), self.expected))
+                contenders.append(partial(_alone, pipeline, self._items))
+            contenders += [self._together(self._open_whole(stack, cores)) for _, cores in self._ways()]
+            self._tell("comparing in turns")
+            spreads = duel(contenders, self.budget)
+        return spreads[: len(candidates)], spreads[len(candidates) :]
 
     def export(self, stages: Stages, folder: Path, **known: Any) -> Path:
         """Write a split with what is known of it; see ``report.export.export``."""
@@ -95,34 +119,33 @@ class TvmBench:
         self._tell("compiling kernels")
         self.model.kernels  # noqa: B018  compiles what the cache does not hold
 
-    def _measure(self, stages: Stages, cores: Sequence[Cores]) -> Measurement:
+    def _ways(self) -> Sequence[tuple[str, Sequence[Cores]]]:
+        """The ways without splitting, on the cores the stages have: their names, and the cores of each copy of the model."""
+        cores = tuple(sorted({number for device in self.cores for number in device.numbers}))
+        one: tuple[str, Sequence[Cores]] = ("one core", [Cores(cores[:1])])
+        if len(cores) == 1:
+            return [one]
+        return [one, ("all cores", [Cores(cores)]), ("replicas", [Cores((core,)) for core in cores])]
+
+    def _open_whole(self, stack: contextlib.ExitStack, copies: Sequence[Cores]) -> list[Pipeline]:
+        """One unsplit model a copy, each checked."""
         self._compile()
-        self._tell("building")
-        with self.model.pipeline(stages, cores, trace=True) as pipeline:
-            pipeline.start()
-            self._tell("running", pipeline.threads)
-            accuracy = require_equal(compare(pipeline.run(self._items), self.expected))
-            period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
-            return Measurement(period, measure.latency(pipeline, self._items, self.budget), busy, accuracy)
+        whole = (tuple(range(len(self.graph.ops))),)
+        pipelines = [stack.enter_context(self.model.pipeline(whole, [cores], trace=True)) for cores in copies]
+        for pipeline in pipelines:
+            require_equal(compare(pipeline.run(self._items), self.expected))
+        return pipelines
 
-    def _unsplit(self, name: str, whole: Stages, cores: Cores) -> Baseline:
-        found = self._measure(whole, [cores])
-        return Baseline(name, found.period_ms, found.latency_ms)
-
-    def _replicas(self, whole: Stages, cores: Sequence[int]) -> Baseline:
-        pipelines = [self.model.pipeline(whole, [Cores((core,))], trace=True) for core in cores]
-        try:
-            for pipeline in pipelines:
-                require_equal(compare(pipeline.run(self._items), self.expected))
-            gaps = _together(pipelines, self._items, self.budget)
-            latencies = [measure.latency(p, self._items, self.budget).median for p in pipelines]
-        finally:
-            for pipeline in pipelines:
-                pipeline.close()
-        return Baseline("replicas", gaps, spread(latencies), copies=len(pipelines))
+    def _together(self, pipelines: Sequence[Pipeline]) -> Contender:
+        one = len(pipelines) == 1
+        return partial(_alone, pipelines[0], self._items) if one else partial(_side_by_side, pipelines, self._items)
 
 
-def _together(pipelines: Sequence[Pipeline], items: Sequence[Any], budget: Budget) -> Spread:
+def _alone(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
+    return measure.period_and_stages(pipeline, items, budget)[0]
+
+
+def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:
     """The period in ms of several pipelines that work side by side: the time between any two results of all of them."""
     start = threading.Barrier(len(pipelines))
     deadline = time.perf_counter() + budget.seconds

@@ -47,6 +47,11 @@ def _baselines(bench: Any, job: Mapping[str, Any]) -> Any:
     return [dump(b) for b in bench.baselines()]
 
 
+def _duel(bench: Any, job: Mapping[str, Any]) -> Any:
+    candidates, baselines = bench.duel([tuple(tuple(ops) for ops in stages) for stages in job["candidates"]])
+    return {"candidates": [dump(s) for s in candidates], "baselines": [dump(s) for s in baselines]}
+
+
 def _export(bench: Any, job: Mapping[str, Any]) -> Any:
     measured = job["measured"]
     file = bench.export(
@@ -65,5 +70,6 @@ _JOBS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "profile": _profile,
     "measure": _measure,
     "baselines": _baselines,
+    "duel": _duel,
     "export": _export,
 }

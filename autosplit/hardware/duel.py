@@ -1,0 +1,30 @@
+"""Several contenders measured in turns, A B A B, so that a machine that drifts meets them all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from autosplit.hardware.measure import Budget
+from autosplit.hardware.results import Spread
+from autosplit.hardware.stats import spread
+
+Contender = Callable[[Budget], Spread]
+"""Works for a budget and returns its period in ms with its samples."""
+
+ROUNDS = 5
+
+
+def duel(contenders: Sequence[Contender], budget: Budget, rounds: int = ROUNDS) -> list[Spread]:
+    """The period of each contender in ms, from ``rounds`` turns each, in an order that turns round after every round.
+
+    A contender works for about ``budget.seconds`` in all. The interval is that of the median over the turns' samples.
+    """
+    turn = replace(budget, seconds=budget.seconds / rounds, items=max(4, budget.items // rounds), share=0.0)
+    samples: list[list[float]] = [[] for _ in contenders]
+    order = list(range(len(contenders)))
+    for _ in range(rounds):
+        for i in order:
+            samples[i].extend(contenders[i](turn).samples)
+        order.reverse()
+    return [spread(s) for s in samples]
