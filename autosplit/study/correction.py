@@ -78,11 +78,16 @@ class Corrected:
     error: float
     noise: float
     ratio: float
+    _prior: CostModel
     _update: _Update
 
     def stage_deviations(self, stages: Stages) -> tuple[float, ...]:
         """For each stage of a split the standard deviation of its time, in ms, under the posterior."""
         return self._update.deviations(stages)
+
+    def draw(self, rng: np.random.Generator) -> CostModel:
+        """Costs drawn from the posterior: what may be true, as likely as it is."""
+        return _with(self._prior, self._update.times, *self._update.draw(rng))
 
     def period(self, stages: Stages, deviations: float = 0.0) -> float:
         """The period expected of a split, in ms, each stage taken ``deviations`` standard deviations faster."""
@@ -97,20 +102,13 @@ def correct(costs: CostModel, devices: Sequence[str], measured: Sequence[Measure
     recent = [m for m in measured if len(m.stage_ms) == len(m.stages) == len(devices)]
     recent = recent[-max(1, REMEMBERED // len(devices)) :]
     times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))], dtype=np.float64)
-    finite = np.where(np.isfinite(times), times, 0.0)
-    rows = _rows(costs, finite, recent)
-    update = _likeliest(finite, _kinship(devices), rows)
-    factors, overheads = update.corrections()
-    new_times = np.where(np.isfinite(times), finite * np.maximum(factors, LEAST), np.inf)
-    base = [costs.overheads[d if len(costs.overheads) > 1 else 0] for d in range(len(devices))]
-    corrected = replace(
-        costs,
-        times=_collapsed(tuple(map(tuple, new_times.tolist()))),
-        overheads=_collapsed(tuple(max(0.0, b + o) for b, o in zip(base, overheads.tolist(), strict=True))),
-    )
+    times = np.where(np.isfinite(times), times, 0.0)
+    rows = _rows(costs, times, recent)
+    update = _likeliest(times, _kinship(devices), rows)
+    corrected = _with(costs, times, *update.corrections(update.weights))
     ratios = [m.period_ms / max(m.stage_ms) for m in recent if max(m.stage_ms) > 0]
     ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
-    return Corrected(corrected, update.error, update.noise, ratio, update)
+    return Corrected(corrected, update.error, update.noise, ratio, costs, update)
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,7 @@ class _Update:
 
     @cached_property
     def weights(self) -> Array:
-        residual = self.rows.measured - self.rows.prior
-        return np.asarray(np.linalg.solve(self.cholesky.T, np.linalg.solve(self.cholesky, residual)))
+        return self.solve(self.rows.measured - self.rows.prior)
 
     def _covariance(self, shared: Array, totals: Array, device: NDArray[np.int64]) -> Array:
         """Prior covariance of some stages with the measured ones."""
@@ -150,11 +147,31 @@ class _Update:
         log_prior = -0.5 * (math.log(self.error / _USUAL_ERROR) ** 2 + math.log(self.noise / _USUAL_NOISE) ** 2)
         return log_prior - 0.5 * float(residual @ self.weights) - float(np.log(np.diag(self.cholesky)).sum())
 
-    def corrections(self) -> tuple[Array, Array]:
+    def corrections(self, weights: Array) -> tuple[Array, Array]:
         """Per device and op the factor on its profiled time, and per device the overhead to add, in ms."""
-        pull = self.kinship[:, self.rows.device] * self.weights  # device by measured stage
+        pull = self.kinship[:, self.rows.device] * weights  # device by measured stage
         factors = 1 + self.error**2 * (pull @ self.rows.ops) + SCALE**2 * (pull @ self.rows.totals)[:, None]
         return factors, self.overhead_variance * pull.sum(axis=1)
+
+    def draw(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Factors and overheads drawn from the posterior: drawn from the prior, then corrected by what they miss.
+
+        (Matheron's rule; Wilson et al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3.)
+        """
+        values, vectors = np.linalg.eigh(self.kinship)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        kinds, ops = self.times.shape
+        own = self.error * (root @ rng.normal(size=(kinds, ops))) + SCALE * (root @ rng.normal(size=(kinds, 1)))
+        overheads = math.sqrt(self.overhead_variance) * (root @ rng.normal(size=kinds))
+        device = self.rows.device
+        stages = self.rows.prior + (self.rows.ops * own[device]).sum(axis=1) + overheads[device]
+        noise = self.noise * self.rows.measured * rng.normal(size=len(stages))
+        factors, more = self.corrections(self.solve(self.rows.measured - stages - noise))
+        return factors + own, more + overheads
+
+    def solve(self, residual: Array) -> Array:
+        """The residual over the covariance of the measured stages."""
+        return np.asarray(np.linalg.solve(self.cholesky.T, np.linalg.solve(self.cholesky, residual)))
 
     def deviations(self, stages: Stages) -> tuple[float, ...]:
         device = np.arange(len(stages))
@@ -165,6 +182,23 @@ class _Update:
         prior = self.error**2 * (ops**2).sum(axis=1) + SCALE**2 * totals**2 + self.overhead_variance
         known = np.linalg.solve(self.cholesky, self._covariance(ops @ self.rows.ops.T, totals, device).T)
         return tuple(np.sqrt(np.maximum(prior - (known**2).sum(axis=0), 0.0)).tolist())
+
+
+def _with(costs: CostModel, times: Array, factors: Array, overheads: Array) -> CostModel:
+    """The costs with corrected times, what a device cannot run left so, and overheads."""
+    new = times * np.maximum(factors, LEAST)
+    rows = tuple(tuple(new[d].tolist()) for d in range(len(new)))
+    if any(math.inf in row for row in costs.times):
+        own = [costs.times[d if len(costs.times) > 1 else 0] for d in range(len(new))]
+        rows = tuple(
+            tuple(t if b < math.inf else b for t, b in zip(*pair, strict=True)) for pair in zip(rows, own, strict=True)
+        )
+    base = [costs.overheads[d if len(costs.overheads) > 1 else 0] for d in range(len(new))]
+    return replace(
+        costs,
+        times=_collapsed(rows),
+        overheads=_collapsed(tuple(max(0.0, b + o) for b, o in zip(base, overheads.tolist(), strict=True))),
+    )
 
 
 def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> _Rows:

@@ -16,7 +16,6 @@ from autosplit.study.space import Space
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it
 FEWEST_FAILED = 5  # trials before failures can stop a study
 
 
@@ -93,9 +92,6 @@ def _converged(space: Space, devices: tuple[str, ...], history: proposals.Histor
     view = proposals.outlook(space, devices, history)
     if not view.free:
         return "exhausted: every split that fits the devices is measured"
-    if len(history.measured) < FEWEST_MEASURED:
-        return None
-    best, noise = view.expected(history.measured), view.corrected.noise
-    if view.potential() > best * (1 - noise):
-        return f"converged: no unmeasured split can beat the best by more than the noise ({noise:.1%})"
+    if view.converged:
+        return f"converged: no unmeasured split can beat the best by more than half the noise ({view.margin:.1%})"
     return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -15,7 +16,10 @@ from autosplit.study.correction import Corrected, Measured, correct
 from autosplit.study.space import Space
 
 AHEAD = 12  # unmeasured splits that are looked at each time
-EXPLORATION = 0.2  # share of the trials that go to the split that may be best, not to the one that is expected to be
+EXPLORATION = 0.1  # share of the trials that go to a split that may be best, not to the one that is expected to be
+DRAWS = 8  # of costs from what is known of them
+UNLIKELY = 0.2  # share of the draws that may promise more when a study has converged
+FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it
 SEARCHED = 2_000  # splits that are visited in search of one that is free
 
 
@@ -27,25 +31,54 @@ class History:
     measured: tuple[Measured, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outlook:
     """Corrected costs, and the most promising free splits under them, best first."""
 
+    space: Space
+    history: History
     corrected: Corrected
     free: tuple[Stages, ...]
 
-    def potential(self) -> float:
-        """The least period, in ms, that a free split may have: each of its stages one standard deviation faster."""
-        return min((self.corrected.period(stages, 1.0) for stages in self.free), default=float("inf"))
+    @cached_property
+    def settled(self) -> bool:
+        """Whether none of the splits ahead promises to beat the best, each of their stages taken a deviation faster."""
+        if len(self.history.measured) < FEWEST_MEASURED:
+            return not self.free
+        best = min(self.corrected.period(m.stages) for m in self.history.measured)
+        potential = min((self.corrected.period(stages, 1.0) for stages in self.free), default=math.inf)
+        return potential > best * (1 - self.margin)
 
-    def expected(self, measured: Iterable[Measured]) -> float:
-        """The least period, in ms, that the corrected costs give a measured split."""
-        return min((self.corrected.period(m.stages) for m in measured), default=float("inf"))
+    @property
+    def margin(self) -> float:
+        """The gain that is worth a trial, relative: half the noise, about what a final comparison can tell apart."""
+        return self.corrected.noise / 2
+
+    @cached_property
+    def hopes(self) -> tuple[Stages, ...]:
+        """Free splits that would beat the best if the costs were as drawn from what is known of them, a draw each.
+
+        Splits alike share their slowest stage, and the likeliest are often alike; a draw finds those that are not.
+        """
+        found = []
+        best = sorted((m.stages for m in self.history.measured), key=self.corrected.period)[:4]
+        for draw in range(DRAWS):
+            costs = self.corrected.draw(generator(len(self.history.measured), draw))
+            stages = self.space.best(costs, 1)[0]
+            least = min(evaluate(costs, measured).period for measured in best)
+            if evaluate(costs, stages).period < least * (1 - self.margin):
+                found += [stages] if self.space.key(stages) not in self.history.taken else []
+        return tuple(found)
+
+    @property
+    def converged(self) -> bool:
+        """Whether no free split can beat the best by more than the margin, but for an unlikely one."""
+        return self.settled and len(self.hopes) <= DRAWS * UNLIKELY
 
 
-def generator(seed: int, number: int, attempt: int = 0) -> np.random.Generator:
-    """The random numbers of one trial; the same whatever happened to the process that draws them."""
-    return np.random.default_rng((seed, number, attempt))
+def generator(seed: int, place: int, attempt: int = 0) -> np.random.Generator:
+    """The random numbers of the trial at a place in its study, whatever process draws them."""
+    return np.random.default_rng((seed, place, attempt))
 
 
 @lru_cache(maxsize=4)
@@ -53,17 +86,22 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
     """Correct the costs by all that was measured and plan again."""
     corrected = correct(space.costs, devices, history.measured)
     starts = tuple(m.stages for m in history.measured[-AHEAD:])
-    return Outlook(corrected, tuple(free_splits(space, corrected.costs, history.taken, starts)))
+    free = tuple(free_splits(space, corrected.costs, history.taken, starts))
+    return Outlook(space, history, corrected, free)
 
 
 def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.random.Generator) -> Stages | None:
-    """The free split that the corrected costs put first; now and then the one that may be best within their error."""
+    """The free split that the corrected costs put first; now and then, and when it promises nothing, one that may be best."""
+    if not history.taken:
+        return space.plan()
     view = outlook(space, devices, history)
     if not view.free:
         return None
     if history.measured and rng.random() < EXPLORATION:
-        return min(view.free, key=lambda stages: view.corrected.period(stages, 1.0))
-    return view.free[0]
+        guess = space.best(view.corrected.draw(rng), 1)[0]
+        if space.key(guess) not in history.taken:
+            return guess
+    return view.hopes[0] if view.settled and view.hopes else view.free[0]
 
 
 def randomly(space: Space, history: History, rng: np.random.Generator) -> Stages | None:
@@ -77,7 +115,9 @@ def randomly(space: Space, history: History, rng: np.random.Generator) -> Stages
 
 
 def next_listed(space: Space, history: History) -> Stages | None:
-    """The next free split in the list of all. Raises ConfigError where they are too many to list."""
+    """The plan, then the next free split in the list of all. Raises ConfigError where they are too many to list."""
+    if not history.taken and space.listed:
+        return space.plan()
     return next((stages for stages in space.listed if space.key(stages) not in history.taken), None)
 
 

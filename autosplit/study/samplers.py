@@ -1,6 +1,6 @@
 """The samplers: plain Optuna samplers that propose legal splits only, and none twice, in any number of processes.
 
-They keep no state: the trials in the storage, the seed and the trial's number decide, so a resumed study goes on as
+They keep no state: the trials in the storage, the seed and the trial's place among them decide, so a resumed study goes on as
 if it had never stopped. An objective function calls ``Space.suggest(trial)`` to get the split.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench import Stages
@@ -29,7 +31,7 @@ LOST = "lost"  # attribute of a failed trial whose split was not measured and is
 _ATTEMPTS = 20  # times a choice is made again because another worker made the same
 _DRAWS = 20  # times TPE is asked for a split that is free
 
-_Draw = Callable[["optuna.Study", "FrozenTrial", History, int], "Stages | None"]
+_Draw = Callable[["optuna.Study", "FrozenTrial", History, tuple[int, int]], "Stages | None"]
 
 
 def sampler(name: str, space: Space, devices: Iterable[str], seed: int = 0) -> BaseSampler:
@@ -41,16 +43,16 @@ def sampler(name: str, space: Space, devices: Iterable[str], seed: int = 0) -> B
     """
     kinds = tuple(devices)
 
-    def planner(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
-        return proposals.planned(space, kinds, history, proposals.generator(seed, trial.number, attempt))
+    def planner(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
+        return proposals.planned(space, kinds, history, proposals.generator(seed, *draw))
 
-    def tpe(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
-        return _tpe(space, seed, study, trial, history)
+    def tpe(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
+        return _tpe(space, proposals.generator(seed, *draw), study, trial, history)
 
-    def random(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
-        return proposals.randomly(space, history, proposals.generator(seed, trial.number, attempt))
+    def random(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
+        return proposals.randomly(space, history, proposals.generator(seed, *draw))
 
-    def exhaustive(study: optuna.Study, trial: FrozenTrial, history: History, attempt: int) -> Stages | None:
+    def exhaustive(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
         return proposals.next_listed(space, history)
 
     draws: dict[str, _Draw] = {"planner": planner, "tpe": tpe, "random": random, "exhaustive": exhaustive}
@@ -118,9 +120,12 @@ def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -
     tried: set[str] = set()
     rank = 0
     for attempt in range(_ATTEMPTS):
-        history = history_of(space, study._storage.get_all_trials(study._study_id, deepcopy=False), trial.number)
+        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+        history = history_of(space, trials, trial.number)
+        # lost trials are not counted, so that what was interrupted goes on as if it had not been
+        ordinal = sum(t.number < trial.number and not t.user_attrs.get(LOST) for t in trials)
         for _ in range(rank + 1):
-            stages = draw(study, trial, History(history.taken | tried, history.measured), attempt)
+            stages = draw(study, trial, History(history.taken | tried, history.measured), (ordinal, attempt))
             if stages is None:
                 break
             tried.add(key := space.key(stages))
@@ -135,15 +140,16 @@ def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -
     set_attributes(study, trial._trial_id, {KEY: ""})
 
 
-def _tpe(space: Space, seed: int, study: optuna.Study, trial: FrozenTrial, history: History) -> Stages | None:
+def _tpe(
+    space: Space, rng: np.random.Generator, study: optuna.Study, trial: FrozenTrial, history: History
+) -> Stages | None:
     """The plan first, then Optuna's TPE, made anew for each draw, until it names a free split or one near is free."""
     import optuna
 
     if not history.taken:
-        return proposals.nearest_free(space, None, history)
+        return space.plan()
     start = None
-    for draw in range(_DRAWS):
-        rng = proposals.generator(seed, trial.number, draw)
+    for _ in range(_DRAWS):
         tpe = optuna.samplers.TPESampler(
             seed=int(rng.integers(1 << 31)), multivariate=True, n_startup_trials=4, constant_liar=True
         )

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosplit.cuts import bitset, count_splits, downsets, full, members
-from autosplit.errors import ConfigError, SplitError
+from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.hardware.bench import Stages
-from autosplit.planner import CostModel, decode, evaluate, k_best, shares_of
+from autosplit.planner import CostModel, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.orders import successors, topological
 from autosplit.planner.split import check_stages
 
@@ -110,9 +110,13 @@ class Space:
         """The split a trial stands for, its parameters suggested: what an objective function starts with.
 
         With a sampler of this package that is its exact proposal, with any other the split nearest to its shares.
+        Raises Infeasible where the sampler found no split left.
         """
         parameters = {name: trial.suggest_float(name, 0.0, 1.0) for name in self.names}
-        if isinstance(key := trial.user_attrs.get(KEY), str):
+        stored = trial.storage.get_trial_user_attrs(trial._trial_id)  # what the trial holds itself is older
+        if (key := stored.get(KEY)) == "":
+            raise Infeasible(f"no unmeasured split of '{self.costs.name}' into {self.stages} stages is left")
+        if isinstance(key, str):
             return self.split(key)
         stages = self.decode(parameters)
         trial.set_user_attr(KEY, self.key(stages))
@@ -159,6 +163,10 @@ class Space:
     def _readers(self) -> tuple[int, ...]:
         """For each group the bitset of the groups that read from it."""
         return tuple(map(bitset, successors(self.costs.contraction.predecessors)))
+
+    def plan(self) -> Stages:
+        """The best split under the profile. Raises Infeasible where none fits the devices."""
+        return plan(self.costs, self.stages).stages
 
     def best(self, costs: CostModel, count: int, seconds: float = 10.0) -> list[Stages]:
         """The ``count`` best splits under ``costs``, best first; fewer where there are no more or the time is up."""

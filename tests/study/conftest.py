@@ -26,7 +26,7 @@ def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list
         ops.append(Op(f"join{b}", "k", (), tuple(f"r{b}_{i}" for i in range(branches)), (f"j{b}",)))
         last = f"j{b}"
     tensors = ["in", *(t for op in ops for t in op.outputs)]
-    graph = build("branchy", ops, {t: ((4,), "float32", 16) for t in tensors}, ("in",), (last,))
+    graph = build("branchy", ops, dict.fromkeys(tensors, ((4,), "float32", 16)), ("in",), (last,))
     return graph, np.random.default_rng(seed).lognormal(0, 0.7, len(ops)).tolist()
 
 

@@ -1,0 +1,351 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
+from autosplit.hardware.bench import Stages
+from autosplit.hardware.results import Measurement
+from autosplit.study.conclude import best_trial
+from autosplit.study.open import OpenStudy
+from autosplit.study.progress import Silent, Status
+from autosplit.study.run import run_study
+from autosplit.study.simulated import SimulatedBench
+from autosplit.study.space import KEY
+from autosplit.study.workers import this_worker
+
+Make = Callable[..., SimulatedBench]
+Open = Callable[..., OpenStudy]
+
+
+class Noted(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.trials: list[Status] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def trial(self, status: Status) -> None:
+        self.trials.append(status)
+
+
+def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]) -> SimulatedBench:
+    """The bench, raising ``error`` in the measurements of these numbers."""
+    measure, seen = bench.measure, Counter[str]()
+
+    def broken(stages: Stages) -> Measurement:
+        seen["calls"] += 1
+        if seen["calls"] - 1 in numbers:
+            raise error
+        return measure(stages)
+
+    bench.measure = broken  # type: ignore[method-assign]
+    return bench
+
+
+def states(on: OpenStudy) -> list[str]:
+    return [t.state.name for t in on.study.trials]
+
+
+def keys(on: OpenStudy, state: str = "COMPLETE") -> list[Any]:
+    return [t.user_attrs[KEY] for t in on.study.trials if t.state.name == state]
+
+
+def best(on: OpenStudy) -> Any:
+    found = best_trial(on.study.trials, on.study.user_attrs)
+    assert found is not None
+    return found[0].user_attrs[KEY], found[1]
+
+
+def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(ops=40, stages=4), trials=3)
+    run_study(on, Silent())
+    assert states(on) == ["COMPLETE"] * 3
+    assert on.study.user_attrs["stopped"] == "trial limit: 3 trials are finished"
+    assert on.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
+    assert {"graph", "profile", "bound_ms", "baselines", "identity", "config", "devices"} <= on.study.user_attrs.keys()
+
+
+def test_a_trial_holds_what_the_reports_read(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(ops=12, stages=3), trials=1)
+    run_study(on, Silent())
+    stored = on.study.trials[0].user_attrs
+    assert stored["cuts"] == [[f"op{ops[-1]}"] for ops in stored["stages"][:-1]]
+    assert stored["live"] == [[[f"t{ops[-1] + 1}", 4]] for ops in stored["stages"][:-1]]
+    assert stored["period"] == stored["period_ms"]["median"] == max(stored["stage_ms"]) == on.study.trials[0].value
+    assert stored["stage2_ms"] == stored["stage_ms"][2]
+    assert stored["worker"] == this_worker()
+    assert stored["imbalance"] >= 1
+    assert stored["predicted_ms"] == pytest.approx(on.study.user_attrs["bound_ms"])
+
+
+@pytest.mark.parametrize("sampler", ["planner", "tpe", "random"])
+@pytest.mark.parametrize("killed", [0, 1, 2])
+def test_interrupted_and_resumed_is_uninterrupted(
+    branchy_bench: Make, opened: Open, tmp_path: Path, sampler: str, killed: int
+) -> None:
+    search = {"trials": 5, "sampler": sampler, "seed": 3}
+    whole = opened(branchy_bench(noise=0.1), name="whole", **search)
+    run_study(whole, Silent())
+    parted = opened(breaking(branchy_bench(noise=0.1), KeyboardInterrupt(), [killed]), name="parted", **search)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(parted, Silent())
+    assert "RUNNING" not in states(parted)
+    parted = opened(branchy_bench(noise=0.1), name="parted", **search)
+    run_study(parted, Silent())
+    assert keys(parted) == keys(whole)
+    assert best(parted) == best(whole)
+
+
+def test_an_interrupted_split_is_measured_again(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), KeyboardInterrupt(), [0]), trials=2)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(on, Silent())
+    assert states(on) == ["FAIL"]
+    assert on.study.trials[0].user_attrs["error"] == "interrupted"
+    on = opened(chain_bench(), trials=2)
+    run_study(on, Silent())
+    assert keys(on)[0] == keys(on, "FAIL")[0]
+
+
+def test_a_worker_that_died_leaves_its_trial_to_the_next(chain_bench: Make, opened: Open) -> None:
+    whole = opened(chain_bench(), name="whole", trials=4)
+    run_study(whole, Silent())
+    on = opened(chain_bench(), name="died", trials=4)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    on.study._storage.set_trial_user_attr(on.study.ask()._trial_id, "worker", {**this_worker(), "pid": dead.pid})
+    assert states(on) == ["RUNNING"]
+    progress = Noted()
+    run_study(on, progress)
+    assert keys(on) == keys(whole)
+    assert "FAIL" not in states(on)
+    assert "trial 0: its worker died; measuring it again" in progress.notes
+
+
+def test_a_split_that_kills_again_and_again_fails(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(), trials=2)
+    trial = on.study.ask()
+    trial.set_user_attr("worker", {**this_worker(), "start": "before"})
+    trial.set_user_attr("deaths", 4)
+    run_study(on, Silent())
+    assert states(on) == ["FAIL", "COMPLETE"]
+    assert "died 5 times" in on.study.trials[0].user_attrs["error"]
+
+
+def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(), trials=3)
+    other = on.study.ask()
+    other.set_user_attr("worker", {"host": "elsewhere", "pid": 1, "start": "x"})
+    run_study(on, Silent())
+    assert states(on) == ["RUNNING", "COMPLETE", "COMPLETE"]
+    assert "other workers measure the last 1" in on.study.user_attrs["stopped"]
+
+
+def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench()
+    on, progress = opened(bench, trials=3), Noted()
+    measure = bench.measure
+
+    def reaped_meanwhile(stages: Stages) -> Measurement:
+        if len(on.study.trials) == 1:
+            on.study.tell(0, state=__import__("optuna").trial.TrialState.FAIL)
+        return measure(stages)
+
+    bench.measure = reaped_meanwhile  # type: ignore[method-assign]
+    run_study(on, progress)
+    assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert any("another worker finished it meanwhile" in note for note in progress.notes)
+
+
+def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench: Make, opened: Open) -> None:
+    on, progress = opened(breaking(chain_bench(), StageError("stage 1 said no"), [1]), trials=3), Noted()
+    run_study(on, progress)
+    assert states(on) == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert progress.trials[1].error == on.study.trials[1].user_attrs["error"] == "stage 1 said no"
+
+
+def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
+    with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
+        run_study(on, Silent())
+    assert len(on.study.trials) == 5
+
+
+def test_a_study_without_success_says_why(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), StageError("no room"), [0, 1]), trials=2)
+    with pytest.raises(Infeasible, match="no trial succeeded, most often: no room"):
+        run_study(on, Silent())
+
+
+def test_a_broken_machine_stops_the_run_and_the_split_stays_free(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
+    with pytest.raises(MachineError, match="disk full"):
+        run_study(on, Silent())
+    assert states(on) == ["COMPLETE", "FAIL"]
+    on = opened(chain_bench(), trials=3)
+    run_study(on, Silent())
+    assert states(on).count("COMPLETE") == 3
+
+
+def test_time_and_stagnation_stop_a_study(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
+    ticks = iter(range(0, 1000, 3))
+    run_study(on, Silent(), clock=lambda: float(next(ticks)))
+    assert on.study.user_attrs["stopped"] == "time limit: 10 s have passed"
+    on = opened(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
+    run_study(on, Silent())
+    values = [t.value for t in on.study.trials]
+    assert min(values) == values[-3]
+    assert on.study.user_attrs["stopped"].startswith("stagnation: the last 2 trials")
+
+
+@pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "exhaustive"])
+def test_a_small_space_is_measured_whole_and_no_further(chain_bench: Make, opened: Open, sampler: str) -> None:
+    on = opened(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
+    run_study(on, Silent())
+    assert states(on) == ["COMPLETE"] * 3
+    assert on.study.user_attrs["stopped"].startswith(("exhausted", "converged"))
+
+
+def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench(ops=40, stages=4, seed=1)
+    on = opened(bench, trials=100)
+    run_study(on, Silent())
+    assert on.study.user_attrs["stopped"].startswith("converged")
+    assert len(on.study.trials) < 20
+
+
+def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(chain_bench: Make, opened: Open) -> None:
+    for trials in (2, 2, 4):
+        on = opened(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
+        run_study(on, Silent())
+        assert len(on.study.trials) == trials
+
+
+def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench(ops=40, stages=3, noise=0.05)
+    on = opened(bench, trials=8)
+    run_study(on, Silent())
+    duel = on.study.user_attrs["duel"]
+    assert len(duel["entries"]) > 1
+    calls = Counter[str]()
+    bench.duel = lambda candidates: calls.update("d")  # type: ignore[method-assign, assignment, return-value]
+    run_study(on, Silent())
+    assert not calls
+
+
+def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Open) -> None:
+    first, second = (opened(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
+    inner = first.bench.measure
+
+    def while_another_works(stages: Stages) -> Measurement:
+        if len(second.study.trials) == 1:
+            run_study(second, Silent())
+        return inner(stages)
+
+    first.bench.measure = while_another_works  # type: ignore[method-assign]
+    run_study(first, Silent())
+    assert states(first) == ["COMPLETE"] * 6
+    assert len(set(keys(first))) == 6
+
+
+def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:
+    run_study(opened(chain_bench(ops=20), trials=1), Silent())
+    with pytest.raises(ConfigError, match=r"study 's' in .*measures something else: model was .*--force"):
+        opened(chain_bench(ops=21), trials=1)
+    with pytest.raises(ConfigError, match="stages was '3', is '2'"):
+        opened(chain_bench(ops=20, stages=2), trials=1)
+
+
+def test_force_starts_anew_and_loses_nothing(chain_bench: Make, opened: Open) -> None:
+    old = opened(chain_bench(ops=20), trials=2)
+    run_study(old, Silent())
+    new = opened(chain_bench(ops=21), force=True, trials=1)
+    run_study(new, Silent())
+    assert new.study.study_name == "s-2"
+    assert len(old.study.trials) == 2
+    assert opened(chain_bench(ops=20), force=True).study.study_name == "s-3"
+
+
+def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open) -> None:
+    run_study(opened(chain_bench(), trials=1), Silent())
+    bench = chain_bench()
+    bench.profile = bench.baselines = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    on = opened(bench, trials=2)
+    run_study(on, Silent())
+    assert len(on.study.trials) == 2
+
+
+STUDY = """
+name = "k"
+backend = "simulated"
+stages = 3
+[search]
+trials = 5
+sampler = "random"
+[simulated]
+ops = 30
+delay = {delay}
+"""
+COMMAND = [sys.executable, "-m", "autosplit", "run", "k.toml"]
+
+
+def start(folder: Path, delay: float) -> subprocess.Popen[str]:
+    (folder / "k.toml").write_text(STUDY.format(delay=delay))
+    environment = {key: value for key, value in os.environ.items() if key != "AUTOSPLIT_STORAGE"}
+    return subprocess.Popen(
+        COMMAND, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def until_its_third_trial(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("trial 1:"):
+            return
+    raise AssertionError("the study ended before its third trial")
+
+
+def read(folder: Path) -> Any:
+    from autosplit.report.source import find, reading
+
+    with reading(find(str(folder / "k.db"))) as study:
+        return study.trials
+
+
+def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
+    killed = start(tmp_path, 0.3)
+    until_its_third_trial(killed)
+    time.sleep(0.15)  # into the third trial
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert [t.state.name for t in read(tmp_path)] == ["COMPLETE", "COMPLETE", "RUNNING"]
+    again = start(tmp_path, 0.3)
+    _, told = again.communicate(timeout=60)
+    assert again.returncode == 0, told
+    trials = read(tmp_path)
+    assert [t.state.name for t in trials] == ["COMPLETE"] * 5
+    assert len({t.user_attrs[KEY] for t in trials}) == 5
+
+
+def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
+    process = start(tmp_path, 0.3)
+    until_its_third_trial(process)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "autosplit: interrupted"
+    assert "Traceback" not in told
+    assert [t.state.name for t in read(tmp_path)][:2] == ["COMPLETE", "COMPLETE"]
+    assert "RUNNING" not in {t.state.name for t in read(tmp_path)}
