@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import autosplit
-from autosplit.errors import AutosplitError
+from autosplit.errors import AutosplitError, MachineError
 
 COMMANDS = (
     "inspect",
@@ -40,6 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError as error:
+        return _report(error, MachineError.exit_code, args.debug, f"not enough memory: {error or 'nothing left'}")
+    except Exception as error:
+        text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}; --debug shows where"
+        return _report(error, MachineError.exit_code, args.debug, text)
 
 
 def _parser() -> argparse.ArgumentParser:

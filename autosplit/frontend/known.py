@@ -35,9 +35,10 @@ def fixed_shape(value: Any) -> Any | None:
     """The constant that a shape of fixed sizes is, None for anything else."""
     from tvm import relax
 
-    if not isinstance(value, relax.ShapeExpr) or not all(hasattr(size, "value") for size in value.values):
+    sizes = value.values if isinstance(value, relax.ShapeExpr) else None
+    if sizes is None or not all(hasattr(size, "value") for size in sizes):
         return None
-    return constant(np.array([int(size.value) for size in value.values], np.int64))
+    return constant(np.array([int(size.value) for size in sizes], np.int64))
 
 
 def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
@@ -45,12 +46,19 @@ def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
     import tvm
 
     given = [i for i in inputs if i is not None]
+    if node.op_type == "Size" and given and (shape := _sizes(given[0])) is not None:
+        return [constant(np.int64(math.prod(shape)))]
     if node.op_type not in _KINDS | _GROWING or not given:
         return None
     if node.domain not in ("", "ai.onnx") or not all(isinstance(i, tvm.ir.GenericConst) for i in given):
         return None
     arrays = dict(zip([n for n in node.input if n], (i.value.numpy() for i in given), strict=False))
     return _run(node, arrays, opset) if _is_small(node.op_type, list(arrays.values())) else None
+
+
+def _sizes(value: Any) -> list[int] | None:
+    sizes = getattr(getattr(value.ty, "shape", None), "values", None)
+    return [int(s.value) for s in sizes] if sizes is not None and all(hasattr(s, "value") for s in sizes) else None
 
 
 def _is_small(kind: str, arrays: list[Any]) -> bool:
