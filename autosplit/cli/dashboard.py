@@ -1,0 +1,51 @@
+"""Look at a study in the browser: trials with notes, stage tables, pictures of each split, and plots of the study.
+
+  autosplit dashboard quickstart.toml                    a study by its study file, its database or its URL
+  autosplit dashboard NAME --storage postgresql+psycopg://USER@HOST/NAME
+  autosplit dashboard quickstart.db --writable           allow notes and deletions, written into the study
+
+Serves this machine only and changes nothing, unless asked otherwise by name; a running study can be watched.
+Needs optuna-dashboard, matplotlib and plotly: pip install 'autosplit[dashboard]'
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from autosplit.cli.output import emit_json
+from autosplit.errors import ConfigError
+
+HELP = "look at a study in the browser, read-only and on this machine unless asked otherwise"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the study, where to serve it and what to allow."""
+    parser.add_argument("study", metavar="STUDY", help="a study file (.toml), a database (.db), or a name in --storage")
+    parser.add_argument("--storage", metavar="URL", help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)")
+    parser.add_argument("--port", type=int, default=8080, help="port to serve on, 0 for a free one (default: 8080)")
+    parser.add_argument("--host", metavar="ADDR", help="address to serve on (default: 127.0.0.1)")
+    parser.add_argument("--allow-remote", action="store_true", help="let other machines in, without a password")
+    parser.add_argument("--writable", action="store_true", help="let the browser change and delete the study")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the URL of the study's page and serve it until interrupted."""
+    from autosplit.report import dashboard, source
+
+    if args.allow_remote and not args.host:
+        raise ConfigError("--allow-remote: no address given; add --host ADDR, an address of this machine or 0.0.0.0")
+    found = source.find(args.study, args.storage)
+    options = {"writable": args.writable, "allow_remote": args.allow_remote}
+    server, url = dashboard.open_server(found, args.host or "127.0.0.1", args.port, **options)
+    with server:
+        if args.allow_remote:
+            verb = "change and delete" if args.writable else "read"
+            print(f"autosplit: whoever reaches this address can {verb} the study", file=sys.stderr)
+        if args.format == "json":
+            emit_json({"url": url, "writable": args.writable})
+        else:
+            print(url)
+        sys.stdout.flush()
+        server.serve_forever()
+    return 0

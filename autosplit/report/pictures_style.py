@@ -1,0 +1,114 @@
+"""What all pictures share: colours, text that cannot break a picture, and figures without global state."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+from autosplit.errors import MachineError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Form = Literal["png", "svg"]
+
+# Okabe and Ito, "Color Universal Design" (2008): told apart with any of the common colour blindnesses.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7A00", "#7F7F7F")
+INK, FAINT, PAPER = "#222222", "#8C8C8C", "#FFFFFF"
+
+_PNG_SCALE = 2  # device pixels a picture pixel, so that text stays sharp on dense screens
+_DPI = 100
+_RENDERING = threading.Lock()  # matplotlib's font caches are not thread-safe
+
+
+def colour(stage: int) -> str:
+    """The colour of a stage; it repeats after eight."""
+    return PALETTE[stage % len(PALETTE)]
+
+
+def canvas(width: int, height: int) -> tuple[Figure, Axes]:
+    """A white figure with one axes whose units are pixels, y downwards, nothing drawn on it.
+
+    Raises MachineError where matplotlib is missing.
+    """
+    figure = _figure(width, height)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    axes.set_xlim(0, width)
+    axes.set_ylim(height, 0)
+    return figure, axes
+
+
+def write(axes: Axes, x: float, y: float, text: str, *, px: float = 11, **style: Any) -> None:
+    """Draw text of ``px`` pixels' height at a point in pixels, vertically centred unless told otherwise."""
+    style = {"color": INK, "va": "center", "ha": "left", **style}
+    axes.text(x, y, text, fontsize=px * 72 / _DPI, **style)
+
+
+def ink_on(fill: str) -> str:
+    """White or dark, whichever is easier to read on a colour given as #rrggbb (relative luminance of WCAG 2)."""
+    linear = [((int(fill[k : k + 2], 16) / 255 + 0.055) / 1.055) ** 2.4 for k in (1, 3, 5)]
+    return PAPER if 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] < 0.18 else INK
+
+
+def render(figure: Figure, form: Form = "png") -> bytes:
+    """The figure as PNG or as SVG with its text as outlines (no font is needed to read it)."""
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if form == "svg" else None
+    with _RENDERING:
+        figure.savefig(buffer, format=form, dpi=_DPI * (_PNG_SCALE if form == "png" else 1), metadata=metadata)
+    return buffer.getvalue()
+
+
+def label(text: str, limit: int = 40) -> str:
+    """A name as it can be drawn: one line of at most ``limit`` characters, its middle left out where it is longer.
+
+    Dollar signs would start mathematics, and characters the font lacks would be drawn as boxes with a warning each.
+    """
+    text = "".join(c if c.isprintable() and ord(c) < 0x250 else "?" for c in " ".join(text.split()))
+    if len(text) > limit:
+        tail = max(limit - 1, 0) * 2 // 3
+        text = text[: limit - 1 - tail] + "…" + text[len(text) - tail :]
+    return text.replace("$", r"\$")
+
+
+def lines(text: str, limit: int, most: int = 2) -> list[str]:
+    """A name broken into at most ``most`` lines of ``limit`` characters, after a separator where there is one."""
+    rest = " ".join(text.split())
+    broken: list[str] = []
+    while len(rest) > limit and len(broken) < most - 1:
+        at = max((m.end() for m in re.finditer(r"[/_.:\- ]+", rest[:limit])), default=limit)
+        broken.append(rest[: at if at > limit // 3 else limit])
+        rest = rest[len(broken[-1]) :]
+    return [label(line, limit) for line in (*broken, rest)]
+
+
+def size(count: int) -> str:
+    """A number of bytes as people read it: 1.2 MB, in powers of 1,000."""
+    value, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.3g} {unit}"
+
+
+def milliseconds(value: float) -> str:
+    """A time with three significant digits, never in powers of ten."""
+    return f"{value:.0f} ms" if abs(value) >= 100 else f"{value:.3g} ms" if abs(value) >= 0.001 else "0 ms"
+
+
+def _figure(width: int, height: int) -> Figure:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MachineError(
+            f"matplotlib cannot be imported ({error}), and pictures need it; pip install 'autosplit[dashboard]'"
+        ) from error
+    figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor=PAPER)
+    FigureCanvasAgg(figure)
+    return figure

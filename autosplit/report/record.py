@@ -1,0 +1,189 @@
+"""A study as the report reads it: plain values out of attributes that anybody may have written.
+
+Whatever is missing or of another type becomes empty or None; nothing here raises for what a database holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autosplit.cuts.stages import cuts_of
+from autosplit.errors import AutosplitError
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.hardware.results import Baseline, Spread
+
+if TYPE_CHECKING:
+    import optuna
+
+FORMAT = 1
+_MOST_STAGES = 256
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate: how it was split and what was measured; ``state`` is complete, fail, running, pruned or waiting.
+
+    ``stages`` are op indices, ``live`` names and bytes of the tensors on each cut; times are in ms.
+    """
+
+    number: int
+    state: str
+    stages: tuple[tuple[int, ...], ...]
+    live: tuple[tuple[tuple[str, int], ...], ...]
+    period_ms: Spread | None
+    latency_ms: Spread | None
+    stage_ms: tuple[float, ...]
+    predicted_ms: float | None
+    max_rel_error: float | None
+    error: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a study asked, on what machine, and what came of it; ``op_ms`` is the profile on each device."""
+
+    name: str
+    graph: FusedGraph | None
+    devices: tuple[str, ...]
+    op_ms: tuple[tuple[float, ...], ...]
+    bound_ms: float | None
+    baselines: tuple[Baseline, ...]
+    choice: str
+    verdict: str
+    stopped: str
+    identity: Mapping[str, str]
+    config: Mapping[str, Any]
+    trials: tuple[Trial, ...]
+
+    def best(self, before: int | None = None) -> Trial | None:
+        """The complete trial with the smallest period, among those numbered below ``before`` where it is given."""
+        seen = [(t.period_ms.median, t.number, t) for t in self.trials if t.state == "complete" and t.period_ms]
+        seen = [entry for entry in seen if before is None or entry[1] < before]
+        return min(seen)[2] if seen else None
+
+
+def read(study: optuna.Study) -> Study:
+    """The record of an Optuna study; attributes that make no sense are left out."""
+    attributes = study.user_attrs
+    graph = _graph(attributes.get("graph"))
+    verdict = _mapping(attributes.get("verdict"))
+    trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
+    return Study(
+        name=study.study_name,
+        graph=graph,
+        devices=_strings(attributes.get("devices")),
+        op_ms=tuple(_numbers(_mapping(p).get("op_ms")) for p in _list(attributes.get("profile"))),
+        bound_ms=_number(attributes.get("bound_ms")),
+        baselines=tuple(b for entry in _list(attributes.get("baselines")) if (b := _baseline(_mapping(entry)))),
+        choice=_text(verdict.get("choice")),
+        verdict=_text(verdict.get("text")),
+        stopped=_text(attributes.get("stopped")),
+        identity={k: _text(v) for k, v in _mapping(attributes.get("identity")).items()},
+        config=_mapping(attributes.get("config")),
+        trials=tuple(_trial(t, graph) for t in trials),
+    )
+
+
+def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
+    a = trial.user_attrs
+    return Trial(
+        number=trial.number,
+        state=trial.state.name.lower(),
+        stages=_stages(a.get("stages"), graph),
+        live=tuple(_live(cut) for cut in _list(a.get("live"))[:_MOST_STAGES]),
+        period_ms=_spread(a.get("period_ms")),
+        latency_ms=_spread(a.get("latency_ms")),
+        stage_ms=_numbers(a.get("stage_ms"))[:_MOST_STAGES],
+        predicted_ms=_number(a.get("predicted_ms")),
+        max_rel_error=_number(a.get("max_rel_error")),
+        error=_text(a.get("error")),
+    )
+
+
+def _graph(document: Any) -> FusedGraph | None:
+    try:
+        ops = [
+            Op(op["name"], op["kernel"], tuple(op["sources"]), tuple(op["inputs"]), tuple(op["outputs"]))
+            for op in document["ops"]
+        ]
+        shapes = {
+            name: (tuple(map(int, t["shape"])), str(t["dtype"]), max(0, int(t["bytes"])))
+            for name, t in document["tensors"].items()
+        }
+        graph = build(str(document["name"]), ops, shapes, document["inputs"], document["outputs"])
+        names = [*(n for op in ops for n in (op.name, *op.inputs, *op.outputs)), *graph.inputs, *graph.outputs]
+    except (AutosplitError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
+    return graph if all(isinstance(n, str) for n in names) and ops else None
+
+
+def _stages(value: Any, graph: FusedGraph | None) -> tuple[tuple[int, ...], ...]:
+    stages = tuple(tuple(_list(ops)) for ops in _list(value))
+    whole = all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for ops in stages for i in ops)
+    if not whole or not all(stages) or len(stages) > _MOST_STAGES:
+        return ()
+    try:
+        if graph:
+            cuts_of(graph, stages)
+    except AutosplitError:
+        return ()
+    return stages
+
+
+def _live(cut: Any) -> tuple[tuple[str, int], ...]:
+    pairs = [entry for entry in _list(cut) if isinstance(entry, list | tuple) and len(entry) == 2]
+    return tuple((_text(name), int(count)) for name, size in pairs if (count := _number(size)) is not None)
+
+
+def _baseline(entry: Mapping[str, Any]) -> Baseline | None:
+    name, period, latency = _text(entry.get("name")), _spread(entry.get("period_ms")), _spread(entry.get("latency_ms"))
+    copies = _number(entry.get("copies"))
+    if not name or period is None:
+        return None
+    return Baseline(name, period, latency or Spread(math.nan, math.nan, math.nan), int(copies or 1))
+
+
+def _spread(value: Any) -> Spread | None:
+    entry = _mapping(value)
+    median = _number(entry.get("median"))
+    if median is None:
+        return None
+    low, high = _number(entry.get("low")), _number(entry.get("high"))
+    return Spread(median, median if low is None else low, median if high is None else high)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number that is not negative; everything in a record counts time, bytes or copies."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    """All numbers of a list, or none where one of them is no number: they count places."""
+    found = [_number(v) for v in _list(value)]
+    return tuple(v for v in found if v is not None) if None not in found else ()
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(_text(v) for v in _list(value))
+
+
+def _text(value: Any) -> str:
+    """One line of text, empty for what is no text."""
+    return " ".join(value.split())[:2000] if isinstance(value, str) else ""

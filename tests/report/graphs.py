@@ -1,0 +1,80 @@
+"""Fused graphs shaped like well-known nets, for pictures and notes: a fire net, inception branches, a dense chain."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from autosplit.graph import FusedGraph, Op, build
+
+
+class Sketch:
+    """Collects ops whose tensors are named after them."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.ops = name, []
+        self.shapes = {"x": ((1, 3, 224, 224), "float32", 602112)}
+
+    def op(self, name: str, *inputs: str, size: int = 100_000) -> str:
+        self.ops.append(Op(name, name.split("/")[-1], (name,), inputs, (f"{name}:0",)))
+        self.shapes[f"{name}:0"] = ((size // 4,), "float32", size)
+        return f"{name}:0"
+
+    def graph(self, *outputs: str) -> FusedGraph:
+        return build(self.name, self.ops, self.shapes, ["x"], outputs)
+
+
+def chain(length: int = 6) -> FusedGraph:
+    sketch, t = Sketch("chain"), "x"
+    for i in range(length):
+        t = sketch.op(f"conv{i}", t, size=1000 * (length - i))
+    return sketch.graph(t)
+
+
+def fire_net() -> FusedGraph:
+    s = Sketch("squeezenet")
+    t = s.op("pool1", s.op("conv1_relu", "x", size=3_154_176), size=774_400)
+    for i in range(2, 10):
+        squeeze = s.op(f"squeezenet0_fire{i}/squeeze1x1_relu", t, size=200_000)
+        e1 = s.op(f"squeezenet0_fire{i}/expand1x1_relu", squeeze, size=800_000)
+        e3 = s.op(f"squeezenet0_fire{i}/expand3x3_relu", squeeze, size=800_000)
+        t = s.op(f"squeezenet0_fire{i}/concat", e1, e3, size=1_600_000)
+        if i in (4, 8):
+            t = s.op(f"pool{i}", t, size=400_000)
+    for name in ("dropout", "conv10_relu", "avgpool", "flatten", "softmax"):
+        t = s.op(name, t, size=4000)
+    return s.graph(t)
+
+
+def inception_net(modules: int = 9) -> FusedGraph:
+    s = Sketch("inception_v1")
+    t = s.op("conv1", "x", size=3_211_264)
+    for name in ("pool1", "lrn1", "conv2_reduce", "conv2", "lrn2", "pool2"):
+        t = s.op(name, t, size=802_816)
+    for m in range(modules):
+        p = f"inception_{m}"
+        a = s.op(f"{p}/1x1", t)
+        b = s.op(f"{p}/3x3", s.op(f"{p}/3x3_reduce", t))
+        c = s.op(f"{p}/5x5", s.op(f"{p}/5x5_reduce", t))
+        d = s.op(f"{p}/pool_proj", s.op(f"{p}/pool", t))
+        t = s.op(f"{p}/output", a, b, c, d, size=400_000)
+        if m in (1, 6):
+            t = s.op(f"pool_after_{m}", t)
+    return s.graph(s.op("prob", s.op("classifier", s.op("avgpool", t)), size=4000))
+
+
+def dense_net(layers: int = 78) -> FusedGraph:
+    s = Sketch("densenet121")
+    t = s.op("pool1", s.op("conv1", "x"), size=802_816)
+    for i in range(layers):
+        branch = s.op(f"dense{i}/conv3x3", s.op(f"dense{i}/conv1x1", t, size=401_408), size=100_352)
+        t = s.op(f"dense{i}/concat", t, branch, size=900_000 + 100_352 * (i % 10))
+    for name in ("bn", "relu", "avgpool", "fc", "flatten", "softmax"):
+        t = s.op(name, t, size=4000)
+    return s.graph(t)
+
+
+def prefix_stages(graph: FusedGraph, count: int) -> list[list[int]]:
+    """``count`` stages of about equally many ops, cut along the order of the graph."""
+    total = len(graph.ops)
+    bounds = [round(k * total / count) for k in range(count + 1)]
+    return [list(range(a, b)) for a, b in pairwise(bounds)]

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.cuts.stages import cuts_of, live
+from autosplit.errors import MachineError, SplitError
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.report import pictures_balance, pictures_timeline
+from autosplit.report.pictures import Event, split_graph, stage_balance, timeline
+from autosplit.report.pictures_collapse import collapse
+from autosplit.report.pictures_layout import arrange, crossings
+from autosplit.report.pictures_paths import trace
+from autosplit.report.pictures_style import label, lines, size
+
+
+def png_size(data: bytes) -> tuple[int, int]:
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> tuple[FusedGraph, list[list[int]]]:
+    """A graph with skips, branches and unread results, and a split of it along its order."""
+    count = draw(st.integers(1, 24))
+    ops = []
+    for i in range(count):
+        reads = draw(st.sets(st.integers(-1, i - 1), max_size=3))
+        inputs = tuple("x" if r < 0 else f"t{r}" for r in sorted(reads))
+        ops.append(Op(f"op{i}", "k", (), inputs, (f"t{i}",)))
+    names = ["x", *(f"t{i}" for i in range(count))]
+    outputs = draw(st.sets(st.sampled_from(names[1:]), max_size=3)) | {names[-1]}
+    graph = build("random", ops, dict.fromkeys(names, ((1,), "float32", 4)), ["x"], sorted(outputs))
+    bounds = sorted(draw(st.sets(st.integers(1, count - 1), max_size=4))) if count > 1 else []
+    ends = [0, *bounds, count]
+    return graph, [list(range(a, b)) for a, b in pairwise(ends)]
+
+
+@given(splits(), st.integers(1, 12), st.integers(2, 5))
+def test_groups_hold_each_op_once_and_edges_run_forwards(
+    case: tuple[FusedGraph, list[list[int]]], columns: int, rows: int
+) -> None:
+    graph, stages = case
+    groups = collapse(graph, stages, columns, rows)
+    place = {i: (g.stage, g.band, n) for n, g in enumerate(groups) for i in g.ops}
+    assert sorted(i for g in groups for i in g.ops) == list(range(len(graph.ops)))
+    assert all(set(g.ops) <= set(stages[g.stage]) for g in groups)
+    for tensor in graph.tensors.values():
+        for reader in tensor.consumers if tensor.producer is not None else ():
+            before, after = place[tensor.producer], place[reader]
+            assert before == after or before[:2] < after[:2]
+    bands = [(g.stage, g.band) for g in groups]
+    assert max(map(bands.count, bands)) <= rows
+    assert len(set(bands)) <= max(len(stages), columns)
+
+
+@given(splits())
+def test_every_read_is_a_way_in_the_picture_and_a_live_tensor_crosses_its_cut_once(
+    case: tuple[FusedGraph, list[list[int]]],
+) -> None:
+    graph, stages = case
+    paths = trace(graph, stages, columns=8)
+    ways = nx.DiGraph(paths.edges)
+    box = {i: slot for column in paths.columns for slot in column for i in slot.ops}
+    for tensor in graph.tensors.values():
+        for reader in tensor.consumers if tensor.producer is not None else ():
+            assert box[reader] == box[tensor.producer] or nx.has_path(ways, box[tensor.producer], box[reader])
+    for cut, column in zip(cuts_of(graph, stages), paths.cut_columns, strict=True):
+        shown = [t for slot in paths.columns[column] for t in slot.tensors]
+        assert sorted(shown) == sorted(live(graph, cut))
+    assert all(b.column == a.column + 1 for a, b in paths.edges)
+
+
+@given(st.lists(st.lists(st.floats(1, 50), max_size=6), min_size=1, max_size=6), st.data())
+def test_boxes_of_a_column_never_overlap(sizes: list[list[float]], data: st.DataObject) -> None:
+    columns = [[(c, r) for r in range(len(column))] for c, column in enumerate(sizes)]
+    heights = {(c, r): h for c, column in enumerate(sizes) for r, h in enumerate(column)}
+    pairs = [(a, b) for left, right in pairwise(columns) for a in left for b in right]
+    y = arrange(columns, data.draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else [], heights, 10)
+    for column in columns:
+        ordered = sorted(column, key=y.__getitem__)
+        for a, b in pairwise(ordered):
+            assert y[b] - y[a] >= (heights[a] + heights[b]) / 2 + 10 - 1e-6
+
+
+def test_two_crossed_edges_are_untangled() -> None:
+    columns, after = [["a", "b"], ["c", "d"]], {"a": ["d"], "b": ["c"]}
+    y = arrange(columns, [("a", "d"), ("b", "c")], dict.fromkeys("abcd", 10.0), 5)
+    assert crossings(columns, after) == 1
+    assert (y["a"] < y["b"]) == (y["d"] < y["c"])
+
+
+@pytest.mark.parametrize(("net", "count"), [("fire_net", 41), ("inception_net", 84), ("dense_net", 242)])
+def test_graph_pictures_are_1400_wide_and_not_a_strip(graphs: Any, net: str, count: int) -> None:
+    graph = getattr(graphs, net)()
+    width, height = png_size(split_graph(graph, graphs.prefix_stages(graph, 3)))
+    assert (len(graph.ops), width) == (count, 2 * 1400)
+    assert 0.12 < height / width < 1
+
+
+def test_a_long_chain_keeps_the_ops_at_the_cut_apart(graphs: Any) -> None:
+    graph = graphs.dense_net()
+    paths = trace(graph, graphs.prefix_stages(graph, 2), columns=9)
+    cut = paths.cut_columns[0]
+    assert all(len(slot.ops) <= 1 for column in (cut - 1, cut + 1) for slot in paths.columns[column])
+    assert max(len(column) for column in paths.columns) <= 6
+
+
+def test_many_stages_widen_the_picture(graphs: Any) -> None:
+    graph = graphs.dense_net()
+    assert png_size(split_graph(graph, graphs.prefix_stages(graph, 16)))[0] > 2 * 1400
+
+
+def test_stages_that_are_no_split_are_refused(graphs: Any) -> None:
+    with pytest.raises(SplitError, match="conv5"):
+        split_graph(graphs.chain(6), [[0, 1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("name", ["$x_{2", r"\frac{", "<script>", "日本語", "a\nb", "", "x" * 5000])
+def test_hostile_names_are_drawn_as_text(name: str, recwarn: pytest.WarningsRecorder) -> None:
+    ops = [Op(name, "k", (), ("x",), (name + "0",)), Op(name + "1", "k", (), (name + "0",), ("y",))]
+    shapes = dict.fromkeys(("x", "y", name + "0"), ((1,), "float32", 4))
+    graph = build(name, ops, shapes, ["x"], ["y"])
+    svg = split_graph(graph, [[0], [1]], names=[name, name], title=name, form="svg")
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert ElementTree.fromstring(stage_balance([1.0], [name], title=name, form="svg")) is not None
+    assert not [w for w in recwarn if "Glyph" in str(w.message)]
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    texts: list[str] = []
+    for module in (pictures_balance, pictures_timeline):
+        original: Callable[..., None] = module.write
+        monkeypatch.setattr(
+            module, "write", lambda a, x, y, text, o=original, **s: (texts.append(text), o(a, x, y, text, **s))
+        )
+    return texts
+
+
+def test_balance_says_how_busy_each_stage_is(written: list[str]) -> None:
+    stage_balance([9.0, 3.0], ["first", "second"], 12.0, title="Trial 3")
+    assert written[:5] == ["Trial 3", "first", "9 ms, 75% busy", "second", "3 ms, 25% busy"]
+    assert written[5:] == ["even share 6 ms", "period 12 ms"]
+
+
+@pytest.mark.parametrize("busy", [[], [0.0], [0.0, 5.0], [1e-9], [1e9] * 40])
+def test_balance_is_drawn_for_any_times(busy: list[float]) -> None:
+    assert png_size(stage_balance(busy, [], None))[0] == 2000
+
+
+def test_timeline_says_how_busy_a_stage_was_between_its_first_and_last_item(written: list[str]) -> None:
+    timeline([Event(0, 0, 0, 5), Event(0, 1, 5, 10), Event(1, 0, 5, 7), Event(1, 1, 10, 12)], ["a", "b"])
+    assert "100% busy" in written
+    assert "57% busy" in written
+    assert written[1].startswith("2 items in 12 ms")
+
+
+def test_a_long_timeline_shows_its_first_items_and_says_so(written: list[str]) -> None:
+    timeline([(s, i, i + s, i + s + 1) for i in range(1000) for s in (0, 1)])
+    assert written[1].startswith("the first 200 of 1000 items")
+
+
+@pytest.mark.parametrize("events", [[], [(0, 0, 0.0, 0.0)], [(3, 7, 5.0, 4.0)]])
+def test_timeline_is_drawn_for_odd_events(events: list[tuple[int, int, float, float]]) -> None:
+    assert png_size(timeline(events))[0] == 2800
+
+
+def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MachineError, match=r"pip install 'autosplit\[dashboard\]'"):
+        stage_balance([1.0], ["a"])
+
+
+def test_drawing_leaves_no_global_figure_behind() -> None:
+    code = "import sys; from autosplit.report.pictures import stage_balance; stage_balance([1.0], ['a']); "
+    code += "print('matplotlib.pyplot' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+def test_sizes_and_names_read_well() -> None:
+    assert [size(n) for n in (0, 999, 1000, 1_254_400, 10**12)] == ["0 B", "999 B", "1 kB", "1.25 MB", "1e+03 GB"]
+    assert label("a" * 10, 5) == "aa…aa"
+    assert lines("block1/conv2_relu", 12) == ["block1/", "conv2_relu"]
+
+
+@given(st.text(), st.integers(2, 30))
+def test_labels_keep_their_limit(text: str, limit: int) -> None:
+    assert len(label(text, limit).replace(r"\$", "$")) <= limit
+    assert all(len(line.replace(r"\$", "$")) <= limit for line in lines(text, limit, 3))
