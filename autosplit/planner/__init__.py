@@ -15,9 +15,20 @@ from autosplit.planner.split import Plan, evaluate, evaluate_cuts
 from autosplit.planner.workload import from_workload, to_workload
 
 if TYPE_CHECKING:
-    from autosplit.planner.solve import k_best, plan
+    from autosplit.planner.assign import plan_assigned
+    from autosplit.planner.baselines import Baseline, baselines
+    from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
-_LATE = {"plan": "solve", "k_best": "solve"}
+_LATE = {
+    "Baseline": "baselines",
+    "Front": "solve",
+    "baselines": "baselines",
+    "k_best": "solve",
+    "least_latency": "solve",
+    "pareto_front": "solve",
+    "plan": "solve",
+    "plan_assigned": "assign",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -28,17 +39,23 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "FREE",
+    "Baseline",
     "Constraints",
     "CostModel",
+    "Front",
     "Link",
     "Plan",
     "Transfer",
+    "baselines",
     "decode",
     "evaluate",
     "evaluate_cuts",
     "from_workload",
     "k_best",
+    "least_latency",
+    "pareto_front",
     "plan",
+    "plan_assigned",
     "shares_of",
     "to_workload",
 ]

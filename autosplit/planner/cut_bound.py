@@ -213,5 +213,3 @@ def _add_tensor(network: Network, maker: int, readers: set[int], weight: float, 
     network.add(maker, extra, weight)
     for reader in readers:
         network.add(extra, reader, math.inf)
-
-

@@ -77,8 +77,7 @@ def _least_period(chain: Chain, bound: float) -> tuple[tuple[float, list[int]] |
 
 def _tie_broken(problem: Problem, chain: Chain, plan: Plan, period: float) -> Plan:
     """The split of least latency, then fewest bytes moved, among those of the least period."""
-    slack = problem.size + len(problem.producer) * 2 + 2.0  # rounding to whole units
-    latency = plan.latency / chain.scaled.unit + slack * problem.stages
+    latency = plan.latency / chain.scaled.unit + chain.scaled.rounding * problem.stages
     try:
         found = chain.least_latency(period, latency)
     except OutOfTime:

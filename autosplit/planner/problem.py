@@ -101,6 +101,16 @@ class Scaled:
     receive: Array
     overheads: Array
 
+    @property
+    def rounding(self) -> float:
+        """By how many units a load may differ from its exact value."""
+        return _rounding(self.problem)
+
+    @property
+    def top(self) -> float:
+        """The limit in the model's unit of time; no finite load exceeds it where none was given."""
+        return self.limit * self.unit
+
 
 def pose(costs: CostModel, stages: int, constraints: Constraints, *, allow_empty: bool = False) -> Problem:
     """The contracted problem. Raises ConfigError for bad words, Infeasible where too few groups are left."""
@@ -156,8 +166,11 @@ def scale(problem: Problem, limit: float) -> Scaled:
     most = float(total + problem.stages * clipped[3].max())
     unit = 2.0 ** math.ceil(math.log2(most / _UNITS)) if most > 0 else 1.0  # a power of two: whole costs stay exact
     times, send, receive, overheads = (np.rint(a / unit) for a in clipped)
-    rounding = problem.size + 2 * len(problem.producer) + 2
-    return Scaled(problem, unit, limit / unit + rounding, times, send, receive, overheads)
+    return Scaled(problem, unit, limit / unit + _rounding(problem), times, send, receive, overheads)
+
+
+def _rounding(problem: Problem) -> float:
+    return problem.size + 2.0 * len(problem.producer) + 2
 
 
 def _limited(costs: CostModel, stages: int, constraints: Constraints) -> CostModel:

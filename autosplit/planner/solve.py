@@ -1,23 +1,35 @@
-"""What the planner is asked: the best split, the k best, and the nearest legal split to given shares of the work."""
+"""What the planner is asked: the best split, the k best, the least latency under a period limit, the Pareto front."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autosplit.cuts import TooManyDownsets
-from autosplit.errors import Infeasible
+from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner.anytime import improve
 from autosplit.planner.bounds import simple_bound
 from autosplit.planner.chain import Chain, OutOfTime
+from autosplit.planner.clash import clashing
 from autosplit.planner.constraints import FREE, Constraints
 from autosplit.planner.costs import CostModel
 from autosplit.planner.cut_bound import cut_bound
-from autosplit.planner.exact import Found, row_limit, search, start_rows
+from autosplit.planner.exact import row_limit, search, start_rows
 from autosplit.planner.kbest import best_paths
+from autosplit.planner.network import TooManyStages
+from autosplit.planner.pareto import front
 from autosplit.planner.problem import Deadline, Problem, pose, scale
-from autosplit.planner.rows import Words, list_rows
+from autosplit.planner.rows import Words, list_rows, merge, to_words
 from autosplit.planner.split import Plan
+
+
+@dataclass(frozen=True)
+class Front:
+    """Splits that no other beats in period, latency and peak memory at once; ``complete``: every such point is there."""
+
+    plans: tuple[Plan, ...]
+    complete: bool
+    note: str = ""
 
 
 def plan(
@@ -31,16 +43,9 @@ def plan(
     """The split of least period, then least latency, then fewest bytes moved.
 
     ``deadline`` says true when the time is up: the best split so far is returned, with ``optimal`` false and the lower
-    bound proven by then. Raises Infeasible where no split satisfies the constraints.
+    bound proven by then. Raises Infeasible where no split satisfies the constraints, naming some that clash.
     """
-    problem = pose(costs, stages, constraints, allow_empty=allow_empty)
-    first = search(problem, start_rows(problem), None, deadline)
-    rows = _rows(problem)
-    if rows is None:
-        top = math.inf if first.plan is None else first.plan.period
-        bound, cheap = cut_bound(problem, simple_bound(problem), top, deadline)
-        return _answer(problem, improve(problem, first, bound, cheap, deadline))
-    return _answer(problem, search(problem, rows, first.plan, deadline))
+    return _solve(_posed(costs, stages, constraints, allow_empty), constraints, costs, deadline)[0]
 
 
 def k_best(
@@ -52,34 +57,162 @@ def k_best(
     constraints: Constraints = FREE,
     allow_empty: bool = False,
 ) -> tuple[Plan, ...]:
-    """The k best distinct splits in order of period, latency and bytes moved; fewer where there are no more."""
-    best = plan(costs, stages, deadline=deadline, constraints=constraints, allow_empty=allow_empty)
-    problem = pose(costs, stages, constraints, allow_empty=allow_empty)
-    rows = _rows(problem)
-    if rows is None or not best.optimal or k < 2:
+    """The k best distinct splits in order of period, latency and bytes moved; fewer where there are no more.
+
+    ``note`` of the first says where a limit or the deadline left it at fewer, or at splits along a few op orders.
+    """
+    if k < 1:
+        raise ConfigError(f"the {k} best splits asked for; ask for at least 1")
+    problem = _posed(costs, stages, constraints, allow_empty)
+    best, rows = _solve(problem, constraints, costs, deadline)
+    if k == 1:
         return (best,)
-    chain = Chain(scale(problem, math.inf), rows, deadline)
+    chain = Chain(scale(problem, math.inf), _with(problem, rows, best), deadline)
     try:
-        least = chain.least_period(best.period / chain.scaled.unit + problem.size + 2 * len(problem.producer) + 2)
+        least = chain.least_period(best.period / chain.scaled.unit + chain.scaled.rounding)
         paths = best_paths(chain, least[0], k) if least else []
     except OutOfTime:
-        return (best,)
-    plans = [problem.plan(tuple(cuts)) for cuts in paths]
-    plans.sort(key=lambda p: (p.period, p.latency, p.bytes_moved))
-    return tuple(replace(p, lower_bound=best.lower_bound, optimal=p.period <= best.period) for p in plans)
+        return (replace(best, note=f"{best.note} the time was up before further splits were found".strip()),)
+    except TooManyStages as error:
+        return (replace(best, note=f"{best.note} {error}".strip()),)
+    plans = sorted((problem.plan(tuple(cuts)) for cuts in paths), key=_key)
+    found = [replace(p, lower_bound=best.lower_bound, optimal=best.optimal and p.period <= best.period) for p in plans]
+    return (replace(found[0], note=best.note), *found[1:])
 
 
-def _rows(problem: Problem) -> Words | None:
-    """All downsets, None where they are too many to list."""
+def least_latency(
+    costs: CostModel,
+    stages: int,
+    period: float,
+    *,
+    deadline: Deadline | None = None,
+    constraints: Constraints = FREE,
+    allow_empty: bool = False,
+) -> Plan:
+    """The split of least latency, then fewest bytes moved, whose period is at most ``period`` (to 1e-12 relative).
+
+    ``optimal`` of it speaks of the latency, ``lower_bound`` of the period. Raises Infeasible where no split is as fast.
+    """
+    problem = _posed(costs, stages, constraints, allow_empty)
+    best, rows = _solve(problem, constraints, costs, deadline)
+    if best.period > period * (1 + 1e-12):
+        raise Infeasible(f"no split was found with a period of at most {period}; the least found is {best.period}")
+    scaled = scale(problem, period)
+    chain = Chain(scaled, _with(problem, rows, best), deadline)
+    slack = scaled.rounding * (stages + 1)
     try:
-        return list_rows(problem.contraction.predecessors, row_limit(problem))
+        found = chain.least_latency(scaled.limit, best.latency / scaled.unit + slack)
+    except OutOfTime:
+        return replace(best, optimal=False, note="the time was up; this is the split of least period")
+    if found is None:
+        return replace(best, optimal=rows is not None)
+    return replace(
+        problem.plan(tuple(found[2])), lower_bound=best.lower_bound, optimal=rows is not None, note=best.note
+    )
+
+
+def pareto_front(
+    costs: CostModel,
+    stages: int,
+    *,
+    deadline: Deadline | None = None,
+    constraints: Constraints = FREE,
+    allow_empty: bool = False,
+) -> Front:
+    """One split for each point of the front of period, latency and peak memory, by ascending period."""
+    problem = _posed(costs, stages, constraints, allow_empty)
+    best, rows = _solve(problem, constraints, costs, deadline)
+    chain = Chain(scale(problem, math.inf), _with(problem, rows, best), deadline)
+    try:
+        chains, whole = front(chain)
+    except OutOfTime:
+        return Front((best,), False, "the time was up; this is the split of least period")
+    except TooManyStages as error:
+        return Front((best,), False, str(error))
+    plans = sorted((problem.plan(tuple(cuts)) for cuts in chains), key=_key)
+    return Front(
+        tuple(replace(p, lower_bound=best.lower_bound, optimal=p.period <= best.lower_bound) for p in plans),
+        whole and rows is not None,
+        best.note,
+    )
+
+
+def _posed(costs: CostModel, stages: int, constraints: Constraints, allow_empty: bool) -> Problem:
+    try:
+        return pose(costs, stages, constraints, allow_empty=allow_empty)
+    except Infeasible as error:
+        raise _explained(str(error), costs, stages, constraints, allow_empty, None) from error
+
+
+def _solve(
+    problem: Problem, constraints: Constraints, costs: CostModel, deadline: Deadline | None
+) -> tuple[Plan, Words | None]:
+    """The best split, and the table of all downsets where they could be listed."""
+    first = search(problem, start_rows(problem), None, deadline)
+    limit = row_limit(problem)
+    try:
+        rows: Words | None = list_rows(problem.contraction.predecessors, limit)
     except TooManyDownsets:
-        return None
-
-
-def _answer(problem: Problem, found: Found) -> Plan:
+        rows = None
+    if rows is not None:
+        found, note = search(problem, rows, first.plan, deadline), ""
+    else:
+        top = math.inf if first.plan is None else first.plan.period
+        bound, cheap = cut_bound(problem, simple_bound(problem), top, deadline)
+        found = improve(problem, first, bound, cheap, deadline)
+        note = f"more than {limit} legal cuts: searched among some of them, bounded by flows"
     if found.plan is None:
-        raise Infeasible(
-            f"no split into {problem.stages} stages satisfies all constraints and memory limits; loosen one"
-        )
-    return replace(found.plan, lower_bound=found.bound, optimal=found.proven)
+        if rows is None or not found.proven:
+            raise Infeasible(f"no split into {problem.stages} stages was found in the time given; give more time")
+        message = f"no split into {problem.stages} stages satisfies all conditions"
+        raise _explained(message, costs, problem.stages, constraints, problem.allow_empty, deadline)
+    return replace(found.plan, lower_bound=found.bound, optimal=found.proven, note=note), rows
+
+
+def _explained(
+    message: str,
+    costs: CostModel,
+    stages: int,
+    constraints: Constraints,
+    allow_empty: bool,
+    deadline: Deadline | None,
+) -> Infeasible:
+    """The error that names conditions which clash."""
+
+    def feasible(model: CostModel, kept: Constraints) -> bool:
+        try:
+            problem = pose(model, stages, kept, allow_empty=allow_empty)
+        except Infeasible:
+            return False
+        if search(problem, start_rows(problem), None, deadline).plan is not None:
+            return True
+        try:
+            rows = list_rows(problem.contraction.predecessors, row_limit(problem))
+        except TooManyDownsets:
+            return True  # not proven to clash
+        found = search(problem, rows, None, deadline)
+        return found.plan is not None or not found.proven
+
+    texts = clashing(costs, constraints, feasible)
+    return Infeasible(f"{message}; these clash, drop one: {'; '.join(texts)}" if texts else _hopeless(message, costs))
+
+
+def _hopeless(message: str, costs: CostModel) -> str:
+    """What is wrong where no condition is to blame: too few groups, or an op that no device can run."""
+    for i, name in enumerate(costs.names):
+        if all(row[i] == math.inf for row in costs.times):
+            return f"{message}: op '{name}' is supported on no device; leave it out or add a device for it"
+    return message
+
+
+def _with(problem: Problem, rows: Words | None, best: Plan) -> Words:
+    """All downsets; where they are too many, those along a few orders and those of the best split."""
+    if rows is not None:
+        return rows
+    groups = problem.contraction.groups
+    own = [sum(1 << g for g, ops in enumerate(groups) if ops & cut) for cut in best.cuts]
+    return merge(start_rows(problem), to_words(own, problem.size))
+
+
+def _key(plan: Plan) -> tuple[float, float, float]:
+    return plan.period, plan.latency, plan.bytes_moved
