@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,12 @@ class Split:
         return export(self.model, self.stages, device.along(len(self.stages), devices), Path(folder), **measured)
 
 
-def load_model(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None) -> Model:
-    """Read and fuse an ONNX file; see ``autosplit.hardware.model.load_model``."""
-    built = _load(path, shapes, target)
-    return Model(built.path, built.sha256, built.target, built.lowered, built.shapes)
+def load_model(
+    model: str | Path | Any, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None
+) -> Model:
+    """Read and fuse a model file or object; see ``autosplit.hardware.model.load_model``."""
+    built = _load(model, shapes, target)
+    return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
 def load(folder: str | Path) -> Pipeline:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The model, the shapes of its dynamic inputs, the target."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file")
+    parser.add_argument(
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="an ONNX file, TVMScript (.py), a saved Relax module (.json) or exported program (.pt2)",
+    )
     parser.add_argument(
         "--shape", action="append", default=[], metavar="INPUT=1x3x224x224", help="shape of a dynamic input; repeatable"
     )

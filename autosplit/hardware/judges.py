@@ -14,8 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from autosplit.errors import ModelError
+from autosplit.frontend import importing
+from autosplit.frontend.importing import Imported
 from autosplit.frontend.source import Source
 from autosplit.hardware.reference import onnxruntime_outputs
+from autosplit.hardware.target import target_of
 
 Item = Mapping[str, np.ndarray[Any, Any]]
 Outputs = dict[str, np.ndarray[Any, Any]]
@@ -102,3 +105,19 @@ class Torch:
         from autosplit.frontend import torch_export
 
         return [torch_export.outputs(self.program, self.source, item) for item in items]
+
+
+def judge_of(imported: Imported, path: Path | None, target: Any) -> Judge:
+    """The judge of a model that was imported from ``path``, or from an object."""
+    if imported.kind == "torch":
+        return Torch(imported.program, imported.source)
+    if imported.kind == "relax" or path is None:
+        return Unfused(imported.source, target)
+    return OnnxRuntime(path)
+
+
+def judge_of_file(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Judge:
+    """The judge of a model file whose inputs have these shapes; an ONNX file is not read for it."""
+    if path.suffix not in importing.SUFFIXES:
+        return OnnxRuntime(path)
+    return judge_of(importing.read(path, shapes), path, target_of())

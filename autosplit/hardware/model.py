@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,8 +13,9 @@ import numpy as np
 
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache, profile, reference
+from autosplit.hardware import cache, judges, profile
 from autosplit.hardware.devices import Cores
+from autosplit.hardware.judges import Judge
 from autosplit.hardware.kernels import Kernels, compile_kernels
 from autosplit.hardware.link import link
 from autosplit.hardware.pipeline import Pipeline
@@ -29,15 +31,17 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Model:
-    """An ONNX model lowered for a target; kernels are compiled when first needed.
+    """A model lowered for a target; kernels are compiled when first needed.
 
-    ``path`` is the original file, which onnxruntime judges by. Stages are tuples of op indices, as the cuts room gives them.
+    ``path`` is the original file, None for an object; ``judge`` runs the original by other means than stages. Stages are
+    tuples of op indices, as the cuts room gives them.
     """
 
-    path: Path
+    path: Path | None
     sha256: str
     target: Any
     lowered: Lowered
+    judge: Judge
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -82,8 +86,8 @@ class Model:
         return random_items([(i.name, i.shape, i.dtype) for i in self.lowered.inputs], count, seed)
 
     def expected(self, items: Sequence[Item]) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """What onnxruntime computes for the items on the original file."""
-        return reference.onnxruntime_outputs(self.path, items)
+        """What the judge computes for the items on the original model."""
+        return self.judge.outputs(items)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -92,17 +96,28 @@ class Model:
         return {"model": self.sha256, "shapes": shapes, "target": spelled(self.target), "versions": toolchain()}
 
 
-def load_model(path: str | Path, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None) -> Model:
-    """Read and fuse the ONNX file ``path``.
+def load_model(
+    model: str | Path | Any, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None
+) -> Model:
+    """Read and fuse a model: an ONNX file, TVMScript (.py), a saved module (.json), a saved exported program (.pt2); or an
+    object, a TVM IRModule or a ``torch.export.ExportedProgram``.
 
     ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor. Raises ModelError
-    or ConfigError where the file or the shapes are wrong, MachineError without the onnx package.
+    or ConfigError where the model or the shapes are wrong, MachineError without the package that reads it.
     """
-    from autosplit.frontend import onnx_import
+    from autosplit.frontend import importing
 
     require_pair()
-    path = Path(path)
+    path = Path(model) if isinstance(model, str | Path) else None
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    source = onnx_import.load(path, given)
+    imported = importing.read(path or model, given)
     where = target_of(target)
-    return Model(path, cache.sha256(path), where, lower(source, where), given)
+    judge = judges.judge_of(imported, path, where)
+    digest = cache.sha256(path) if path else _digest(imported.source.module)
+    return Model(path, digest, where, lower(imported.source, where), judge, given)
+
+
+def _digest(module: Any) -> str:
+    import tvm
+
+    return hashlib.sha256(tvm.ir.save_json(module).encode()).hexdigest()

@@ -61,7 +61,7 @@ def require_equal(accuracy: Accuracy) -> Accuracy:
     if not accuracy.equal:
         raise StageError(
             f"wrong result, max abs err {accuracy.max_abs_error:.3g}, max rel err {accuracy.max_rel_error:.3g} "
-            f"against onnxruntime; the candidate does not count"
+            f"against the original model; the candidate does not count"
         )
     return accuracy
 

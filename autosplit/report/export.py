@@ -62,7 +62,7 @@ def export(
             sha256=model.sha256,
             inputs=_ports(wiring.inputs),
             outputs=_ports(wiring.outputs),
-            file=str(model.path.resolve()),
+            file=str(model.path.resolve()) if model.path else None,
         ),
         stages=tuple(parts),
         connections=tuple(map(_connection, wiring.connections)),

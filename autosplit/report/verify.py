@@ -11,8 +11,9 @@ import numpy as np
 from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from autosplit.hardware import cache, measure
+from autosplit.hardware.judges import judge_of_file
 from autosplit.hardware.measure import Budget
-from autosplit.hardware.reference import compare, onnxruntime_outputs
+from autosplit.hardware.reference import compare
 from autosplit.hardware.results import Accuracy, Spread
 from autosplit.report import manifest
 from autosplit.report.load import checked, load
@@ -31,7 +32,8 @@ def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 
     file = _model(document, model)
     if file:
         given = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], items, seed)
-        expected, judge = onnxruntime_outputs(file, given), f"onnxruntime on {file}"
+        found = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
+        expected, judge = found.outputs(given), f"{found.name} on {file}"
     else:
         given, expected = _recorded(folder, document)
         judge = f"onnxruntime's outputs recorded in {document.reference.file if document.reference else ''}"
