@@ -19,12 +19,9 @@ assert _SPEC.loader is not None
 driving = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(driving)
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (driving.CHROMIUM and driving.DRIVER), reason="needs chromium and chromedriver: apt install chromium-driver"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not (driving.CHROMIUM and driving.DRIVER), reason="needs chromium and chromedriver: apt install chromium-driver"
+)
 PICTURES = "return [...document.querySelectorAll('img')].filter(i => i.src.includes('/artifacts/') && i.naturalWidth)"
 TEXT = "return document.body.innerText"
 
