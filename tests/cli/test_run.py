@@ -1,0 +1,142 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosplit.cli import main
+
+STUDY = """
+name = "net"
+backend = "simulated"
+stages = 3
+[search]
+trials = 3
+sampler = "random"
+[simulated]
+ops = 20
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
+    (tmp_path / "net.toml").write_text(STUDY)
+    return "net.toml"
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
+    assert main([*args, "-f", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def failed(capsys: pytest.CaptureFixture[str], code: int, *args: str) -> str:
+    assert main(list(args)) == code
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1].startswith("autosplit: ")
+    return told[-1]
+
+
+def test_tables_end_in_the_verdict_and_progress_is_on_stderr(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", study]) == 0
+    out, err = capsys.readouterr()
+    assert "study net: chain, 3 stages; trial limit: 3 trials are finished" in " ".join(out.split())
+    assert "replicas" in out
+    assert "splitting loses." in " ".join(out.split())
+    assert [line.split(":")[0] for line in err.splitlines() if line.startswith("trial")] == [
+        "trial 0",
+        "trial 1",
+        "trial 2",
+    ]
+    assert "of 3 trials, best" in err
+
+
+def test_json_is_the_study_document_and_nothing_else(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "run", study)
+    assert {"study", "trials", "best", "baselines", "bound_ms", "verdict"} <= found.keys()
+    assert [t["state"] for t in found["trials"]] == ["COMPLETE"] * 3
+    assert {"number", "state", "cuts", "period_ms", "latency_ms", "stage_ms", "error"} <= found["trials"][0].keys()
+
+
+def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+    devices = ["--devices", "cores:0", "cores:1"]
+    found = run_json(capsys, "run", study, "--stages", "2", *devices, "--trials", "2", "--storage", "elsewhere.db")
+    assert len(found["trials"]) == 2
+    assert found["study"]["devices"] == ["cores:0", "cores:1"]
+    assert Path("elsewhere.db").is_file()
+    assert not Path("net.db").exists()
+
+
+def test_the_environment_names_the_storage(
+    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOSPLIT_STORAGE", "sqlite:///from_environment.db")
+    run_json(capsys, "run", study)
+    assert Path("from_environment.db").is_file()
+
+
+def test_running_again_goes_on(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first = run_json(capsys, "run", study)
+    again = run_json(capsys, "run", study, "--trials", "5")
+    assert again["trials"][:3] == first["trials"]
+    assert len(again["trials"]) == 5
+
+
+def test_another_question_is_refused_and_forced_beside(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_json(capsys, "run", study)
+    told = failed(capsys, 2, "run", study, "--stages", "2")
+    assert "stages was '3', is '2'" in told
+    forced = run_json(capsys, "run", study, "--stages", "2", "--force")
+    assert forced["study"]["name"] == "net-2"
+    assert len(run_json(capsys, "run", study, "--stages", "2", "--name", "net-2", "--trials", "4")["trials"]) == 4
+    assert len(run_json(capsys, "show", "net", "--storage", "net.db")["trials"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "told"),
+    [
+        (2, ["nowhere.toml"], "does not exist"),
+        (2, ["net.toml", "--trials", "0"], "search.trials is 0"),
+        (2, ["net.toml", "--stages", "30"], "'chain' has 20 ops that can be parted; use fewer stages"),
+        (2, ["net.toml", "--shape", "x"], "write it as NAME=1x3x224x224"),
+        (2, ["net.toml", "--shape", "x=1xx3"], "write it as NAME=1x3x224x224"),
+        (2, ["net.toml", "--storage", "no such thing://x"], "is no database URL"),
+        (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
+        (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),
+        (3, ["net.toml", "--storage", "postgresql+psycopg://u:secret@127.0.0.1:1/x"], ""),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(
+    study: str, capsys: pytest.CaptureFixture[str], code: int, args: list[str], told: str
+) -> None:
+    line = failed(capsys, code, "run", *args)
+    assert told in line
+    assert "secret" not in line
+
+
+def test_a_full_disk_is_a_broken_machine(
+    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import optuna
+
+    def full(*args: Any, **named: Any) -> None:
+        raise AssertionError("Should not reach.")
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "set_trial_state_values", full)
+    assert "is its disk full?" in failed(capsys, 3, "run", study)
+
+
+def test_every_measured_split_failing_is_no_success(
+    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from autosplit.errors import StageError
+    from autosplit.study.simulated import SimulatedBench
+
+    def broken(bench: SimulatedBench, stages: Any) -> None:
+        raise StageError("stage 1 said no")
+
+    monkeypatch.setattr(SimulatedBench, "measure", broken)
+    assert "no trial succeeded, most often: stage 1 said no" in failed(capsys, 1, "run", study)
+    assert "3 of" not in failed(capsys, 1, "run", study)
+    assert "5 of 5 trials failed" in failed(capsys, 1, "run", study, "--trials", "9")

@@ -1,0 +1,53 @@
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from autosplit.study.workers import is_dead, one_at_a_time, this_worker
+
+
+def test_this_process_is_alive() -> None:
+    assert not is_dead(this_worker())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"start": "another start"}, {"pid": 2**30}],
+)
+def test_another_process_of_the_number_or_none_is_dead(changed: dict[str, Any]) -> None:
+    assert is_dead({**this_worker(), **changed})
+
+
+def test_a_process_that_ended_but_was_not_waited_for_is_dead() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    worker = {**this_worker(), "pid": process.pid, "start": ""}
+    assert not is_dead(worker)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert is_dead(worker)
+    process.communicate()
+
+
+@pytest.mark.parametrize("worker", [None, {}, "x", {"host": "elsewhere", "pid": 1, "start": "x"}])
+def test_what_cannot_be_seen_is_not_called_dead(worker: Any) -> None:
+    assert not is_dead(worker)
+
+
+@pytest.mark.parametrize("pid", [None, "1", True, -1, 0, 2**80])
+def test_a_pid_that_is_none_is_not_asked_for(pid: Any) -> None:
+    assert not is_dead({**this_worker(), "pid": pid})
+
+
+def test_a_lock_keeps_other_processes_out() -> None:
+    code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    with one_at_a_time("a test"):
+        held = [
+            os.readlink(f"/proc/self/fd/{fd}")
+            for fd in os.listdir("/proc/self/fd")
+            if fd.isdigit() and os.path.lexists(f"/proc/self/fd/{fd}")
+        ]
+        file = next(path for path in held if path.endswith(".lock"))
+        assert subprocess.run([sys.executable, "-c", code, file], stderr=subprocess.DEVNULL).returncode != 0
+    assert subprocess.run([sys.executable, "-c", code, file]).returncode == 0
