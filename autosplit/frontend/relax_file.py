@@ -183,6 +183,8 @@ class _Names:
         self._taken: set[str] = set()
 
     def source(self) -> Source:
+        from tvm import relax
+
         from autosplit.lowering.provenance import bindings, renamed
 
         main = self._module[ENTRY]
@@ -205,6 +207,7 @@ class _Names:
                 for p in self._params
             ),
             outputs=self._outputs(main.body.body),
+            tupled=isinstance(main.ret_ty, relax.TupleType),
         )
 
     def _binding(self, var: Any, value: Any, items: Mapping[Any, dict[int, str]]) -> None:

@@ -46,7 +46,8 @@ class Source:
 
     ``module`` is an IRModule with the function ``main``; a variable of it called ``mark(i)`` holds ``tensors[i]``.
     ``alias`` maps a source tensor that is only another name of an earlier one to that one; ``constants`` are the source
-    tensors known without running the model. Names in ``inputs`` and ``outputs`` are the source's, in its order.
+    tensors known without running the model. Names in ``inputs`` and ``outputs`` are the source's, in its order;
+    ``tupled`` says that ``main`` returns a tuple even where it has one output.
     """
 
     name: str
@@ -57,3 +58,4 @@ class Source:
     constants: frozenset[str]
     inputs: tuple[Signature, ...]
     outputs: tuple[str, ...]
+    tupled: bool = False

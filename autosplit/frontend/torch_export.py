@@ -130,7 +130,7 @@ def _import(program: Any) -> tuple[Any, Any]:
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return importer, importer.from_exported_program(program, False, False, False, None)
+            return importer, importer.from_exported_program(program, False, True, False, None)
     except Exception as error:
         at = f"node '{importer.env.last}'" if importer.env.last else "the program"
         raise ModelError(f"{at} or the one after it cannot be imported: {_reason(error)}") from error

@@ -162,7 +162,8 @@ class _Reader:
 
     def _outputs(self, body: Any) -> tuple[tuple[str, str], ...]:
         result = self._resolve(body)
-        values = result if isinstance(result, list) and len(self._source.outputs) > 1 else [result]
+        tupled = self._source.tupled or len(self._source.outputs) > 1
+        values = result if isinstance(result, list) and tupled else [result]
         return tuple(
             (name, value if isinstance(value, str) else self._constant_output(name, value))
             for name, value in zip(self._source.outputs, values, strict=True)
