@@ -17,7 +17,6 @@ from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model as BuiltModel
 from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.pipeline import Pipeline
-from autosplit.hardware.tvm_bench import TvmBench
 
 
 class Model(BuiltModel):
@@ -65,10 +64,13 @@ class Split:
 
 
 def load_model(
-    model: str | Path | Any, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None
+    model: str | Path | Any,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    target: str | None = None,
+    tuning: Path | None = None,
 ) -> Model:
     """Read and fuse a model file or object; see ``autosplit.hardware.model.load_model``."""
-    built = _load(model, shapes, target)
+    built = _load(model, shapes, target, tuning)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
@@ -123,10 +125,17 @@ def open_bench(
 ) -> IsolatedBench:
     """A bench for a study: the model on this machine's cores, in a worker process."""
     return IsolatedBench(
-        Path(model), shapes=shapes or {}, stages=stages, devices=devices, target=target, budget=measure or Budget()
+        Path(model),
+        shapes=shapes or {},
+        stages=stages,
+        devices=devices,
+        target=target,
+        tuning=tuning,
+        budget=measure or Budget(),
     )
 
 
-def export_split(bench: IsolatedBench | TvmBench, stages: Stages, folder: str | Path, **known: Any) -> Path:
+def export_split(bench: Any, stages: Stages, folder: str | Path, **known: Any) -> Path:
     """Export a measured split of a bench's model with what is known of it; see ``report.export.export``."""
-    return bench.export(stages, Path(folder), **known)
+    file: Path = bench.export(stages, Path(folder), **known)
+    return file

@@ -2,9 +2,9 @@
 
     python studies/bench_link.py [NET ...] [--repeat N]
 
-Afresh: the ops of both stages go from unfused Relax through lowering, fusion, kernel compilation and into a loaded virtual machine,
-which is what every guess costs without compiled kernels. Linked: both stages from kernels that exist, up to their loaded virtual
-machines. The two ways alternate; medians and ranges are printed. Exits 1 where a ratio misses the bar.
+Afresh: the ops of both stages go from unfused Relax through lowering, fusion, kernel compilation and into a loaded virtual
+machine, which is what every guess costs without compiled kernels. Linked: both stages from kernels that exist, up to their
+loaded virtual machines. The two ways alternate; medians and ranges are printed. Exits 1 where a ratio misses the bar.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ COMMANDS = (
     "export",
     "verify",
     "bench",
+    "tune",
     "dashboard",
     "zoo",
     "doctor",

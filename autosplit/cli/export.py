@@ -24,8 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and say where."""
-    from autosplit.study.hand_over import export_trial
+    from autosplit.report import source
+    from autosplit.study.export import export_trial
 
-    file = export_trial(args.study, args.output, storage=args.storage, trial=args.trial)
+    with source.reading(source.find(args.study, args.storage)) as study:
+        file = export_trial(study, args.output, args.trial)
     output.emit_json({"file": str(file)}) if args.format == "json" else print(file)
     return 0

@@ -27,13 +27,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", help="what kernels are compiled for, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
     )
+    parser.add_argument("--tuning", type=Path, metavar="DIR", help="a tuning database, as `autosplit tune` makes one")
 
 
 def load_model(args: argparse.Namespace) -> Model:
     """The model the options name."""
     from autosplit import api
 
-    return api.load_model(args.model, shapes(args.shape), args.target)
+    return api.load_model(args.model, shapes(args.shape), args.target, args.tuning)
 
 
 def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:

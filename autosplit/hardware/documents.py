@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,7 +18,6 @@ def load(kind: type[T], document: object) -> T:
     return value
 
 
-@cache
 def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 

@@ -34,6 +34,7 @@ class IsolatedBench:
         devices: Sequence[str],
         target: str | None,
         budget: Budget,
+        tuning: Path | None = None,
         patience_s: float = 600.0,
         memory: int | None = None,
         handler: str = HANDLER,
@@ -44,6 +45,7 @@ class IsolatedBench:
             "stages": stages,
             "devices": list(devices),
             "target": target,
+            "tuning": str(tuning) if tuning else None,
             "measure": asdict(budget),
         }
         self._handler = handler

@@ -14,6 +14,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.hardware import cache, toolchain
+from autosplit.hardware.schedules import schedule
 from autosplit.hardware.target import spelled
 from autosplit.hardware.target import toolchain as versions
 
@@ -38,18 +39,20 @@ class Kernels:
         return cache.digest(*sorted(set(self.symbols.values())))
 
 
-def compile_kernels(functions: Mapping[str, Any], target: Any) -> Kernels:
+def compile_kernels(functions: Mapping[str, Any], target: Any, tuning: Path | None = None) -> Kernels:
     """Compile PrimFuncs by name for ``target``, taking from the cache what it holds.
 
+    Kernels are scheduled as the database in the folder ``tuning`` says, else as the records that ship with the package say.
     Raises ModelError naming a kernel that cannot be built, MachineError where the cache cannot be written.
     """
     import tvm
     from tvm.relax.analysis import has_reshape_pattern
 
+    views = frozenset(name for name, function in functions.items() if has_reshape_pattern(function))
+    functions = schedule(functions, target, tuning)
     where = f"{spelled(target)},{versions()}"
     symbols = {name: _symbol(function, where) for name, function in functions.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in functions.items()}
-    views = frozenset(name for name, function in functions.items() if has_reshape_pattern(function))
     if not toolchain.is_available():
         return Kernels(_build(by_symbol, target), symbols, views, {})
     folder = cache.folder() / "kernels" / cache.digest(where)

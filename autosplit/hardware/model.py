@@ -22,6 +22,7 @@ from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.results import Profile
 from autosplit.hardware.stage import VmStage
 from autosplit.hardware.target import spelled, target_of, toolchain
+from autosplit.hardware.tuning import RECORDS
 from autosplit.hardware.wiring import Wiring, wire
 from autosplit.lowering.lowered import Lowered, lower
 from autosplit.versions import require_pair
@@ -43,6 +44,7 @@ class Model:
     lowered: Lowered
     judge: Judge
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    tuning: Path | None = None
 
     @property
     def graph(self) -> FusedGraph:
@@ -52,7 +54,7 @@ class Model:
     @cached_property
     def kernels(self) -> Kernels:
         """The compiled kernels; compiles those the cache does not hold."""
-        return compile_kernels(self.lowered.kernels, self.target)
+        return compile_kernels(self.lowered.kernels, self.target, self.tuning)
 
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
         """Which tensor goes where for a legal split."""
@@ -93,16 +95,27 @@ class Model:
     def identity(self) -> dict[str, str]:
         """What makes two measurements of this model comparable, besides the machine."""
         shapes = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
-        return {"model": self.sha256, "shapes": shapes, "target": spelled(self.target), "versions": toolchain()}
+        records = cache.sha256(self.tuning / RECORDS) if self.tuning else "shipped"
+        return {
+            "model": self.sha256,
+            "shapes": shapes,
+            "target": spelled(self.target),
+            "tuning": records,
+            "versions": toolchain(),
+        }
 
 
 def load_model(
-    model: str | Path | Any, shapes: Mapping[str, Sequence[int]] | None = None, target: str | None = None
+    model: str | Path | Any,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    target: str | None = None,
+    tuning: Path | None = None,
 ) -> Model:
     """Read and fuse a model: an ONNX file, TVMScript (.py), a saved module (.json), a saved exported program (.pt2); or an
     object, a TVM IRModule or a ``torch.export.ExportedProgram``.
 
-    ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor. Raises ModelError
+    ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor; ``tuning`` is the
+    folder of a tuning database. Raises ModelError
     or ConfigError where the model or the shapes are wrong, MachineError without the package that reads it.
     """
     from autosplit.frontend import importing
@@ -114,7 +127,7 @@ def load_model(
     where = target_of(target)
     judge = judges.judge_of(imported, path, where)
     digest = cache.sha256(path) if path else _digest(imported.source.module)
-    return Model(path, digest, where, lower(imported.source, where), judge, given)
+    return Model(path, digest, where, lower(imported.source, where), judge, given, tuning)
 
 
 def _digest(module: Any) -> str:

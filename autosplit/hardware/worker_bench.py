@@ -21,7 +21,8 @@ def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
     from autosplit.hardware.tvm_bench import TvmBench
 
     tell("reading the model")
-    model = load_model(setting["model"], setting["shapes"], setting["target"])
+    tuning = Path(setting["tuning"]) if setting["tuning"] else None
+    model = load_model(setting["model"], setting["shapes"], setting["target"], tuning)
     cores = devices.along(setting["stages"], setting["devices"])
     bench = TvmBench(model, cores, Budget(**setting["measure"]), tell=tell)
 

@@ -1,40 +1,91 @@
-"""The export of a study's best split, where its study file asks for one."""
+"""Handing a study's split over: the best of a run, or any trial of a stored study."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.hardware.bench import Bench
 from autosplit.hardware.results import Accuracy, Measurement, Spread
 from autosplit.study import records
 from autosplit.study.conclude import best_trial
-from autosplit.study.open import OpenStudy
+from autosplit.study.open import OpenStudy, identity_of
 from autosplit.study.storage import guarded
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
 
 
 def export_best(on: OpenStudy) -> Path | None:
     """Export the best split into the folder ``export`` of the study file; None where it names none."""
     if not on.config.export:
         return None
-    from autosplit import api
-
     with guarded(on.url):
         attributes: dict[str, Any] = on.study.user_attrs
         best = best_trial(on.study.get_trials(deepcopy=False), attributes)
     if best is None:
         return None
-    trial, period = best
+    folder = Path(on.config.export)
+    _write(on.bench, attributes, *best, folder)
+    return folder
+
+
+def export_trial(study: optuna.Study, folder: Path, number: int | None = None) -> Path:
+    """Export trial ``number`` of a stored study, the best by default; returns the path of ``split.json``.
+
+    Raises ConfigError where the trial has no split to export, or where model or machine are no longer those of the study;
+    Infeasible where no trial was completed.
+    """
+    from autosplit.study.benches import open_bench
+    from autosplit.study.config import StudyConfig
+
+    attributes = study.user_attrs
+    trials = study.get_trials(deepcopy=False)
+    if number is None:
+        best = best_trial(trials, attributes)
+        if best is None:
+            raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
+        trial, period = best
+    else:
+        trial, period = _trial(trials, number)
+    config = StudyConfig.model_validate(attributes.get("config"))
+    bench = open_bench(config)
+    try:
+        different = records.differences(attributes.get("identity", {}), identity_of(config, bench))
+        if different:
+            raise ConfigError(f"study '{study.study_name}' measured something else: {'; '.join(different)}")
+        _write(bench, attributes, trial, period, folder)
+    finally:
+        bench.close()
+    return folder / "split.json"
+
+
+def _trial(trials: list[FrozenTrial], number: int) -> tuple[FrozenTrial, Spread]:
+    for trial in trials:
+        period = records.read_spread(trial.user_attrs.get("period_ms"))
+        if trial.number == number and period is not None:
+            return trial, period
+    complete = [t.number for t in trials if t.user_attrs.get("period_ms")]
+    raise ConfigError(f"trial {number} was not measured; those that were are {complete or 'none'}")
+
+
+def _write(bench: Bench, attributes: dict[str, Any], trial: FrozenTrial, period: Spread, folder: Path) -> None:
+    from autosplit import api
+
+    if not hasattr(bench, "export"):
+        raise ConfigError("simulated hardware has no stages to export; run the study on a real backend")
     stored = trial.user_attrs
     latency = records.read_spread(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     error = float(stored.get("max_rel_error", 0.0))
-    folder = Path(on.config.export)
+    verdict = attributes.get("verdict")
     api.export_split(
-        on.bench,  # type: ignore[arg-type]  # only the tvm backend may ask for an export
-        on.space.split(stored["key"]),
+        bench,
+        tuple(tuple(map(int, ops)) for ops in stored["stages"]),
         folder,
         measured=Measurement(period, latency, tuple(stored["stage_ms"]), Accuracy(True, 0.0, error, 0)),
         predicted=stored.get("predicted_ms"),
         baselines=records.read_baselines(attributes.get("baselines")),
-        verdict=attributes["verdict"]["text"],
+        verdict=verdict.get("text") if isinstance(verdict, dict) else None,
     )
-    return folder

@@ -1,0 +1,59 @@
+"""Tune the kernels of a model: try a few schedules a kernel, keep the fastest in a database.
+
+  autosplit tune net.onnx -o tuned/                 about 2 s a sample, 4 samples a kernel
+  autosplit tune net.onnx -o tuned/ --samples 32    slower kernels left behind
+  autosplit profile net.onnx --tuning tuned/        what it brought
+
+A study names the folder as `tuning = "tuned"`. Interrupted, the same command goes on where it stopped. A database that
+MetaSchedule made elsewhere serves as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from autosplit.cli import options, output
+
+HELP = "tune the kernels of a model into a database that studies can name"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    options.add_model(parser)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the database")
+    parser.add_argument("--samples", type=int, default=4, metavar="N", help="schedules to try a kernel (default 4)")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no kernel after this time")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tune; say what came of each kernel."""
+    from autosplit.hardware import tuning
+
+    model = options.load_model(args)
+    functions = model.lowered.kernels
+    start = time.monotonic()
+    end = start + args.timeout if args.timeout is not None else float("inf")
+    found = []
+    for tuned in tuning.tune(
+        functions, model.target, args.output, args.samples, args.seed, lambda: time.monotonic() > end
+    ):
+        found.append(tuned)
+        left = (time.monotonic() - start) / len(found) * (len(functions) - len(found))
+        came = f"{tuned.kernel}: {_ms(tuned.before_ms)} to {_ms(tuned.after_ms)} ms"
+        print(f"{len(found)} of {len(functions)} {came}, about {left:.0f} s left", file=sys.stderr)
+    if args.format == "json":
+        output.emit_json({"database": str(args.output), "kernels": [vars(t) for t in found]})
+        return 0
+    rows = [(t.kernel, _ms(t.before_ms), _ms(t.after_ms), t.tried, t.note) for t in found]
+    output.emit_table(
+        f"{args.output}: {len(found)} kernels", ("kernel", "before ms", "after ms", "tried", "note"), rows
+    )
+    return 0
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -1,0 +1,76 @@
+"""Schedules for kernels: from a tuning database the user names, else from the records that ship with the package.
+
+A shipped record is a trace of MetaSchedule by the structural hash of the kernel it was found for; it holds for any CPU
+target, for a schedule changes how a kernel runs and not what it computes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+SHIPPED = "schedules.json.gz"
+
+
+def schedule(functions: Mapping[str, Any], target: Any, tuning: Path | None = None) -> dict[str, Any]:
+    """The kernels by name, scheduled where a record is known. Raises ConfigError where ``tuning`` holds no database."""
+    done = _from_database(functions, tuning, target) if tuning else dict(functions)
+    if target.kind.name != "llvm":
+        return done
+    return {name: _shipped(f) if f.same_as(functions[name]) else f for name, f in done.items()}
+
+
+def key_of(function: Any) -> str:
+    """What a shipped record goes by: the structural hash, which no name in the kernel changes."""
+    import tvm_ffi
+
+    plain = function.without_attr("global_symbol") if "global_symbol" in (function.attrs or {}) else function
+    plain = plain.with_attr("tirx.noalias", True)  # as the tuner sets it
+    return f"{tvm_ffi.structural_hash(plain) & (1 << 64) - 1:016x}"
+
+
+def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> dict[str, Any]:
+    import tvm
+    from tvm import relax
+
+    from autosplit.hardware.tuning import database, quiet
+
+    with target, database(folder), quiet():
+        module = relax.transform.MetaScheduleApplyDatabase()(tvm.IRModule(dict(functions)))
+    scheduled = {g.name_hint: f for g, f in module.functions.items()}
+    return {name: scheduled[name] if _is_scheduled(scheduled[name]) else f for name, f in functions.items()}
+
+
+def _shipped(function: Any) -> Any:
+    """The kernel as its shipped record says; as it is where there is none, or where the record does not fit."""
+    import tvm
+    from tvm import s_tir
+
+    trace = _records().get(key_of(function))
+    if trace is None:
+        return function
+    try:
+        plain = tvm.IRModule({"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)})
+        changed = s_tir.Schedule(plain)
+        s_tir.schedule.Trace.apply_json_to_schedule(trace, changed)
+        return changed.mod["main"].with_attr("tirx.is_scheduled", True)
+    except (tvm.error.TVMError, ValueError, TypeError):
+        return function
+
+
+@cache
+def _records() -> Mapping[str, Any]:
+    file = resources.files("autosplit.hardware").joinpath(SHIPPED)
+    if not file.is_file():
+        return {}
+    found: Mapping[str, Any] = json.loads(gzip.decompress(file.read_bytes()))["traces"]
+    return found
+
+
+def _is_scheduled(function: Any) -> bool:
+    return bool((function.attrs or {}).get("tirx.is_scheduled", False))

@@ -1,0 +1,167 @@
+"""Kernel tuning: a few schedules a kernel from MetaSchedule's own design space, built and timed, the best kept in a database.
+
+The database is MetaSchedule's (``database_workload.json`` and ``database_tuning_record.json`` in a folder), so one made by any
+other tool on the same kernels serves as well, and what is made here serves others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ConfigError, MachineError
+
+WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+_PARALLEL_CORES = 16  # the design space splits work for so many; a stage with one core runs it in one thread
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of one kernel: its time in ms before and after; ``note`` says why it keeps its default."""
+
+    kernel: str
+    before_ms: float | None
+    after_ms: float | None
+    tried: int
+    note: str = ""
+
+
+def database(folder: Path, create: bool = False) -> Any:
+    """The database in ``folder``. Raises ConfigError where there is none and none shall be made."""
+    from tvm.s_tir import meta_schedule as ms
+
+    files = [folder / WORKLOADS, folder / RECORDS]
+    if create:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MachineError(f"cannot write the database '{folder}': {error.strerror}") from error
+    elif not all(f.is_file() for f in files):
+        raise ConfigError(f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); `autosplit tune` makes one")
+    try:
+        return ms.database.JSONDatabase(*map(str, files))
+    except Exception as error:
+        raise ConfigError(
+            f"the tuning database '{folder}' is damaged: {str(error).strip().splitlines()[-1]}"
+        ) from error
+
+
+def tune(
+    functions: Mapping[str, Any],
+    target: Any,
+    folder: Path,
+    samples: int = 4,
+    seed: int = 0,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Iterator[Tuned]:
+    """Tune the kernels one after the other, those the database knows left out; yields what came of each.
+
+    Every record is on disk when it is yielded, so an interrupted run goes on where it stopped. ``is_over`` ends it early.
+    """
+    known = database(folder, create=True)
+    for position, (name, function) in enumerate(functions.items()):
+        if is_over():
+            return
+        yield _tune_one(name, function, target, known, samples, seed + position)
+
+
+def _tune_one(name: str, function: Any, target: Any, known: Any, samples: int, seed: int) -> Tuned:
+    import tvm
+
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)})
+    with quiet():
+        if known.query_tuning_record(module, target, name) is not None:
+            return Tuned(name, None, None, 0, "known to the database")
+        arguments = _arguments(module)
+        if arguments is None:
+            return Tuned(name, None, None, 0, "it takes what no buffer can hold")
+        before = _time(module, target, arguments)
+        best, best_candidate, tried = before, None, 0
+        for candidate in _candidates(module, target, samples, seed):
+            tried += 1
+            after = _time(candidate.sch.mod, target, arguments)
+            if after is not None and (best is None or after < best):
+                best, best_candidate = after, candidate
+        if best_candidate is None or best is None:
+            return Tuned(name, before, before, tried, "no sample was faster" if tried else "it has no schedule to vary")
+        _commit(known, module, best_candidate, best, target)
+    return Tuned(name, before, best, tried)
+
+
+def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
+    """Schedules drawn from the design space; none where the kernel is not one that MetaSchedule can vary."""
+    import tvm
+    from tvm.s_tir import meta_schedule as ms
+
+    attributes = {**dict(target.attrs), "kind": target.kind.name, "num-cores": _PARALLEL_CORES}
+    try:
+        context = ms.TuneContext(
+            mod=module,
+            target=tvm.target.Target(attributes),
+            space_generator="post-order-apply",
+            search_strategy="replay-trace",
+            rand_state=random.Random(seed).randrange(1, 1 << 31),
+            num_threads=1,
+        )
+        spaces = context.generate_design_space()
+        context.pre_tuning(samples, samples, spaces, ms.database.MemoryDatabase(), ms.cost_model.RandomModel())
+        return list(context.generate_measure_candidates() or ())
+    except (tvm.error.TVMError, ValueError, RuntimeError):
+        return []
+
+
+def _commit(known: Any, module: Any, candidate: Any, ms_time: float, target: Any) -> None:
+    from tvm.s_tir import meta_schedule as ms
+
+    workload = known.commit_workload(module)
+    record = ms.database.TuningRecord(candidate.sch.trace, workload, [ms_time / 1e3], target, candidate.args_info)
+    known.commit_tuning_record(record)
+
+
+def _arguments(module: Any) -> list[Any] | None:
+    """Random arguments of a kernel; None where one is no tensor of known shape."""
+    import tvm
+    from tvm.s_tir.meta_schedule.arg_info import ArgInfo, TensorInfo
+
+    infos = ArgInfo.from_entry_func(module, remove_preproc=True)
+    if not all(isinstance(i, TensorInfo) for i in infos):
+        return None
+    rng = np.random.default_rng(0)
+    made = []
+    for info in infos:
+        shape, dtype = tuple(map(int, info.shape)), str(info.dtype)
+        values = rng.standard_normal(shape) if dtype.startswith("float") else np.zeros(shape)
+        made.append(tvm.runtime.tensor(values.astype(dtype)))
+    return made
+
+
+def _time(module: Any, target: Any, arguments: list[Any]) -> float | None:
+    """The median time in ms of a kernel; None where it cannot be built or run."""
+    import tvm
+
+    try:
+        built = tvm.tirx.build(module, target=target)
+        timer = built.time_evaluator("main", tvm.cpu(), number=1, repeat=5, min_repeat_ms=2)
+        return float(timer(*arguments).median) * 1e3
+    except (tvm.error.TVMError, ValueError, RuntimeError):
+        return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """MetaSchedule warns of every kernel it does not know and of every draw that fails; both are answers here."""
+    import logging
+
+    logger = logging.getLogger("tvm.s_tir.meta_schedule")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
