@@ -2,19 +2,20 @@
 
 A split into K stages, empty ones allowed, is an order-preserving map of the ops to 0..K-1; the number of those maps is
 the order polynomial of the graph (Stanley, Enumerative Combinatorics 1, section 3.12), and with K = 2 the number of
-downsets. It multiplies over connected components. Within one the ops are assigned in a topological order, and all
-assignments that agree on the ops with readers still to come are counted together.
+downsets. It multiplies over connected components, and adds up over the stages of an op that is comparable to all
+others; what is left is counted op by op: the ops are assigned in a topological order, and all assignments that agree
+on the ops with readers still to come are counted together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 
-from autosplit.cuts.downsets import Ordered, members
+from autosplit.cuts.downsets import Ordered, full, members
 
-STATES = 2_000_000
+STATES = 500_000
 
 
 @dataclass(frozen=True)
@@ -31,33 +32,108 @@ def count(graph: Ordered, limit: int = STATES, deadline: Callable[[], bool] | No
 
 
 def count_splits(graph: Ordered, stages: int, limit: int = STATES, deadline: Callable[[], bool] | None = None) -> Count:
-    """The number of splits into ``stages`` stages of which none is empty; stops after ``limit`` states of each count.
+    """The number of splits into ``stages`` stages of which none is empty; stops after ``limit`` states of the count.
 
     By inclusion and exclusion over the stages that stay empty. Where a count stops, every op order still gives
     C(n-1, K-1) splits.
     """
-    counts = {k: count_maps(graph, k, limit, deadline) for k in range(stages, 0, -1)}
     n = len(graph.predecessors)
-    if not all(c.complete for c in counts.values()):
-        return Count(comb(n - 1, stages - 1) if n else 0, False)
-    return Count(sum((-1) ** (stages - k) * comb(stages, k) * c.total for k, c in counts.items()), True)
+    counter = _Counter(graph.predecessors, limit, deadline)
+    total = 0
+    for k in range(min(stages, n), 0, -1) if stages <= n else ():
+        found = counter.maps(full(graph), k)
+        if found is None:
+            return Count(comb(n - 1, stages - 1), False)
+        total += (-1) ** (stages - k) * comb(stages, k) * found
+    return Count(total, True)
 
 
 def count_maps(graph: Ordered, stages: int, limit: int = STATES, deadline: Callable[[], bool] | None = None) -> Count:
     """The number of splits into ``stages`` stages, empty ones allowed."""
+    counter = _Counter(graph.predecessors, limit, deadline)
     total, complete = 1, True
-    direct = _reduced(graph.predecessors)
-    for component in _components(direct):
-        found, left = _count_component(direct, component, stages, limit, deadline)
-        limit -= left
+    for component in counter.components(full(graph)):
+        found = counter.maps(component, stages)
         complete &= found is not None
         # any one order of the ops gives this many splits of the component
-        total *= comb(len(component) + stages - 1, stages - 1) if found is None else found
+        total *= comb(component.bit_count() + stages - 1, stages - 1) if found is None else found
     return Count(total, complete)
 
 
-def _reduced(predecessors: Sequence[int]) -> list[int]:
-    """The transitive reduction: only those producers that no other producer depends on."""
+class _Counter:
+    """Counts order-preserving maps of sets of ops, each set and number of stages once; ``limit`` states in all."""
+
+    def __init__(self, predecessors: Sequence[int], limit: int, deadline: Callable[[], bool] | None) -> None:
+        self.direct, self.below = _reduced(predecessors)
+        self.above = [0] * len(self.below)
+        for i, producers in enumerate(self.below):
+            for p in members(producers):
+                self.above[p] |= 1 << i
+        self.limit, self.deadline = limit, deadline
+        self.known: dict[tuple[int, int], int | None] = {}
+
+    def maps(self, ops: int, stages: int) -> int | None:
+        """The number of maps of ``ops`` to ``stages`` stages, None past the limit or the deadline."""
+        if (ops, stages) not in self.known:
+            total: int | None = 1
+            for component in self.components(ops):
+                found = self._component(component, stages)
+                total = None if found is None or total is None else total * found
+            self.known[ops, stages] = total
+        return self.known[ops, stages]
+
+    def components(self, ops: int) -> list[int]:
+        """The connected parts of some ops, as bitsets."""
+        found = []
+        while ops:
+            part = new = ops & -ops
+            while new:
+                reached = 0
+                for i in members(new):
+                    reached |= self.below[i] | self.above[i]
+                new = reached & ops & ~part
+                part |= new
+            found.append(part)
+            ops &= ~part
+        return found
+
+    def _component(self, ops: int, stages: int) -> int | None:
+        """An op that all others depend on or are needed by splits the count in two; otherwise op by op."""
+        waists = [i for i in members(ops) if ops & ~(self.below[i] | self.above[i]) == 1 << i]
+        if not waists:
+            return self._assigned(list(members(ops)), stages)
+        waist = waists[len(waists) // 2]
+        total = 0
+        for s in range(1, stages + 1):
+            before = self.maps(ops & self.below[waist], s)
+            after = self.maps(ops & self.above[waist], stages - s + 1)
+            if before is None or after is None:
+                return None
+            total += before * after
+        return total
+
+    def _assigned(self, ops: Sequence[int], stages: int) -> int | None:
+        """Op by op in a topological order; a state holds the stages of the ops with readers to come."""
+        direct = {i: self.direct[i] & sum(1 << j for j in ops) for i in ops}
+        frontier: list[int] = []
+        states: dict[bytes, int] = {b"": 1}
+        wanted = _readers(direct)
+        for op in _narrow_order(direct):
+            if (self.deadline is not None and self.deadline()) or self.limit < 0 or stages > 255:
+                return None
+            places = [frontier.index(p) for p in members(direct[op])]
+            for p in members(direct[op]):
+                wanted[p] -= 1
+            frontier.append(op)
+            kept = [n for n, f in enumerate(frontier) if wanted[f]]
+            frontier = [frontier[n] for n in kept]
+            states = _assign(states, places, kept, stages)
+            self.limit -= len(states)
+        return states[b""]
+
+
+def _reduced(predecessors: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The transitive reduction (producers that no other producer depends on), and all ops each one depends on."""
     below: list[int] = []
     reduced = []
     for producers in predecessors:
@@ -66,48 +142,7 @@ def _reduced(predecessors: Sequence[int]) -> list[int]:
             indirect |= below[p]
         reduced.append(producers & ~indirect)
         below.append(indirect | producers)
-    return reduced
-
-
-def _components(predecessors: Sequence[int]) -> list[list[int]]:
-    """Op indices of each connected component, ascending."""
-    parent = list(range(len(predecessors)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for i, producers in enumerate(predecessors):
-        for p in members(producers):
-            parent[root(p)] = root(i)
-    found: dict[int, list[int]] = {}
-    for i in range(len(predecessors)):
-        found.setdefault(root(i), []).append(i)
-    return list(found.values())
-
-
-def _count_component(
-    predecessors: Sequence[int], ops: Sequence[int], stages: int, limit: int, deadline: Callable[[], bool] | None
-) -> tuple[int | None, int]:
-    """The number of maps of one component (None past the limit) and the states it took."""
-    frontier: list[int] = []  # ops with readers to come; a state holds their stages, in this order
-    states: dict[bytes, int] = {b"": 1}
-    used = 0
-    wanted = _readers(predecessors, ops)
-    for op in _narrow_order(predecessors, ops):
-        if (deadline is not None and deadline()) or used > limit or stages > 255:
-            return None, used
-        places = [frontier.index(p) for p in members(predecessors[op])]
-        for p in members(predecessors[op]):
-            wanted[p] -= 1
-        frontier.append(op)
-        kept = [n for n, f in enumerate(frontier) if wanted[f]]
-        frontier = [frontier[n] for n in kept]
-        states = _assign(states, places, kept, stages)
-        used += len(states)
-    return states[b""], used
+    return reduced, below
 
 
 def _assign(states: dict[bytes, int], places: Sequence[int], kept: Sequence[int], stages: int) -> dict[bytes, int]:
@@ -128,31 +163,31 @@ def _assign(states: dict[bytes, int], places: Sequence[int], kept: Sequence[int]
     return after
 
 
-def _readers(predecessors: Sequence[int], ops: Sequence[int]) -> dict[int, int]:
-    wanted = dict.fromkeys(ops, 0)
-    for i in ops:
-        for p in members(predecessors[i]):
+def _readers(direct: Mapping[int, int]) -> dict[int, int]:
+    wanted = dict.fromkeys(direct, 0)
+    for producers in direct.values():
+        for p in members(producers):
             wanted[p] += 1
     return wanted
 
 
-def _narrow_order(predecessors: Sequence[int], ops: Sequence[int]) -> list[int]:
+def _narrow_order(direct: Mapping[int, int]) -> list[int]:
     """A topological order that keeps few ops with readers to come: the next op ends most of them, then the newest."""
-    wanted = _readers(predecessors, ops)
+    wanted = _readers(direct)
     done = 0
     order: list[int] = []
-    age = dict.fromkeys(ops, -1)
-    waiting = list(ops)
+    age = dict.fromkeys(direct, -1)
+    waiting = list(direct)
     while waiting:
-        ready = [i for i in waiting if not predecessors[i] & ~done]
+        ready = [i for i in waiting if not direct[i] & ~done]
 
         def growth(i: int) -> tuple[int, int]:
-            ended = sum(wanted[p] == 1 for p in members(predecessors[i]))
-            newest = max((age[p] for p in members(predecessors[i])), default=-1)
+            ended = sum(wanted[p] == 1 for p in members(direct[i]))
+            newest = max((age[p] for p in members(direct[i])), default=-1)
             return (wanted[i] > 0) - ended, -newest
 
         op = min(ready, key=growth)
-        for p in members(predecessors[op]):
+        for p in members(direct[op]):
             wanted[p] -= 1
         age[op] = len(order)
         order.append(op)

@@ -176,10 +176,10 @@ def _rounding(problem: Problem) -> float:
 def _limited(costs: CostModel, stages: int, constraints: Constraints) -> CostModel:
     """The costs with the groups, pinned devices and memory of the constraints."""
     together = [bitset(op_index(costs, op) for op in group) for group in constraints.together]
-    tensors = {t.name: t for t in costs.tensors}
+    tensors = {t.name: t for t in costs.tensors if t.producer is not None}
     for name in constraints.forbid:
         tensor = find_tensor(tensors, name)
-        together.append(bitset(tensor.consumers) | (0 if tensor.producer is None else 1 << tensor.producer))
+        together.append(bitset(tensor.consumers) | 1 << (tensor.producer or 0))
     if len(constraints.memory) not in (1, stages):
         raise ConfigError(f"memory of {len(constraints.memory)} devices given for {stages} stages; give 1 or {stages}")
     memory = tuple(min(value(costs.memory, d), value(constraints.memory, d)) for d in range(stages))
@@ -198,7 +198,7 @@ def op_index(costs: CostModel, op: str | int) -> int:
 def find_tensor(tensors: Mapping[str, _T], name: str) -> _T:
     """The tensor by name. Raises ConfigError where there is none."""
     if name not in tensors:
-        raise ConfigError(f"a constraint names tensor {name!r}, which no op reads; use a tensor between ops")
+        raise ConfigError(f"a constraint names tensor {name!r}, which no cut can lie at; use one between two ops")
     return tensors[name]
 
 
@@ -211,11 +211,12 @@ def _tensors(
     for t, tensor in enumerate(costs.tensors):
         producer = -1 if tensor.producer is None else group_of[tensor.producer]
         consumers = bitset({group_of[c] for c in tensor.consumers} - {producer})
-        names[tensor.name] = None
+        if tensor.producer is not None:
+            names[tensor.name] = None
         if consumers:
             kept.setdefault((producer, consumers), []).append((t, tensor.name))
     for i, group in enumerate(kept.values()):
-        names.update((name, i) for _, name in group)
+        names.update((name, i) for _, name in group if name in names)
     return kept, names
 
 

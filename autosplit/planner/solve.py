@@ -19,7 +19,7 @@ from autosplit.planner.kbest import best_paths
 from autosplit.planner.network import TooManyStages
 from autosplit.planner.pareto import front
 from autosplit.planner.problem import Deadline, Problem, pose, scale
-from autosplit.planner.rows import Words, list_rows, merge, to_words
+from autosplit.planner.rows import Words, list_rows, merge, prefixes, to_words
 from autosplit.planner.split import Plan
 
 
@@ -148,7 +148,8 @@ def _solve(
     problem: Problem, constraints: Constraints, costs: CostModel, deadline: Deadline | None
 ) -> tuple[Plan, Words | None]:
     """The best split, and the table of all downsets where they could be listed."""
-    first = search(problem, start_rows(problem), None, deadline)
+    line = search(problem, prefixes(range(problem.size), problem.size))  # in any case there is something to return
+    first = search(problem, start_rows(problem), line.plan, deadline)
     limit = row_limit(problem)
     try:
         rows: Words | None = list_rows(problem.contraction.predecessors, limit)

@@ -43,24 +43,36 @@ class Windows:
         return self.costs[level].rest(self.words[rows])
 
     def _measure(self) -> list[NDArray[np.float32]]:
-        """Per level and row the least period with that cut, infinite where the cut is not allowed there."""
-        least = [np.empty(len(self.words), dtype=np.float32) for _ in self.costs]
-        p = self.problem
-        single = p.uniform and not p.allow_empty
+        """Per level and row the least period with that cut, infinite where the cut is not allowed or past the limit."""
+        least = [np.full(len(self.words), math.inf, dtype=np.float32) for _ in self.costs]
         for part in chunks(self.words):
-            bits = to_bits(self.words[part], p.size)
-            live = live_tensors(p, bits).live
-            real = live & (np.array(p.producer, dtype=int) >= 0)
-            banned = (real @ p.number > p.live_tensors) | (real @ p.bytes > p.live_bytes)
-            count = bits.sum(axis=1, dtype=np.int64)
-            cells, wires = bits.astype(np.float64), live.astype(np.float64)
-            shared = self.costs[0].sums(cells, wires) if single else None
-            for level, out in zip(self.costs, least, strict=True):
-                cost = level.least(shared or level.sums(cells, wires))
-                cost[banned | level.banned(self.words[part], count, cells)] = math.inf
-                # rounding to single precision may not raise a bound
-                out[part] = np.nextafter(cost.astype(np.float32), np.float32(0))
+            cells = to_bits(self.words[part], self.problem.size).astype(np.float64)
+            quiet = self._least(cells, np.zeros((1, len(self.problem.producer))))
+            rows = np.flatnonzero(np.min(quiet, axis=0) <= self.scaled.limit * _SLACK)
+            if len(rows):
+                for out, cost in zip(least, self._kept(self.words[part][rows], cells[rows]), strict=True):
+                    # rounding to single precision may not raise a bound
+                    out[part.start + rows] = np.nextafter(cost.astype(np.float32), np.float32(0))
         return least
+
+    def _least(self, cells: Array, wires: Array) -> list[Array]:
+        """Per level the least period of rows whose groups and live tensors are given."""
+        if self.problem.uniform and not self.problem.allow_empty:
+            sums = self.costs[0].sums(cells, wires)
+            return [level.least(sums) for level in self.costs]
+        return [level.least(level.sums(cells, wires)) for level in self.costs]
+
+    def _kept(self, words: Words, cells: Array) -> list[Array]:
+        """``_least`` of some rows, infinite at the levels where they are not allowed."""
+        p = self.problem
+        live = live_tensors(p, cells.astype(np.uint8)).live
+        real = live & (np.array(p.producer, dtype=int) >= 0)
+        banned = (real @ p.number > p.live_tensors) | (real @ p.bytes > p.live_bytes)
+        count = cells.sum(axis=1).astype(np.int64)
+        costs = self._least(cells, live.astype(np.float64))
+        for level, cost in zip(self.costs, costs, strict=True):
+            cost[banned | level.banned(words, count, cells)] = math.inf
+        return costs
 
 
 class _Level:
@@ -102,7 +114,9 @@ class _Level:
     def banned(self, words: Words, count: NDArray[np.int64], cells: Array) -> NDArray[np.bool_]:
         """Rows that break a pin, leave too few groups on one side, or cannot fit the memory of the devices there."""
         p = self.problem
-        bad: NDArray[np.bool_] = (((words & self.inside) != self.inside) | ((words & self.outside) != 0)).any(axis=1)
+        bad = np.zeros(len(words), dtype=bool)
+        if self.inside.any() or self.outside.any():
+            bad |= (((words & self.inside) != self.inside) | ((words & self.outside) != 0)).any(axis=1)
         if not p.allow_empty:
             bad |= (count < self.k) | (p.size - count < p.stages - self.k)
         if min(self.memory) < p.sizes.sum():

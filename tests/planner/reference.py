@@ -1,8 +1,4 @@
-"""Splits measured and found in the plainest way, sharing no code with the planner: sets, loops and exact fractions.
-
-A case is a plain dict: n; edges: {(producer, bytes, cost per device, readers)}; times, overheads, memory, sizes per
-device.
-"""
+"""Splits measured and found in the plainest way, sharing no code with the planner: sets, loops and exact fractions."""
 
 from __future__ import annotations
 

@@ -51,3 +51,20 @@ def models(draw, most=7, devices=1, memory=False, groups=False, inputs=False, un
 
 def _bits(groups):
     return tuple(sum(1 << i for i in g) for g in groups)
+
+
+@st.composite
+def questions(draw, most=6, stages=None):
+    """(model, stages, allow_empty), with all that makes a model hard switched on at times."""
+    k = stages or draw(st.integers(1, 4))
+    model = draw(
+        models(
+            most=most,
+            devices=draw(st.sampled_from([1, k])),
+            memory=draw(st.booleans()),
+            groups=draw(st.booleans()),
+            inputs=draw(st.booleans()),
+            unsupported=draw(st.booleans()),
+        )
+    )
+    return model, k, draw(st.booleans())

@@ -1,0 +1,41 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.cuts import TooManyDownsets, bitset, closure, downsets, full, is_downset, members
+from tests.cuts.graphs import Order, diamond, listed, orders
+
+
+@given(orders())
+def test_lists_every_downset_once_the_smaller_first(order):
+    found = downsets(order)
+    assert set(found) == listed(order)
+    assert len(found) == len(set(found))
+    assert [d.bit_count() for d in found] == sorted(d.bit_count() for d in found)
+
+
+@given(orders(), st.integers(0, 255))
+def test_the_closure_is_the_smallest_downset_that_holds_the_ops(order, ops):
+    ops &= full(order)
+    assert closure(order, ops) == min((d for d in listed(order) if not ops & ~d), key=int.bit_count)
+    assert closure(order, list(members(ops))) == closure(order, ops)
+
+
+@given(orders(), st.integers(0, 255))
+def test_a_set_is_a_downset_if_it_holds_all_producers(order, ops):
+    assert is_downset(order, ops) == (ops in listed(order))
+
+
+def test_more_downsets_than_the_limit_are_refused():
+    free = Order((0,) * 10)
+    with pytest.raises(TooManyDownsets, match="1000"):
+        downsets(free, limit=1000)
+    assert len(downsets(free, limit=1024)) == 1024
+
+
+def test_a_fused_graph_is_an_order():
+    assert downsets(diamond()) == (0, 0b1, 0b11, 0b101, 0b111, 0b1111)
+
+
+def test_bitset_and_members_are_inverse():
+    assert list(members(bitset([5, 1, 70]))) == [1, 5, 70]

@@ -1,0 +1,166 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.planner import evaluate, from_workload, k_best, plan
+from tests.planner.reference import brute_force, file_loads, model_cost
+from tests.planner.strategies import models, questions
+
+WORKLOADS = Path(__file__).parents[2] / ".." / "shared" / "workloads"
+OPTIMA = {
+    ("layer_bert24", 2): 47.478953125,
+    ("layer_bert24", 3): 32.24290625,
+    ("layer_bert24", 4): 24.91690625,
+    ("layer_bert24", 6): 17.78990625,
+    ("layer_resnet50", 2): 101.28140625,
+    ("layer_resnet50", 3): 67.6942578125,
+    ("layer_resnet50", 4): 50.9898515625,
+    ("layer_resnet50", 6): 34.2228515625,
+    ("layer_inceptionv3", 2): 155.664996154785,
+    ("layer_inceptionv3", 3): 103.818712585449,
+    ("layer_inceptionv3", 4): 78.352723327637,
+    ("layer_inceptionv3", 6): 52.201631652832,
+    ("operator_bert_l-3", 2): 33.989101556140,
+    ("operator_bert_l-3", 3): 27.9185676799125,
+}
+
+
+def workload(name):
+    file = WORKLOADS / f"{name}.json"
+    if not file.exists():
+        pytest.skip(f"the public workloads are not at {WORKLOADS}")
+    return json.loads(file.read_text())
+
+
+@pytest.mark.parametrize(("name", "stages"), OPTIMA)
+def test_the_published_optima_are_met(name, stages):
+    document = workload(name)
+    costs = from_workload(document)
+    found = plan(costs, stages)
+    loads, sizes = file_loads(document, [[costs.ids[i] for i in ops] for ops in found.stages])
+    assert found.optimal
+    assert found.period == pytest.approx(OPTIMA[name, stages], rel=1e-9)
+    assert loads == pytest.approx(found.loads, rel=1e-12)
+    assert max(loads) == pytest.approx(found.lower_bound, rel=1e-9)
+    assert max(sizes) <= document["maxSizePerFPGA"]
+
+
+@given(questions())
+@settings(deadline=None, max_examples=80)
+def test_the_plan_is_the_best_of_all_splits(question):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    try:
+        found = plan(model, stages, allow_empty=allow_empty)
+    except Infeasible:
+        assert not best
+        return
+    assert (found.period, found.latency, found.bytes_moved) == tuple(map(float, best[0][:3]))
+    assert found.optimal
+    assert found.lower_bound == found.period
+
+
+@given(questions(most=10, stages=2))
+@settings(deadline=None, max_examples=25)
+def test_ten_ops_on_unequal_devices_with_little_memory(question):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    try:
+        found = plan(model, stages, allow_empty=allow_empty)
+    except Infeasible:
+        assert not best
+        return
+    assert (found.period, found.latency, found.bytes_moved) == tuple(map(float, best[0][:3]))
+
+
+@given(questions())
+@settings(deadline=None, max_examples=50)
+def test_the_k_best_are_sorted_distinct_and_complete(question):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    if not best:
+        return
+    for k in (1, 3, 40):
+        found = k_best(model, stages, k, allow_empty=allow_empty)
+        costs = [(p.period, p.latency, p.bytes_moved) for p in found]
+        assert costs == [tuple(map(float, b[:3])) for b in best[:k]]
+        assert len({p.stages for p in found}) == len(found)
+
+
+@given(questions())
+@settings(deadline=None, max_examples=60)
+def test_a_plan_costs_what_its_split_costs(question):
+    model, stages, allow_empty = question
+    try:
+        found = plan(model, stages, allow_empty=allow_empty)
+    except Infeasible:
+        return
+    period, latency, moved, memory, loads = model_cost(model, found.stages)
+    assert (found.period, found.latency, found.bytes_moved) == (float(period), float(latency), float(moved))
+    assert (list(found.loads), list(found.memory)) == ([*map(float, loads)], [*map(float, memory)])
+    again = evaluate(model, found.stages, allow_empty=allow_empty)
+    assert again.loads == found.loads
+    assert again.cuts == found.cuts
+
+
+@given(models(most=6), st.floats(1e-9, 1e9))
+@settings(deadline=None, max_examples=40)
+def test_the_unit_of_time_changes_nothing(model, factor):
+    from dataclasses import replace
+
+    def by(rows):
+        return tuple(tuple(x * factor for x in row) for row in rows)
+
+    stages = min(2, len(model.contraction.groups))
+    scaled = replace(
+        model,
+        times=by(model.times),
+        send=by(model.send),
+        receive=by(model.receive),
+        overheads=tuple(x * factor for x in model.overheads),
+    )
+    assert plan(scaled, stages).period == pytest.approx(plan(model, stages).period * factor, rel=1e-9)
+
+
+def test_a_cost_that_forbids_does_not_blur_the_others():
+    edges = [{"sourceId": i, "destId": i + 1, "cost": 1e15 if i % 2 else 0.125} for i in range(9)]
+    nodes = [{"id": i, "supportedOnFpga": 1, "fpgaLatency": 0.1 * (i + 1), "size": 0} for i in range(10)]
+    found = plan(from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges}), 2)
+    assert found.stages == (tuple(range(7)), (7, 8, 9))
+    assert found.period == pytest.approx(2.8 + 0.125)
+
+
+def test_what_cannot_be_asked_is_refused():
+    model = from_workload(
+        {
+            "maxSizePerFPGA": 9,
+            "nodes": [{"id": 7, "supportedOnFpga": 0, "fpgaLatency": 1, "size": 1}],
+            "edges": [],
+        }
+    )
+    with pytest.raises(ConfigError, match="0 stages"):
+        plan(model, 0)
+    with pytest.raises(Infeasible, match="only 1 groups"):
+        plan(model, 2)
+    with pytest.raises(Infeasible, match="'7' is supported on no device"):
+        plan(model, 1)
+
+
+@pytest.mark.parametrize("asked", [0, 3, 10])
+def test_a_deadline_leaves_a_split_and_a_bound(asked):
+    document = workload("layer_inceptionv3")
+    found = plan(from_workload(document), 6, deadline=ticks(asked))
+    assert not found.optimal
+    assert 51.8 < found.lower_bound <= 52.2017
+    assert 52.2016 < found.period < math.inf
+
+
+def ticks(count):
+    """A deadline that passes when it has been asked ``count`` times."""
+    left = iter(range(count))
+    return lambda: next(left, None) is None
