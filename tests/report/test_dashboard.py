@@ -150,6 +150,14 @@ def test_other_notes_and_artifacts_in_the_database_are_not_served(database: Path
     study._storage.set_study_system_attr(study._study_id, "dashboard:note_ver", 1)
     study._storage.set_study_system_attr(study._study_id, "dashboard:note_str:0", "![x](http://evil.example/x.png)")
     study._storage.set_study_system_attr(study._study_id, "dashboard:plot_data:evil:0", "{}")
+    study._storage.set_study_system_attr(
+        study._study_id, "artifacts:0", '{"artifact_id": "0", "filename": "evil.html"}'
+    )
+    with contextlib.closing(sqlite3.connect(database)) as base, base:
+        page = json.dumps(json.dumps({"artifact_id": "1", "filename": "evil.html", "mimetype": "text/html"}))
+        base.execute(
+            "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (1, 'artifacts:1', ?)", (page,)
+        )
     with served(database) as ask:
         page = study_page(ask)
     assert "evil" not in json.dumps(page)

@@ -103,6 +103,16 @@ def test_names_cannot_leave_their_cell(study: Study, name: str) -> None:
     assert "![" not in hostile
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, True, "9", None, 10**400])
+def test_what_is_no_time_is_left_out(value: Any) -> None:
+    study = optuna.create_study()
+    study.set_user_attr("bound_ms", value)
+    trial = study.ask()
+    trial.set_user_attr("stage_ms", [1.0, value])
+    record = read(study)
+    assert (record.bound_ms, record.trials[0].stage_ms) == (None, ())
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(STUDY_KEYS), JSON),

@@ -121,12 +121,25 @@ def test_many_stages_widen_the_picture(graphs: Any) -> None:
     assert png_size(split_graph(graph, graphs.prefix_stages(graph, 16)))[0] > 2 * 1400
 
 
+def test_tensors_keep_ways_of_their_own_after_a_cut() -> None:
+    ops = [
+        Op("a", "k", (), ("x",), ("t", "u")),
+        Op("b", "k", (), ("x",), ("v",)),
+        Op("c", "k", (), ("v",), ("w",)),
+        Op("d", "k", (), ("t", "u", "w"), ("y",)),
+    ]
+    graph = build("skips", ops, dict.fromkeys("xtuvwy", ((1,), "float32", 4)), ["x"], ["y"])
+    paths = trace(graph, [[0, 1], [2, 3]], columns=8)
+    beside_c = next(column for column in paths.columns if any(slot.ops == (2,) for slot in column))
+    assert len([slot for slot in beside_c if slot.kind == "through"]) == 2
+
+
 def test_stages_that_are_no_split_are_refused(graphs: Any) -> None:
     with pytest.raises(SplitError, match="conv5"):
         split_graph(graphs.chain(6), [[0, 1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize("name", ["$x_{2", r"\frac{", "<script>", "日本語", "a\nb", "", "x" * 5000])
+@pytest.mark.parametrize("name", ["$x_{2", "$x_{2$", r"\frac{", "<script>", "日本語", "a\nb", "", "x" * 5000])
 def test_hostile_names_are_drawn_as_text(name: str, recwarn: pytest.WarningsRecorder) -> None:
     ops = [Op(name, "k", (), ("x",), (name + "0",)), Op(name + "1", "k", (), (name + "0",), ("y",))]
     shapes = dict.fromkeys(("x", "y", name + "0"), ((1,), "float32", 4))
