@@ -59,6 +59,8 @@ class Pipeline:
         self._inside = Channel[Item](self.capacity)
         self._error: tuple[int, BaseException] | None = None
         self._lock = threading.Lock()
+        self._submitting = threading.Lock()  # all edges get the items in one order, whoever submits
+        self._collecting = threading.Lock()
         self._threads = [
             threading.Thread(target=self._work, args=(s,), name=f"stage {s}", daemon=True) for s in range(len(stages))
         ]
@@ -88,15 +90,20 @@ class Pipeline:
         return results
 
     def submit(self, item: Item) -> None:
-        """Hand one item in; waits while ``capacity`` items are inside. Raises as ``run`` does."""
-        _check(item, self.wiring.inputs)
+        """Hand one item in; waits while ``capacity`` items are inside. Raises as ``run`` does.
+
+        The arrays are not copied: leave them as they are until the item's result is there.
+        """
+        arrays = _accepted(item, self.wiring.inputs)
         self.start()
         try:
-            self._inside.put(item)
-            self.submitted.append(time.perf_counter()) if self._trace else None
-            values = [item[p.name] for p in self.wiring.inputs]
-            for edge in self._out_of[_CALLER]:
-                edge.channel.put(tuple(values[i] for i in edge.take))
+            with self._submitting:
+                self._inside.put(arrays)
+                if self._trace:
+                    self.submitted.append(time.perf_counter())
+                values = list(arrays.values())
+                for edge in self._out_of[_CALLER]:
+                    edge.channel.put(tuple(values[i] for i in edge.take))
         except Closed:
             raise self._failure() from self._cause()
 
@@ -155,13 +162,15 @@ class Pipeline:
 
     def _collect(self) -> dict[str, Array]:
         try:
-            found: dict[str, Array] = {}
-            for edge, names in self._results:
-                for value, name in zip(edge.channel.take(), names, strict=True):
-                    found[name] = value if isinstance(value, np.ndarray) else value.numpy()
-            item = self._inside.take()
+            with self._collecting:
+                taken = [(names, edge.channel.take()) for edge, names in self._results]
+                item = self._inside.take()
         except Closed:
             raise self._failure() from self._cause()
+        found: dict[str, Array] = {}
+        for names, values in taken:
+            for name, value in zip(names, values, strict=True):
+                found[name] = value if isinstance(value, np.ndarray) else value.numpy()
         for connection in self.wiring.connections:
             if isinstance(connection.source, str):
                 found.update((name, np.array(item[connection.source])) for name in connection.outputs)
@@ -217,16 +226,19 @@ def _edges(
     return into, out_of, results
 
 
-def _check(item: Item, ports: Sequence[Port]) -> None:
+def _accepted(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
+    """The arrays of an item in the order of the model's inputs."""
     names = [p.name for p in ports]
     for name in item:
         if name not in names:
-            raise ConfigError(f"item has an input '{name}', but the model's inputs are {', '.join(names)}")
+            raise ConfigError(f"item has an input '{name}', but the model's inputs are {', '.join(names) or 'none'}")
+    arrays = {}
     for port in ports:
         if port.name not in item:
             raise ConfigError(f"item lacks the input '{port.name}'; give all of {', '.join(names)}")
-        array = np.asarray(item[port.name])
+        array = arrays[port.name] = np.asarray(item[port.name])
         if array.shape != port.shape or str(array.dtype) != port.dtype:
             raise ConfigError(
                 f"input '{port.name}' is {array.dtype}{list(array.shape)}, but the model takes {port.dtype}{list(port.shape)}"
             )
+    return arrays

@@ -1,0 +1,107 @@
+"""Stages made of numpy, and graphs to wire them by: a pipeline without a compiler."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.wiring import wire
+
+PATIENCE_S = 30.0
+
+
+def graph(ops: Sequence[tuple[str, Sequence[str]]], inputs: Sequence[str], outputs: Sequence[str]) -> FusedGraph:
+    """Ops as (tensor made, tensors read); each tensor is two float64."""
+    made = [Op(f"op_{out}", "k", (out,), tuple(reads), (out,)) for out, reads in ops]
+    shapes = {t: ((2,), "float64", 16) for t in (*inputs, *(out for out, _ in ops))}
+    return build("fake", made, shapes, inputs, outputs)
+
+
+def compute(name: str, values: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """What the op that makes ``name`` computes: something that depends on every input, its place and the op."""
+    weight = float(sum(name.encode()))
+    return sum(((i + 2) * v for i, v in enumerate(values)), np.zeros(2)) * 0.5 + weight
+
+
+def sequential(graph: FusedGraph, item: dict[str, Any], outputs: Sequence[str]) -> dict[str, Any]:
+    """What the unsplit graph computes."""
+    known = dict(item)
+    for op in graph.ops:
+        known[op.outputs[0]] = compute(op.outputs[0], [known[t] for t in op.inputs])
+    return {o: known[o] for o in outputs}
+
+
+class FakeStage:
+    """Runs the ops of one stage with numpy; ``before`` is called with the number of each item first."""
+
+    def __init__(self, graph: FusedGraph, ports: Any, before: Callable[[int], object] | None = None) -> None:
+        self._graph, self._ports, self._before = graph, ports, before
+        self.seen: list[tuple[Any, ...]] = []
+        self.thread: int | None = None
+
+    def open(self) -> None:
+        self.thread = threading.get_ident()
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        if self._before:
+            self._before(len(self.seen))
+        self.seen.append(tuple(values))
+        known = dict(zip((p.name for p in self._ports.inputs), values, strict=True))
+        for i in self._ports.ops:
+            op = self._graph.ops[i]
+            known[op.outputs[0]] = compute(op.outputs[0], [known[t] for t in op.inputs])
+        return tuple(known[p.name] for p in self._ports.outputs)
+
+
+def fake_pipeline(
+    graph: FusedGraph,
+    stages: Sequence[Sequence[int]],
+    outputs: Sequence[str],
+    depth: int = 2,
+    trace: bool = False,
+    before: dict[int, Callable[[int], object]] | None = None,
+) -> tuple[Pipeline, list[FakeStage]]:
+    """A pipeline of fake stages, and the stages."""
+    wiring = wire(graph, stages, [(o, o) for o in outputs])
+    made = [FakeStage(graph, ports, (before or {}).get(s)) for s, ports in enumerate(wiring.stages)]
+    return Pipeline(wiring, made, depth, trace), made
+
+
+def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:
+    """Items that all differ."""
+    return [{name: np.array([i + 1.0, -float(k)]) for k, name in enumerate(inputs)} for i in range(count)]
+
+
+def in_time(work: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
+    """The result of ``work``, done in a thread of its own; fails where it hangs."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append((work(), None))
+        except BaseException as error:
+            found.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, "hangs"
+    result, error = found[0]
+    if error:
+        raise error
+    return result
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Returns once ``condition`` holds; fails where it does not in time."""
+    deadline = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "never happens"
+        pause.wait(0.002)
