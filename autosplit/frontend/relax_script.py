@@ -37,6 +37,8 @@ def parse(text: str) -> Any:
         name: space for name, space in _default_globals().items() if name in ("I", "ir", "T", "tir", "R", "relax")
     }
     metadata, definitions = _parts(module)
+    if not any(isinstance(d, ast.ClassDef) for d in definitions.body):
+        raise ModelError("the TVMScript text holds no module; write a class under @I.ir_module")
     _Check(vocabulary, metadata is not None).check(definitions)
     given = dict(vocabulary)
     try:
@@ -46,7 +48,7 @@ def parse(text: str) -> Any:
     except Exception as error:  # the parser raises its own diagnostics, and whatever evaluation raises
         raise ModelError(f"the TVMScript text cannot be parsed: {_reason(error)}") from error
     if not isinstance(found, tvm.IRModule):
-        raise ModelError("the TVMScript text holds no module; write one class under @I.ir_module")
+        raise ModelError(f"the TVMScript text holds a {type(found).__name__}; write one class under @I.ir_module")
     return found
 
 

@@ -1,6 +1,7 @@
 """A PyTorch program exported by ``torch.export`` as a source, its nodes by the names torch gave them.
 
-Ops that TVM's importer knows are kept as they are; only the others are decomposed, so that names survive.
+Torch rewrites the program first: in-place ops become functional, ops that TVM's importer lacks are decomposed. Each node
+of the rewritten graph says which node of the program it came from, and its result goes by that node's name.
 """
 
 from __future__ import annotations
@@ -45,16 +46,17 @@ def read(path: Path) -> Any:
 def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
     """Import an exported program; ``shapes`` binds its dynamic dimensions. Raises ModelError or ConfigError."""
     import_torch()
-    program = _functional(program)
+    rewritten = _functional(program)
     names = [s.arg.name for s in _user(program.graph_signature.input_specs)]
-    importer, module = _import(program)
+    origins = _Origins(program.graph, rewritten.graph)
+    importer, module = _import(rewritten, origins.called)
     module = relax_file.bind_shapes(module, dict(shapes or {}))
     table = importer.env
     params = {p.name: p for p in module["main"].params}
     return Source(
         name=name,
         module=module,
-        nodes=_nodes(program.graph),
+        nodes=origins.nodes(),
         tensors=tuple(table.tensors),
         alias=dict(table.alias),
         constants=frozenset(table.constants),
@@ -125,8 +127,8 @@ def _target(op: Any) -> str:
     return str(getattr(op, "__name__", op))
 
 
-def _import(program: Any) -> tuple[Any, Any]:
-    importer = _importer()
+def _import(program: Any, called: Mapping[str, str]) -> tuple[Any, Any]:
+    importer = _importer(called)
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -136,8 +138,8 @@ def _import(program: Any) -> tuple[Any, Any]:
         raise ModelError(f"{at} or the one after it cannot be imported: {_reason(error)}") from error
 
 
-def _importer() -> Any:
-    from torch import fx
+def _importer(called: Mapping[str, str]) -> Any:
+    """The importer; ``called`` names the tensor that each node of the rewritten graph makes."""
     from tvm import relax
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
@@ -154,25 +156,25 @@ def _importer() -> Any:
             self.last = ""
 
         def __setitem__(self, node: Any, value: Any) -> None:
-            self.last = node.name
-            super().__setitem__(node, self._marked(node, value) if node.op == "call_function" else value)
+            self.last = called.get(node.name, node.name)
+            super().__setitem__(node, self._marked(self.last, value) if node.op == "call_function" else value)
             if node.op == "placeholder" and isinstance(value, relax.Var):
                 self._holds[value] = node.name
 
-        def _marked(self, node: fx.Node, value: Any) -> Any:
-            if isinstance(value, relax.Var) and self._holds.get(value) == node.name:
+        def _marked(self, name: str, value: Any) -> Any:
+            if isinstance(value, relax.Var) and self._holds.get(value) == name:
                 return value  # the importer enters some values twice
             if isinstance(value, relax.Var) and value in self._holds:
-                self.alias[node.name] = self._holds[value]
+                self.alias[name] = self._holds[value]
                 return value
             if not isinstance(value, relax.Expr) or not isinstance(getattr(value, "ty", None), relax.TensorType):
                 return value
             if not isinstance(value, relax.Var | relax.Call | relax.TupleGetItem):
-                self.constants.add(node.name)
+                self.constants.add(name)
                 return value
             value = self._importer.block_builder.emit(value, name_hint=mark(len(self.tensors)))
-            self.tensors.append(node.name)
-            self._holds[value] = node.name
+            self.tensors.append(name)
+            self._holds[value] = name
             return value
 
     class Importer(ExportedProgramImporter):  # type: ignore[misc]
@@ -183,18 +185,50 @@ def _importer() -> Any:
     return Importer()
 
 
-def _nodes(graph: Any) -> tuple[SourceNode, ...]:
-    """The calls of the graph; taking an item out of a tuple is no node, but names what the tuple's maker makes."""
-    calls = [n for n in graph.nodes if n.op == "call_function"]
-    items: dict[Any, list[str]] = {}
-    for node in calls:
-        if _target(node.target) == "getitem":
-            items.setdefault(node.args[0], []).append(node.name)
-    return tuple(
-        SourceNode(n.name, str(n.target), tuple(i.name for i in n.all_input_nodes), (n.name, *items.get(n, ())))
-        for n in calls
-        if _target(n.target) != "getitem"
-    )
+class _Origins:
+    """Which node of a program each node of its rewritten graph came from, and what its result is called.
+
+    Taking an item out of a tuple is no node of the source, but names a tensor that the tuple's maker makes. Where several
+    nodes came from one, the last makes its result and the others are called after it and themselves.
+    """
+
+    def __init__(self, program: Any, rewritten: Any) -> None:
+        self._calls = {n.name: n for n in program.nodes if n.op == "call_function"}
+        groups: dict[str, list[str]] = {}
+        for node in rewritten.nodes:
+            if node.op == "call_function":
+                groups.setdefault(self._origin(node), []).append(node.name)
+        self.called = {
+            name: origin if i == len(group) - 1 else f"{origin}.{name}"
+            for origin, group in groups.items()
+            for i, name in enumerate(group)
+        }
+        self._made: dict[str, list[str]] = {}
+        for origin, group in groups.items():
+            self._made.setdefault(self._maker(origin), []).extend(self.called[name] for name in group)
+        for name in self._calls:
+            self._made.setdefault(self._maker(name), []).append(name)
+
+    def nodes(self) -> tuple[SourceNode, ...]:
+        """The source nodes with all tensors made for them."""
+        return tuple(
+            SourceNode(
+                name,
+                str(node.target),
+                tuple(i.name for i in node.all_input_nodes),
+                tuple(dict.fromkeys((name, *self._made.get(name, ())))),
+            )
+            for name, node in self._calls.items()
+            if _target(node.target) != "getitem"
+        )
+
+    def _origin(self, node: Any) -> str:
+        sources = [str(s.name) for s in node.meta.get("from_node", ())]
+        return next((name for name in reversed(sources) if name in self._calls), str(node.name))
+
+    def _maker(self, origin: str) -> str:
+        node = self._calls.get(origin)
+        return str(node.args[0].name) if node is not None and _target(node.target) == "getitem" else origin
 
 
 def _output_name(spec: Any) -> str:

@@ -1,0 +1,39 @@
+"""Issue 4, A11: random Relax DAGs with random nested cuts compute what numpy computes."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import autosplit
+from autosplit import api, cuts
+from tests import relax_nets
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(relax_nets.steps(), st.data())
+def test_a11_random_splits_of_random_graphs_are_equal(steps, data):
+    made = relax_nets.build(steps)
+    model = autosplit.load_model(made.module)
+    split = api.Split(model, cuts.stages(model.graph, nested(model.graph, data.draw)))
+    items = model.items(2)
+    with split.pipeline() as pipeline:
+        for item, got in zip(items, pipeline.run(items), strict=True):
+            wanted = made.reference(item)
+            assert len(got) == len(wanted)
+            for mine, theirs in zip(got.values(), wanted, strict=True):
+                np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
+
+
+def nested(graph, draw) -> list[int]:
+    """Up to five cuts, each the closure of some ops and the cut before it, none empty and none full."""
+    found: list[int] = []
+    before = 0
+    for _ in range(draw(st.integers(0, 5))):
+        chosen = draw(st.sets(st.integers(0, len(graph.ops) - 1), min_size=1, max_size=3))
+        cut = before | cuts.closure(graph, chosen)
+        if cut not in (before, cuts.full(graph)):
+            found.append(cut)
+            before = cut
+    return found
