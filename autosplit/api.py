@@ -96,7 +96,7 @@ def zoo_model(name: str, seed: int = 0) -> Path:
     from autosplit import zoo
     from autosplit.hardware import cache
 
-    file = cache.folder() / "zoo" / f"{name}-{seed}.onnx"
+    file = cache.folder() / "zoo" / f"seed{seed}" / f"{name}.onnx"
     return cache.keep(file, lambda temporary: zoo.write(name, temporary, seed))
 
 
