@@ -10,8 +10,11 @@ from typing import Any
 from autosplit.errors import ConfigError
 
 
+_V3 = ["avx2", "bmi2", "f16c", "fma"]
+
+
 def target_of(text: str | None = None) -> Any:
-    """A tvm Target: the machine's own processor by default, else ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it.
+    """A tvm Target: this machine's processor by default, else ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it.
 
     Raises ConfigError where TVM does not know it.
     """
@@ -38,9 +41,13 @@ def toolchain() -> str:
 
 
 def _host() -> dict[str, str]:
+    """x86-64-v3 on every x86 processor with AVX2: the level the shipped schedules were found for, and exports run elsewhere."""
+    import tvm
     from tvm.target import codegen
 
-    return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
+    host = {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
+    is_v3 = platform.machine() in ("x86_64", "AMD64") and codegen.target_has_features(_V3, tvm.target.Target(host))
+    return {"kind": "llvm", "mcpu": "x86-64-v3"} if is_v3 else host
 
 
 def _parsed(text: str) -> dict[str, Any] | str:
