@@ -9,7 +9,6 @@ from typing import Any
 
 from autosplit.errors import ConfigError
 
-
 _V3 = ["avx2", "bmi2", "f16c", "fma"]
 
 
