@@ -19,7 +19,7 @@ PATIENCE_S = 30.0
 def graph(ops: Sequence[tuple[str, Sequence[str]]], inputs: Sequence[str], outputs: Sequence[str]) -> FusedGraph:
     """Ops as (tensor made, tensors read); each tensor is two float64."""
     made = [Op(f"op_{out}", "k", (out,), tuple(reads), (out,)) for out, reads in ops]
-    shapes = {t: ((2,), "float64", 16) for t in (*inputs, *(out for out, _ in ops))}
+    shapes = dict.fromkeys((*inputs, *(out for out, _ in ops)), ((2,), "float64", 16))
     return build("fake", made, shapes, inputs, outputs)
 
 

@@ -1,4 +1,5 @@
 import contextlib
+import sys
 import threading
 
 import numpy as np
@@ -118,6 +119,7 @@ def test_a_slow_stage_holds_the_caller_back(depth):
     in_time(lambda: wait_for(lambda: len(submitted) == pipeline.capacity))
     caller.join(0.2)
     assert len(submitted) == pipeline.capacity == depth * 4
+    assert len(stages[0].seen) <= 2 * depth + 3  # in front of stage 1 and 2, and one in each stage
     gate.set()
     pipeline.close()
     caller.join(PATIENCE_S)
@@ -231,6 +233,16 @@ def test_results_are_taken_by_another_thread():
     assert results_of(found, "c") == expected_of(CHAIN, given, "c")
 
 
+@pytest.fixture
+def hasty():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty")
 def test_items_of_several_threads_are_not_mixed():
     pipeline, _ = fake_pipeline(SKIP, [[0], [1], [2], [3], [4]], ["e", "b"], depth=1)
     given = items(200)
@@ -245,6 +257,7 @@ def test_items_of_several_threads_are_not_mixed():
     assert sorted(results_of(found, ["e", "b"])) == sorted(expected_of(SKIP, given, ["e", "b"]))
 
 
+@pytest.mark.usefixtures("hasty")
 def test_results_taken_by_several_threads_are_not_mixed():
     pipeline, _ = fake_pipeline(SKIP, [[0], [1], [2], [3], [4]], ["e", "b"], depth=1)
     given, found = items(200), []
