@@ -43,7 +43,7 @@ def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:
     for text in given:
         name, equals, sizes = text.rpartition("=")
         parts = sizes.lower().split("x") if sizes else []
-        if not equals or not name or not all(p.isdigit() for p in parts):
+        if not equals or not name or not all(p.isdecimal() for p in parts):
             raise ConfigError(f"--shape {text!r} is misspelt; write INPUT=1x3x224x224")
         if name in found:
             raise ConfigError(f"--shape names '{name}' twice; give each input once")

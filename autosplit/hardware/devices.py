@@ -50,12 +50,12 @@ def parse(text: str) -> Cores:
     if kind != "cores" or not rest:
         raise ConfigError(f"device '{text}' is unknown; write cores:0, cores:0,1 or cores:0-3")
     numbers: list[int] = []
+    there = available()
     for part in rest.split(","):
         first, dash, last = part.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ConfigError(f"device '{text}' has '{part}' where a core number belongs; write cores:0 or cores:0-3")
-        numbers.extend(range(int(first), int(last or first) + 1))
-    there = available()
+        numbers.extend(range(int(first), min(int(last or first), int(first) + there[-1] + 1) + 1))
     missing = [n for n in numbers if n not in there]
     if missing or not numbers:
         raise MachineError(f"device '{text}' needs core {missing or 'numbers'}; this process may use {list(there)}")

@@ -45,11 +45,12 @@ def compare(got: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, 
     """Compare outputs item by item. Errors are relative to the largest value of the output that was expected.
 
     Equal means within 1e-4 of that scale (1e-2 for float16), and to the bit for integers and booleans; a NaN or an
-    infinity must stand where one is expected. The model's outputs must be those expected, in names, shapes and number.
+    infinity must stand where one is expected. The model's outputs must be those expected, in names, shapes and number; nothing compared is not equal.
     """
     absolute = relative = 0.0
-    equal = len(got) == len(expected)
+    equal = len(got) == len(expected) > 0
     for mine, theirs in zip(got, expected, strict=False):
+        equal = equal and mine.keys() == theirs.keys()
         for name, wanted in theirs.items():
             a, r, ok = _errors(np.asarray(mine[name]), np.asarray(wanted)) if name in mine else (np.inf, np.inf, False)
             absolute, relative, equal = max(absolute, a), max(relative, r), equal and ok

@@ -1,0 +1,93 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from autosplit.errors import MachineError, ModelError
+from autosplit.hardware import cache
+
+
+def writes(text):
+    return lambda path: path.write_text(text)
+
+
+def fails(path):
+    path.write_text("half")
+    raise ModelError("no")
+
+
+def test_a_file_is_made_once(tmp_path):
+    file = tmp_path / "deep" / "kept.o"
+    assert cache.keep(file, writes("first")).read_text() == "first"
+    assert cache.keep(file, fails).read_text() == "first"
+
+
+@pytest.mark.parametrize("damage", [b"", b"fir", b"First", b"first\0"])
+def test_a_damaged_file_is_made_again(tmp_path, damage):
+    file = cache.keep(tmp_path / "kept.o", writes("first"))
+    file.write_bytes(damage)
+    assert cache.keep(file, writes("again")).read_text() == "again"
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"\xff\xfe", b"0" * 64])
+def test_a_damaged_digest_is_a_damaged_file(tmp_path, damage):
+    file = cache.keep(tmp_path / "kept.o", writes("first"))
+    beside = tmp_path / "kept.o.sha256"
+    beside.unlink() if damage is None else beside.write_bytes(damage)
+    assert cache.keep(file, writes("again")).read_text() == "again"
+    assert cache.keep(file, fails).read_text() == "again"
+
+
+def test_making_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(ModelError):
+        cache.keep(tmp_path / "kept.o", fails)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writing_that_fails_keeps_what_was_there(tmp_path):
+    (tmp_path / "f.json").write_text("old")
+    with pytest.raises(RuntimeError), cache.writing(tmp_path / "f.json") as temporary:
+        temporary.write_text("new")
+        raise RuntimeError
+    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("f.json", "old")]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(MachineError, match="cannot write '.*file/kept.o': .*; free the disk or choose another folder"):
+        cache.keep(tmp_path / "file" / "kept.o", writes("first"))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_named(tmp_path):
+    def fill(path):
+        with open("/dev/full", "w") as full:
+            full.write("x" * 100_000)
+
+    with pytest.raises(MachineError, match="cannot write '.*kept.o': No space left on device"):
+        cache.keep(tmp_path / "kept.o", fill)
+
+
+def test_the_folder_is_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "mine"))
+    assert cache.folder() == tmp_path / "mine"
+    monkeypatch.delenv("AUTOSPLIT_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache.folder() == tmp_path / "autosplit"
+
+
+def test_parts_of_a_digest_do_not_run_into_each_other():
+    assert len({cache.digest("ab", "c"), cache.digest("a", "bc"), cache.digest("abc"), cache.digest("abc", "")}) == 4
+
+
+def test_two_processes_that_make_the_same_file_both_get_a_whole_one(tmp_path):
+    code = (
+        "import sys, pathlib; from autosplit.hardware import cache\n"
+        "for i in range(200):\n"
+        "    file = cache.keep(pathlib.Path(sys.argv[1]) / f'{i}.bin', lambda p: p.write_bytes(sys.argv[2].encode() * 50000))\n"
+        "    assert len(set(file.read_bytes())) == 1 and file.stat().st_size == 50000\n"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), letter]) for letter in "ab"]
+    assert [p.wait(60) for p in both] == [0, 0]

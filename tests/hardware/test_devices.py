@@ -1,0 +1,70 @@
+import os
+import threading
+
+import pytest
+
+from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware import devices
+from autosplit.hardware.devices import Cores
+
+
+@pytest.fixture
+def four(monkeypatch):
+    monkeypatch.setattr(devices, "available", lambda: (0, 1, 2, 5))
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("cores:0", (0,)), ("cores:0,2", (0, 2)), ("cores:0-2", (0, 1, 2)), ("cores:1,0-1,5", (1, 0, 5))],
+)
+def test_cores_are_spelled_as_numbers_and_ranges(text, numbers):
+    assert devices.parse(text) == Cores(numbers)
+    assert devices.parse(str(Cores(numbers))) == Cores(numbers)
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize(
+    "text", ["", "cores", "cores:", "core:0", "gpu:0", "cores:a", "cores:0-", "cores:-1", "cores:0,", "cores:²"]
+)
+def test_a_misspelt_device_is_named(text):
+    with pytest.raises(ConfigError, match=f"device '{text}'"):
+        devices.parse(text)
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize("text", ["cores:3", "cores:0-5", "cores:2-1", "cores:0-99999999999"])
+def test_a_core_that_is_not_there_is_named(text):
+    with pytest.raises(MachineError, match=f"device '{text}' needs core .*this process may use"):
+        devices.parse(text)
+
+
+@pytest.mark.usefixtures("four")
+def test_stages_take_the_cores_in_turn():
+    assert [str(d) for d in devices.along(5)] == ["cores:0", "cores:1", "cores:2", "cores:5", "cores:0"]
+    assert devices.along(2, ["cores:1", "cores:0"]) == (Cores((1,)), Cores((0,)))
+
+
+@pytest.mark.usefixtures("four")
+def test_another_number_of_devices_than_stages_is_refused():
+    with pytest.raises(ConfigError, match="3 stages need 3 devices, not 1: cores:0"):
+        devices.along(3, ["cores:0"])
+
+
+@pytest.mark.skipif(not devices.can_pin(), reason="this system cannot keep a thread on a core")
+def test_a_thread_stays_on_its_cores_and_others_stay_free():
+    seen = []
+    core = devices.available()[-1]
+    thread = threading.Thread(target=lambda: (Cores((core,)).bind(), seen.append(os.sched_getaffinity(0))))
+    thread.start()
+    thread.join()
+    assert seen == [{core}]
+    assert tuple(sorted(os.sched_getaffinity(0))) == devices.available()
+
+
+def test_without_pinning_every_core_is_there(monkeypatch):
+    for name in ("sched_getaffinity", "sched_setaffinity"):
+        monkeypatch.delattr(os, name, raising=False)
+    assert not devices.can_pin()
+    assert devices.available() == tuple(range(os.cpu_count()))
+    Cores((0,)).bind()

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.errors import MachineError, ModelError, StageError
+from autosplit.hardware.reference import compare, onnxruntime_outputs, require_equal
+from autosplit.hardware.results import Accuracy
+
+RIGHT = np.array([[1.0, -200.0], [3.0, 0.0]], np.float32)
+
+
+def judge(mine, wanted=RIGHT):
+    return compare([{"y": mine}], [{"y": wanted}])
+
+
+def test_equal_outputs_are_equal():
+    assert judge(RIGHT.copy()) == Accuracy(True, 0.0, 0.0, 1)
+
+
+@pytest.mark.parametrize(("share", "equal"), [(0.5e-4, True), (2e-4, False)])
+def test_the_tolerance_is_relative_to_the_outputs_scale(share, equal):
+    found = judge(RIGHT + np.float32(200 * share))
+    assert found.equal is equal
+    assert found.max_rel_error == pytest.approx(share, rel=1e-2)
+    assert found.max_abs_error == pytest.approx(200 * share, rel=1e-2)
+
+
+@given(st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf, 1e3]))
+def test_one_wrong_value_is_seen(position, value):
+    mine = RIGHT.copy()
+    mine.flat[position] = value
+    assert not judge(mine).equal
+
+
+@pytest.mark.parametrize(
+    "mine", [RIGHT.astype(np.float64), RIGHT.astype(np.float16), RIGHT.reshape(4), RIGHT.reshape(1, 2, 2), RIGHT[:1]]
+)
+def test_another_shape_or_dtype_is_seen(mine):
+    assert judge(mine) == Accuracy(False, np.inf, np.inf, 1)
+
+
+def test_what_is_not_finite_must_stand_where_it_is_expected():
+    wanted = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
+    assert judge(wanted.copy(), wanted).equal
+    assert not judge(wanted[[0, 2, 1, 3]], wanted).equal
+    assert not judge(wanted[[1, 1, 2, 3]], wanted).equal
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.bool_])
+def test_integers_and_booleans_are_equal_to_the_bit(dtype):
+    wanted = np.array([1, 0, 1], dtype)
+    assert judge(wanted.copy(), wanted).equal
+    assert judge(np.array([1, 1, 1], dtype), wanted) == Accuracy(False, 1.0, 1.0, 1)
+
+
+def test_zeros_are_compared_absolutely():
+    zeros = np.zeros(3, np.float32)
+    assert judge(zeros + np.float32(1e-5), zeros).equal
+    assert not judge(zeros + np.float32(1e-3), zeros).equal
+
+
+def test_half_precision_has_a_tolerance_of_its_own():
+    wanted = np.ones(3, np.float16)
+    assert judge(wanted * np.float16(1.005), wanted).equal
+    assert not judge(wanted * np.float16(1.02), wanted).equal
+
+
+@pytest.mark.parametrize("size", [(), (0,), (2, 0)])
+def test_scalars_and_empty_outputs_are_compared(size):
+    for dtype in (np.float32, np.int64):
+        assert judge(np.zeros(size, dtype), np.zeros(size, dtype)).equal
+
+
+def test_a_missing_output_or_item_is_seen():
+    assert not compare([{"y": RIGHT}], [{"y": RIGHT, "z": RIGHT}]).equal
+    assert not compare([{"y": RIGHT, "z": RIGHT}], [{"y": RIGHT}]).equal
+    assert not compare([{"y": RIGHT}], [{"y": RIGHT}, {"y": RIGHT}]).equal
+    assert not compare([], [{"y": RIGHT}]).equal
+
+
+def test_nothing_compared_is_not_equal():
+    assert not compare([], []).equal
+
+
+def test_the_worst_item_counts():
+    found = compare([{"y": RIGHT}, {"y": RIGHT + 1}, {"y": RIGHT}], [{"y": RIGHT}] * 3)
+    assert (found.equal, found.max_abs_error, found.items) == (False, 1.0, 3)
+
+
+def test_a_wrong_result_says_how_wrong():
+    with pytest.raises(StageError, match="wrong result, max abs err 1, max rel err 0.005 against"):
+        require_equal(judge(RIGHT + 1))
+    assert require_equal(judge(RIGHT)).equal
+
+
+def test_a_model_onnxruntime_refuses_is_a_model_error(tmp_path):
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "net.onnx").write_bytes(b"no model")
+    with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
+        onnxruntime_outputs(tmp_path / "net.onnx", [])
+
+
+def test_onnxruntime_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(MachineError, match=r"comparing needs onnxruntime .*; pip install 'autosplit\[onnx\]'"):
+        onnxruntime_outputs(b"", [])

@@ -1,0 +1,44 @@
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.hardware.results import Spread
+from autosplit.hardware.stats import half_width, spread
+
+positive = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=200)
+
+
+@given(positive)
+def test_the_median_lies_in_its_interval(samples):
+    found = spread(samples)
+    assert min(samples) <= found.low <= found.median <= found.high <= max(samples)
+
+
+@given(positive)
+def test_order_does_not_matter(samples):
+    a, b = spread(samples), spread(samples[::-1])
+    assert (a.median, a.low, a.high) == (b.median, b.low, b.high)
+
+
+def test_the_interval_holds_the_median_of_what_is_sampled_19_times_in_20():
+    draw = random.Random(0)
+    found = [spread([draw.expovariate(1) for _ in range(41)]) for _ in range(2000)]
+    share = sum(f.low <= math.log(2) <= f.high for f in found) / 2000
+    assert 0.93 < share < 0.99
+
+
+def test_few_samples_give_their_range():
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, (3.0, 1.0, 2.0))
+
+
+def test_no_sample_has_no_spread():
+    with pytest.raises(ValueError, match="at least one sample"):
+        spread([])
+
+
+def test_half_the_interval_as_a_share():
+    assert half_width(Spread(10.0, 9.0, 12.0)) == pytest.approx(0.15)
+    assert half_width(Spread(0.0, 0.0, 0.0)) == math.inf
