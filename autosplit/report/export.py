@@ -1,4 +1,4 @@
-"""Writing a split so that it runs elsewhere: ``split.json`` and one loadable file a stage."""
+"""Writing a split so that it runs elsewhere: ``split.json``, one loadable file a stage, the stage as ONNX where it can be."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from autosplit.hardware import cache, link
 from autosplit.hardware.devices import Cores
 from autosplit.hardware.results import Baseline, Measurement, Spread
 from autosplit.hardware.target import spelled
-from autosplit.hardware.wiring import Connection, Port
+from autosplit.hardware.wiring import Connection, Port, StagePorts
 from autosplit.report import manifest as m
+from autosplit.report import onnx_stages
 from autosplit.report.environment import environment
 
 if TYPE_CHECKING:
@@ -39,29 +40,17 @@ def export(
     Raises MachineError where the disk refuses or nothing here can link a stage file.
     """
     wiring = model.wiring(stages)
-    parts = []
-    for i, ports in enumerate(wiring.stages):
-        file = folder / f"stage{i}.so"
-        with cache.writing(file) as temporary:
-            link.write(model.lowered, model.kernels, ports, model.target, temporary)
-        ops = tuple(m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources) for o in ports.ops)
-        parts.append(
-            m.StagePart(
-                index=i,
-                device=str(devices[i]),
-                file=file.name,
-                sha256=cache.sha256(file),
-                ops=ops,
-                inputs=_ports(ports.inputs),
-                outputs=_ports(ports.outputs),
-            )
-        )
+    original = onnx_stages.whole(model)
+    parts = [
+        stage_part(model, ports, folder / f"stage{i}.so", i, str(devices[i]), original)
+        for i, ports in enumerate(wiring.stages)
+    ]
     document = m.Manifest(
         model=m.ModelPart(
             name=model.graph.name,
             sha256=model.sha256,
-            inputs=_ports(wiring.inputs),
-            outputs=_ports(wiring.outputs),
+            inputs=port_parts(wiring.inputs),
+            outputs=port_parts(wiring.outputs),
             file=str(model.path.resolve()) if model.path else None,
         ),
         stages=tuple(parts),
@@ -82,6 +71,45 @@ def export(
     return folder / m.NAME
 
 
+def stage_part(
+    model: Model, ports: StagePorts, file: Path, index: int, device: str, original: onnx_stages.Whole | None
+) -> m.StagePart:
+    """Write one stage, and beside it its ONNX submodel where there is one; returns what the manifest says of them."""
+    with cache.writing(file) as temporary:
+        link.write(model.lowered, model.kernels, ports, model.target, temporary)
+    onnx, absent = _onnx_part(ports, file.with_suffix(".onnx"), original)
+    return m.StagePart(
+        index=index,
+        device=device,
+        file=file.name,
+        sha256=cache.sha256(file),
+        ops=tuple(m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources) for o in ports.ops),
+        inputs=port_parts(ports.inputs),
+        outputs=port_parts(ports.outputs),
+        onnx=onnx,
+        onnx_absent=absent,
+    )
+
+
+def _onnx_part(
+    ports: StagePorts, file: Path, original: onnx_stages.Whole | None
+) -> tuple[m.OnnxPart | None, str | None]:
+    if original is None:
+        return None, "the model was not read from an ONNX file"
+    try:
+        submodel = original.part(ports, file.stem)
+    except onnx_stages.Absent as reason:
+        return None, str(reason)
+    data = onnx_stages.write(submodel, file)
+    part = m.OnnxPart(
+        file=file.name,
+        sha256=cache.sha256(file),
+        data=data.name if data else None,
+        data_sha256=cache.sha256(data) if data else None,
+    )
+    return part, None
+
+
 def _reference(model: Model, file: Path) -> m.ReferencePart | None:
     """Items with onnxruntime's outputs, so that ``verify`` has a judge where the model is not; None without onnxruntime."""
     items = model.items(2, seed=1)
@@ -96,7 +124,8 @@ def _reference(model: Model, file: Path) -> m.ReferencePart | None:
     return m.ReferencePart(file=file.name, sha256=cache.sha256(file))
 
 
-def _ports(ports: Sequence[Port]) -> tuple[m.TensorPort, ...]:
+def port_parts(ports: Sequence[Port]) -> tuple[m.TensorPort, ...]:
+    """Ports as the manifest spells them."""
     return tuple(m.TensorPort(name=p.name, shape=p.shape, dtype=p.dtype) for p in ports)
 
 

@@ -63,8 +63,20 @@ class OpPart(_Part):
     sources: tuple[str, ...] = ()
 
 
+class OnnxPart(_Part):
+    """The same stage as an ONNX model, its ports by the same names; ``data`` holds its weights where they are large."""
+
+    file: FileName
+    sha256: Digest
+    data: FileName | None = None
+    data_sha256: Digest | None = None
+
+
 class StagePart(_Part):
-    """One stage: its file, the device it was measured on, and its ports in the order of its function's arguments."""
+    """One stage: its file, the device it was measured on, and its ports in the order of its function's arguments.
+
+    ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says why.
+    """
 
     index: NonNegativeInt
     device: str
@@ -73,6 +85,8 @@ class StagePart(_Part):
     ops: tuple[OpPart, ...]
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
+    onnx: OnnxPart | None = None
+    onnx_absent: str | None = None
 
 
 class FromInput(_Part):
