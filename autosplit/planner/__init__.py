@@ -16,13 +16,13 @@ from autosplit.planner.workload import from_workload, to_workload
 
 if TYPE_CHECKING:
     from autosplit.planner.assign import plan_assigned
-    from autosplit.planner.baselines import Baseline, baselines
+    from autosplit.planner.simple import Baseline, baselines
     from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
 _LATE = {
-    "Baseline": "baselines",
+    "Baseline": "simple",
     "Front": "solve",
-    "baselines": "baselines",
+    "baselines": "simple",
     "k_best": "solve",
     "least_latency": "solve",
     "pareto_front": "solve",

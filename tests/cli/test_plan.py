@@ -1,0 +1,126 @@
+import copy
+import json
+
+import pytest
+
+from autosplit.cli import main
+
+GRAPH = {
+    "maxFPGAs": 2,
+    "maxCPUs": 0,
+    "maxSizePerFPGA": 100,
+    "nodes": [
+        {"id": i, "supportedOnFpga": 1, "cpuLatency": 0, "fpgaLatency": 1.0 + i, "isBackwardNode": 0, "size": 10}
+        for i in (3, 1, 2, 0)
+    ],
+    "edges": [{"sourceId": i, "destId": i + 1, "cost": 0.5} for i in range(3)],
+}
+
+
+@pytest.fixture
+def graph(tmp_path):
+    def write(document=GRAPH, text=None):
+        file = tmp_path / "graph.json"
+        file.write_text(json.dumps(document) if text is None else text)
+        return str(file)
+
+    return write
+
+
+def planned(capsys, *args):
+    assert main(["plan", *args, "-f", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_graph_file_is_planned_in_its_own_ids(graph, capsys):
+    found = planned(capsys, graph(), "--stages", "2")
+    assert found["stages"] == [[0, 1, 2], [3]]
+    assert found["loads"] == [6.5, 4.5]
+    assert (found["period"], found["lower_bound"], found["optimal"]) == (6.5, 6.5, True)
+    assert found["seconds"] > 0
+
+
+def test_more_can_be_asked(graph, capsys):
+    asked = ("--k-best", "3", "--pareto", "--baselines", "--count", "--assign", "--timeout", "60")
+    found = planned(capsys, graph(), "--stages", "2", *asked)
+    assert [p["period"] for p in found["k_best"]] == [6.5, 7.5, 9.5]
+    assert found["pareto"][0]["period"] == 6.5
+    assert found["pareto_complete"]
+    assert found["cuts"] == {"total": 5, "complete": True}
+    assert found["splits"] == {"total": 3, "complete": True}
+    assert {"equal op count", "Coral bisection"} <= {b["name"] for b in found["baselines"]}
+
+
+def test_the_table_names_stages_and_proof(graph, capsys):
+    assert main(["plan", graph(), "--stages", "2", "--k-best", "2", "--pareto", "--baselines", "--count"]) == 0
+    text = capsys.readouterr().out
+    assert "period 6.5, lower bound 6.5 (optimal)" in text
+    assert "legal cuts: 5" in text
+
+
+def test_saved_costs_are_planned_alike(graph, tmp_path, capsys):
+    saved = tmp_path / "saved.json"
+    first = planned(capsys, graph(), "--stages", "3", "--save", str(saved))
+    again = planned(capsys, str(saved), "--stages", "3")
+    assert again["stages"] == first["stages"]
+    assert again["loads"] == first["loads"]
+
+
+def test_a_period_limit_and_empty_stages(graph, capsys):
+    assert planned(capsys, graph(), "--stages", "2", "--max-period", "9.5")["latency"] == 11.0
+    assert planned(capsys, graph(), "--stages", "5", "--allow-empty")["period"] == pytest.approx(4.5)
+
+
+def broken(change):
+    document = copy.deepcopy(GRAPH)
+    change(document)
+    return document
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["edges"].append({"sourceId": 3, "destId": 0, "cost": 1}),
+        lambda d: d["edges"].append({"sourceId": 9, "destId": 0, "cost": 1}),
+        lambda d: d["nodes"].append(dict(d["nodes"][0])),
+        lambda d: d["nodes"][0].update(fpgaLatency=-1),
+        lambda d: d["nodes"][0].update(fpgaLatency=float("nan")),
+        lambda d: d["nodes"][0].update(fpgaLatency=True),
+        lambda d: d["nodes"][0].pop("fpgaLatency"),
+        lambda d: d["edges"].append({"sourceId": 0, "destId": 2, "cost": 0.75}),
+    ],
+    ids=["cycle", "unknown", "duplicate", "negative", "nan", "bool", "missing", "two costs"],
+)
+def test_a_malformed_graph_is_one_line_and_exit_code_2(change, graph, capsys):
+    assert main(["plan", graph(broken(change)), "--stages", "2", "-f", "json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("autosplit: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\x00", "[" * 100_000])
+def test_a_file_that_is_no_graph_is_exit_code_2(text, graph, capsys):
+    assert main(["plan", graph(text=text), "--stages", "2"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_or_no_text_is_exit_code_2(tmp_path, capsys):
+    assert main(["plan", str(tmp_path / "nothing.json"), "--stages", "2"]) == 2
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x80")
+    assert main(["plan", str(tmp_path / "bytes.json"), "--stages", "2"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args", [("--stages", "0"), ("--stages", "2", "--timeout", "-1"), ("--stages", "2", "--shape", "x=1")]
+)
+def test_options_that_cannot_be_used_are_exit_code_2(args, graph, capsys):
+    assert main(["plan", graph(), *args]) == 2
+
+
+def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
+    assert main(["plan", graph(), "--stages", "5"]) == 1
+    small = broken(lambda d: d.update(maxSizePerFPGA=15))
+    assert main(["plan", graph(small), "--stages", "2"]) == 1
+    assert "memory" in capsys.readouterr().err

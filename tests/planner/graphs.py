@@ -1,0 +1,70 @@
+"""Graphs of known shape with seeded costs."""
+
+from __future__ import annotations
+
+from random import Random
+
+from autosplit.planner import CostModel, Transfer
+
+
+def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
+    """A model of n ops with times 0.2 to 2 and transfers of ``transfer`` times that."""
+    random = Random(seed)
+    predecessors, readers = [0] * n, {}
+    for a, b in edges:
+        predecessors[b] |= 1 << a
+        readers.setdefault(a, set()).add(b)
+    times = tuple(random.uniform(0.2, 2) for _ in range(n))
+    tensors = tuple(Transfer(f"t{a}", a, tuple(sorted(readers[a])), 1000 * random.random()) for a in sorted(readers))
+    return CostModel(
+        name="graph",
+        names=tuple(f"op{i}" for i in range(n)),
+        predecessors=tuple(predecessors),
+        times=(times,),
+        tensors=tensors,
+        send=(tuple(transfer * random.uniform(0.2, 2) for _ in tensors),),
+        receive=(tuple(transfer * random.uniform(0.2, 2) for _ in tensors),),
+        sizes=tuple(size * random.random() for _ in range(n)),
+        memory=(memory,),
+    )
+
+
+def random_dag(n, seed, **costs):
+    """Ops that read from one to three of the ten before them."""
+    random = Random(seed)
+    edges = [(a, b) for b in range(1, n) for a in random.sample(range(max(0, b - 10), b), min(b, random.randint(1, 3)))]
+    return costed(n, edges, seed, **costs)
+
+
+def parallel_chains(number, length, seed=0, **costs):
+    return costed(
+        number * length,
+        [(c * length + i, c * length + i + 1) for c in range(number) for i in range(length - 1)],
+        seed,
+        **costs,
+    )
+
+
+def cells(number, seed=0, **costs):
+    """NASNet-like: each cell joins five pairs of branches of the two cells before it."""
+    random = Random(seed)
+    edges, n, before, last = [(0, 1)], 2, 0, 1
+    for _ in range(number):
+        states, used = [n, n + 1], set()
+        edges += [(before, n), (last, n + 1)]
+        n += 2
+        for _ in range(5):
+            ends = []
+            for _ in range(2):
+                source = random.choice(states)
+                used.add(source)
+                edges += [(source, n), (n, n + 1)]
+                ends.append(n + 1)
+                n += 2
+            edges += [(end, n) for end in ends]
+            states.append(n)
+            n += 1
+        edges += [(s, n) for s in states[2:] if s not in used]
+        before, last = last, n
+        n += 1
+    return costed(n, edges, seed, **costs)

@@ -1,0 +1,82 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.cuts import bitset, count, members
+from autosplit.planner import evaluate, k_best, pareto_front, plan
+from autosplit.planner.bounds import simple_bound
+from autosplit.planner.constraints import FREE
+from autosplit.planner.cut_bound import cut_bound
+from autosplit.planner.flow import Network
+from autosplit.planner.problem import pose
+from tests.planner.graphs import cells, parallel_chains, random_dag
+from tests.planner.reference import model_cost
+from tests.planner.strategies import models
+
+
+@pytest.mark.parametrize("stages", [4, 8])
+@pytest.mark.parametrize("model", [cells(20), parallel_chains(64, 10)], ids=["cells", "chains"])
+def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
+    assert count(model).total > 10_000_000
+    found = plan(model, stages)
+    assert found.gap <= 0.05
+    assert found.lower_bound <= found.period == pytest.approx(float(model_cost(model, found.stages)[0]))
+    assert "legal cuts" in found.note
+
+
+@given(models(most=6), st.integers(2, 3))
+@settings(deadline=None, max_examples=60)
+def test_the_flow_bound_never_exceeds_the_optimum(model, stages):
+    if len(model.contraction.groups) < stages:
+        return
+    best = plan(model, stages).period
+    problem = pose(model, stages, FREE)
+    low = simple_bound(problem)
+    assert low <= best * (1 + 1e-12)
+    assert cut_bound(problem, low, 1.5 * best)[0] <= best * (1 + 1e-9)
+
+
+def test_the_flow_bound_counts_transfers():
+    problem = pose(cells(20, transfer=1.0), 8, FREE)
+    low = simple_bound(problem)
+    assert cut_bound(problem, low, 1.2 * low)[0] > 1.02 * low
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), max_size=12))
+def test_a_minimum_cut_is_the_least_of_all_cuts(arcs):
+    network = Network(6)
+    for tail, head, capacity in arcs:
+        network.add(tail, head, float(capacity))
+    value, side = network.minimum_cut(0, 5)
+
+    def capacity(inside):
+        return sum(c for a, b, c in arcs if inside >> a & 1 and not inside >> b & 1)
+
+    assert value == min(capacity(s) for s in range(64) if s & 1 and not s >> 5 & 1)
+    assert value == capacity(bitset(i for i in range(6) if side[i]))
+
+
+def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_some():
+    model = parallel_chains(20, 5)
+    found = k_best(model, 2, 3)
+    assert len({p.stages for p in found}) == 3
+    assert [p.period for p in found] == sorted(p.period for p in found)
+    assert not pareto_front(model, 2).complete
+
+
+def test_the_same_question_has_the_same_answer():
+    assert plan(parallel_chains(20, 5), 3) == plan(parallel_chains(20, 5), 3)
+
+
+def test_a_passed_deadline_still_leaves_a_legal_split():
+    model = parallel_chains(64, 10)
+    found = plan(model, 4, deadline=lambda: True)
+    assert evaluate(model, found.stages).period == found.period
+    assert 0 < found.lower_bound <= found.period
+    assert sum(len(list(members(bitset(ops)))) for ops in found.stages) == 640
+
+
+def test_a_random_graph_is_never_below_its_bound():
+    for seed in range(5):
+        found = plan(random_dag(30, seed, transfer=0.5), 3)
+        assert found.lower_bound <= found.period
