@@ -33,11 +33,6 @@ class Kernels:
     views: frozenset[str]
     objects: Mapping[str, Path]
 
-    @property
-    def key(self) -> str:
-        """Changes with the content of any kernel."""
-        return cache.digest(*sorted(set(self.symbols.values())))
-
 
 def compile_kernels(functions: Mapping[str, Any], target: Any, tuning: Path | None = None) -> Kernels:
     """Compile PrimFuncs by name for ``target``, taking from the cache what it holds.
@@ -87,7 +82,7 @@ def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
         return tvm.tirx.build(tvm.IRModule(functions), target=target)
     except Exception as error:
         names = ", ".join(sorted(name for name, _ in by_symbol.values()))
-        reason = str(error).strip().splitlines()[-1]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise ModelError(f"kernel {names} cannot be built for {target.kind.name}: {reason}") from error
 
 

@@ -21,8 +21,8 @@ def target_of(text: str | None = None) -> Any:
 
     try:
         return tvm.target.Target(_host() if not text else _parsed(text))
-    except (ValueError, TypeError, tvm.error.TVMError) as error:
-        reason = str(error).strip().splitlines()[-1]
+    except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise ConfigError(f"target '{text}' is not one TVM knows ({reason}); try 'llvm -mcpu=x86-64-v3'") from error
 
 

@@ -1,0 +1,153 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from autosplit import api, cuts
+from autosplit.errors import MachineError, ModelError
+from autosplit.hardware import kernels, toolchain
+from autosplit.hardware.reference import compare
+from tests.build import node, onnx_model, value
+
+pytest.importorskip("onnxruntime")
+NET = onnx_model(
+    [node("MatMul", "x w", "a"), node("Softmax", "a", "b"), node("MatMul", "b w", "y")],
+    [value("x", (4, 4))],
+    weights={"w": np.eye(4, dtype=np.float32) + 1},
+)
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """A cache of the test's own."""
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The names of the kernels that get built."""
+    names = []
+    real = kernels._build
+
+    def spy(by_symbol, target):
+        names.extend(name for name, _ in by_symbol.values())
+        return real(by_symbol, target)
+
+    monkeypatch.setattr(kernels, "_build", spy)
+    return names
+
+
+def runs(model):
+    items = model.items(1)
+    with model.split([[model.graph.ops[0].name]]).pipeline() as pipeline:
+        return compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_a_model_loaded_again_compiles_nothing(fresh, built, save):
+    path = save(NET)
+    assert runs(api.load_model(path))
+    assert sorted(built) == ["matmul", "softmax"]
+    built.clear()
+    assert runs(api.load_model(path))
+    assert built == []
+
+
+def test_other_weights_need_no_other_kernel(fresh, built, save):
+    api.load_model(save(NET)).kernels
+    built.clear()
+    other = type(NET).FromString(NET.SerializeToString())
+    other.graph.initializer[0].raw_data = np.arange(16, dtype=np.float32).tobytes()
+    assert runs(api.load_model(save(other, "other.onnx")))
+    assert built == []
+
+
+@pytest.mark.parametrize("suffix", ["o", "so"])
+@pytest.mark.parametrize("damage", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b[: len(b) // 2], lambda b: b""])
+def test_a_damaged_file_is_made_again(fresh, save, suffix, damage):
+    path = save(NET)
+    api.load_model(path).kernels
+    for file in fresh.rglob(f"*.{suffix}"):
+        whole = file.read_bytes()
+        file.unlink()  # a library that is loaded must not change under the process
+        file.write_bytes(damage(whole))
+    assert runs(api.load_model(path))
+
+
+def test_another_target_has_kernels_of_its_own(fresh, built, save):
+    path = save(NET)
+    api.load_model(path).kernels
+    built.clear()
+    assert runs(api.load_model(path, target="llvm -mcpu=x86-64"))
+    assert sorted(built) == ["matmul", "softmax"]
+
+
+def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
+    code = "import sys; from autosplit import api; m = api.load_model(sys.argv[1]); m.kernels; print(m.split([]).pipeline().run(m.items(1)))"
+    path = save(NET)
+    both = [subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(2)]
+    printed = [p.communicate(timeout=120)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0]
+    assert printed[0] == printed[1] != b""
+
+
+def test_a_cache_that_cannot_be_written_is_named(fresh, save, said):
+    fresh.write_text("a file is in the way")
+    code, line = said("profile", save(NET))
+    assert (code, line.split("'")[0], "free the disk or choose another folder" in line) == (3, "cannot write ", True)
+
+
+def test_without_a_linker_a_split_runs_but_cannot_be_exported(fresh, save, monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_found", lambda: None)
+    model = api.load_model(save(NET))
+    assert runs(model)
+    with pytest.raises(MachineError, match=r"no compiler driver to link with; install gcc or clang, or pip install"):
+        model.split([[model.graph.ops[0].name]]).export(tmp_path / "out")
+    assert not (tmp_path / "out" / "split.json").exists()
+
+
+def test_a_linker_that_fails_is_named_with_its_last_line(fresh, monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_found", lambda: ("cc",))
+    (tmp_path / "broken.o").write_text("no object")
+    with pytest.raises(MachineError, match=r"linking 'out.so' with 'cc' failed: "):
+        toolchain.link_shared(tmp_path / "out.so", [tmp_path / "broken.o"])
+
+
+def test_a_linker_that_is_not_there_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_found", lambda: ("no-such-driver",))
+    with pytest.raises(MachineError, match="the linker 'no-such-driver' did not run"):
+        toolchain.link_shared(tmp_path / "out.so", [])
+
+
+@pytest.mark.parametrize("text", ["nonsense", "llvm -nonsense=1", "{", '{"kind": "nonsense"}', "[]", " "])
+def test_a_target_tvm_does_not_know_is_named(said, save, text):
+    code, line = said("inspect", save(NET), "--target", text)
+    assert (code, line.startswith(f"target '{text}' is not one TVM knows (")) == (2, True)
+
+
+def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
+    import tvm
+
+    def fail(*_, **__):
+        raise RuntimeError("first line\nthe reason")
+
+    model = api.load_model(save(NET))
+    monkeypatch.setattr(tvm.tirx, "build", fail)
+    with pytest.raises(ModelError, match="kernel matmul cannot be built for llvm: the reason"):
+        model.kernels
+
+
+def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
+    """Linking keeps references: a hundred candidates add less than one copy of the 5 MB of weights."""
+    import resource
+
+    ops = len(squeezenet.graph.ops)
+    whole = (1 << ops) - 1
+    kept = [squeezenet.pipeline(cuts.stages(squeezenet.graph, [whole >> (ops // 2)]), api.device.along(2))]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for k in range(100):
+        cut = cuts.closure(squeezenet.graph, [1 + k % (ops - 2)])
+        kept.append(squeezenet.pipeline(cuts.stages(squeezenet.graph, [cut]), api.device.along(2)))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * 1024 < 5 * squeezenet.lowered.weight_bytes
