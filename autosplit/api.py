@@ -17,6 +17,8 @@ from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model as BuiltModel
 from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.wiring import Wiring, part
+from autosplit.lowering import extract as convex
 
 
 class Model(BuiltModel):
@@ -42,6 +44,46 @@ class Model(BuiltModel):
             before |= own
             found.append(before)
         return Split(self, cuts.stages(self.graph, found))
+
+    def extract(self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()) -> Part:
+        """A convex set of fused ops by itself: those named in ``ops``, or all on a path from ``first`` to ``last``.
+
+        Names are those of ops or source nodes. Raises SplitError for an unknown name, where no path leads from first to
+        last, and for a set that is not convex, showing a path that leaves it and returns.
+        """
+        chosen, start, end = (
+            [op for name in ([names] if isinstance(names, str) else names) for op in ops_named(self.graph, name)]
+            for names in (ops, first, last)
+        )
+        if start or end:
+            chosen = [*chosen, *convex.between(self.graph, start, end)]
+        return Part(self, convex.require_convex(self.graph, chosen))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A convex set of a model's ops, taken out to run by itself; inputs and outputs go by the names of their tensors."""
+
+    model: Model
+    ops: tuple[int, ...]
+
+    @property
+    def wiring(self) -> Wiring:
+        """Its inputs and outputs, as of a pipeline of one stage."""
+        return part(self.model.graph, self.ops, self.model.lowered.outputs)
+
+    def pipeline(self, on: str | None = None) -> Pipeline:
+        """Link it into a pipeline of one stage, on the first core unless ``on`` says otherwise."""
+        return self.model.run_on(self.wiring, device.along(1, (on,) if on else ()))
+
+    def export(self, file: str | Path) -> Path:
+        """Write it as the library ``file``, with a manifest beside it, and as ONNX where it can be; returns the manifest.
+
+        ``autosplit.load`` takes the manifest.
+        """
+        from autosplit.report.extract import export
+
+        return export(self, Path(file))
 
 
 @dataclass(frozen=True)

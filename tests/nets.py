@@ -163,3 +163,29 @@ def readers(split: Any, tensor: str) -> tuple[int, ...]:
 def names(model: Any, ops: Iterable[int]) -> Sequence[str]:
     """The names of some ops."""
     return [model.graph.ops[i].name for i in ops]
+
+
+def inside_a_node() -> Any:
+    """A softmax over the last three axes of four, which becomes several kernels: tensors between them have no ONNX name."""
+    return net(
+        """g (float[2,3,4,5] x) => (float[2,3,4,5] y) {
+            a = Softmax<axis=1>(x)
+            y = MatMul(a, w)
+        }""",
+        {"w": (5, 5)},
+        opset=11,
+    )
+
+
+def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX graph has."""
+    from autosplit.hardware.reference import onnxruntime_outputs
+    from autosplit.report import onnx_stages
+
+    proto = onnx_stages.whole(model).model
+    made = {t for n in proto.graph.node for t in n.output}
+    del proto.graph.output[:]
+    for name in model.graph.tensors:
+        if name in made:
+            proto.graph.output.add().name = name
+    return onnxruntime_outputs(proto.SerializeToString(), [item])[0]

@@ -15,6 +15,7 @@ COMMANDS = (
     "inspect",
     "profile",
     "split",
+    "extract",
     "plan",
     "run",
     "show",

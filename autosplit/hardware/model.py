@@ -64,7 +64,10 @@ class Model:
         self, stages: Sequence[Sequence[int]], devices: Sequence[Cores], depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages and put stage i on device i."""
-        wiring = self.wiring(stages)
+        return self.run_on(self.wiring(stages), devices, depth, trace)
+
+    def run_on(self, wiring: Wiring, devices: Sequence[Cores], depth: int = 2, trace: bool = False) -> Pipeline:
+        """Link the stages of a wiring and put stage i on device i."""
         modules = (link(self.lowered, self.kernels, ports, self.target) for ports in wiring.stages)
         loaded = [VmStage(module, device) for module, device in zip(modules, devices, strict=True)]
         return Pipeline(wiring, loaded, depth, trace)
@@ -80,8 +83,8 @@ class Model:
             module = link(self.lowered, self.kernels, whole, self.target)
             return profile.profile_ops(self.lowered, self.kernels, module, self.items(1)[0], device, seconds)
 
-        order = ",".join(op.kernel for op in self.graph.ops)
-        return profile.cached((self.kernels.key, order, str(device), profile.machine()), measure, force)
+        order = ",".join(self.kernels.symbols.get(op.kernel, op.kernel) for op in self.graph.ops)
+        return profile.cached((order, str(device), profile.machine()), measure, force)
 
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Random items for the model's inputs."""

@@ -63,6 +63,21 @@ def wire(graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[t
     )
 
 
+def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str]]) -> Wiring:
+    """The wiring of a convex set of ops run by itself: it reads what is made outside, and hands out what is read there.
+
+    ``outputs`` as for ``wire``. A set whose results nobody reads hands all of them out.
+    """
+    ports = _ports(graph, ops, {t for _, t in outputs})
+    if not ports.outputs:
+        made = tuple(_port(graph, t) for i in ops for t in graph.ops[i].outputs)
+        ports = StagePorts(ports.ops, ports.inputs, made)
+    size = {name: tensor.bytes for name, tensor in graph.tensors.items()}
+    read = (Connection(p.name, size[p.name], p.name, (0,), ()) for p in ports.inputs)
+    made_by = (Connection(p.name, size[p.name], (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs))
+    return Wiring(ports.inputs, ports.outputs, (ports,), (*read, *made_by))
+
+
 def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePorts:
     inside = set(ops)
     reads = dict.fromkeys(t for i in ops for t in graph.ops[i].inputs if graph.tensors[t].producer not in inside)

@@ -54,7 +54,7 @@ def export(
             file=str(model.path.resolve()) if model.path else None,
         ),
         stages=tuple(parts),
-        connections=tuple(map(_connection, wiring.connections)),
+        connections=tuple(map(connection_part, wiring.connections)),
         measured=_measured(measured) if measured else None,
         predicted=m.PredictedPart(period_ms=predicted) if predicted is not None else None,
         baselines=tuple(
@@ -129,7 +129,8 @@ def port_parts(ports: Sequence[Port]) -> tuple[m.TensorPort, ...]:
     return tuple(m.TensorPort(name=p.name, shape=p.shape, dtype=p.dtype) for p in ports)
 
 
-def _connection(c: Connection) -> m.ConnectionPart:
+def connection_part(c: Connection) -> m.ConnectionPart:
+    """A connection as the manifest spells it."""
     source = (
         m.FromInput(input=c.source) if isinstance(c.source, str) else m.FromStage(stage=c.source[0], output=c.source[1])
     )

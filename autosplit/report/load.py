@@ -18,13 +18,14 @@ from autosplit.versions import require_pair
 
 
 def load(folder: Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
-    """The pipeline of an exported folder, on the devices it was made for, or on ``devices``.
+    """The pipeline of an exported folder, or of a manifest, on the devices it was made for, or on ``devices``.
 
     Where this machine lacks a core the split was made for, its stages take the cores there are. Raises ConfigError for a
     damaged or miswired folder, MachineError for one made on another architecture or whose files do not load.
     """
     require_pair()
     document = manifest.read(folder)
+    folder = folder if folder.is_dir() else folder.parent
     wiring = document.wiring()
     _check_architecture(document)
     cores = _devices(document, devices)

@@ -201,8 +201,11 @@ class Manifest(_Part):
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of an exported folder. Raises ConfigError, one line, where it is missing, damaged or of another format."""
-    file = folder / NAME
+    """The manifest of an exported folder, or the one at a path that ends in .json.
+
+    Raises ConfigError, one line, where it is missing, damaged or of another format.
+    """
+    file = folder if folder.suffix == ".json" and not folder.is_dir() else folder / NAME
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,0 +1,52 @@
+"""Issue 4, B2: the command that takes a block out of a model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import autosplit
+from autosplit.cli import main
+from tests import nets
+
+
+@pytest.fixture
+def residual(save):
+    return save(nets.residual())
+
+
+def test_b2_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
+    assert (
+        main(["extract", str(residual), "--from", "conv1a", "--to", "out1", "-o", str(tmp_path / "b.so"), "-f", "json"])
+        == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert [t["name"] for t in found["inputs"]] == ["out0"]
+    assert found["onnx"] == str(tmp_path / "b.onnx")
+    with autosplit.load(found["manifest"]) as pipeline:
+        assert [p.name for p in pipeline.wiring.outputs] == ["out1"]
+
+
+def test_b2_the_command_shows_a_block_without_writing_it(residual, capsys):
+    assert main(["extract", str(residual), "--ops", "conv1a,relu1a"]) == 0
+    text = capsys.readouterr().out
+    for part in ("1 fused ops", "out0", "relu1a", "1x4x6x6"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "--from"),
+        (["--from", "conv1a"], "--to"),
+        (["--ops", "conv1a", "--to", "out1"], "--ops"),
+        (["--ops", "conv0a,out1"], "leaves them and returns"),
+        (["--from", "out1", "--to", "conv0a"], "no path"),
+        (["--ops", "nope"], "'nope'"),
+    ],
+)
+def test_b2_what_cannot_be_taken_out_is_one_line(residual, said, options, told):
+    code, line = said("extract", residual, *options)
+    assert code == 2
+    assert told in line
