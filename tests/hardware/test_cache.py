@@ -47,15 +47,14 @@ def test_making_that_fails_leaves_nothing(tmp_path):
 
 def test_writing_that_fails_keeps_what_was_there(tmp_path):
     (tmp_path / "f.json").write_text("old")
-    with pytest.raises(RuntimeError), cache.writing(tmp_path / "f.json") as temporary:
-        temporary.write_text("new")
-        raise RuntimeError
+    with pytest.raises(ModelError), cache.writing(tmp_path / "f.json") as temporary:
+        fails(temporary)
     assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("f.json", "old")]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(MachineError, match="cannot write '.*file/kept.o': .*; free the disk or choose another folder"):
+    with pytest.raises(MachineError, match=r"cannot write '.*file/kept.o': .*; free the disk or choose another folder"):
         cache.keep(tmp_path / "file" / "kept.o", writes("first"))
 
 
@@ -65,7 +64,7 @@ def test_a_full_disk_is_named(tmp_path):
         with open("/dev/full", "w") as full:
             full.write("x" * 100_000)
 
-    with pytest.raises(MachineError, match="cannot write '.*kept.o': No space left on device"):
+    with pytest.raises(MachineError, match=r"cannot write '.*kept.o': No space left on device"):
         cache.keep(tmp_path / "kept.o", fill)
 
 

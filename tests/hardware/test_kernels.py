@@ -7,6 +7,7 @@ import pytest
 from autosplit import api, cuts
 from autosplit.errors import MachineError, ModelError
 from autosplit.hardware import kernels, toolchain
+from autosplit.hardware.kernels import compile_kernels
 from autosplit.hardware.reference import compare
 from tests.build import node, onnx_model, value
 
@@ -39,6 +40,11 @@ def built(monkeypatch):
     return names
 
 
+def compiled(path):
+    """The kernels of a model."""
+    return api.load_model(path).kernels
+
+
 def runs(model):
     items = model.items(1)
     with model.split([[model.graph.ops[0].name]]).pipeline() as pipeline:
@@ -55,7 +61,7 @@ def test_a_model_loaded_again_compiles_nothing(fresh, built, save):
 
 
 def test_other_weights_need_no_other_kernel(fresh, built, save):
-    api.load_model(save(NET)).kernels
+    compiled(save(NET))
     built.clear()
     other = type(NET).FromString(NET.SerializeToString())
     other.graph.initializer[0].raw_data = np.arange(16, dtype=np.float32).tobytes()
@@ -67,7 +73,7 @@ def test_other_weights_need_no_other_kernel(fresh, built, save):
 @pytest.mark.parametrize("damage", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b[: len(b) // 2], lambda b: b""])
 def test_a_damaged_file_is_made_again(fresh, save, suffix, damage):
     path = save(NET)
-    api.load_model(path).kernels
+    compiled(path)
     for file in fresh.rglob(f"*.{suffix}"):
         whole = file.read_bytes()
         file.unlink()  # a library that is loaded must not change under the process
@@ -77,14 +83,17 @@ def test_a_damaged_file_is_made_again(fresh, save, suffix, damage):
 
 def test_another_target_has_kernels_of_its_own(fresh, built, save):
     path = save(NET)
-    api.load_model(path).kernels
+    compiled(path)
     built.clear()
     assert runs(api.load_model(path, target="llvm -mcpu=x86-64"))
     assert sorted(built) == ["matmul", "softmax"]
 
 
 def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
-    code = "import sys; from autosplit import api; m = api.load_model(sys.argv[1]); m.kernels; print(m.split([]).pipeline().run(m.items(1)))"
+    code = (
+        "import sys; from autosplit import api; model = api.load_model(sys.argv[1]); "
+        "print(model.split([]).pipeline().run(model.items(1)))"
+    )
     path = save(NET)
     both = [subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(2)]
     printed = [p.communicate(timeout=120)[0] for p in both]
@@ -135,7 +144,7 @@ def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
     model = api.load_model(save(NET))
     monkeypatch.setattr(tvm.tirx, "build", fail)
     with pytest.raises(ModelError, match="kernel matmul cannot be built for llvm: the reason"):
-        model.kernels
+        compile_kernels(model.lowered.kernels, model.target)
 
 
 def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):

@@ -89,7 +89,7 @@ def test_the_worst_item_counts():
 
 
 def test_a_wrong_result_says_how_wrong():
-    with pytest.raises(StageError, match="wrong result, max abs err 1, max rel err 0.005 against"):
+    with pytest.raises(StageError, match=r"wrong result, max abs err 1, max rel err 0.005 against"):
         require_equal(judge(RIGHT + 1))
     assert require_equal(judge(RIGHT)).equal
 
