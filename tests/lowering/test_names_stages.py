@@ -1,0 +1,106 @@
+"""Issue 4, B3: what `export` and `split` write beside each stage."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.errors import MachineError
+from autosplit.hardware.reference import compare, onnxruntime_outputs
+from autosplit.report import onnx_stages
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+
+
+def chained(folder, items):
+    """onnxruntime over the submodels of an exported folder, wired by its manifest alone."""
+    manifest = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    results = []
+    for item in items:
+        values = dict(item)
+        for stage in manifest["stages"]:
+            given = {p["name"]: values[p["name"]] for p in stage["inputs"]}
+            values |= onnxruntime_outputs(folder / stage["onnx"]["file"], [given])[0]
+        named = {t["output"]: c["tensor"] for c in manifest["connections"] for t in c["to"] if "output" in t}
+        results.append({name: values[tensor] for name, tensor in named.items()})
+    return results
+
+
+@pytest.mark.parametrize(
+    ("proto", "after"),
+    [
+        (nets.preactivation(), [["add0"]]),
+        (nets.residual(), [["relu1a"]]),
+        (nets.parallel(), [["b0", "d1"], ["y"]][:1]),
+        (nets.tuples(), [["k"], ["j"]]),
+        (nets.boundaries(), [["skip"], ["early", "both"], ["far"]]),
+    ],
+)
+def test_b3_the_written_submodels_chain_to_the_original(save, tmp_path, proto, after):
+    model = autosplit.load_model(save(proto))
+    model.split(after).export(tmp_path / "out")
+    items = model.items(2)
+    assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
+
+
+def test_b3_a_stage_without_its_boundary_in_the_graph_says_why(save, tmp_path):
+    model = autosplit.load_model(save(nets.inside_a_node()))
+    inner = next(op.name for op in model.graph.ops if not op.sources)
+    file = model.split([[inner]]).export(tmp_path / "out")
+    for stage in json.loads(file.read_text(encoding="utf-8"))["stages"]:
+        assert stage["onnx"] is None
+        assert "is not in the ONNX graph" in stage["onnx_absent"]
+
+
+def test_b3_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
+    proto = nets.net(
+        """g (float[2,3,4] x) => (float[2,12] y) {
+            a = Exp(x)
+            b = Softmax<axis=2>(a)
+            s = Shape(a)
+            n = Gather(s, zero)
+            u = Unsqueeze(n, zeros)
+            t = Concat<axis=0>(u, rest)
+            r = Reshape(b, t)
+            y = MatMul(r, w)
+        }""",
+        {"zero": np.array(0), "zeros": np.array([0]), "rest": np.array([-1]), "w": (12, 12)},
+    )
+    model = autosplit.load_model(save(proto))
+    model.split([["b"]]).export(tmp_path / "out")
+    items = model.items(2)
+    assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
+
+
+def test_b3_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_stages, "EXTERNAL", 500)
+    weight = nets.net(
+        "g (float[2,400] x) => (float[2,400] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }", {"w": (400, 400)}
+    )
+    model = autosplit.load_model(save(weight))
+    file = model.split([["b"]]).export(tmp_path / "out")
+    first = json.loads(file.read_text(encoding="utf-8"))["stages"][0]["onnx"]
+    assert first["data"] == "stage0.onnx.data"
+    assert (tmp_path / "out" / "stage0.onnx").stat().st_size < 5000
+    items = model.items(2)
+    assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
+
+
+def test_b3_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save):
+    model = autosplit.load_model(save(nets.boundaries()))
+    stages = model.split([["skip"], ["both"], ["mid"]]).stages
+    whole = onnx_stages.whole(model)
+    held = [{w.name for w in whole.part(p, "s").graph.initializer} for p in model.wiring(stages).stages]
+    assert held == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
+
+
+def test_b3_a_full_disk_is_one_line(save, tmp_path):
+    model = autosplit.load_model(save(nets.residual(1)))
+    whole = onnx_stages.whole(model)
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(MachineError, match="cannot write"):
+        onnx_stages.write(whole.model, tmp_path / "taken" / "stage0.onnx")

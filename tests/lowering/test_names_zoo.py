@@ -1,0 +1,84 @@
+"""Issue 4, B1 and B3: source names both ways, and stages as ONNX submodels, on the nets of the zoo."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from autosplit import api, zoo
+from autosplit.hardware import devices
+from autosplit.hardware.reference import compare, onnxruntime_outputs
+from autosplit.hardware.wiring import wire
+from autosplit.report import inspection, onnx_stages
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+
+FAST = ["branches", "transformer", "shufflenet", "squeezenet"]
+EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in zoo.NAMES if name not in FAST)]
+
+
+@pytest.fixture(scope="module", params=EVERY)
+def model(request, zoo_model):
+    return zoo_model(request.param)
+
+
+@pytest.fixture(scope="module")
+def known(model):
+    (item,) = model.items(1)
+    return dict(item) | nets.every_tensor(model, item)
+
+
+def test_b1_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
+    nodes = [n.name or n.output[0] for n in onnx_stages.whole(model).model.graph.node]
+    found = Counter(name for op in model.graph.ops for name in op.sources)
+    found.update(f.name for f in model.graph.folded)
+    assert found == Counter(nodes)
+    assert all(f.reason for f in model.graph.folded)
+    assert all(op.sources or op.parts for op in model.graph.ops)
+
+
+def test_b1_every_node_can_be_asked_for(model):
+    for op in model.graph.ops:
+        for name in op.sources:
+            assert inspection.find(model.graph, name)["op"] == op.name
+
+
+def test_b1_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
+    """One stage an op: what each hands out is what onnxruntime has under that name."""
+    (item,) = model.items(1)
+    outputs = tuple((name, name) for name in known if name in model.graph.tensors and name not in item)
+    stages = [(i,) for i in range(len(model.graph.ops))]
+    with model.run_on(wire(model.graph, stages, outputs), devices.along(len(stages))) as pipeline:
+        got = pipeline.run([item])
+    assert compare(got, [{name: known[name] for name, _ in outputs}]).equal
+    assert len(outputs) >= 0.9 * len(model.graph.ops)
+
+
+def test_b3_onnxruntime_chained_over_the_submodels_equals_the_original(model):
+    count = len(model.graph.ops)
+    ends = [count // 3, 2 * count // 3, count]
+    stages = [tuple(range(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
+    (item,) = model.items(1)
+    values = dict(item)
+    whole = onnx_stages.whole(model)
+    for i, ports in enumerate(model.wiring(stages).stages):
+        given = {p.name: values[p.name] for p in ports.inputs}
+        values |= onnxruntime_outputs(whole.part(ports, f"stage{i}").SerializeToString(), [given])[0]
+    expected = model.expected([item])
+    assert compare([{name: values[tensor] for name, tensor in model.lowered.outputs}], expected).equal
+
+
+def test_b3_every_op_whose_boundary_is_named_is_a_submodel(model, known):
+    whole = onnx_stages.whole(model)
+    tried = 0
+    for i, op in enumerate(model.graph.ops):
+        ports = api.Part(model, (i,)).wiring.stages[0]
+        if all(p.name in known for p in (*ports.inputs, *ports.outputs)):
+            submodel = whole.part(ports, op.name).SerializeToString()
+            (got,) = onnxruntime_outputs(submodel, [{p.name: known[p.name] for p in ports.inputs}])
+            assert compare([got], [{p.name: known[p.name] for p in ports.outputs}]).equal, op.name
+            assert all(got[p.name].shape == p.shape and str(got[p.name].dtype) == p.dtype for p in ports.outputs)
+            tried += 1
+    assert tried >= 0.9 * len(model.graph.ops)
