@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Spread
 from autosplit.study import records
-from autosplit.study.correction import Corrected, Measured, correct
+from autosplit.study.correction import Corrected, Measured
 from autosplit.study.limits import tally
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress
+from autosplit.study.proposals import corrected_costs
 from autosplit.study.samplers import history_of
 from autosplit.study.storage import guarded
 from autosplit.study.verdict import judge
@@ -37,7 +38,7 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
         trials = on.study.get_trials(deepcopy=False)
         attributes = on.study.user_attrs
     history = history_of(on.space, trials)
-    corrected = correct(on.space.costs, on.bench.devices, history.measured)
+    corrected = corrected_costs(on.space, tuple(on.bench.devices), history.measured)
     results: dict[str, Any] = {"corrected": _document(corrected)}
     rivals = _rivals(corrected, history.measured)
     earlier = attributes.get("duel")

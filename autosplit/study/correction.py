@@ -34,7 +34,7 @@ SCALE = 0.3  # relative deviation of the common scale of a device
 OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
 OTHER_KIND = 0.5  # correlation of errors between devices of different kinds
 LEAST = 0.05  # no op is corrected below this share of its profiled time
-REMEMBERED = 200  # measured stages that the update looks at, those of the latest trials
+REMEMBERED = 96  # measured stages that the update looks at: half of the best trials, half of the latest
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Corrected:
 def correct(costs: CostModel, devices: Sequence[str], measured: Sequence[Measured]) -> Corrected:
     """Update ``costs`` (times in ms; a row a device, or one for all) by what was measured, in any number of trials."""
     recent = [m for m in measured if len(m.stage_ms) == len(m.stages) == len(devices)]
-    recent = recent[-max(1, REMEMBERED // len(devices)) :]
+    recent = _telling(recent, max(2, REMEMBERED // len(devices)))
     times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))], dtype=np.float64)
     times = np.where(np.isfinite(times), times, 0.0)
     rows = _rows(costs, times, recent)
@@ -126,11 +126,16 @@ class _Update:
         return float((OVERHEAD * self.times.sum(axis=1).mean() / len(self.times)) ** 2)
 
     @cached_property
-    def cholesky(self) -> Array:
+    def covariance(self) -> Array:
+        """Of the measured stages, noise included."""
         rows = self.rows
         covariance = self._covariance(rows.shared, rows.totals, rows.device)
         spread = (self.noise * rows.measured) ** 2 + 1e-9 * np.diag(covariance) + 1e-18
-        return np.asarray(np.linalg.cholesky(covariance + np.diag(spread)), dtype=np.float64)
+        return np.asarray(covariance + np.diag(spread), dtype=np.float64)
+
+    @cached_property
+    def cholesky(self) -> Array:
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
 
     @cached_property
     def weights(self) -> Array:
@@ -171,7 +176,7 @@ class _Update:
 
     def solve(self, residual: Array) -> Array:
         """The residual over the covariance of the measured stages."""
-        return np.asarray(np.linalg.solve(self.cholesky.T, np.linalg.solve(self.cholesky, residual)))
+        return np.asarray(np.linalg.solve(self.covariance, residual))
 
     def deviations(self, stages: Stages) -> tuple[float, ...]:
         device = np.arange(len(stages))
@@ -182,6 +187,15 @@ class _Update:
         prior = self.error**2 * (ops**2).sum(axis=1) + SCALE**2 * totals**2 + self.overhead_variance
         known = np.linalg.solve(self.cholesky, self._covariance(ops @ self.rows.ops.T, totals, device).T)
         return tuple(np.sqrt(np.maximum(prior - (known**2).sum(axis=0), 0.0)).tolist())
+
+
+def _telling(measured: Sequence[Measured], count: int) -> list[Measured]:
+    """The trials that say most of where the best lies: half the best, half the latest, in their order."""
+    if len(measured) <= count:
+        return list(measured)
+    best = sorted(measured, key=lambda m: m.period_ms)[: count // 2]
+    latest = [m for m in measured if m not in best][-(count - len(best)) :]
+    return sorted((*best, *latest), key=lambda m: m.number)
 
 
 def _with(costs: CostModel, times: Array, factors: Array, overheads: Array) -> CostModel:

@@ -60,9 +60,11 @@ class Outlook:
 
         Splits alike share their slowest stage, and the likeliest are often alike; a draw finds those that are not.
         """
-        found = []
+        found: list[Stages] = []
         best = sorted((m.stages for m in self.history.measured), key=self.corrected.period)[:4]
         for draw in range(DRAWS):
+            if len(found) > DRAWS * UNLIKELY:
+                break
             costs = self.corrected.draw(generator(len(self.history.measured), draw))
             stages = self.space.best(costs, 1)[0]
             least = min(evaluate(costs, measured).period for measured in best)
@@ -82,9 +84,15 @@ def generator(seed: int, place: int, attempt: int = 0) -> np.random.Generator:
 
 
 @lru_cache(maxsize=4)
+def corrected_costs(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> Corrected:
+    """``correct`` for the costs of a space, once for all who ask at the same state of the study."""
+    return correct(space.costs, devices, measured)
+
+
+@lru_cache(maxsize=4)
 def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook:
     """Correct the costs by all that was measured and plan again."""
-    corrected = correct(space.costs, devices, history.measured)
+    corrected = corrected_costs(space, devices, history.measured)
     starts = tuple(m.stages for m in history.measured[-AHEAD:])
     free = tuple(free_splits(space, corrected.costs, history.taken, starts))
     return Outlook(space, history, corrected, free)

@@ -12,10 +12,10 @@ from autosplit.errors import AutosplitError, Infeasible, MachineError
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Measurement
 from autosplit.study import conclude, records
-from autosplit.study.correction import correct
 from autosplit.study.limits import check_failures, commonest_error, stop_reason, tally
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress, Status
+from autosplit.study.proposals import corrected_costs
 from autosplit.study.samplers import LOST, history_of
 from autosplit.study.space import KEY
 from autosplit.study.storage import guarded, set_attributes
@@ -137,11 +137,11 @@ class _Loop:
             return None
         stages = self.on.space.suggest(trial)
         history = history_of(self.on.space, self.trials(), trial.number)
-        predicted = correct(self.on.space.costs, self.on.bench.devices, history.measured).period(stages)
+        known = corrected_costs(self.on.space, tuple(self.on.bench.devices), history.measured)
         set_attributes(
             self.study,
             trial._trial_id,
-            {**records.split_attributes(self.on.bench.graph, stages), "predicted_ms": float(predicted)},
+            {**records.split_attributes(self.on.bench.graph, stages), "predicted_ms": float(known.period(stages))},
         )
         return stages
 
