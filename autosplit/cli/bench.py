@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from autosplit.cli import output
+from autosplit.cli import options, output
 
 HELP = "measure an exported split"
 
@@ -16,7 +16,7 @@ HELP = "measure an exported split"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure at most (default 5)")
+    parser.add_argument("--seconds", type=options.seconds, default=5.0, help="how long to measure at most (default 5)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -60,3 +60,14 @@ def names(text: str, graph: FusedGraph) -> tuple[str, ...]:
 def devices(text: str | None) -> tuple[str, ...]:
     """``--devices`` as a tuple: devices are separated by spaces, or by semicolons."""
     return tuple((text or "").replace(";", " ").split())
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, as an argparse type: a finite number above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds; give a number above 0")
+    return value

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     parser.add_argument("--device", help="where to measure, e.g. cores:0 (default: the first core)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure (default 2)")
+    parser.add_argument("--seconds", type=options.seconds, default=2.0, help="how long to measure (default 2)")
     parser.add_argument("--force", action="store_true", help="measure again even if the cache holds the profile")
 
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     rows = [
-        (op.name, f"{ms:.4f}", f"{half:.4f}", f"{100 * ms / total:.1f}")
+        (op.name, f"{ms:.4f}", f"{half:.4f}", f"{100 * ms / (total or 1):.1f}")
         for op, ms, half in zip(model.graph.ops, found.op_ms, found.spread_ms, strict=True)
     ]
     title = f"{model.graph.name} on {found.device}: {total:.3f} ms in {len(rows)} fused ops"

@@ -164,9 +164,10 @@ class _Reader:
         result = self._resolve(body)
         tupled = self._source.tupled or len(self._source.outputs) > 1
         values = result if isinstance(result, list) and tupled else [result]
+        unique = dict(zip(self._source.outputs, values, strict=True))  # a graph may list an output twice
         return tuple(
             (name, value if isinstance(value, str) else self._constant_output(name, value))
-            for name, value in zip(self._source.outputs, values, strict=True)
+            for name, value in unique.items()
         )
 
     def _constant_output(self, name: str, value: Any) -> str:

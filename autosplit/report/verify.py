@@ -26,8 +26,11 @@ def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 
     """Run the exported pipeline and compare it with onnxruntime; returns the accuracy and what it was compared with.
 
     With the original model, ``model`` or the file the export names if it still is the one, on fresh random items; without
-    it, on the items onnxruntime's outputs were recorded for at export. Raises ConfigError where there is neither.
+    it, on the items onnxruntime's outputs were recorded for at export. Raises ConfigError where there is neither, and for
+    fewer than one item.
     """
+    if items < 1:
+        raise ConfigError(f"--items {items} compares nothing; give 1 or more")
     document = manifest.read(folder)
     file = _model(document, model)
     if file:
@@ -69,9 +72,12 @@ def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items]:
     file = checked(folder, document.reference.file, document.reference.sha256)
     given: dict[str, dict[str, Any]] = {}
     expected: dict[str, dict[str, Any]] = {}
-    with np.load(file, allow_pickle=False) as arrays:
-        for key in arrays.files:
-            number, kind, name = key.split("/", 2)
-            side: Mapping[str, dict[str, dict[str, Any]]] = {"in": given, "out": expected}
-            side[kind].setdefault(number, {})[name] = arrays[key]
-    return [given[n] for n in sorted(given)], [expected[n] for n in sorted(given)]
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            for key in arrays.files:
+                number, kind, name = key.split("/", 2)
+                side: Mapping[str, dict[str, dict[str, Any]]] = {"in": given, "out": expected}
+                side[kind].setdefault(number, {})[name] = arrays[key]
+        return [given[n] for n in sorted(given)], [expected[n] for n in sorted(given)]
+    except Exception as error:  # numpy and zipfile raise many kinds for an archive that is none
+        raise ConfigError(f"'{file}' holds no reference outputs ({error}); export the split again") from error

@@ -16,6 +16,9 @@ def check(manifest: Manifest) -> None:
     for position, stage in enumerate(manifest.stages):
         if stage.index != position:
             raise ConfigError(f"stage {stage.index} stands at place {position}; export the split again")
+        _check_names(f"stage {position} has two inputs", stage.inputs)
+    _check_names("the model has two inputs", manifest.model.inputs)
+    _check_names("the model has two outputs", manifest.model.outputs)
     fed: Counter[tuple[str, object, str]] = Counter()
     for connection in manifest.connections:
         made = _made(manifest, connection)
@@ -33,6 +36,12 @@ def check(manifest: Manifest) -> None:
         if fed[key] != 1:
             what = f"input '{key[2]}' of stage {key[1]}" if key[0] == "stage" else f"output '{key[2]}'"
             raise ConfigError(f"{what} is fed {fed[key]} times instead of once; export the split again")
+
+
+def _check_names(problem: str, ports: tuple[TensorPort, ...]) -> None:
+    for name, times in Counter(p.name for p in ports).items():
+        if times > 1:
+            raise ConfigError(f"{problem} called '{name}'; export the split again")
 
 
 def _made(manifest: Manifest, connection: ConnectionPart) -> TensorPort:

@@ -1,0 +1,37 @@
+"""An exported split to damage: a copy of one that was made once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+
+class Export:
+    """An exported folder and its manifest."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.file = folder / "split.json"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return dict(json.loads(self.file.read_text(encoding="utf-8")))
+
+    def edit(self, change: Any) -> None:
+        """Rewrite the manifest with ``change(document)`` done to it."""
+        document = self.document
+        change(document)
+        self.file.write_text(json.dumps(document), encoding="utf-8")
+
+    def sign(self, stage: int) -> None:
+        """Record the digest the stage's file has now."""
+        digest = hashlib.sha256((self.folder / f"stage{stage}.so").read_bytes()).hexdigest()
+        self.edit(lambda d: d["stages"][stage].update(sha256=digest))
+
+
+def swap_sources(document: dict[str, Any], first: str, second: str) -> None:
+    """Let two tensors come from where the other one comes from."""
+    of = {c["tensor"]: c for c in document["connections"]}
+    of[first]["from"], of[second]["from"] = of[second]["from"], of[first]["from"]
