@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,19 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
         return code, printed.err.removeprefix("autosplit: ").strip()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def exported(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Branches in three stages, exported once; a test that changes it takes ``export``."""
+    folder = tmp_path_factory.mktemp("exports") / "branches"
+    branches.split([["first"], ["hinted"]]).export(folder)
+    return folder
+
+
+@pytest.fixture
+def export(exported: Path, tmp_path: Path) -> Any:
+    """A copy of the exported folder, to change."""
+    from tests.report.exports import Export
+
+    return Export(Path(shutil.copytree(exported, tmp_path / "export")))

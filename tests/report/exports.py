@@ -30,6 +30,11 @@ class Export:
         digest = hashlib.sha256((self.folder / f"stage{stage}.so").read_bytes()).hexdigest()
         self.edit(lambda d: d["stages"][stage].update(sha256=digest))
 
+    def sign_reference(self) -> None:
+        """Record the digest the reference outputs have now."""
+        digest = hashlib.sha256((self.folder / "reference.npz").read_bytes()).hexdigest()
+        self.edit(lambda d: d["reference"].update(sha256=digest))
+
 
 def swap_sources(document: dict[str, Any], first: str, second: str) -> None:
     """Let two tensors come from where the other one comes from."""
