@@ -23,15 +23,21 @@ _IDLE_ROUNDS = 12
 
 
 def improve(
-    problem: Problem, first: Found, bound: float, cheap: Collection[int], deadline: Deadline | None, seed: int = 0
+    problem: Problem,
+    first: Found,
+    bound: float,
+    cheap: Collection[int],
+    deadline: Deadline | None,
+    rounds: int = _IDLE_ROUNDS,
+    seed: int = 0,
 ) -> Found:
-    """The best split found until the deadline, the gap closed, or a number of rounds without a better one.
+    """The best split found until the deadline, the gap closed, or a number of ``rounds`` without a better one.
 
     ``bound`` is proven; ``cheap`` are downsets with few or small live tensors, to cut at or near.
     """
     random = Random(seed)
     best, idle = first.plan, 0
-    while idle < _IDLE_ROUNDS and not (deadline is not None and deadline()):
+    while idle < rounds and not (deadline is not None and deadline()):
         if best is not None and best.period <= bound * (1 + _CLOSE):
             break
         found = search(problem, _table(problem, best, sorted(cheap), random), best, deadline)

@@ -14,18 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.planner.pairs import Block, Side, loads
-from autosplit.planner.problem import Array, Deadline, Scaled
+from autosplit.planner.problem import Array, Deadline, OutOfTime, Scaled
 from autosplit.planner.rows import Words, chunks, live_tensors, to_bits, to_int
 from autosplit.planner.windows import Windows
 
 Index = NDArray[np.intp]
 _Combine = Callable[["_Best", Block, Array, Array, float], None]
-
-
-class OutOfTime(Exception):
-    """The deadline passed; it never leaves the planner. ``bound``: what was proven by then."""
-
-    bound = 0.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ class Chain:
 
     def __init__(self, scaled: Scaled, words: Words, deadline: Deadline | None = None) -> None:
         self.scaled, self.problem, self.deadline = scaled, scaled.problem, deadline
-        self.windows = Windows(scaled, words)
+        self.windows = Windows(scaled, words, deadline)
         self.words = self.windows.words
 
     def bound(self) -> float:

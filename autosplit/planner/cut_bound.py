@@ -22,7 +22,7 @@ _SECANTS = 4
 
 
 @dataclass(frozen=True)
-class _Graph:
+class Frame:
     """The parts of a problem the bound needs: times and transfer costs of groups, what lies before and after each."""
 
     problem: Problem
@@ -36,11 +36,12 @@ class _Graph:
 
     @property
     def size(self) -> int:
+        """The number of groups."""
         return len(self.times)
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """One cut: groups surely inside and outside, and the least and most time that lies before it."""
 
     inside: int
@@ -59,7 +60,7 @@ def cut_bound(
     """
     if not problem.uniform or not low < high or high == math.inf or not math.isfinite(problem.times.sum()):
         return low, frozenset()
-    graph = _graph(problem)
+    graph = frame(problem)
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if high - low <= 1e-3 * high or (deadline is not None and deadline()):
@@ -72,7 +73,8 @@ def cut_bound(
     return low, frozenset(graph.cheap)
 
 
-def _graph(problem: Problem) -> _Graph:
+def frame(problem: Problem) -> Frame:
+    """What the bound needs of a problem with devices that cost the same."""
     before = problem.contraction.predecessors
     times = [float(t) for t in problem.times[0]]
     below, above = [0] * len(before), [0] * len(before)
@@ -88,14 +90,14 @@ def _graph(problem: Problem) -> _Graph:
         for s, r, maker in zip(problem.send[0], problem.receive[0], problem.producer, strict=True)
     ]
     time_below, time_above = ([math.fsum(times[i] for i in members(b)) for b in bits] for bits in (below, above))
-    return _Graph(problem, times, costs, below, above, time_below, time_above, set())
+    return Frame(problem, times, costs, below, above, time_below, time_above, set())
 
 
-def _least_sum(graph: _Graph, period: float, deadline: Deadline | None) -> float:
+def _least_sum(graph: Frame, period: float, deadline: Deadline | None) -> float:
     """A bound of the mean load of splits of at most this period; infinite where there is none."""
     k = graph.problem.stages
     overhead = 0.0 if graph.problem.allow_empty else float(graph.problem.overheads[0])
-    levels = [_level(graph, n, period - overhead) for n in range(1, k)]
+    levels = [level_at(graph, n, period - overhead) for n in range(1, k)]
     if any(level.inside & level.outside for level in levels):
         return math.inf
     crossed = [[n for n, level in enumerate(levels) if _may_cross(graph, t, level)] for t in range(len(graph.costs))]
@@ -126,7 +128,8 @@ def _first(where: Sequence[int], level: int) -> float:
     return float(bool(where) and where[0] == level)
 
 
-def _level(graph: _Graph, k: int, period: float) -> _Level:
+def level_at(graph: Frame, k: int, period: float) -> Level:
+    """What is sure of the cut before stage k in a split whose stages take at most ``period``, overhead left out."""
     p = graph.problem
     work, slack = math.fsum(graph.times), 1e-9 * math.fsum(graph.times)
     low, high = work - (p.stages - k) * period - slack, k * period + slack
@@ -138,15 +141,15 @@ def _level(graph: _Graph, k: int, period: float) -> _Level:
             inside |= graph.below[i]
         if many or graph.time_below[i] > high:
             outside |= graph.above[i]
-    return _Level(inside, outside, low, high)
+    return Level(inside, outside, low, high)
 
 
-def _may_cross(graph: _Graph, t: int, level: _Level) -> bool:
+def _may_cross(graph: Frame, t: int, level: Level) -> bool:
     maker = graph.problem.producer[t]
     return maker >= 0 and not level.outside >> maker & 1 and bool(graph.problem.consumers[t] & ~level.inside)
 
 
-def _least_cut(graph: _Graph, level: _Level, weights: Sequence[float]) -> float:
+def _least_cut(graph: Frame, level: Level, weights: Sequence[float]) -> float:
     """A lower bound of the weights of live tensors over all downsets of the level, by multipliers of the time before."""
     value, time = _solve(graph, level, weights, 0.0)
     if level.low <= time <= level.high:
@@ -169,7 +172,7 @@ def _least_cut(graph: _Graph, level: _Level, weights: Sequence[float]) -> float:
     return best
 
 
-def _weight(graph: _Graph, weights: Sequence[float], downset: int) -> float:
+def _weight(graph: Frame, weights: Sequence[float], downset: int) -> float:
     p = graph.problem
     return math.fsum(
         w
@@ -178,7 +181,7 @@ def _weight(graph: _Graph, weights: Sequence[float], downset: int) -> float:
     )
 
 
-def _solve(graph: _Graph, level: _Level, weights: Sequence[float], reward: float) -> tuple[float, float]:
+def _solve(graph: Frame, level: Level, weights: Sequence[float], reward: float) -> tuple[float, float]:
     """min over downsets B of weights(live(B)) - reward * time(B), and the time of a B that has it."""
     p, n = graph.problem, graph.size
     source, sink = n, n + 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from autosplit.planner import orders
 from autosplit.planner.bounds import simple_bound
-from autosplit.planner.chain import Chain, OutOfTime
-from autosplit.planner.problem import Deadline, Problem, scale
+from autosplit.planner.chain import Chain
+from autosplit.planner.problem import Deadline, OutOfTime, Problem, scale
 from autosplit.planner.rows import Words, merge, prefixes, width
 from autosplit.planner.split import Plan
 
@@ -44,12 +44,16 @@ def search(problem: Problem, words: Words, best: Plan | None = None, deadline: D
     chains.
     """
     scaled = scale(problem, math.inf if best is None else best.period)
-    chain = Chain(scaled, words, deadline)
-    bound = max(simple_bound(problem) / scaled.unit - problem.size, chain.bound(), 0.0)
+    bound = max(simple_bound(problem) / scaled.unit - problem.size, 0.0)
     try:
-        least, bound = _least_period(chain, bound)
+        chain = Chain(scaled, words, deadline)
+        least = _least_period(chain, max(bound, chain.bound()))
     except OutOfTime as stop:
-        return Found(best, min(stop.bound * scaled.unit * (1 - 1e-9), math.inf if best is None else best.period), False)
+        return Found(
+            best,
+            min(max(bound, stop.bound) * scaled.unit * (1 - 1e-9), math.inf if best is None else best.period),
+            False,
+        )
     if least is None:
         return Found(best, math.inf if best is None else best.period, True)
     period, cuts = least
@@ -60,7 +64,7 @@ def search(problem: Problem, words: Words, best: Plan | None = None, deadline: D
     return Found(replace(plan, lower_bound=plan.period), plan.period, True)
 
 
-def _least_period(chain: Chain, bound: float) -> tuple[tuple[float, list[int]] | None, float]:
+def _least_period(chain: Chain, bound: float) -> tuple[float, list[int]] | None:
     """The least period within the scale's limit; the limit tried moves away from the bound until one fits."""
     top, step = chain.scaled.limit, 0.002
     while True:
@@ -71,7 +75,7 @@ def _least_period(chain: Chain, bound: float) -> tuple[tuple[float, list[int]] |
             stop.bound = bound
             raise
         if found is not None or limit >= top:
-            return found, limit
+            return found
         bound, step = limit, step * 2
 
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.errors import Infeasible
-from autosplit.planner.chain import Chain, Index, OutOfTime
+from autosplit.planner.chain import Chain, Index
 from autosplit.planner.pairs import Side, loads
-from autosplit.planner.problem import Array
+from autosplit.planner.problem import Array, OutOfTime
 from autosplit.planner.rows import to_int
 
-MOST_EDGES = 4_000_000
+MOST_EDGES = 2_000_000
 
 
 class TooManyStages(Infeasible):

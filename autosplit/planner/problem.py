@@ -23,6 +23,12 @@ _T = TypeVar("_T")
 _UNITS = 2.0**50  # all costs together, in units: sums of them are exact in double precision
 
 
+class OutOfTime(Exception):
+    """The deadline passed; it never leaves the planner. ``bound``: what was proven by then."""
+
+    bound = 0.0
+
+
 @dataclass(frozen=True)
 class Problem:
     """``costs`` for ``stages`` stages, contracted to n groups and t tensors between groups (a row a device, or one for

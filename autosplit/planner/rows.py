@@ -12,7 +12,7 @@ from autosplit.cuts import TooManyDownsets, members
 from autosplit.planner.problem import Array, Problem
 
 Words = NDArray[np.uint64]
-_CHUNK = 4096
+_CHUNK = 256  # rows whose unpacked bits stay in the cache, in products too small for threads
 
 
 def width(groups: int) -> int:

@@ -9,18 +9,22 @@ from autosplit.cuts import TooManyDownsets
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner.anytime import improve
 from autosplit.planner.bounds import simple_bound
-from autosplit.planner.chain import Chain, OutOfTime
+from autosplit.planner.chain import Chain
 from autosplit.planner.clash import clashing
 from autosplit.planner.constraints import FREE, Constraints
 from autosplit.planner.costs import CostModel
 from autosplit.planner.cut_bound import cut_bound
-from autosplit.planner.exact import row_limit, search, start_rows
+from autosplit.planner.exact import Found, row_limit, search, start_rows
 from autosplit.planner.kbest import best_paths
+from autosplit.planner.narrow import narrow_rows
 from autosplit.planner.network import TooManyStages
 from autosplit.planner.pareto import front
-from autosplit.planner.problem import Deadline, Problem, pose, scale
+from autosplit.planner.problem import Deadline, OutOfTime, Problem, pose, scale
 from autosplit.planner.rows import Words, list_rows, merge, prefixes, to_words
 from autosplit.planner.split import Plan
+
+_QUICK = 4  # rounds without a better split before a proof is tried
+_ABOVE = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)  # how far above the least period the front is looked for
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ def k_best(
     best, rows = _solve(problem, constraints, costs, deadline)
     if k == 1:
         return (best,)
-    chain = Chain(scale(problem, math.inf), _with(problem, rows, best), deadline)
     try:
+        chain = Chain(scale(problem, math.inf), _with(problem, rows, best), deadline)
         least = chain.least_period(best.period / chain.scaled.unit + chain.scaled.rounding)
         paths = best_paths(chain, least[0], k) if least else []
     except OutOfTime:
@@ -98,9 +102,9 @@ def least_latency(
     if best.period > period * (1 + 1e-12):
         raise Infeasible(f"no split was found with a period of at most {period}; the least found is {best.period}")
     scaled = scale(problem, period)
-    chain = Chain(scaled, _with(problem, rows, best), deadline)
     slack = scaled.rounding * (stages + 1)
     try:
+        chain = Chain(scaled, _with(problem, rows, best), deadline)
         found = chain.least_latency(scaled.limit, best.latency / scaled.unit + slack)
     except OutOfTime:
         return replace(best, optimal=False, note="the time was up; this is the split of least period")
@@ -122,18 +126,22 @@ def pareto_front(
     """One split for each point of the front of period, latency and peak memory, by ascending period."""
     problem = _posed(costs, stages, constraints, allow_empty)
     best, rows = _solve(problem, constraints, costs, deadline)
-    chain = Chain(scale(problem, math.inf), _with(problem, rows, best), deadline)
-    try:
-        chains, whole = front(chain)
-    except OutOfTime:
-        return Front((best,), False, "the time was up; this is the split of least period")
-    except TooManyStages as error:
-        return Front((best,), False, str(error))
+    words, note = _with(problem, rows, best), best.note
+    for above in _ABOVE:
+        try:
+            chains, whole = front(Chain(scale(problem, best.period * above), words, deadline))
+            break
+        except OutOfTime:
+            return Front((best,), False, f"{note} the time was up; this is the split of least period".strip())
+        except TooManyStages:
+            note = f"{best.note} periods more than a few percent above the least were left out".strip()
+    else:
+        return Front((best,), False, f"{best.note} too many splits; this is the one of least period".strip())
     plans = sorted((problem.plan(tuple(cuts)) for cuts in chains), key=_key)
     return Front(
         tuple(replace(p, lower_bound=best.lower_bound, optimal=p.period <= best.lower_bound) for p in plans),
-        whole and rows is not None,
-        best.note,
+        whole and rows is not None and above == math.inf,
+        note,
     )
 
 
@@ -158,16 +166,31 @@ def _solve(
     if rows is not None:
         found, note = search(problem, rows, first.plan, deadline), ""
     else:
-        top = math.inf if first.plan is None else first.plan.period
-        bound, cheap = cut_bound(problem, simple_bound(problem), top, deadline)
-        found = improve(problem, first, bound, cheap, deadline)
-        note = f"more than {limit} legal cuts: searched among some of them, bounded by flows"
+        found = _wide(problem, first, deadline)
+        how = "listed those a better split could have" if found.proven else "searched among some, bounded by flows"
+        note = f"more than {limit} legal cuts: {how}"
     if found.plan is None:
         if rows is None or not found.proven:
             raise Infeasible(f"no split into {problem.stages} stages was found in the time given; give more time")
         message = f"no split into {problem.stages} stages satisfies all conditions"
         raise _explained(message, costs, problem.stages, constraints, problem.allow_empty, deadline)
     return replace(found.plan, lower_bound=found.bound, optimal=found.proven, note=note), rows
+
+
+def _wide(problem: Problem, first: Found, deadline: Deadline | None) -> Found:
+    """The best split found where downsets are too many: a search, then a proof where few cuts are left, then more."""
+    top = math.inf if first.plan is None else first.plan.period
+    bound, cheap = cut_bound(problem, simple_bound(problem), top, deadline)
+    found = improve(problem, first, bound, cheap, deadline, rounds=_QUICK)
+    if found.plan is not None:
+        try:
+            rows = narrow_rows(problem, found.plan.period, row_limit(problem) // problem.stages, deadline)
+        except (OutOfTime, TooManyDownsets):
+            rows = None
+        if rows is not None:
+            proven = search(problem, rows, found.plan, deadline)
+            found = proven if proven.proven else Found(proven.plan, max(bound, proven.bound), False)
+    return found if found.proven else improve(problem, found, found.bound, cheap, deadline, seed=1)
 
 
 def _explained(

@@ -111,8 +111,9 @@ def check_stages(costs: CostModel, stages: Sequence[Iterable[int]], allow_empty:
                 raise SplitError(f"op '{costs.names[i]}' is in stage {s}, but '{late}', which it reads from, is later")
     if missing := full(costs) & ~seen:
         raise SplitError(f"op '{costs.names[next(members(missing))]}' is in no stage; give each op a stage")
+    sets = [bitset(ops) for ops in stages]
     for group in costs.contraction.groups:
-        if len({s for s, ops in enumerate(stages) if bitset(ops) & group}) > 1:
+        if group.bit_count() > 1 and all(group & ops != group for ops in sets):
             names = ", ".join(costs.names[i] for i in members(group))
             raise SplitError(f"ops {names} must stay on one stage; put them on the same")
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.planner.problem import Array, Scaled
+from autosplit.planner.problem import Array, Deadline, OutOfTime, Scaled
 from autosplit.planner.rows import Words, chunks, live_tensors, to_bits, to_words
 
 _SLACK = 1 + 1e-9  # the weights of unequal devices are no whole numbers
@@ -22,11 +22,10 @@ _SLACK = 1 + 1e-9  # the weights of unequal devices are no whole numbers
 class Windows:
     """The table of downsets, ordered by the time of their ops, and what each costs at least as a cut at each level."""
 
-    def __init__(self, scaled: Scaled, words: Words) -> None:
-        self.scaled, self.problem = scaled, scaled.problem
+    def __init__(self, scaled: Scaled, words: Words, deadline: Deadline | None = None) -> None:
+        self.scaled, self.problem, self.deadline = scaled, scaled.problem, deadline
         time = np.concatenate([_weigh(scaled, words[c]) for c in chunks(words)])
-        order = np.lexsort((*words.T, time))
-        self.words = words[order]
+        self.words = words[np.argsort(time, kind="stable")]
         self.costs = [_Level(scaled, k) for k in range(scaled.problem.stages + 1)]
         self.least = self._measure()
 
@@ -46,6 +45,8 @@ class Windows:
         """Per level and row the least period with that cut, infinite where the cut is not allowed or past the limit."""
         least = [np.full(len(self.words), math.inf, dtype=np.float32) for _ in self.costs]
         for part in chunks(self.words):
+            if self.deadline is not None and self.deadline():
+                raise OutOfTime
             cells = to_bits(self.words[part], self.problem.size).astype(np.float64)
             quiet = self._least(cells, np.zeros((1, len(self.problem.producer))))
             rows = np.flatnonzero(np.min(quiet, axis=0) <= self.scaled.limit * _SLACK)

@@ -8,9 +8,11 @@ from autosplit.planner.bounds import simple_bound
 from autosplit.planner.constraints import FREE
 from autosplit.planner.cut_bound import cut_bound
 from autosplit.planner.flow import Network
+from autosplit.planner.narrow import narrow_rows
 from autosplit.planner.problem import pose
+from autosplit.planner.rows import to_int
 from tests.planner.graphs import cells, parallel_chains, random_dag
-from tests.planner.reference import model_cost
+from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import models
 
 
@@ -80,3 +82,23 @@ def test_a_random_graph_is_never_below_its_bound():
     for seed in range(5):
         found = plan(random_dag(30, seed, transfer=0.5), 3)
         assert found.lower_bound <= found.period
+
+
+@given(models(most=6, groups=True), st.integers(2, 3), st.floats(1, 1.3))
+@settings(deadline=None, max_examples=60)
+def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(model, stages, factor):
+    if len(model.contraction.groups) < stages:
+        return
+    limit = plan(model, stages).period * factor
+    problem = pose(model, stages, FREE)
+    rows = narrow_rows(problem, limit, 10**6, None)
+    held = {problem.contraction.expand(to_int(row)) for row in rows}
+    for period, _, _, split in brute_force(model, stages):
+        if period <= limit:
+            assert set(evaluate(model, split).cuts) <= held
+
+
+def test_a_long_graph_too_wide_to_list_is_still_proven():
+    found = plan(cells(20), 2)
+    assert found.optimal
+    assert found.note.endswith("could have")
