@@ -179,8 +179,8 @@ def inside_a_node() -> Any:
 
 def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
     """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX graph has."""
+    from autosplit.hardware import onnx_stages
     from autosplit.hardware.reference import onnxruntime_outputs
-    from autosplit.report import onnx_stages
 
     proto = onnx_stages.whole(model).model
     made = {t for n in proto.graph.node for t in n.output}

@@ -88,7 +88,7 @@ class IsolatedBench:
         return [load(Baseline, b) for b in self._call({"kind": "baselines"})]
 
     def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
-        """See TvmBench."""
+        """See LocalBench."""
         found = self._call({"kind": "duel", "candidates": candidates})
         return [load(Spread, s) for s in found["candidates"]], [load(Spread, s) for s in found["baselines"]]
 

@@ -1,4 +1,4 @@
-"""A TvmBench inside a worker process: jobs and answers as JSON."""
+"""A LocalBench inside a worker process: jobs and answers as JSON."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Handler = Callable[[Mapping[str, Any]], Any]
 def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
     """The handler of a worker: opens the bench that ``setting`` describes, then answers one job at a time."""
     from autosplit.hardware import devices
+    from autosplit.hardware.local_bench import LocalBench
     from autosplit.hardware.measure import Budget
     from autosplit.hardware.model import load_model
-    from autosplit.hardware.tvm_bench import TvmBench
 
     tell("reading the model")
     tuning = Path(setting["tuning"]) if setting["tuning"] else None
     model = load_model(setting["model"], setting["shapes"], setting["target"], tuning)
     cores = devices.along(setting["stages"], setting["devices"])
-    bench = TvmBench(model, cores, Budget(**setting["measure"]), tell=tell)
+    bench = LocalBench(model, cores, Budget(**setting["measure"]), tell=tell)
 
     def answer(job: Mapping[str, Any]) -> Any:
         return _JOBS[job["kind"]](bench, job)

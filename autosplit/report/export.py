@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosplit.errors import MachineError
-from autosplit.hardware import cache, link
+from autosplit.hardware import cache, link, onnx_stages
 from autosplit.hardware.devices import Cores
 from autosplit.hardware.results import Baseline, Measurement, Spread
 from autosplit.hardware.target import spelled
 from autosplit.hardware.wiring import Connection, Port, StagePorts
 from autosplit.report import manifest as m
-from autosplit.report import onnx_stages
 from autosplit.report.environment import environment
 
 if TYPE_CHECKING:

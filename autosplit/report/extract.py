@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError
-from autosplit.hardware import devices
+from autosplit.hardware import devices, onnx_stages
 from autosplit.hardware.target import spelled
 from autosplit.report import export as whole_export
 from autosplit.report import manifest as m
-from autosplit.report import onnx_stages
 from autosplit.report.environment import environment
 from autosplit.report.inspection import tensor
 

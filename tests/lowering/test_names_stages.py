@@ -9,8 +9,8 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError
+from autosplit.hardware import onnx_stages
 from autosplit.hardware.reference import compare, onnxruntime_outputs
-from autosplit.report import onnx_stages
 from tests import nets
 
 pytest.importorskip("onnxruntime")

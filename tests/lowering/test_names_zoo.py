@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from autosplit import api, zoo
-from autosplit.hardware import devices
+from autosplit.hardware import devices, onnx_stages
 from autosplit.hardware.reference import compare, onnxruntime_outputs
 from autosplit.hardware.wiring import wire
-from autosplit.report import inspection, onnx_stages
+from autosplit.report import inspection
 from tests import nets
 
 pytest.importorskip("onnxruntime")

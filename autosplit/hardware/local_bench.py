@@ -27,7 +27,7 @@ from autosplit.hardware.stats import spread
 from autosplit.hardware.worker import Tell
 
 
-class TvmBench:
+class LocalBench:
     """Implements Bench for a model whose stage i runs on ``cores[i]``."""
 
     def __init__(
