@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (0, 1 nothing feasible, 2 usage, 3 environment, 130 interrupted)."""
     args = _parser().parse_args(argv)
     try:
-        return int(args.run(args) or 0)
+        code = int(args.run(args) or 0)
+        sys.stdout.flush()  # a reader that has left is noticed here, not when Python ends
+        return code
     except AutosplitError as error:
         return _report(error, error.exit_code, args.debug)
     except KeyboardInterrupt as error:
@@ -43,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError as error:
-        return _report(error, MachineError.exit_code, args.debug, f"not enough memory: {error or 'nothing left'}")
+        return _report(error, MachineError.exit_code, args.debug, f"not enough memory: {str(error) or 'nothing left'}")
     except Exception as error:
         text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}; --debug shows where"
         return _report(error, MachineError.exit_code, args.debug, text)

@@ -28,7 +28,9 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
-    console.print(table)
+    with console.capture() as shown:  # rich ends the program itself where the reader has left
+        console.print(table)
+    sys.stdout.write(shown.get())
 
 
 def _width(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

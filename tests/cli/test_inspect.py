@@ -1,0 +1,73 @@
+import json
+
+import pytest
+
+from autosplit.cli import main
+from tests.build import node, onnx_model
+
+pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def shown(capsys):
+    def run(*arguments):
+        assert main(["inspect", *map(str, arguments)]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def found(shown, branches):
+    return json.loads(shown(branches.path, "-f", "json"))
+
+
+def test_the_document_has_the_keys_of_the_design(found):
+    assert {"model", "inputs", "outputs", "folded", "ops", "tensors", "cuts"} <= set(found)
+    assert {"name", "kernel", "sources", "inputs", "outputs"} <= set(found["ops"][0])
+    assert {"name", "shape", "dtype", "bytes", "producer", "consumers"} == set(found["tensors"][0])
+    assert found["cuts"] == {"total": 67, "complete": True}
+
+
+def test_the_document_is_a_graph(found):
+    made = {o: op["name"] for op in found["ops"] for o in op["outputs"]}
+    read = {t["name"]: [op["name"] for op in found["ops"] if t["name"] in op["inputs"]] for t in found["tensors"]}
+    assert all(t["producer"] == made.get(t["name"]) for t in found["tensors"])
+    assert all(t["consumers"] == read[t["name"]] for t in found["tensors"])
+    assert [i["name"] for i in found["inputs"]] == ["image", "hint"]
+    assert [o["name"] for o in found["outputs"]] == ["early", "late"]
+
+
+def test_the_table_shows_every_op_and_what_was_folded(shown, squeezenet):
+    text = shown(squeezenet.path)
+    assert text.startswith(f"{squeezenet.graph.name}: 41 fused ops, 50 legal cuts")
+    assert all(op.name in text for op in squeezenet.graph.ops)
+    assert f"folded: {squeezenet.graph.folded[0].name} (identity: passes 'r60' on)" in text
+
+
+def test_a_node_is_found(shown, branches, squeezenet):
+    assert shown(branches.path, "--node", "first.sum") == "first.sum is in fused op op4_fused_conv2d1_add_add1_relu\n"
+    folded = squeezenet.graph.folded[0].name
+    assert shown(squeezenet.path, "--node", folded) == f"{folded} was folded: identity: passes 'r60' on\n"
+    assert json.loads(shown(branches.path, "--node", "stem", "-f", "json")) == {
+        "node": "stem", "op": "op0_fused_conv2d_add_relu", "parts": [], "folded": None,
+    }  # fmt: skip
+
+
+def test_a_node_of_several_kernels_says_so(shown, squeezenet):
+    softmax = squeezenet.graph.ops[-1].sources[-1]
+    assert shown(squeezenet.path, "--node", softmax).strip().endswith("compute a part")
+
+
+def test_an_unknown_node_is_named(said, branches):
+    assert said("inspect", branches.path, "--node", "nope") == (
+        2,
+        "no source node is called 'nope'; `autosplit inspect` lists them",
+    )
+
+
+def test_a_shape_on_the_command_line_is_taken(shown, save):
+    from tests.build import value
+
+    path = save(onnx_model([node("Relu", "x", "y")], [value("x", ("n", 4))]))
+    assert json.loads(shown(path, "--shape", "x=3X4", "-f", "json"))["inputs"][0]["shape"] == [3, 4]

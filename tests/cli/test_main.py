@@ -1,0 +1,106 @@
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+import autosplit
+from autosplit import cli
+from autosplit.cli import inspect, main
+from autosplit.errors import ConfigError, Infeasible, MachineError
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Let a command fail with an error of one's choice."""
+
+    def fail_with(error):
+        def run(args):
+            raise error
+
+        monkeypatch.setattr(inspect, "run", run)
+
+    return fail_with
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_explains_itself(capsys, command):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert f"autosplit {command}" in shown
+    assert "--debug" in shown
+
+
+def test_the_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(re.search(rf"^ +{command}\b", shown, re.MULTILINE) for command in cli.COMMANDS)
+
+
+def test_the_version_is_the_packages(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"autosplit {autosplit.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["inspect"], ["inspect", "a", "--nonsense"], ["inspect", "a", "-f", "xml"]]
+)
+def test_a_wrong_call_is_exit_code_2(capsys, arguments):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert "usage: autosplit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError("a  wrong\nvalue"), 2, "a wrong value"),
+        (Infeasible("none fits"), 1, "none fits"),
+        (MachineError("no disk"), 3, "no disk"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError("8 PiB"), 3, "not enough memory: 8 PiB"),
+        (MemoryError(), 3, "not enough memory: nothing left"),
+        (ZeroDivisionError("by\nzero"), 3, "unexpected ZeroDivisionError: by zero; --debug shows where"),
+    ],
+)
+def test_every_error_is_one_line_and_an_exit_code(broken, said, error, code, line):
+    broken(error)
+    assert said("inspect", "net.onnx") == (code, line)
+
+
+def test_debug_shows_the_traceback(broken):
+    broken(ConfigError("a wrong value"))
+    with pytest.raises(ConfigError):
+        main(["inspect", "net.onnx", "--debug"])
+
+
+def test_a_reader_that_leaves_is_no_error():
+    code = "from autosplit.cli import main; import sys; sys.exit(main(['zoo', 'list']))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert (process.wait(60), process.stderr.read()) == (0, b"")
+
+
+HEAVY = "{'tvm', 'optuna', 'onnx', 'onnxruntime', 'pydantic', 'rich', 'matplotlib', 'plotly', 'torch', 'scipy'}"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([c, "--help"] for c in cli.COMMANDS)], ids=lambda a: a[0])
+def test_help_imports_nothing_heavy(arguments):
+    code = (
+        "import sys; from autosplit.cli import main\n"
+        f"try: main({arguments})\n"
+        f"except SystemExit: print(sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_python_m_autosplit_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "autosplit", "zoo", "list", "-f", "json"], capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)

@@ -1,0 +1,48 @@
+import json
+
+import pytest
+
+from autosplit.cli import main
+from autosplit.hardware import devices
+from tests.build import node, onnx_model
+
+pytest.importorskip("onnx")
+QUICK = ["--seconds", "0.05"]
+
+
+def test_every_op_has_a_time(capsys, branches):
+    assert main(["profile", str(branches.path), *QUICK, "--force", "-f", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [op["name"] for op in found["ops"]] == [op.name for op in branches.graph.ops]
+    assert all(op["ms"] > 0 for op in found["ops"])
+    assert found["total_ms"] == pytest.approx(sum(op["ms"] for op in found["ops"]))
+    assert found["device"] == str(devices.along(1)[0])
+
+
+def test_a_profile_is_kept_until_it_is_forced(capsys, branches):
+    def profile(*more):
+        assert main(["profile", str(branches.path), *QUICK, *more, "-f", "json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    first = profile("--force")
+    assert profile() == first
+    assert profile("--force") != first
+
+
+def test_the_table_sums_up(capsys, branches):
+    assert main(["profile", str(branches.path), *QUICK, "--device", str(devices.along(1)[0])]) == 0
+    shown = capsys.readouterr().out
+    assert "19 fused ops" in shown
+    assert all(op.name in shown for op in branches.graph.ops)
+
+
+@pytest.mark.parametrize("more", [[], ["-f", "json"]])
+def test_a_model_that_computes_nothing_has_a_profile(capsys, save, more):
+    assert main(["profile", str(save(onnx_model([node("Flatten", "x", "y")]))), *QUICK, *more]) == 0
+    assert main(["profile", str(save(onnx_model([node("Identity", "x", "y")]))), *QUICK, *more]) == 0
+
+
+@pytest.mark.parametrize(("device", "code"), [("gpu:0", 2), ("cores:100000", 3)])
+def test_a_device_that_is_not_there_is_named(said, branches, device, code):
+    found, line = said("profile", branches.path, "--device", device)
+    assert (found, f"device '{device}'" in line) == (code, True)

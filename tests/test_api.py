@@ -1,0 +1,142 @@
+"""The public API on real nets: cut by hand, plan, run, compare with onnxruntime."""
+
+import subprocess
+import sys
+
+import pytest
+
+import autosplit
+from autosplit import api, zoo
+from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit.hardware.reference import compare
+
+pytest.importorskip("onnxruntime")
+SMALL = ("branches", "squeezenet", "transformer")
+EVERY = [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in zoo.NAMES]
+
+
+@pytest.fixture
+def profiled(zoo_model):
+    """A net of the zoo whose profile is in the cache, measured for a moment only."""
+
+    def load(name):
+        model = zoo_model(name)
+        for device in api.device.along(4):
+            model.profile(device, seconds=0.05)
+        return model
+
+    return load
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_plans_pipelines_compute_what_onnxruntime_does(profiled, name):
+    model = profiled(name)
+    items = model.items(1 if name == "vgg19" else 3, seed=11)
+    expected = model.expected(items)
+    for stages in (2, 3, 4):
+        split = autosplit.plan(model, stages=stages)
+        assert len(split.stages) == stages
+        with split.pipeline() as pipeline:
+            found = compare(pipeline.run(items), expected)
+        assert found.equal
+        assert found.max_rel_error < 1e-4
+
+
+def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
+    model = profiled("squeezenet")
+    slowest = max(model.profile(api.device.along(1)[0]).op_ms)
+    split = autosplit.plan(model, stages=2)
+    assert split.predicted_ms >= slowest * 0.99
+    assert sorted(op for stage in split.stages for op in stage) == list(range(len(model.graph.ops)))
+
+
+def test_more_stages_than_ops_are_refused(profiled):
+    with pytest.raises(Infeasible, match="42 stages asked for, but only 41"):
+        autosplit.plan(profiled("squeezenet"), stages=42)
+
+
+def test_a_cut_holds_the_named_nodes_and_all_before_them(branches):
+    split = branches.split([["first.leave"], ["left", "hint.conv"]])
+    sources = [{s for i in stage for s in branches.graph.ops[i].sources} for stage in split.stages]
+    assert sources[0] == {
+        "stem", "stem.relu", "first.enter", "first.enter.relu", "first.inner1", "first.inner1.relu",
+        "first.inner2", "first.inner.sum", "first.inner", "first.leave", "first.sum", "first",
+    }  # fmt: skip
+    assert sources[1] == {"halves", "left", "left.relu", "hint.conv"}
+
+
+def test_a_cut_takes_op_names_too(branches):
+    op = branches.graph.ops[4]
+    assert branches.split([[op.name]]).stages == branches.split([["first"]]).stages
+
+
+@pytest.mark.parametrize(
+    ("after", "line"),
+    [
+        ([["nope"]], "no op and no source node is called 'nope'; `autosplit inspect` lists them"),
+        ([[]], "is empty"),
+        ([["first"], ["first"]], "is empty"),
+        ([["early", "late"]], "is empty"),
+        ([["late"], ["first"]], "does not hold the one before it"),
+    ],
+)
+def test_a_cut_that_is_none_is_named(branches, after, line):
+    with pytest.raises(SplitError) as found:
+        branches.split(after)
+    assert line in str(found.value)
+
+
+def test_a_cut_after_a_folded_node_says_why_not(squeezenet):
+    folded = squeezenet.graph.folded[0]
+    with pytest.raises(SplitError, match=f"node '{folded.name}' left no op"):
+        squeezenet.split([[folded.name]])
+
+
+def test_no_cut_is_one_stage(branches):
+    assert branches.split([]).stages == (tuple(range(len(branches.graph.ops))),)
+
+
+def test_a_stage_can_have_several_cores(branches):
+    cores = ",".join(map(str, api.device.available()))
+    items = branches.items(2)
+    with branches.split([["first"]]).pipeline([f"cores:{cores}", "cores:0"]) as pipeline:
+        assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
+def test_two_pipelines_of_one_model_run_side_by_side(branches):
+    items = branches.items(4)
+    with branches.split([["first"]]).pipeline() as one, branches.split([["hinted"]]).pipeline() as two:
+        for item in items:
+            one.submit(item)
+            two.submit(item)
+        found = [[next(results) for _ in items] for results in (one.results(), two.results())]
+    assert all(compare(f, branches.expected(items)).equal for f in found)
+
+
+def test_results_stay_as_they_are_while_more_are_computed(branches):
+    items = branches.items(6)
+    with branches.split([["first"]]).pipeline() as pipeline:
+        found = pipeline.run(items)
+        first = {name: array.copy() for name, array in found[0].items()}
+        pipeline.run(items[1:])
+    assert compare([found[0]], [first]).max_abs_error == 0
+
+
+def test_an_unknown_net_is_named():
+    with pytest.raises(ConfigError, match="net 'vgg20': not in the zoo"):
+        api.zoo_model("vgg20")
+
+
+def test_every_public_name_is_there_and_listed():
+    assert set(autosplit.__all__) <= set(dir(autosplit))
+    assert all(getattr(autosplit, name) for name in autosplit.__all__)
+    with pytest.raises(AttributeError, match="module 'autosplit' has no attribute 'nope'"):
+        autosplit.nope  # noqa: B018
+
+
+HEAVY = "{'tvm', 'optuna', 'onnx', 'onnxruntime', 'numpy', 'pydantic', 'rich', 'matplotlib', 'plotly', 'torch'}"
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = f"import sys, autosplit; print(sorted({HEAVY} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
