@@ -19,6 +19,7 @@ from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.wiring import Wiring, part
 from autosplit.lowering import extract as convex
+from autosplit.lowering.external import Backend
 
 
 class Model(BuiltModel):
@@ -110,9 +111,10 @@ def load_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     target: str | None = None,
     tuning: Path | None = None,
+    backends: Sequence[Backend] = (),
 ) -> Model:
     """Read and fuse a model file or object; see ``autosplit.hardware.model.load_model``."""
-    built = _load(model, shapes, target, tuning)
+    built = _load(model, shapes, target, tuning, backends)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
@@ -124,7 +126,7 @@ def load(folder: str | Path) -> Pipeline:
 
 
 def plan(model: Model, stages: int = 2, devices: Sequence[str] = ()) -> Split:
-    """The best split into ``stages`` for the measured profile of each device. Raises SplitError for too many stages."""
+    """The best split into ``stages`` for the measured profile of each device. Raises Infeasible for too many stages."""
     from autosplit import planner
 
     cores = device.along(stages, devices)

@@ -13,14 +13,18 @@ from typing import Any
 from autosplit.hardware import toolchain
 from autosplit.hardware.kernels import Kernels, used
 from autosplit.hardware.wiring import StagePorts
+from autosplit.lowering.external_regions import generate
 from autosplit.lowering.lowered import Call, Lowered
 
 ENTRY = "main"
 
 
-def link(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any) -> Any:
-    """The runtime module of one stage, to be run in this process."""
-    return _executable(lowered, kernels, ports, target, [kernels.module])
+def link(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, merge: bool = True) -> Any:
+    """The runtime module of one stage, to be run in this process.
+
+    ``merge``: neighbouring composites of an external backend may become one region; without it each runs by itself.
+    """
+    return _executable(lowered, kernels, ports, target, [kernels.module], merge)
 
 
 def write(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, file: Path) -> None:
@@ -52,12 +56,21 @@ def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
     return pack
 
 
-def _executable(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, libraries: list[Any]) -> Any:
+def _executable(
+    lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, libraries: list[Any], merge: bool = True
+) -> Any:
     from tvm import relax
     from tvm.relax.vm_build import _ffi_api, _vmcodegen
 
+    module = _function(lowered, kernels, ports)
+    external = {
+        op.kernel: op.name for op in map(lowered.graph.ops.__getitem__, ports.ops) if op.kernel in lowered.composites
+    }
+    if external:
+        module, generated = generate(module, {s: lowered.composites[s] for s in external}, external, merge)
+        libraries = [*libraries, *generated]
     with target:
-        module = relax.get_pipeline("default_build")(_function(lowered, kernels, ports))
+        module = relax.get_pipeline("default_build")(module)
     builder = relax.ExecBuilder()
     _vmcodegen(builder, module)
     constants = dict((module.attrs or {}).get("const_name_to_constant", {}))

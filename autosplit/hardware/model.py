@@ -24,6 +24,7 @@ from autosplit.hardware.stage import VmStage
 from autosplit.hardware.target import spelled, target_of, toolchain
 from autosplit.hardware.tuning import RECORDS
 from autosplit.hardware.wiring import Wiring, wire
+from autosplit.lowering.external import Backend
 from autosplit.lowering.lowered import Lowered, lower
 from autosplit.versions import require_pair
 
@@ -80,10 +81,14 @@ class Model:
         whole = self.wiring([range(len(self.graph.ops))]).stages[0]
 
         def measure() -> Profile:
-            module = link(self.lowered, self.kernels, whole, self.target)
-            return profile.profile_ops(self.lowered, self.kernels, module, self.items(1)[0], device, seconds)
+            module = link(self.lowered, self.kernels, whole, self.target, merge=False)
+            item = self.items(1)[0]
+            inputs = [item[p.name] for p in whole.inputs]
+            return profile.profile_ops(self.lowered, self.kernels, module, inputs, device, seconds)
 
-        order = ",".join(self.kernels.symbols.get(op.kernel, op.kernel) for op in self.graph.ops)
+        composites = {symbol: c.key for symbol, c in self.lowered.composites.items()}
+        symbols = composites | dict(self.kernels.symbols)
+        order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.graph.ops)
         return profile.cached((order, str(device), profile.machine()), measure, force)
 
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
@@ -113,13 +118,14 @@ def load_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     target: str | None = None,
     tuning: Path | None = None,
+    backends: Sequence[Backend] = (),
 ) -> Model:
     """Read and fuse a model: an ONNX file, TVMScript (.py), a saved module (.json), a saved exported program (.pt2); or an
     object, a TVM IRModule or a ``torch.export.ExportedProgram``.
 
     ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor; ``tuning`` is the
-    folder of a tuning database. Raises ModelError
-    or ConfigError where the model or the shapes are wrong, MachineError without the package that reads it.
+    folder of a tuning database; ``backends`` run what their patterns match. Raises ModelError or ConfigError where the
+    model or the shapes are wrong, MachineError without the package that reads it.
     """
     from autosplit.frontend import importing
 
@@ -130,7 +136,7 @@ def load_model(
     where = target_of(target)
     judge = judges.judge_of(imported, path, where)
     digest = cache.sha256(path) if path else _digest(imported.source.module)
-    return Model(path, digest, where, lower(imported.source, where), judge, given, tuning)
+    return Model(path, digest, where, lower(imported.source, where, backends), judge, given, tuning)
 
 
 def _digest(module: Any) -> str:

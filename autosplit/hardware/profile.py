@@ -10,7 +10,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,17 @@ def profile_ops(
     lowered: Lowered,
     kernels: Kernels,
     module: Any,
-    item: Mapping[str, np.ndarray[Any, Any]],
+    inputs: Sequence[np.ndarray[Any, Any]],
     cores: Cores,
     seconds: float = 2.0,
     rounds: int = 5,
 ) -> Profile:
-    """Time every op on ``cores``. ``module`` is the unsplit model as one stage; its kernels run in the graph's order.
+    """Time every op on ``cores``. ``module`` is the unsplit model as one stage, ``inputs`` in the order of its ports; its
+    kernels run in the graph's order.
 
     At least ``rounds`` rounds, more while ``seconds`` last; the first is a warm-up.
     """
-    timer = _Timer(set(kernels.symbols.values()))
-    inputs = [item[i.name] for i in lowered.inputs]
+    timer = _Timer({*kernels.symbols.values(), *lowered.composites})
     with ThreadPoolExecutor(1, "profile") as own_thread:  # TVM's kernel threads, and where they run, go by thread
         own_thread.submit(_rounds, module, inputs, cores, timer, seconds, rounds).result()
     return _profile(lowered, kernels, timer.rounds[1:], str(cores))
@@ -81,7 +81,7 @@ class _Timer:
         return 0
 
 
-def _rounds(module: Any, inputs: list[Any], cores: Cores, timer: _Timer, seconds: float, rounds: int) -> None:
+def _rounds(module: Any, inputs: Sequence[Any], cores: Cores, timer: _Timer, seconds: float, rounds: int) -> None:
     import tvm
     from tvm import relax
 
@@ -101,7 +101,7 @@ def _profile(lowered: Lowered, kernels: Kernels, rounds: Sequence[Sequence[tuple
     position = 0
     op_ms, half = [], []
     for op in lowered.graph.ops:
-        symbol = kernels.symbols.get(op.kernel)
+        symbol = kernels.symbols.get(op.kernel) or (op.kernel if op.kernel in lowered.composites else None)
         if position < len(calls) and calls[position][0] == symbol:
             samples = spread([r[position][1] * MS for r in rounds])
             op_ms.append(samples.median)

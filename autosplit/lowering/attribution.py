@@ -29,7 +29,7 @@ class Attribution:
 def attribute(source: Source, module: FusedModule) -> Attribution:
     """Match the calls of the fused ``main`` with the nodes of ``source``."""
     flat = Flat(source, module.flat)
-    members, results = _match(flat, module.grouped)
+    members, results = match(flat, module.grouped)
     folding = Folding(source)
     home = _homes(source, flat, members, folding)
     owners = {p: {flat.owner[n] for n in numbers if n in flat.owner} for p, numbers in members.items()}
@@ -42,8 +42,8 @@ def attribute(source: Source, module: FusedModule) -> Attribution:
     )
 
 
-def _match(flat: Flat, module: Any) -> tuple[dict[int, list[int]], dict[int, tuple[str | None, ...]]]:
-    """By position in the grouped ``main``: the flat calls inside, and the source tensors it results in."""
+def match(flat: Flat, module: Any) -> tuple[dict[int, list[int]], dict[int, tuple[str | None, ...]]]:
+    """By position in the ``main`` of a grouped module: the flat calls inside, and the source tensors it results in."""
     import tvm
 
     members: dict[int, list[int]] = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from autosplit.errors import ModelError
 from autosplit.frontend.source import Signature, Source
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.attribution import Attribution, attribute
+from autosplit.lowering.external import Backend, Composite, partition
 from autosplit.lowering.flat import variables
 from autosplit.lowering.fuse import FusedModule, fuse
 from autosplit.lowering.provenance import bindings
@@ -21,10 +22,12 @@ class Call:
     """The Relax expression of one op: a call, or a constant that is an output of the model.
 
     ``reads`` says what each variable in it stands for: a tensor name, a constant, or a list of those (a tuple).
+    ``weights`` are the constants inside a composite, which stand in no argument.
     """
 
     value: Any
     reads: Mapping[Any, Any]
+    weights: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Lowered:
     """A model lowered for one target.
 
     ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name; ``outputs`` pairs each output name of
-    the model with the tensor that holds it.
+    the model with the tensor that holds it; ``composites`` are what external backends run, by the symbol an op calls.
     """
 
     graph: FusedGraph
@@ -40,6 +43,7 @@ class Lowered:
     kernels: Mapping[str, Any]
     inputs: tuple[Signature, ...]
     outputs: tuple[tuple[str, str], ...]
+    composites: Mapping[str, Composite] = field(default_factory=dict)
 
     @cached_property
     def weight_bytes(self) -> int:
@@ -47,15 +51,18 @@ class Lowered:
         return _bytes(c for call in self.calls for c in constants(call))
 
 
-def lower(source: Source, target: Any) -> Lowered:
-    """Fuse ``source`` for ``target`` (a tvm Target) and name everything. Raises ModelError where it cannot be split."""
-    module = fuse(source.module, target)
-    return _Reader(source, module).lowered()
+def lower(source: Source, target: Any, backends: Sequence[Backend] = ()) -> Lowered:
+    """Fuse ``source`` for ``target`` (a tvm Target) and name everything. Raises ModelError where it cannot be split.
+
+    What a pattern of ``backends`` matches is an op of its own, which nothing fuses with and no cut divides.
+    """
+    module, composites = partition(source, backends) if backends else (source.module, {})
+    return _Reader(source, fuse(module, target), composites).lowered()
 
 
 def constants(call: Call) -> Iterator[Any]:
     """The constants an op reads, in order, repeats included."""
-    stack = [call.value, *(v for v in call.reads.values() if not isinstance(v, str))]
+    stack = [call.value, *call.weights, *(v for v in call.reads.values() if not isinstance(v, str))]
     while stack:
         value = stack.pop()
         if isinstance(value, list):
@@ -69,7 +76,8 @@ def constants(call: Call) -> Iterator[Any]:
 class _Reader:
     """Walks the fused ``main``; ``env`` maps a variable to a tensor name, a constant or a list of those (a tuple)."""
 
-    def __init__(self, source: Source, module: FusedModule) -> None:
+    def __init__(self, source: Source, module: FusedModule, composites: Mapping[str, Composite]) -> None:
+        self._composites = composites
         self._source = source
         self._module = module
         self._names: Attribution = attribute(source, module)
@@ -100,13 +108,14 @@ class _Reader:
         inputs = (i.name for i in source.inputs)
         graph = build(source.name, self._ops, self._shapes, inputs, tensors, self._names.folded)
         kernels = {g.name_hint: f for g, f in self._module.fused.functions.items() if g.name_hint != "main"}
-        return Lowered(graph, tuple(self._calls), kernels, source.inputs, outputs)
+        return Lowered(graph, tuple(self._calls), kernels, source.inputs, outputs, self._composites)
 
     def _op(self, position: int, var: Any, value: Any) -> None:
         import tvm
         from tvm import relax
 
-        kernel = getattr(value.args[0], "name_hint", None) if value.args else None
+        callee = value.args[0] if value.args else None
+        kernel: Any = getattr(callee, "name_hint", None) or getattr(callee, "global_symbol", None)
         if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
             of = " ".join(self._names.sources.get(position, ()) or self._names.parts.get(position, ()))
             raise ModelError(
@@ -120,7 +129,9 @@ class _Reader:
             self._tensor((given[i] if i < len(given) else None) or f"{name}.{i}", kind) for i, kind in enumerate(kinds)
         ]
         self._env[var] = results if isinstance(var.ty, relax.TupleType) else results[0]
-        self._add(name, str(kernel), Call(value, {v: self._env[v] for v in variables(value)}), results, position)
+        weights = self._composites[kernel].constants if kernel in self._composites else ()
+        call = Call(value, {v: self._env[v] for v in variables(value)}, weights)
+        self._add(name, str(kernel), call, results, position)
 
     def _add(self, name: str, kernel: str, call: Call, results: list[str], position: int) -> None:
         reads = dict.fromkeys(t for v in call.reads.values() for t in _tensors(v))
