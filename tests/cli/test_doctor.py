@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+from autosplit import versions
+from autosplit.cli import main
+from autosplit.hardware import devices, toolchain
+
+
+@pytest.fixture
+def examined(capsys):
+    """The exit code and the checks by name."""
+
+    def run():
+        code = main(["doctor", "-f", "json"])
+        found = json.loads(capsys.readouterr().out)
+        assert found["ok"] == (code == 0)
+        return code, {c["name"]: c for c in found["checks"]}
+
+    return run
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Pretend that a package has another version, or none."""
+    real = versions.installed
+
+    def install(**found):
+        found = {name.replace("_", "-"): version for name, version in found.items()}
+        monkeypatch.setattr(versions, "installed", lambda name: found[name] if name in found else real(name))
+
+    return install
+
+
+def test_a_machine_that_has_everything_is_fine(examined):
+    code, checks = examined()
+    assert code == 0
+    assert all(c["ok"] and not c["remedy"] for c in checks.values() if c["needed"])
+    assert {"python", "tvm", "numpy", "linker", "cores", "cache"} <= set(checks)
+
+
+def test_the_table_has_a_line_a_check(capsys):
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("python", "tvm", "onnxruntime", "linker", "cores", "cache"))
+
+
+def test_a_wrong_pair_is_exit_code_3_with_the_remedy(examined, pretend):
+    pretend(apache_tvm_ffi="0.1.15.post2")
+    code, checks = examined()
+    assert code == 3
+    assert checks["tvm"]["remedy"].endswith("pip install 'apache-tvm-ffi>=0.1.14.post0,<0.1.15'")
+
+
+def test_a_missing_package_is_exit_code_3_only_where_it_is_needed(examined, pretend):
+    pretend(plotly=None)
+    code, checks = examined()
+    assert (code, checks["plotly"]["remedy"]) == (0, "pip install 'autosplit[dashboard]'")
+    pretend(networkx=None)
+    code, checks = examined()
+    assert (code, checks["networkx"]["remedy"]) == (3, "pip install networkx")
+
+
+def test_without_a_linker_it_says_what_to_install(examined, monkeypatch):
+    monkeypatch.setattr(toolchain, "_found", lambda: None)
+    code, checks = examined()
+    assert code == 0
+    assert "install gcc or clang" in checks["linker"]["remedy"]
+
+
+def test_a_cache_that_cannot_be_written_is_exit_code_3(examined, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "file" / "cache"))
+    code, checks = examined()
+    assert code == 3
+    assert "AUTOSPLIT_CACHE" in checks["cache"]["remedy"]
+
+
+def test_a_system_that_cannot_pin_is_told_so(examined, monkeypatch):
+    monkeypatch.setattr(devices, "can_pin", lambda: False)
+    code, checks = examined()
+    assert code == 0
+    assert "cannot be kept on a core" in checks["cores"]["remedy"]

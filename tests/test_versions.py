@@ -1,0 +1,60 @@
+import pytest
+
+from autosplit import api, versions
+from autosplit.errors import MachineError
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Pretend that these versions are installed."""
+
+    def install(tvm, ffi):
+        found = {"apache-tvm": tvm, "apache-tvm-ffi": ffi}
+        monkeypatch.setattr(versions, "installed", found.get)
+
+    return install
+
+
+@pytest.mark.parametrize("ffi", ["0.1.14.post0", "0.1.14.post1", "0.1.14.post9", "0.1.14"])
+@pytest.mark.parametrize("tvm", ["0.27.0", "0.27.0.post1", "0.27.3"])
+def test_a_pair_that_fits_is_fine(pretend, tvm, ffi):
+    pretend(tvm, ffi)
+    assert versions.wrong_pair() is None
+    versions.require_pair()
+
+
+@pytest.mark.parametrize(
+    ("tvm", "ffi", "line"),
+    [
+        (
+            "0.27.0",
+            "0.1.15.post2",
+            "apache-tvm-ffi 0.1.15.post2 crashes or does not match apache-tvm 0.27.0; pip install",
+        ),
+        ("0.27.0", "0.1.13", "apache-tvm-ffi 0.1.13 crashes or does not match"),
+        ("0.27.0", "0.1.140", "apache-tvm-ffi 0.1.140 crashes or does not match"),
+        ("0.26.0", "0.1.14", "apache-tvm 0.26.0 is not one this version was made for"),
+        ("1.27.0", "0.1.14", "apache-tvm 1.27.0 is not one this version was made for"),
+        ("dev", "0.1.14", "apache-tvm dev is not one this version was made for"),
+        (None, "0.1.14", "apache-tvm is not installed; pip install 'apache-tvm>=0.27,<0.28'"),
+        ("0.27.0", None, "apache-tvm-ffi is not installed"),
+    ],
+)
+def test_a_pair_that_does_not_fit_is_named_with_the_remedy(pretend, tvm, ffi, line):
+    pretend(tvm, ffi)
+    with pytest.raises(MachineError) as found:
+        versions.require_pair()
+    assert str(found.value).startswith(line)
+    assert "pip install '" in str(found.value)
+
+
+def test_a_wrong_pair_is_told_before_anything_is_loaded(pretend, tmp_path):
+    pretend("0.27.0", "0.1.15.post2")
+    for use in (api.load_model, api.load):
+        with pytest.raises(MachineError, match=r"0\.1\.15\.post2 crashes"):
+            use(tmp_path / "missing")
+
+
+def test_what_is_not_installed_has_no_version():
+    assert versions.installed("no-such-package-here") is None
+    assert versions.installed("numpy")
