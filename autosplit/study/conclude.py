@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from autosplit.hardware.bench import Stages
-from autosplit.hardware.results import Spread
+from autosplit.hardware.results import Baseline, Spread
 from autosplit.study import records
 from autosplit.study.correction import Corrected, Measured
 from autosplit.study.limits import tally
@@ -25,10 +26,10 @@ RIVALS = 4  # candidates in the final comparison at most
 
 @runtime_checkable
 class Duelling(Protocol):
-    """A bench that can measure several candidates side by side, in turns, so that what drifts meets them all alike."""
+    """A bench that can measure candidates and baselines side by side, in turns, so that what drifts meets all alike."""
 
-    def duel(self, candidates: Sequence[Stages]) -> Sequence[Spread]:
-        """The period of each candidate, in ms, in their order; more precise than ``measure``."""
+    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """The periods, in ms, of the candidates in their order, and of the baselines in the order of ``baselines``."""
         ...
 
 
@@ -41,21 +42,38 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
     corrected = corrected_costs(on.space, tuple(on.bench.devices), history.measured)
     results: dict[str, Any] = {"corrected": _document(corrected)}
     rivals = _rivals(corrected, history.measured)
-    earlier = attributes.get("duel")
-    if len(rivals) > 1 and isinstance(on.bench, Duelling) and not _covers(earlier, rivals, len(history.measured)):
-        progress.note(f"comparing the best {len(rivals)} splits once more, in turns")
-        spreads = on.bench.duel([m.stages for m in rivals])
-        entries = [
-            {"number": m.number, "period_ms": records.spread_document(s)} for m, s in zip(rivals, spreads, strict=True)
-        ]
-        results["duel"] = {"measured": len(history.measured), "entries": entries}
-    best = best_trial(trials, {**attributes, **results})
+    if rivals and isinstance(on.bench, Duelling) and not _covers(attributes.get("duel"), rivals, len(history.measured)):
+        progress.note(f"comparing the best {len(rivals)} splits and the baselines once more, in turns")
+        results["duel"] = _compete(on.bench, rivals, len(history.measured))
+    stored = {**attributes, **results}
+    best = best_trial(trials, stored)
     if best is not None:
-        verdict = judge(on.config.stages, best[1], records.read_baselines(attributes.get("baselines")))
+        verdict = judge(on.config.stages, best[1], compared_baselines(stored))
         results["verdict"] = {"choice": verdict.choice, "text": verdict.text}
     with guarded(on.url):
         for key, value in results.items():
             on.study.set_user_attr(key, value)
+
+
+def compared_baselines(attributes: dict[str, Any]) -> list[Baseline]:
+    """The baselines of a study, their periods as measured beside the best candidates where they were."""
+    found = records.read_baselines(attributes.get("baselines"))
+    duel = attributes.get("duel")
+    again = [records.read_spread(d) for d in duel.get("baselines") or ()] if isinstance(duel, dict) else []
+    if len(again) != len(found):
+        return found
+    return [replace(b, period_ms=spread or b.period_ms) for b, spread in zip(found, again, strict=True)]
+
+
+def _compete(bench: Duelling, rivals: Sequence[Measured], measured: int) -> dict[str, Any]:
+    spreads, baselines = bench.duel([m.stages for m in rivals])
+    return {
+        "measured": measured,
+        "entries": [
+            {"number": m.number, "period_ms": records.spread_document(s)} for m, s in zip(rivals, spreads, strict=True)
+        ],
+        "baselines": [records.spread_document(s) for s in baselines],
+    }
 
 
 def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tuple[FrozenTrial, Spread] | None:

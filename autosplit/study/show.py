@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.study.conclude import best_trial
-from autosplit.study.records import read_spread
+from autosplit.study.conclude import best_trial, compared_baselines
+from autosplit.study.records import baseline_document, read_spread
 from autosplit.study.storage import guarded, shown
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
         },
         "trials": [_trial(t) for t in trials],
         "best": None if best is None else _best(best[0], attributes),
-        "baselines": attributes.get("baselines") or [],
+        "baselines": [baseline_document(b) for b in compared_baselines(attributes)],
         "bound_ms": attributes.get("bound_ms"),
         "verdict": attributes.get("verdict"),
     }

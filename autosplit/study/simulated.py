@@ -90,11 +90,12 @@ class SimulatedBench:
             Accuracy(True, 0.0, 0.0, 1),
         )
 
-    def duel(self, candidates: Sequence[Stages]) -> Sequence[Spread]:
-        """The periods of several candidates measured longer and side by side: a quarter of the noise."""
+    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """The periods of candidates, measured longer and side by side: a quarter of the noise; and of the baselines."""
         noise = self.simulation.noise / 4
         periods = [max(self._noisy(stages, "duel", noise)) for stages in candidates]
-        return [Spread(p, p * (1 - 2 * noise), p * (1 + 2 * noise)) for p in periods]
+        spreads = [Spread(p, p * (1 - 2 * noise), p * (1 + 2 * noise)) for p in periods]
+        return spreads, [b.period_ms for b in self.baselines()]
 
     def baselines(self) -> Sequence[Baseline]:
         """One core, all cores at a share of the ideal, and a replica a core, all from the true costs."""

@@ -12,11 +12,12 @@ import pytest
 
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench import Stages
-from autosplit.hardware.results import Measurement
+from autosplit.hardware.results import Measurement, Spread
 from autosplit.study.conclude import best_trial
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Silent, Status
 from autosplit.study.run import run_study
+from autosplit.study.show import document
 from autosplit.study.simulated import SimulatedBench
 from autosplit.study.space import KEY
 from autosplit.study.workers import this_worker
@@ -243,6 +244,17 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench: Make
     bench.duel = lambda candidates: calls.update("d")  # type: ignore[method-assign, assignment, return-value]
     run_study(on, Silent())
     assert not calls
+
+
+def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench(ops=40, stages=3)
+    slow = [Spread(1e3, 1e3, 1e3)] * 3
+    duel = bench.duel
+    bench.duel = lambda candidates: (duel(candidates)[0], slow)  # type: ignore[method-assign]
+    on = opened(bench, trials=2)
+    run_study(on, Silent())
+    assert on.study.user_attrs["verdict"]["choice"] == "split"
+    assert document(on.study, on.url)["baselines"][0]["period_ms"]["median"] == 1e3
 
 
 def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Open) -> None:
