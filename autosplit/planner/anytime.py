@@ -19,7 +19,6 @@ from autosplit.planner.split import Plan
 
 _ROWS = 6000
 _CLOSE = 1e-4  # a gap not worth another round
-_IDLE_ROUNDS = 12
 
 
 def improve(
@@ -28,7 +27,7 @@ def improve(
     bound: float,
     cheap: Collection[int],
     deadline: Deadline | None,
-    rounds: int = _IDLE_ROUNDS,
+    rounds: int,
     seed: int = 0,
 ) -> Found:
     """The best split found until the deadline, the gap closed, or a number of ``rounds`` without a better one.

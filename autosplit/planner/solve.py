@@ -23,6 +23,7 @@ from autosplit.planner.problem import Deadline, OutOfTime, Problem, pose, scale
 from autosplit.planner.rows import Words, list_rows, merge, prefixes, to_words
 from autosplit.planner.split import Plan
 
+_PATIENT = 12  # rounds without a better split before giving up
 _QUICK = 4  # rounds without a better split before a proof is tried
 _ABOVE = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)  # how far above the least period the front is looked for
 
@@ -190,7 +191,10 @@ def _wide(problem: Problem, first: Found, deadline: Deadline | None) -> Found:
         if rows is not None:
             proven = search(problem, rows, found.plan, deadline)
             found = proven if proven.proven else Found(proven.plan, max(bound, proven.bound), False)
-    return found if found.proven else improve(problem, found, found.bound, cheap, deadline, seed=1)
+    if found.proven:
+        return found
+    rounds = _PATIENT if deadline is None else _PATIENT * 4  # with a deadline the time is there to be used
+    return improve(problem, found, found.bound, cheap, deadline, rounds=rounds, seed=1)
 
 
 def _explained(
