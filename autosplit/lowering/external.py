@@ -17,7 +17,7 @@ from autosplit.errors import ConfigError, ModelError
 from autosplit.frontend.source import Source, mark
 from autosplit.lowering.attribution import match
 from autosplit.lowering.flat import Flat, variables
-from autosplit.lowering.provenance import adopt_names, bindings, renamed, with_main
+from autosplit.lowering.provenance import adopt_names, bindings, rebind, renamed, with_main
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,44 @@ def _without_edge_markers(module: Any, backends: Sequence[Backend]) -> Any:
             readers.setdefault(each, []).append(var)
     after = _reached(layers, markers, {var: readers.get(var, []) for var in reversed(list(reads))})
     dropped = {v for v, layer in layers.items() if layer in markers and not (v in before and v in after)}
-    gvars = {b.value.op: module[b.value.op] for b in found if b.var in dropped}
-    if not gvars:
-        return module
-    module = with_main(module, module["main"].inline_functions(gvars))
-    for gvar in gvars:
-        del module[gvar]
-    return module
+    return _inlined(module, dropped) if dropped else module
+
+
+def _inlined(module: Any, dropped: set[Any]) -> Any:
+    """``main`` with the composites bound to some variables put back; each is one call of an operator."""
+    import tvm
+    from tvm import relax
+
+    @relax.expr_functor.mutator
+    class Inline(relax.PyExprMutator):  # type: ignore[misc]
+        def visit_var_binding_(self, binding: Any) -> None:
+            if binding.var not in dropped:
+                super().visit_var_binding_(binding)
+                return
+            call = self.visit_expr(binding.value)
+            function = module[call.op]
+            (inner,) = bindings(function)
+            values = dict(zip(function.params, call.args, strict=True))
+            made = relax.Call(inner.value.op, [_put(a, values) for a in inner.value.args], inner.value.attrs)
+            rebind(self, binding.var, made, binding.var.name)
+
+    main = Inline(module).visit_expr(module["main"])
+    called = {
+        b.value.op
+        for b in bindings(main)
+        if isinstance(getattr(getattr(b, "value", None), "op", None), tvm.ir.GlobalVar)
+    }
+    kept = {g: f for g, f in module.functions.items() if "Composite" not in (f.attrs or {}) or g in called}
+    return with_main(tvm.IRModule(kept, attrs=module.attrs), main)
+
+
+def _put(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """An argument with parameters replaced by what they stand for."""
+    from tvm import relax
+
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple([_put(field, values) for field in expression.fields])
+    return values.get(expression, expression) if isinstance(expression, relax.Var) else expression
 
 
 def _reached(layers: Mapping[Any, str], markers: Mapping[str, str], beside: Mapping[Any, Iterable[Any]]) -> set[Any]:

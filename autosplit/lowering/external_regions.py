@@ -1,7 +1,7 @@
 """The composites of one stage merged into regions and handed to the code generators of their backends.
 
 TVM's contract: a region is a function with the attribute ``Codegen``; its layers are local functions with the attribute
-``Composite``, called once each, and hold no further function.
+``Composite``, which hold no further function. Calls of equal layers share one.
 """
 
 from __future__ import annotations

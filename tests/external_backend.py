@@ -1,0 +1,175 @@
+"""A small external backend, registered from Python: it runs regions in numpy, layer by layer, and remembers what it got.
+
+TVM calls ``relax.ext.reference`` with the regions of a stage; each becomes a Python function under the region's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+NAME = "reference"
+
+
+class Reference:
+    """The code generator: ``regions`` are the functions it was given, ``calls`` how often each symbol ran."""
+
+    def __init__(self) -> None:
+        self.regions: dict[str, Any] = {}
+        self.calls: dict[str, int] = {}
+
+    def generate(self, functions: Any, options: Any, names: Any) -> list[Any]:
+        import tvm
+
+        for function in functions:
+            symbol = str(function.attrs["global_symbol"])
+            self.regions[symbol] = function
+            tvm.register_global_func(symbol, self._runner(symbol, function), override=True)
+        return []
+
+    def layers(self) -> dict[str, list[str]]:
+        """By symbol of a region the names of its layers, one a call."""
+        return {symbol: called(region) for symbol, region in self.regions.items()}
+
+    def _runner(self, symbol: str, function: Any) -> Callable[..., None]:
+        def run(*tensors: Any) -> None:
+            self.calls[symbol] = self.calls.get(symbol, 0) + 1
+            count = len(function.params)
+            results = evaluate(function, [t.numpy() for t in tensors[:count]])
+            for tensor, result in zip(
+                tensors[count:], results if isinstance(results, tuple) else (results,), strict=True
+            ):
+                tensor.copyfrom(np.ascontiguousarray(result.astype(str(tensor.dtype))))
+
+        return run
+
+
+def local(function: Any) -> list[Any]:
+    """The functions that a function binds inside itself."""
+    from tvm import relax
+
+    return [b.value for block in function.body.blocks for b in block.bindings if isinstance(b.value, relax.Function)]
+
+
+def called(region: Any) -> list[str]:
+    """The names of the layers that a region calls; calls of equal layers share one function."""
+    bound = {b.var: b.value for block in region.body.blocks for b in block.bindings}
+    layers = [bound[v.op] for v in bound.values() if getattr(v, "op", None) in bound]
+    return [str(f.attrs["Composite"]) for f in layers]
+
+
+def register() -> Reference:
+    """A fresh backend under its name."""
+    import tvm
+
+    backend = Reference()
+    tvm.register_global_func(f"relax.ext.{NAME}", backend.generate, override=True)
+    return backend
+
+
+def unregister() -> None:
+    from tvm_ffi.registry import remove_global_func
+
+    remove_global_func(f"relax.ext.{NAME}")
+
+
+def evaluate(function: Any, arguments: list[Any]) -> Any:
+    """A Relax function by numpy."""
+    from tvm import relax
+
+    env: dict[Any, Any] = dict(zip(function.params, arguments, strict=True))
+
+    def value(expression: Any) -> Any:
+        import tvm
+
+        if isinstance(expression, relax.Var):
+            return env[expression]
+        if isinstance(expression, tvm.ir.GenericConst):
+            return expression.value.numpy()
+        if isinstance(expression, relax.Tuple):
+            return tuple(map(value, expression.fields))
+        if isinstance(expression, relax.TupleGetItem):
+            return value(expression.tuple_value)[expression.index]
+        if isinstance(expression, relax.Function):
+            return expression
+        callee = env.get(expression.op)
+        given = list(map(value, expression.args))
+        return evaluate(callee, given) if callee is not None else OPS[expression.op.name](given, expression.attrs)
+
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            env[binding.var] = value(binding.value)
+    return value(function.body.body)
+
+
+def conv2d(given: list[Array], attrs: Any) -> Array:
+    """A convolution, NCHW, with padding and without strides, dilation or groups."""
+    x, w = given
+    top, left, bottom, right = map(int, attrs.padding)
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
+    return np.einsum("nchwij,ocij->nohw", windows, w).astype(x.dtype)
+
+
+def batch_norm(given: list[Array], attrs: Any) -> tuple[Array, Array, Array]:
+    x, scale, bias, mean, var = given
+    by_channel = [a.reshape(1, -1, 1, 1) for a in (scale, bias, mean, var)]
+    y = (x - by_channel[2]) / np.sqrt(by_channel[3] + attrs.epsilon) * by_channel[0] + by_channel[1]
+    return y.astype(x.dtype), mean, var
+
+
+def quantize(given: list[Array], attrs: Any) -> Array:
+    x, scale, zero = (np.asarray(g, np.float64) for g in given)
+    info = np.iinfo(str(attrs.out_dtype))
+    return np.clip(np.rint(x / scale) + zero, info.min, info.max).astype(str(attrs.out_dtype))
+
+
+def dequantize(given: list[Array], attrs: Any) -> Array:
+    x, scale, zero = given
+    return ((x.astype(np.float32) - np.asarray(zero, np.float32)) * scale).astype(str(attrs.out_dtype))
+
+
+OPS: dict[str, Callable[[list[Any], Any], Any]] = {
+    "relax.nn.conv2d": conv2d,
+    "relax.nn.batch_norm": batch_norm,
+    "relax.nn.relu": lambda given, attrs: np.maximum(given[0], 0),
+    "relax.add": lambda given, attrs: given[0] + given[1],
+    "relax.astype": lambda given, attrs: given[0].astype(str(attrs.dtype)),
+    "relax.quantize": quantize,
+    "relax.dequantize": dequantize,
+}
+
+
+def patterns() -> tuple[Any, ...]:
+    """conv + batch norm + relu, conv + add + relu, conv + relu, conv + add, conv; the longest first."""
+    from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
+
+    def conv() -> Any:
+        return is_op("relax.nn.conv2d")(wildcard(), wildcard())
+
+    def norm(x: Any) -> Any:
+        return is_tuple_get_item(is_op("relax.nn.batch_norm")(x, *(wildcard() for _ in range(4))), 0)
+
+    def add(x: Any) -> Any:
+        return is_op("relax.add")(x, wildcard())
+
+    relu = is_op("relax.nn.relu")
+    return (
+        (f"{NAME}.conv_norm_relu", relu(norm(conv()))),
+        (f"{NAME}.conv_add_relu", relu(add(conv()))),
+        (f"{NAME}.conv_relu", relu(conv())),
+        (f"{NAME}.conv_add", add(conv())),
+        (f"{NAME}.conv", conv()),
+    )
+
+
+def close(got: list[dict[str, Array]], wanted: list[dict[str, Array]], share: float) -> bool:
+    """Whether all outputs are within ``share`` of the largest value: a step of quantisation may round another way."""
+    return all(
+        float(np.abs(mine[name] - theirs[name]).max()) <= share * float(np.abs(theirs[name]).max())
+        for mine, theirs in zip(got, wanted, strict=True)
+        for name in theirs
+    )
