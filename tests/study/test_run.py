@@ -294,6 +294,7 @@ def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open
     run_study(opened(chain_bench(), trials=1), Silent())
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    bench.duel = lambda candidates: ([Spread(1.0, 1.0, 1.0)] * len(candidates), [])  # type: ignore[method-assign]
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert len(on.study.trials) == 2
