@@ -27,13 +27,14 @@ class Backend:
     ``patterns`` are TVM FusionPatterns or the tuples that make one, named ``<name>.<layer>``, first come first served;
     without any, those in TVM's registry whose names start with ``<name>.``. ``merge``: neighbouring layers in a stage
     become one region. ``markers`` are Relax ops (``relax.astype``) that do not break a region: where one lies between two
-    layers the backend takes it too, as the layer ``<name>.astype``.
+    layers the backend takes it too, as the layer ``<name>.astype``. ``regions``: ops or source nodes that stay together.
     """
 
     name: str
     patterns: tuple[Any, ...] = ()
     merge: bool = True
     markers: tuple[str, ...] = ()
+    regions: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from autosplit.frontend.source import Signature, Source
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.attribution import Attribution, attribute
 from autosplit.lowering.external import Backend, Composite, partition
+from autosplit.lowering.external_groups import groups
 from autosplit.lowering.flat import variables
 from autosplit.lowering.fuse import FusedModule, fuse
 from autosplit.lowering.provenance import bindings
@@ -35,7 +36,8 @@ class Lowered:
     """A model lowered for one target.
 
     ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name; ``outputs`` pairs each output name of
-    the model with the tensor that holds it; ``composites`` are what external backends run, by the symbol an op calls.
+    the model with the tensor that holds it; ``composites`` are what external backends run, by the symbol an op calls,
+    ``together`` the ops of each region that no cut may part.
     """
 
     graph: FusedGraph
@@ -44,6 +46,7 @@ class Lowered:
     inputs: tuple[Signature, ...]
     outputs: tuple[tuple[str, str], ...]
     composites: Mapping[str, Composite] = field(default_factory=dict)
+    together: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def weight_bytes(self) -> int:
@@ -57,7 +60,8 @@ def lower(source: Source, target: Any, backends: Sequence[Backend] = ()) -> Lowe
     What a pattern of ``backends`` matches is an op of its own, which nothing fuses with and no cut divides.
     """
     module, composites = partition(source, backends) if backends else (source.module, {})
-    return _Reader(source, fuse(module, target), composites).lowered()
+    lowered = _Reader(source, fuse(module, target), composites).lowered()
+    return replace(lowered, together=groups(lowered.graph, composites, backends))
 
 
 def constants(call: Call) -> Iterator[Any]:

@@ -6,7 +6,8 @@ import pytest
 
 import autosplit
 from autosplit import api
-from autosplit.errors import ConfigError, MachineError
+from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.hardware.reference import compare
 from autosplit.lowering.external import Backend
 from tests import external_backend, nets
 
@@ -197,11 +198,33 @@ def test_c6_a_code_generator_that_fails_names_the_ops(load, reference, monkeypat
 
 
 def test_c6_a_region_that_is_not_convex_shows_the_path(load, reference):
-    from autosplit.errors import SplitError
+    with pytest.raises(
+        SplitError, match=r"op\d+_reference_conv -> op\d+_reference_conv1 -> op\d+_reference_conv2 leaves"
+    ):
+        load(branches(), regions=(("a0", "a2"),))
 
-    model = load(branches())
-    with pytest.raises(SplitError, match="leaves them and returns"):
-        model.extract(["a0", "a2"])
+
+def test_c6_a_region_holds_ops_of_its_backend_alone(load, reference):
+    for names, told in ((("a0", "c0"), "'c0'"), (("a0", "nope"), "'nope'")):
+        with pytest.raises(SplitError, match=told):
+            load(branches(), regions=(names,))
+
+
+def test_c6_the_ops_of_a_region_stay_together(load, reference):
+    model = load(branches(), regions=(("a0", "a1"), ("b2", "b1")))
+    assert [{model.graph.ops[i].sources[0] for i in group} for group in model.lowered.together] == [
+        {"a0", "a1"},
+        {"b1", "b2"},
+    ]
+
+
+def test_c7_an_exported_split_runs_its_regions(load, reference, tmp_path):
+    model = load(row())
+    model.split([["r0"]]).export(tmp_path / "out")
+    items = model.items(2)
+    with autosplit.load(tmp_path / "out") as pipeline:
+        assert compare(pipeline.run(items), model.expected(items)).equal
+    assert sorted(map(len, reference.layers().values())) == [1, 2]
 
 
 def test_c6_patterns_of_another_backend_or_none_are_an_error(save, reference):
