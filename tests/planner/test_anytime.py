@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import bitset, count, members
-from autosplit.planner import evaluate, k_best, pareto_front, plan
+from autosplit.planner import CostModel, Transfer, evaluate, k_best, pareto_front, plan
 from autosplit.planner.bounds import simple_bound
 from autosplit.planner.constraints import FREE
 from autosplit.planner.cut_bound import cut_bound
@@ -102,3 +102,10 @@ def test_a_long_graph_too_wide_to_list_is_still_proven():
     found = plan(cells(20), 2)
     assert found.optimal
     assert found.note.endswith("could have")
+
+
+def test_the_flow_bound_counts_a_tensor_that_crosses_two_cuts_once():
+    tensor = Transfer("t", 0, (1, 2), 1.0)
+    model = CostModel("m", ("a", "b", "c"), (0, 1, 3), ((1.0, 1.0, 1.0),), (tensor,), ((1.0,),), ((1.0,),))
+    assert plan(model, 3).period == 2
+    assert cut_bound(pose(model, 3, FREE), 1.0, 4.0)[0] <= 2
