@@ -17,6 +17,7 @@ from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model as BuiltModel
 from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.runner import TVM
 from autosplit.hardware.wiring import Wiring, part
 from autosplit.lowering import extract as convex
 from autosplit.lowering.external import Backend
@@ -112,9 +113,10 @@ def load_model(
     target: str | None = None,
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
+    backend: str = TVM,
 ) -> Model:
     """Read and fuse a model file or object; see ``autosplit.hardware.model.load_model``."""
-    built = _load(model, shapes, target, tuning, backends)
+    built = _load(model, shapes, target, tuning, backends, backend)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
@@ -130,7 +132,8 @@ def plan(model: Model, stages: int = 2, devices: Sequence[str] = ()) -> Split:
     from autosplit import planner
 
     cores = device.along(stages, devices)
-    costs = planner.CostModel.from_graph(model.graph, [model.profile(c).op_ms for c in cores])
+    profile = [model.profile(c).op_ms for c in cores]
+    costs = planner.CostModel.from_graph(model.graph, profile).with_groups(model.runner.together)
     best = planner.plan(costs, stages)
     return Split(model, best.stages, best.period)
 
@@ -165,6 +168,7 @@ def open_bench(
     devices: Sequence[str] = (),
     target: str | None = None,
     tuning: Path | None = None,
+    backend: str = TVM,
     measure: Budget | None = None,
 ) -> IsolatedBench:
     """A bench for a study: the model on this machine's cores, in a worker process."""
@@ -175,6 +179,7 @@ def open_bench(
         devices=devices,
         target=target,
         tuning=tuning,
+        backend=backend,
         budget=measure or Budget(),
     )
 

@@ -20,6 +20,7 @@ HELP = "take a block of fused ops out of a model, as a library and as ONNX"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
+    options.add_backend(parser)
     parser.add_argument(
         "--from", dest="first", action="append", metavar="OP", help="where the block starts; repeatable"
     )

@@ -30,11 +30,19 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tuning", type=Path, metavar="DIR", help="a tuning database, as `autosplit tune` makes one")
 
 
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """What runs the stages."""
+    parser.add_argument(
+        "--backend", choices=("tvm", "onnxruntime"), default="tvm", help="what runs the stages (default tvm)"
+    )
+
+
 def load_model(args: argparse.Namespace) -> Model:
     """The model the options name."""
     from autosplit import api
 
-    return api.load_model(args.model, shapes(args.shape), args.target, args.tuning)
+    backend = getattr(args, "backend", "tvm")
+    return api.load_model(args.model, shapes(args.shape), args.target, args.tuning, backend=backend)
 
 
 def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:

@@ -30,6 +30,7 @@ HELP = "find the provably best split of a model or of a graph file"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
+    options.add_backend(parser)
     parser.add_argument("--stages", type=int, required=True, metavar="K", help="number of stages")
     parser.add_argument("--devices", help="one device a stage for a model (default: a core a stage)")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds with the best split so far")
@@ -79,15 +80,16 @@ def read_graph(path: Path) -> CostModel:
 
 def _costs(args: argparse.Namespace) -> CostModel:
     if args.model.suffix.lower() == ".json":
-        if args.shape or args.devices or args.target:
-            raise ConfigError("--shape, --target and --devices are for models; a graph file has its costs already")
+        if args.shape or args.devices or args.target or args.backend != "tvm":
+            raise ConfigError("--shape, --target, --devices and --backend are for models; a graph file has its costs")
         return read_graph(args.model)
     from autosplit.hardware import devices
     from autosplit.planner import CostModel
 
     model = options.load_model(args)
     along = devices.along(args.stages, options.devices(args.devices))
-    return CostModel.from_graph(model.graph, [model.profile(device).op_ms for device in along])
+    profile = [model.profile(device).op_ms for device in along]
+    return CostModel.from_graph(model.graph, profile).with_groups(model.runner.together)
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:

@@ -15,6 +15,7 @@ HELP = "time every fused op on a device"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
+    options.add_backend(parser)
     parser.add_argument("--device", help="where to measure, e.g. cores:0 (default: the first core)")
     parser.add_argument("--seconds", type=options.seconds, default=2.0, help="how long to measure (default 2)")
     parser.add_argument("--force", action="store_true", help="measure again even if the cache holds the profile")

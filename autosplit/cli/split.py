@@ -19,6 +19,7 @@ HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
+    options.add_backend(parser)
     parser.add_argument(
         "--after",
         action="append",

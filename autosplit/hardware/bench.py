@@ -29,6 +29,11 @@ class Bench(Protocol):
         """What a study must not mix: model sha256, target, devices, backend, versions."""
         ...
 
+    @property
+    def together(self) -> Sequence[Sequence[int]]:
+        """Sets of ops that no cut may part, by index: those between which the backend cannot cut."""
+        ...
+
     def profile(self) -> Sequence[Profile]:
         """The time of every fused op on each device, one Profile a device, in the order of ``devices``."""
         ...

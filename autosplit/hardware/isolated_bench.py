@@ -15,6 +15,7 @@ from autosplit.hardware.documents import dump, load
 from autosplit.hardware.isolation import Worker
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.results import Baseline, Measurement, Profile, Spread
+from autosplit.hardware.runner import TVM
 
 HANDLER = "autosplit.hardware.worker_bench:open_bench"
 
@@ -35,6 +36,7 @@ class IsolatedBench:
         target: str | None,
         budget: Budget,
         tuning: Path | None = None,
+        backend: str = TVM,
         patience_s: float = 600.0,
         memory: int | None = None,
         handler: str = HANDLER,
@@ -46,6 +48,7 @@ class IsolatedBench:
             "devices": list(devices),
             "target": target,
             "tuning": str(tuning) if tuning else None,
+            "backend": backend,
             "measure": asdict(budget),
         }
         self._handler = handler
@@ -68,6 +71,12 @@ class IsolatedBench:
     def devices(self) -> tuple[str, ...]:
         """See Bench."""
         return tuple(self._description["devices"])
+
+    @property
+    def together(self) -> Sequence[Sequence[int]]:
+        """See Bench."""
+        found: list[list[int]] = self._description["together"]
+        return found
 
     @property
     def identity(self) -> Mapping[str, str]:

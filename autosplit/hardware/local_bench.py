@@ -1,4 +1,4 @@
-"""A bench on this machine's cores: candidates linked from compiled kernels, judged by onnxruntime, measured."""
+"""A bench on this machine's cores: candidates built, judged by the original model, measured."""
 
 from __future__ import annotations
 
@@ -55,13 +55,18 @@ class LocalBench:
         return tuple(map(str, self.cores))
 
     @property
+    def together(self) -> Sequence[Sequence[int]]:
+        """See Bench."""
+        return self.model.runner.together
+
+    @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
-        return {**self.model.identity, "backend": "tvm", "devices": " ".join(self.devices)}
+        return {**self.model.identity, "backend": self.model.backend, "devices": " ".join(self.devices)}
 
     @cached_property
     def expected(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """What onnxruntime computes for the items that candidates are judged by."""
+        """What the judge computes for the items that candidates are judged by."""
         return self.model.expected(self._items)
 
     def profile(self) -> Sequence[Profile]:
@@ -117,7 +122,7 @@ class LocalBench:
 
     def _compile(self) -> None:
         self._tell("compiling kernels")
-        self.model.kernels  # noqa: B018  compiles what the cache does not hold
+        self.model.runner.prepare()
 
     def _ways(self) -> Sequence[tuple[str, Sequence[Cores]]]:
         """The ways without splitting, on the cores the stages have: their names, and the cores of each copy of the model."""
@@ -130,8 +135,7 @@ class LocalBench:
     def _open_whole(self, stack: contextlib.ExitStack, copies: Sequence[Cores]) -> list[Pipeline]:
         """One unsplit model a copy, each checked."""
         self._compile()
-        whole = (tuple(range(len(self.graph.ops))),)
-        pipelines = [stack.enter_context(self.model.pipeline(whole, [cores], trace=True)) for cores in copies]
+        pipelines = [stack.enter_context(self.model.unsplit(cores, trace=True)) for cores in copies]
         for pipeline in pipelines:
             require_equal(compare(pipeline.run(self._items), self.expected))
         return pipelines

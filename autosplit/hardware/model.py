@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache, judges, profile
+from autosplit.hardware import cache, judges
 from autosplit.hardware.devices import Cores
 from autosplit.hardware.judges import Judge
 from autosplit.hardware.kernels import Kernels, compile_kernels
-from autosplit.hardware.link import link
 from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.results import Profile
-from autosplit.hardware.stage import VmStage
-from autosplit.hardware.target import spelled, target_of, toolchain
+from autosplit.hardware.runner import BACKENDS, TVM, Runner, runner_of
+from autosplit.hardware.target import spelled, target_of
 from autosplit.hardware.tuning import RECORDS
 from autosplit.hardware.wiring import Wiring, wire
 from autosplit.lowering.external import Backend
@@ -33,7 +33,7 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Model:
-    """A model lowered for a target; kernels are compiled when first needed.
+    """A model lowered for a target, its stages run by ``backend``; kernels are compiled when first needed.
 
     ``path`` is the original file, None for an object; ``judge`` runs the original by other means than stages. Stages are
     tuples of op indices, as the cuts room gives them.
@@ -46,6 +46,7 @@ class Model:
     judge: Judge
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     tuning: Path | None = None
+    backend: str = TVM
 
     @property
     def graph(self) -> FusedGraph:
@@ -56,6 +57,16 @@ class Model:
     def kernels(self) -> Kernels:
         """The compiled kernels; compiles those the cache does not hold."""
         return compile_kernels(self.lowered.kernels, self.target, self.tuning)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """What runs the stages."""
+        return runner_of(self, self.backend)
+
+    @cached_property
+    def whole(self) -> Wiring:
+        """The wiring of the model as one stage."""
+        return self.wiring([range(len(self.graph.ops))])
 
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
         """Which tensor goes where for a legal split."""
@@ -69,27 +80,19 @@ class Model:
 
     def run_on(self, wiring: Wiring, devices: Sequence[Cores], depth: int = 2, trace: bool = False) -> Pipeline:
         """Link the stages of a wiring and put stage i on device i."""
-        modules = (link(self.lowered, self.kernels, ports, self.target) for ports in wiring.stages)
-        loaded = [VmStage(module, device) for module, device in zip(modules, devices, strict=True)]
+        loaded = [self.runner.stage(ports, device) for ports, device in zip(wiring.stages, devices, strict=True)]
         return Pipeline(wiring, loaded, depth, trace)
+
+    def unsplit(self, device: Cores, trace: bool = False) -> Pipeline:
+        """The whole model on one device, run as fast as the backend can."""
+        return Pipeline(self.whole, [self.runner.whole(self.whole.stages[0], device)], trace=trace)
 
     def profile(self, device: Cores, seconds: float = 2.0, force: bool = False) -> Profile:
         """The time of every op on a device, from the cache where it was measured before on this machine.
 
         ``force`` measures again and replaces what the cache holds.
         """
-        whole = self.wiring([range(len(self.graph.ops))]).stages[0]
-
-        def measure() -> Profile:
-            module = link(self.lowered, self.kernels, whole, self.target, merge=False)
-            item = self.items(1)[0]
-            inputs = [item[p.name] for p in whole.inputs]
-            return profile.profile_ops(self.lowered, self.kernels, module, inputs, device, seconds)
-
-        composites = {symbol: c.key for symbol, c in self.lowered.composites.items()}
-        symbols = composites | dict(self.kernels.symbols)
-        order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.graph.ops)
-        return profile.cached((order, str(device), profile.machine()), measure, force)
+        return self.runner.profile(device, seconds, force)
 
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Random items for the model's inputs."""
@@ -109,7 +112,7 @@ class Model:
             "shapes": shapes,
             "target": spelled(self.target),
             "tuning": records,
-            "versions": toolchain(),
+            "versions": self.runner.versions,
         }
 
 
@@ -119,24 +122,37 @@ def load_model(
     target: str | None = None,
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
+    backend: str = TVM,
 ) -> Model:
     """Read and fuse a model: an ONNX file, TVMScript (.py), a saved module (.json), a saved exported program (.pt2); or an
     object, a TVM IRModule or a ``torch.export.ExportedProgram``.
 
     ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor; ``tuning`` is the
-    folder of a tuning database; ``backends`` run what their patterns match. Raises ModelError or ConfigError where the
-    model or the shapes are wrong, MachineError without the package that reads it.
+    folder of a tuning database; ``backends`` run what their patterns match. ``backend`` runs the stages: ``tvm``, or
+    ``onnxruntime`` for a model from an ONNX file. Raises ModelError or ConfigError where the model, the shapes or the
+    backend are wrong, MachineError without the package that reads it.
     """
     from autosplit.frontend import importing
 
     require_pair()
+    _check(backend, tuning, backends)
     path = Path(model) if isinstance(model, str | Path) else None
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     imported = importing.read(path or model, given)
     where = target_of(target)
     judge = judges.judge_of(imported, path, where)
     digest = cache.sha256(path) if path else _digest(imported.source.module)
-    return Model(path, digest, where, lower(imported.source, where, backends), judge, given, tuning)
+    lowered = lower(imported.source, where, backends)
+    return Model(path, digest, where, lowered, judge, given, tuning, backend)
+
+
+def _check(backend: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
+    """Raises ConfigError where the backend is unknown, or given what only TVM can use."""
+    if backend not in BACKENDS:
+        raise ConfigError(f"backend '{backend}' is unknown; use {' or '.join(BACKENDS)}")
+    if backend != TVM and (tuning or backends):
+        what = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
+        raise ConfigError(f"{what} is for TVM, but the stages run in {backend}; remove one of the two")
 
 
 def _digest(module: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,16 @@ class Absent(Exception):
 
 
 @dataclass(frozen=True)
+class Walk:
+    """What lies between some tensors: nodes by index, weights read, given tensors met, and tensors that nothing makes."""
+
+    nodes: frozenset[int]
+    weights: tuple[str, ...]
+    met: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Whole:
     """An ONNX model with static input shapes, looked up by tensor name. ``shapes`` are those of the fused graph's tensors."""
 
@@ -40,7 +50,10 @@ class Whole:
         from onnx import helper
 
         self._require([*ports.inputs, *ports.outputs])
-        nodes, weights = self._walk([p.name for p in ports.outputs], {p.name for p in ports.inputs})
+        found = self.walk([p.name for p in ports.outputs], {p.name for p in ports.inputs})
+        if found.missing:
+            raise Absent(f"it also depends on '{found.missing[0]}', which it does not read")
+        nodes, weights = found.nodes, found.weights
         graph = helper.make_graph(
             [self._constant(i) or self.model.graph.node[i] for i in sorted(nodes)],
             name,
@@ -58,29 +71,35 @@ class Whole:
 
     def _require(self, ports: Sequence[Port]) -> None:
         for port in ports:
-            if port.name not in self._makers and port.name not in self._inputs and port.name not in self._weights:
+            if not self.holds(port.name):
                 raise Absent(f"tensor '{port.name}' is not in the ONNX graph")
 
-    def _walk(self, wanted: Sequence[str], given: set[str]) -> tuple[set[int], list[str]]:
-        """The nodes that make ``wanted`` out of ``given``, and the weights they read, in the order met."""
+    def holds(self, tensor: str) -> bool:
+        """Whether the ONNX graph has a tensor of that name."""
+        return tensor in self.makers or tensor in self._inputs or tensor in self._weights
+
+    def walk(self, wanted: Sequence[str], given: Set[str]) -> Walk:
+        """The nodes that make ``wanted`` out of ``given``, met on the way back."""
         nodes: set[int] = set()
-        weights: dict[str, None] = {}
-        seen = set(given)
+        weights, met, missing = dict[str, None](), dict[str, None](), dict[str, None]()
+        seen: set[str] = set()
         stack = list(wanted)
         while stack:
             tensor = stack.pop()
             if tensor in seen or not tensor:
                 continue
             seen.add(tensor)
-            if tensor in self._weights or tensor in self._sparse:
+            if tensor in given:
+                met[tensor] = None
+            elif tensor in self._weights or tensor in self._sparse:
                 weights[tensor] = None
-            elif tensor in self._makers:
-                nodes.add(self._makers[tensor])
-                if self._constant(self._makers[tensor]) is None:
-                    stack.extend(self.model.graph.node[self._makers[tensor]].input)
+            elif tensor in self.makers:
+                nodes.add(self.makers[tensor])
+                if self._constant(self.makers[tensor]) is None:
+                    stack.extend(self.model.graph.node[self.makers[tensor]].input)
             else:
-                raise Absent(f"it also depends on '{tensor}', which it does not read")
-        return nodes, list(weights)
+                missing[tensor] = None
+        return Walk(frozenset(nodes), tuple(weights), tuple(met), tuple(missing))
 
     def _constant(self, node: int) -> Any:
         """What a node that only asks for a shape comes to, as a Constant node; None for every other node."""
@@ -104,7 +123,8 @@ class Whole:
         return self.shapes.get(tensor) or self._inferred.get(tensor)
 
     @cached_property
-    def _makers(self) -> dict[str, int]:
+    def makers(self) -> dict[str, int]:
+        """The node that makes each tensor, by index."""
         return {t: i for i, node in enumerate(self.model.graph.node) for t in node.output if t}
 
     @cached_property

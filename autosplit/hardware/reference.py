@@ -14,6 +14,7 @@ from autosplit.hardware.results import Accuracy
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
+_SESSION = {"inter_op_num_threads": 1, "log_severity_level": 3}
 
 
 def onnxruntime_outputs(model: Path | bytes, items: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
@@ -26,19 +27,32 @@ def onnxruntime_outputs(model: Path | bytes, items: Sequence[Mapping[str, Array]
         raise ModelError(f"onnxruntime cannot run the model: {str(error).splitlines()[0]}") from error
 
 
-def onnxruntime_session(model: Path | bytes, threads: int = 1) -> Any:
-    """A CPU session with ``threads`` intra-op threads."""
+def onnxruntime_session(
+    model: Path | bytes, threads: int = 1, entries: Mapping[str, str] | None = None, **options: Any
+) -> Any:
+    """A CPU session with ``threads`` intra-op threads; ``entries`` and ``options`` are its configuration entries and
+    fields of its SessionOptions. MachineError without onnxruntime, ModelError where it refuses.
+    """
+    onnxruntime = require_onnxruntime()
+    chosen = onnxruntime.SessionOptions()
+    for name, value in {**_SESSION, "intra_op_num_threads": threads, **options}.items():
+        setattr(chosen, name, value)
+    for name, value in (entries or {}).items():
+        chosen.add_session_config_entry(name, value)
+    try:
+        given = model if isinstance(model, bytes) else str(model)
+        return onnxruntime.InferenceSession(given, chosen, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot load the model: {str(error).splitlines()[0]}") from error
+
+
+def require_onnxruntime() -> Any:
+    """The module. Raises MachineError where it is not there."""
     try:
         import onnxruntime
     except ImportError as error:
-        raise MachineError(f"comparing needs onnxruntime ({error}); pip install 'autosplit[onnx]'") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
-    try:
-        given = model if isinstance(model, bytes) else str(model)
-        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise ModelError(f"onnxruntime cannot load the model: {str(error).splitlines()[0]}") from error
+        raise MachineError(f"onnxruntime cannot be imported ({error}); pip install 'autosplit[onnx]'") from error
+    return onnxruntime
 
 
 def compare(got: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]) -> Accuracy:

@@ -22,7 +22,7 @@ def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
 
     tell("reading the model")
     tuning = Path(setting["tuning"]) if setting["tuning"] else None
-    model = load_model(setting["model"], setting["shapes"], setting["target"], tuning)
+    model = load_model(setting["model"], setting["shapes"], setting["target"], tuning, backend=setting["backend"])
     cores = devices.along(setting["stages"], setting["devices"])
     bench = LocalBench(model, cores, Budget(**setting["measure"]), tell=tell)
 
@@ -33,7 +33,12 @@ def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
 
 
 def _describe(bench: Any, job: Mapping[str, Any]) -> Any:
-    return {"graph": dump(bench.graph), "devices": bench.devices, "identity": dict(bench.identity)}
+    return {
+        "graph": dump(bench.graph),
+        "devices": bench.devices,
+        "identity": dict(bench.identity),
+        "together": bench.together,
+    }
 
 
 def _profile(bench: Any, job: Mapping[str, Any]) -> Any:

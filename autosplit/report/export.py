@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autosplit.errors import MachineError
-from autosplit.hardware import cache, link, onnx_stages
+from autosplit.hardware import cache, onnx_stages
 from autosplit.hardware.devices import Cores
 from autosplit.hardware.results import Baseline, Measurement, Spread
+from autosplit.hardware.runner import ONNXRUNTIME, TVM
 from autosplit.hardware.target import spelled
 from autosplit.hardware.wiring import Connection, Port, StagePorts
 from autosplit.report import manifest as m
@@ -39,9 +40,9 @@ def export(
     Raises MachineError where the disk refuses or nothing here can link a stage file.
     """
     wiring = model.wiring(stages)
-    original = onnx_stages.whole(model)
+    original = onnx_stages.whole(model) if model.backend == TVM else None
     parts = [
-        stage_part(model, ports, folder / f"stage{i}.so", i, str(devices[i]), original)
+        stage_part(model, ports, folder / f"stage{i}{model.runner.suffix}", i, str(devices[i]), original)
         for i, ports in enumerate(wiring.stages)
     ]
     document = m.Manifest(
@@ -74,9 +75,12 @@ def stage_part(
     model: Model, ports: StagePorts, file: Path, index: int, device: str, original: onnx_stages.Whole | None
 ) -> m.StagePart:
     """Write one stage, and beside it its ONNX submodel where there is one; returns what the manifest says of them."""
-    with cache.writing(file) as temporary:
-        link.write(model.lowered, model.kernels, ports, model.target, temporary)
-    onnx, absent = _onnx_part(ports, file.with_suffix(".onnx"), original)
+    data = model.runner.write(ports, file)
+    onnx, absent = (
+        (_onnx_file(file, data), None)
+        if model.backend == ONNXRUNTIME
+        else _onnx_part(ports, file.with_suffix(".onnx"), original)
+    )
     return m.StagePart(
         index=index,
         device=device,
@@ -85,6 +89,7 @@ def stage_part(
         ops=tuple(m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources) for o in ports.ops),
         inputs=port_parts(ports.inputs),
         outputs=port_parts(ports.outputs),
+        backend=model.backend,
         onnx=onnx,
         onnx_absent=absent,
     )
@@ -99,14 +104,16 @@ def _onnx_part(
         submodel = original.part(ports, file.stem)
     except onnx_stages.Absent as reason:
         return None, str(reason)
-    data = onnx_stages.write(submodel, file)
-    part = m.OnnxPart(
+    return _onnx_file(file, onnx_stages.write(submodel, file)), None
+
+
+def _onnx_file(file: Path, data: Path | None) -> m.OnnxPart:
+    return m.OnnxPart(
         file=file.name,
         sha256=cache.sha256(file),
         data=data.name if data else None,
         data_sha256=cache.sha256(data) if data else None,
     )
-    return part, None
 
 
 def _reference(model: Model, file: Path) -> m.ReferencePart | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError
 from autosplit.hardware import devices, onnx_stages
+from autosplit.hardware.runner import TVM
 from autosplit.hardware.target import spelled
 from autosplit.report import export as whole_export
 from autosplit.report import manifest as m
@@ -24,13 +25,14 @@ def export(part: Part, file: Path) -> Path:
     The manifest is that of a split with one stage. Raises ConfigError for a file name that one of those would take,
     MachineError where the disk refuses or nothing here can link.
     """
-    if file.suffix in (".json", ".onnx", ""):
-        raise ConfigError(
-            f"the part cannot be written to '{file}', whose name its manifest needs; name it {file.stem}.so"
-        )
     model, wiring = part.model, part.wiring
+    suffix = model.runner.suffix
+    if file.suffix in (".json", "") or (file.suffix == ".onnx") != (suffix == ".onnx"):
+        raise ConfigError(
+            f"the part cannot be written to '{file}', whose name its manifest needs; name it {file.stem}{suffix}"
+        )
     (ports,) = wiring.stages
-    original = onnx_stages.whole(model)
+    original = onnx_stages.whole(model) if model.backend == TVM else None
     stage = whole_export.stage_part(model, ports, file, 0, str(devices.along(1)[0]), original)
     document = m.Manifest(
         model=m.ModelPart(

@@ -11,9 +11,10 @@ from autosplit.hardware import cache
 from autosplit.hardware import devices as device
 from autosplit.hardware.devices import Cores
 from autosplit.hardware.pipeline import Pipeline
-from autosplit.hardware.stage import VmStage
+from autosplit.hardware.runner import ONNXRUNTIME, TVM, load_stage
+from autosplit.hardware.stage import Stage
 from autosplit.report import manifest
-from autosplit.report.manifest import Manifest
+from autosplit.report.manifest import Manifest, StagePart
 from autosplit.versions import require_pair
 
 
@@ -23,14 +24,15 @@ def load(folder: Path, devices: Sequence[str] = (), depth: int = 2, trace: bool 
     Where this machine lacks a core the split was made for, its stages take the cores there are. Raises ConfigError for a
     damaged or miswired folder, MachineError for one made on another architecture or whose files do not load.
     """
-    require_pair()
     document = manifest.read(folder)
     folder = folder if folder.is_dir() else folder.parent
     wiring = document.wiring()
-    _check_architecture(document)
+    if any(s.backend == TVM for s in document.stages):
+        require_pair()
+        _check_architecture(document)
     cores = _devices(document, devices)
-    files = [checked(folder, s.file, s.sha256) for s in document.stages]
-    stages = [_stage(file, core) for file, core in zip(files, cores, strict=True)]
+    files = [_stage_file(folder, s) for s in document.stages]
+    stages = [_stage(file, s, core) for file, s, core in zip(files, document.stages, cores, strict=True)]
     return Pipeline(wiring, stages, depth, trace)
 
 
@@ -49,6 +51,13 @@ def checked(folder: Path, name: str, sha256: str) -> Path:
     return file
 
 
+def _stage_file(folder: Path, stage: StagePart) -> Path:
+    """The stage's file, checked with the file of weights beside it."""
+    if stage.backend == ONNXRUNTIME and stage.onnx and stage.onnx.data:
+        checked(folder, stage.onnx.data, stage.onnx.data_sha256 or "")
+    return checked(folder, stage.file, stage.sha256)
+
+
 def _check_architecture(document: Manifest) -> None:
     made = document.environment.get("architecture", platform.machine())
     if made != platform.machine():
@@ -64,11 +73,15 @@ def _devices(document: Manifest, given: Sequence[str]) -> tuple[Cores, ...]:
         return device.along(len(document.stages))
 
 
-def _stage(file: Path, cores: Cores) -> VmStage:
-    import tvm
-
+def _stage(file: Path, stage: StagePart, cores: Cores) -> Stage:
+    inputs, outputs = ([p.port() for p in ports] for ports in (stage.inputs, stage.outputs))
     try:
-        return VmStage(tvm.runtime.load_module(str(file)), cores)
+        return load_stage(stage.backend, file, inputs, outputs, cores)
+    except MachineError:
+        raise
     except Exception as error:
         reason = str(error).strip().splitlines()[-1]
-        raise MachineError(f"'{file.name}' does not load with this TVM: {reason}; see `autosplit doctor`") from error
+        runner = {TVM: "TVM"}.get(stage.backend, stage.backend)
+        raise MachineError(
+            f"'{file.name}' does not load with this {runner}: {reason}; see `autosplit doctor`"
+        ) from error

@@ -27,6 +27,7 @@ def _plain(name: str) -> str:
 
 
 FileName = Annotated[str, AfterValidator(_plain)]
+Backend = Annotated[str, Field(pattern="^(tvm|onnxruntime)$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -75,6 +76,7 @@ class OnnxPart(_Part):
 class StagePart(_Part):
     """One stage: its file, the device it was measured on, and its ports in the order of its function's arguments.
 
+    ``backend`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` the ONNX model of ``onnx`` itself.
     ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says why.
     """
 
@@ -85,6 +87,7 @@ class StagePart(_Part):
     ops: tuple[OpPart, ...]
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
+    backend: Backend = "tvm"
     onnx: OnnxPart | None = None
     onnx_absent: str | None = None
 

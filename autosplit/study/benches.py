@@ -20,6 +20,7 @@ def open_bench(config: StudyConfig) -> Bench:
 def _real(config: StudyConfig) -> Bench:
     from autosplit import api
     from autosplit.hardware.measure import Budget
+    from autosplit.hardware.runner import TVM
 
     model = Path(config.model) if config.model else api.zoo_model(str(config.zoo))
     return api.open_bench(
@@ -29,6 +30,7 @@ def _real(config: StudyConfig) -> Bench:
         devices=config.devices or (),
         target=config.target,
         tuning=Path(config.tuning) if config.tuning else None,
+        backend=TVM if config.backend == "simulated" else config.backend,
         measure=Budget(**config.measure.model_dump()),
     )
 

@@ -78,7 +78,7 @@ class StudyConfig(_Section):
     zoo: Text | None = None
     stages: Annotated[int, Field(ge=1, le=256)]
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
-    backend: Literal["tvm", "simulated"] = "tvm"
+    backend: Literal["tvm", "onnxruntime", "simulated"] = "tvm"
     objective: Literal["throughput"] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(default_factory=dict)
     target: Text | None = None
@@ -106,10 +106,12 @@ class StudyConfig(_Section):
             sources.append("simulated.graph")
         if len(sources) > 1:
             raise ValueError(f"{' and '.join(sources)} are both given; keep one")
-        if not sources and self.backend == "tvm":
+        if not sources and self.backend != "simulated":
             raise ValueError('no model is given; add model = "FILE.onnx" or zoo = "squeezenet"')
         if self.simulated and self.backend != "simulated":
             raise ValueError(f"[simulated] is given, backend is '{self.backend}'; set backend = \"simulated\"")
+        if self.tuning and self.backend == "onnxruntime":
+            raise ValueError("tuning is given, but it is for TVM's kernels, not for onnxruntime; remove tuning")
         if self.export and self.backend == "simulated":
             raise ValueError("export is given, but simulated hardware builds nothing; remove export")
         return self

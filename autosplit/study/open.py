@@ -145,7 +145,8 @@ def _costs(bench: Bench, profile: list[Profile]) -> CostModel:
         assert isinstance(model, CostModel)
         return model
     rows = list(dict.fromkeys(p.op_ms for p in profile))
-    return CostModel.from_graph(bench.graph, rows if len(rows) == 1 else [p.op_ms for p in profile])
+    model = CostModel.from_graph(bench.graph, rows if len(rows) == 1 else [p.op_ms for p in profile])
+    return model.with_groups(bench.together)
 
 
 def _store(study: optuna.Study, url: str, values: Mapping[str, Any]) -> None:

@@ -103,5 +103,5 @@ def test_a_model_onnxruntime_refuses_is_a_model_error(tmp_path):
 
 def test_onnxruntime_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(MachineError, match=r"comparing needs onnxruntime .*; pip install 'autosplit\[onnx\]'"):
+    with pytest.raises(MachineError, match=r"onnxruntime cannot be imported .*; pip install 'autosplit\[onnx\]'"):
         onnxruntime_outputs(b"", [])

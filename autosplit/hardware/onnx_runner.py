@@ -1,0 +1,99 @@
+"""Stages in onnxruntime: submodels of the original ONNX file, each in a session of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import ConfigError, SplitError
+from autosplit.hardware import onnx_stages, profile
+from autosplit.hardware.devices import Cores
+from autosplit.hardware.onnx_cover import Cover, cover
+from autosplit.hardware.onnx_profile import profile_ops
+from autosplit.hardware.onnx_stage import OnnxStage
+from autosplit.hardware.reference import require_onnxruntime
+from autosplit.hardware.results import Profile
+from autosplit.hardware.target import toolchain
+from autosplit.hardware.wiring import StagePorts
+
+if TYPE_CHECKING:
+    from autosplit.hardware.model import Model
+
+
+@dataclass(frozen=True)
+class OnnxRunner:
+    """Implements Runner for a model that was read from an ONNX file."""
+
+    model: Model
+    suffix = ".onnx"
+
+    @property
+    def versions(self) -> str:
+        """See Runner; the graph that is split is still fused by TVM."""
+        return f"{toolchain()},onnxruntime {require_onnxruntime().__version__}"
+
+    @property
+    def together(self) -> tuple[tuple[int, ...], ...]:
+        """Ops between which the ONNX graph has no tensor: kernels of one node, mostly."""
+        return self._cover.together
+
+    def prepare(self) -> None:
+        """See Runner."""
+        self._cover  # noqa: B018  a cached property
+
+    def stage(self, ports: StagePorts, device: Cores) -> OnnxStage:
+        """See Runner."""
+        return self._session(ports, device, spinning=False)
+
+    def whole(self, ports: StagePorts, device: Cores) -> OnnxStage:
+        """All threads of the device are onnxruntime's own, as it sets them up by default."""
+        return self._session(ports, device, spinning=True)
+
+    def profile(self, device: Cores, seconds: float, force: bool) -> Profile:
+        """See Runner."""
+        model = self.model
+        ops = ",".join(op.name for op in model.graph.ops)
+        key = (self.versions, model.sha256, model.identity["shapes"], ops, str(device), profile.machine())
+
+        def measure() -> Profile:
+            submodel = self._submodel(model.whole.stages[0])
+            return profile_ops(submodel, self._original, model.graph, self._cover, model.items(1)[0], device, seconds)
+
+        return profile.cached(key, measure, force)
+
+    def write(self, ports: StagePorts, file: Path) -> Path | None:
+        """Write the submodel; large weights go beside it."""
+        return onnx_stages.write(self._submodel(ports), file)
+
+    @cached_property
+    def _original(self) -> onnx_stages.Whole:
+        whole = onnx_stages.whole(self.model)
+        if whole is None:
+            raise ConfigError(
+                f"backend 'onnxruntime' needs an ONNX file, but '{self.model.graph.name}' was read from something else; "
+                'use backend = "tvm"'
+            )
+        return whole
+
+    @cached_property
+    def _cover(self) -> Cover:
+        return cover(self._original, self.model.graph, self.model.lowered.outputs)
+
+    def _submodel(self, ports: StagePorts) -> Any:
+        try:
+            return self._original.part(ports, "stage")
+        except onnx_stages.Absent as reason:
+            raise SplitError(f"onnxruntime cannot run a stage that is cut so: {reason}; cut elsewhere") from reason
+
+    def _session(self, ports: StagePorts, device: Cores, spinning: bool) -> OnnxStage:
+        submodel = self._submodel(ports)
+        if onnx_stages.weight_bytes(submodel) < onnx_stages.EXTERNAL:
+            return OnnxStage(submodel.SerializeToString(), ports.inputs, ports.outputs, device, spinning)
+        with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
+            file = Path(folder) / "stage.onnx"
+            onnx_stages.write(submodel, file)
+            del submodel
+            return OnnxStage(file, ports.inputs, ports.outputs, device, spinning)
