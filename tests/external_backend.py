@@ -136,6 +136,7 @@ OPS: dict[str, Callable[[list[Any], Any], Any]] = {
     "relax.nn.conv2d": conv2d,
     "relax.nn.batch_norm": batch_norm,
     "relax.nn.relu": lambda given, attrs: np.maximum(given[0], 0),
+    "relax.tanh": lambda given, attrs: np.tanh(given[0]),
     "relax.add": lambda given, attrs: given[0] + given[1],
     "relax.astype": lambda given, attrs: given[0].astype(str(attrs.dtype)),
     "relax.quantize": quantize,

@@ -8,15 +8,39 @@ from hypothesis import strategies as st
 
 import autosplit
 from autosplit import api, cuts
-from tests import relax_nets
+from autosplit.lowering.external import Backend
+from tests import external_backend, relax_nets
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(relax_nets.steps(), st.data())
 def test_a11_random_splits_of_random_graphs_are_equal(steps, data):
     made = relax_nets.build(steps)
-    model = autosplit.load_model(made.module)
-    split = api.Split(model, cuts.stages(model.graph, nested(model.graph, data.draw)))
+    check(made, autosplit.load_model(made.module), data.draw)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(relax_nets.steps(), st.data())
+def test_c2_random_splits_with_regions_of_a_backend_are_equal(steps, data):
+    from tvm.relax.dpl import is_op, wildcard
+
+    name = external_backend.NAME
+    add, relu = is_op("relax.add"), is_op("relax.nn.relu")
+    patterns = (
+        (f"{name}.add_relu", relu(add(wildcard(), wildcard()))),
+        (f"{name}.add", add(wildcard(), wildcard())),
+        (f"{name}.relu", relu(wildcard())),
+    )
+    external_backend.register()
+    made = relax_nets.build(steps)
+    backend = Backend(name, patterns, merge=data.draw(st.booleans()), markers=("relax.astype", "relax.tanh"))
+    check(made, autosplit.load_model(made.module, backends=[backend]), data.draw)
+    external_backend.unregister()
+
+
+def check(made, model, draw) -> None:
+    """A random split of the model computes what numpy computes."""
+    split = api.Split(model, cuts.stages(model.graph, nested(model.graph, draw)))
     items = model.items(2)
     with split.pipeline() as pipeline:
         for item, got in zip(items, pipeline.run(items), strict=True):
