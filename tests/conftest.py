@@ -66,14 +66,14 @@ def save(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def said(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     """Run a command that must fail in one line and print nothing; returns its exit code and the line."""
 
     def run(*arguments: object) -> tuple[int, str]:
         from autosplit.cli import main
 
         code = main([str(a) for a in arguments])
-        printed = capsys.readouterr()
+        printed = capfd.readouterr()
         assert printed.out == ""
         assert printed.err.count("\n") == 1
         assert "Traceback" not in printed.err

@@ -48,11 +48,11 @@ def test_a_pair_that_does_not_fit_is_named_with_the_remedy(pretend, tvm, ffi, li
     assert "pip install '" in str(found.value)
 
 
-def test_a_wrong_pair_is_told_before_anything_is_loaded(pretend, tmp_path):
+def test_a_wrong_pair_is_told_before_tvm_is_loaded(pretend, exported, branches):
     pretend("0.27.0", "0.1.15.post2")
-    for use in (api.load_model, api.load):
+    for use, path in ((api.load_model, branches.path), (api.load, exported)):
         with pytest.raises(MachineError, match=r"0\.1\.15\.post2 crashes"):
-            use(tmp_path / "missing")
+            use(path)
 
 
 def test_what_is_not_installed_has_no_version():
