@@ -30,7 +30,8 @@ class Model(BuiltModel):
         """Cut by hand: one list of op or source node names a cut, the ops that must lie before it.
 
         A cut is the smallest downset that holds the named ops and everything before the cut ahead of it. Raises SplitError
-        naming the op where a name is unknown, a stage would be empty, or a cut lies before the one ahead of it.
+        naming the op where a name is unknown, a stage would be empty, a cut lies before the one ahead of it, or parts ops
+        that run as one.
         """
         before = 0
         found = []
@@ -44,8 +45,17 @@ class Model(BuiltModel):
                     f"op '{last}' lies before cut {number - 1} already; give the cuts in the order of the model"
                 )
             before |= own
+            self._require_whole(number, before)
             found.append(before)
         return Split(self, cuts.stages(self.graph, found))
+
+    def _require_whole(self, number: int, downset: int) -> None:
+        for group in map(cuts.bitset, self.runner.together):
+            if (inside := group & downset) and (outside := group & ~downset):
+                first, second = (self.graph.ops[next(cuts.members(ops))].name for ops in (inside, outside))
+                raise SplitError(
+                    f"cut {number} lies between ops '{first}' and '{second}', which run as one on {self.backend}; name both"
+                )
 
     def extract(self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()) -> Part:
         """A convex set of fused ops by itself: those named in ``ops``, or all on a path from ``first`` to ``last``.
@@ -120,13 +130,6 @@ def load_model(
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
-def load(folder: str | Path) -> Pipeline:
-    """A pipeline from an exported folder: without the model file, the study or a compiler. See ``report.load``."""
-    from autosplit.report.load import load as _load_export
-
-    return _load_export(Path(folder))
-
-
 def plan(model: Model, stages: int = 2, devices: Sequence[str] = ()) -> Split:
     """The best split into ``stages`` for the measured profile of each device. Raises Infeasible for too many stages."""
     from autosplit import planner
@@ -148,10 +151,14 @@ def zoo_model(name: str, seed: int = 0) -> Path:
 
 
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
-    """The op called ``name``, or the one the source node ``name`` went into. Raises SplitError where there is none."""
+    """The op called ``name``, the one the source node ``name`` went into, or the one that makes the tensor ``name``.
+
+    Raises SplitError where there is none.
+    """
     if name in graph.index:
         return (graph.index[name],)
     found = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
+    found = found or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
     if found:
         return found
     reason = next((f.reason for f in graph.folded if f.name == name), None)

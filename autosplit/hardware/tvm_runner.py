@@ -24,7 +24,11 @@ class TvmRunner:
 
     model: Model
     suffix = ".so"
-    together: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def together(self) -> tuple[tuple[int, ...], ...]:
+        """Ops of an external backend that were asked to be one region."""
+        return self.model.lowered.together
 
     @property
     def versions(self) -> str:

@@ -108,6 +108,11 @@ def test_a10_a_folded_node_says_why_it_cannot_be_cut_after(save, said):
     assert "identity" in said("split", save(proto), "--after", "i")[1]
 
 
+def test_a10_a_tensor_stands_for_the_op_that_makes_it(save):
+    model = autosplit.load_model(save(nets.tuples()))
+    assert model.split([["q"]]).stages == model.split([["p"]]).stages
+
+
 def test_a10_one_name_may_stand_for_a_list(residual):
     model = autosplit.load_model(residual)
     assert model.split(["out0"]).stages == model.split([["out0"]]).stages

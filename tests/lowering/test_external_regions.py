@@ -216,6 +216,9 @@ def test_c6_the_ops_of_a_region_stay_together(load, reference):
         {"a0", "a1"},
         {"b1", "b2"},
     ]
+    with pytest.raises(SplitError, match="cut 1 lies between ops 'op0_reference_conv' and 'op1_reference_conv1'"):
+        model.split([["a0"]])
+    nets.judge(model, model.split([["a1"], ["b2"]]))
 
 
 def test_c7_an_exported_split_runs_its_regions(load, reference, tmp_path):
