@@ -130,6 +130,13 @@ def load_model(
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
+def load(folder: str | Path) -> Pipeline:
+    """A pipeline from an exported folder: without the model file, the study or a compiler. See ``report.load``."""
+    from autosplit.report.load import load as _load_export
+
+    return _load_export(Path(folder))
+
+
 def plan(model: Model, stages: int = 2, devices: Sequence[str] = ()) -> Split:
     """The best split into ``stages`` for the measured profile of each device. Raises Infeasible for too many stages."""
     from autosplit import planner
