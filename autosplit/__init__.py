@@ -9,14 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autosplit.api import Model, Split, load, load_model, plan
+    from autosplit.api import Model, Split, load_model, plan
     from autosplit.errors import AutosplitError
     from autosplit.hardware.pipeline import Pipeline
+    from autosplit.report.load import load
 
 __version__ = "0.1.0"
 __all__ = ["AutosplitError", "Model", "Pipeline", "Split", "load", "load_model", "plan"]
 
-_HOME = {"AutosplitError": "autosplit.errors", "Pipeline": "autosplit.hardware.pipeline"}
+_HOME = {
+    "AutosplitError": "autosplit.errors",
+    "Pipeline": "autosplit.hardware.pipeline",
+    "load": "autosplit.report.load",  # running an export needs none of the rest
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,29 +7,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autosplit.errors import ConfigError, MachineError
-from autosplit.hardware import cache
+from autosplit.hardware import cache, processor
 from autosplit.hardware import devices as device
 from autosplit.hardware.devices import Cores
 from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.runner import ONNXRUNTIME, TVM, load_stage
 from autosplit.hardware.stage import Stage
+from autosplit.hardware.target import target_of
 from autosplit.report import manifest
 from autosplit.report.manifest import Manifest, StagePart
 from autosplit.versions import require_pair
 
 
-def load(folder: Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
+def load(folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
     """The pipeline of an exported folder, or of a manifest, on the devices it was made for, or on ``devices``.
 
     Where this machine lacks a core the split was made for, its stages take the cores there are. Raises ConfigError for a
-    damaged or miswired folder, MachineError for one made on another architecture or whose files do not load.
+    damaged or miswired folder, MachineError for one made for another architecture, for a processor that can do more than
+    this one, or whose files do not load.
     """
+    folder = Path(folder)
     document = manifest.read(folder)
     folder = folder if folder.is_dir() else folder.parent
     wiring = document.wiring()
     if any(s.backend == TVM for s in document.stages):
         require_pair()
         _check_architecture(document)
+        _check_processor(document)
     cores = _devices(document, devices)
     files = [_stage_file(folder, s) for s in document.stages]
     stages = [_stage(file, s, core) for file, s, core in zip(files, document.stages, cores, strict=True)]
@@ -62,6 +66,15 @@ def _check_architecture(document: Manifest) -> None:
     made = document.environment.get("architecture", platform.machine())
     if made != platform.machine():
         raise MachineError(f"the split was exported for {made}, this machine is {platform.machine()}; export it there")
+
+
+def _check_processor(document: Manifest) -> None:
+    target = target_of(document.environment.get("target"))
+    if missing := processor.lacking(target):
+        raise MachineError(
+            f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this processor lacks "
+            f"{', '.join(missing)}; export it on this machine or for an older processor"
+        )
 
 
 def _devices(document: Manifest, given: Sequence[str]) -> tuple[Cores, ...]:
