@@ -183,6 +183,7 @@ def open_bench(
     target: str | None = None,
     tuning: Path | None = None,
     backend: str = TVM,
+    regions: Sequence[Mapping[str, Any]] = (),
     measure: Budget | None = None,
 ) -> IsolatedBench:
     """A bench for a study: the model on this machine's cores, in a worker process."""
@@ -194,6 +195,7 @@ def open_bench(
         target=target,
         tuning=tuning,
         backend=backend,
+        regions=regions,
         budget=measure or Budget(),
     )
 

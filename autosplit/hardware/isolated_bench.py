@@ -24,6 +24,7 @@ class IsolatedBench:
     """Implements Bench. After a crash, a hang or an out-of-memory the next job gets a fresh worker.
 
     ``patience_s`` is how long a candidate may take beyond its measuring time, ``memory`` the worker's address space in bytes.
+    ``regions``: the arguments of ``autosplit.lowering.external_named.named``, one mapping a backend.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class IsolatedBench:
         budget: Budget,
         tuning: Path | None = None,
         backend: str = TVM,
+        regions: Sequence[Mapping[str, Any]] = (),
         patience_s: float = 600.0,
         memory: int | None = None,
         handler: str = HANDLER,
@@ -49,6 +51,7 @@ class IsolatedBench:
             "target": target,
             "tuning": str(tuning) if tuning else None,
             "backend": backend,
+            "regions": [dict(r) for r in regions],
             "measure": asdict(budget),
         }
         self._handler = handler

@@ -107,7 +107,9 @@ class Model:
         """What makes two measurements of this model comparable, besides the machine."""
         shapes = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
         records = cache.sha256(self.tuning / RECORDS) if self.tuning else "shipped"
-        return {
+        composites = sorted(c.key for c in self.lowered.composites.values())
+        external = {"regions": f"{' '.join(composites)} {self.lowered.together}"} if composites else {}
+        return external | {
             "model": self.sha256,
             "shapes": shapes,
             "target": spelled(self.target),

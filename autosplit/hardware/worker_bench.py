@@ -19,10 +19,14 @@ def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
     from autosplit.hardware.local_bench import LocalBench
     from autosplit.hardware.measure import Budget
     from autosplit.hardware.model import load_model
+    from autosplit.lowering.external_named import named
 
     tell("reading the model")
     tuning = Path(setting["tuning"]) if setting["tuning"] else None
-    model = load_model(setting["model"], setting["shapes"], setting["target"], tuning, backend=setting["backend"])
+    regions = [named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting.get("regions", ())]
+    model = load_model(
+        setting["model"], setting["shapes"], setting["target"], tuning, backends=regions, backend=setting["backend"]
+    )
     cores = devices.along(setting["stages"], setting["devices"])
     bench = LocalBench(model, cores, Budget(**setting["measure"]), tell=tell)
 

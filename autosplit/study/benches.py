@@ -31,6 +31,7 @@ def _real(config: StudyConfig) -> Bench:
         target=config.target,
         tuning=Path(config.tuning) if config.tuning else None,
         backend=TVM if config.backend == "simulated" else config.backend,
+        regions=[r.model_dump() for r in config.regions],
         measure=Budget(**config.measure.model_dump()),
     )
 

@@ -63,6 +63,19 @@ class SimulatedHardware(_Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
 
+class Regions(_Section):
+    """Ops that an external backend runs; see ``autosplit.lowering.external.Backend``.
+
+    ``merge``: neighbours in a stage become one region; ``markers``: Relax ops that do not break one; ``together``: groups
+    of ops or source nodes that no cut may part.
+    """
+
+    backend: Name
+    merge: bool = True
+    markers: list[Text] = Field(default_factory=list)
+    together: list[list[Text]] = Field(default_factory=list)
+
+
 def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
     for name, shape in shapes.items():
         if any(d < 1 for d in shape):
@@ -88,6 +101,7 @@ class StudyConfig(_Section):
     search: Search = Field(default_factory=Search)
     measure: Measure = Field(default_factory=Measure)
     simulated: SimulatedHardware | None = None
+    regions: list[Regions] = Field(default_factory=list)
 
     @model_validator(mode="before")
     @classmethod
@@ -112,6 +126,8 @@ class StudyConfig(_Section):
             raise ValueError(f"[simulated] is given, backend is '{self.backend}'; set backend = \"simulated\"")
         if self.tuning and self.backend == "onnxruntime":
             raise ValueError("tuning is given, but it is for TVM's kernels, not for onnxruntime; remove tuning")
+        if self.regions and self.backend != "tvm":
+            raise ValueError(f"regions are given, but backend is '{self.backend}'; set backend = \"tvm\"")
         if self.export and self.backend == "simulated":
             raise ValueError("export is given, but simulated hardware builds nothing; remove export")
         return self
