@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from autosplit import api, cuts
+from autosplit.errors import ModelError
 from tests import nets
+from tests.build import value
 
 pytest.importorskip("onnxruntime")
 
@@ -136,3 +138,31 @@ def test_a9_a_stage_that_reads_nothing_at_all(split):
     found = model.split([[constant]])
     assert found.model.wiring(found.stages).stages[0].inputs == ()
     nets.judge(model, found)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "bool"])
+def test_d4_element_types_cross_a_cut_unchanged(split, dtype):
+    proto = nets.net(
+        f"""g ({dtype}[3,4] x) => ({dtype}[8,3] y, {dtype}[4,6] z) {{
+            a = Transpose(x)
+            y = Concat<axis=0>(a, a)
+            z = Concat<axis=1>(a, a)
+        }}"""
+    )
+    found = split(proto, ["a"])
+    assert nets.live(found) == ("a",)
+    assert found.model.graph.tensors["a"].dtype == dtype
+    nets.judge(found.model, found)
+
+
+def test_d5_onnx_control_flow_is_refused_by_name(split):
+    from onnx import helper
+
+    proto = nets.net("g (float[2] x, bool c) => (float[2] y) { r = Relu(x)  y = Exp(r) }")
+    branches = [
+        helper.make_graph([helper.make_node(k, ["r"], ["b"])], k, [], [value("b", (2,))]) for k in ("Exp", "Tanh")
+    ]
+    node = helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1])
+    proto.graph.node[1].CopyFrom(node)
+    with pytest.raises(ModelError, match=r"'choice' is control flow \(If\)"):
+        split(proto)
