@@ -117,6 +117,8 @@ def _sent(trial: Trial, stage: int) -> str:
 
 def _facts(study: Study, trial: Trial) -> list[str]:
     facts = []
+    if trial.number in study.duel:
+        facts.append(f"In the final comparison, in turns with the other best: {_spread(study.duel[trial.number])}")
     if trial.latency_ms:
         facts.append(f"Latency of one item: {_spread(trial.latency_ms)}")
     if trial.stage_ms and sum(trial.stage_ms):
@@ -142,9 +144,9 @@ def _question(study: Study) -> str:
 def _comparison(study: Study) -> str:
     rows = [(escape(b.name), _spread(b.period_ms), _rate(b.period_ms), _spread(b.latency_ms)) for b in study.baselines]
     best = study.best()
-    if best and best.period_ms:
+    if best and (period := study.period(best)):
         latency = _spread(best.latency_ms) if best.latency_ms else ""
-        rows.append((f"**best split (trial {best.number})**", _spread(best.period_ms), _rate(best.period_ms), latency))
+        rows.append((f"**best split (trial {best.number})**", _spread(period), _rate(period), latency))
     columns = ("way to run it", "time between two results", "results a second", "latency")
     return table(columns, rows, right=(2,)) if rows else ""
 

@@ -6,8 +6,8 @@ Whatever is missing or of another type becomes empty or None; nothing here raise
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import cuts_of
@@ -43,7 +43,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Study:
-    """What a study asked, on what machine, and what came of it; ``op_ms`` is the profile on each device."""
+    """What a study asked, on what machine, and what came of it; ``op_ms`` is the profile on each device.
+
+    ``duel`` are the periods of the final comparison, where the best candidates met the baselines in turns, by number of the
+    trial; ``baselines`` have their periods from there too. It is empty where trials were measured since.
+    """
 
     name: str
     graph: FusedGraph | None
@@ -57,12 +61,23 @@ class Study:
     identity: Mapping[str, str]
     config: Mapping[str, Any]
     trials: tuple[Trial, ...]
+    duel: Mapping[int, Spread] = field(default_factory=dict)
 
     def best(self, before: int | None = None) -> Trial | None:
-        """The complete trial with the smallest period, among those numbered below ``before`` where it is given."""
+        """The winner of the final comparison, before one the complete trial with the smallest period.
+
+        With ``before``, the complete trial with the smallest period among those of lower number.
+        """
         seen = [(t.period_ms.median, t.number, t) for t in self.trials if t.state == "complete" and t.period_ms]
-        seen = [entry for entry in seen if before is None or entry[1] < before]
+        if before is not None:
+            seen = [entry for entry in seen if entry[1] < before]
+        elif entered := [(self.duel[number].median, number, t) for _, number, t in seen if number in self.duel]:
+            seen = entered
         return min(seen)[2] if seen else None
+
+    def period(self, trial: Trial) -> Spread | None:
+        """The period of a trial: from the final comparison where it took part, else as it was measured."""
+        return self.duel.get(trial.number, trial.period_ms)
 
 
 def read(study: optuna.Study) -> Study:
@@ -70,6 +85,7 @@ def read(study: optuna.Study) -> Study:
     attributes = study.user_attrs
     graph = _graph(attributes.get("graph"))
     verdict = _mapping(attributes.get("verdict"))
+    duel = _mapping(attributes.get("duel"))
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     return Study(
         name=study.study_name,
@@ -77,13 +93,14 @@ def read(study: optuna.Study) -> Study:
         devices=_strings(attributes.get("devices")),
         op_ms=tuple(_numbers(_mapping(p).get("op_ms")) for p in _list(attributes.get("profile"))),
         bound_ms=_number(attributes.get("bound_ms")),
-        baselines=tuple(b for entry in _list(attributes.get("baselines")) if (b := _baseline(_mapping(entry)))),
+        baselines=_compared([_baseline(_mapping(entry)) for entry in _list(attributes.get("baselines"))], duel),
         choice=_text(verdict.get("choice")),
         verdict=_text(verdict.get("text")),
         stopped=_text(attributes.get("stopped")),
         identity={k: _text(v) for k, v in _mapping(attributes.get("identity")).items()},
         config=_mapping(attributes.get("config")),
         trials=tuple(_trial(t, graph) for t in trials),
+        duel=_duel(duel, sum(t.state.name == "COMPLETE" for t in trials)),
     )
 
 
@@ -94,13 +111,30 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
         state=trial.state.name.lower(),
         stages=_stages(a.get("stages"), graph),
         live=tuple(_live(cut) for cut in _list(a.get("live"))[:_MOST_STAGES]),
-        period_ms=_spread(a.get("period_ms")),
+        period_ms=_spread(a.get("period_ms")) or _spread({"median": (trial.values or [None])[0]}),
         latency_ms=_spread(a.get("latency_ms")),
         stage_ms=_numbers(a.get("stage_ms"))[:_MOST_STAGES],
         predicted_ms=_number(a.get("predicted_ms")),
         max_rel_error=_number(a.get("max_rel_error")),
         error=_text(a.get("error")),
     )
+
+
+def _duel(duel: Mapping[str, Any], complete: int) -> dict[int, Spread]:
+    """The periods of the final comparison by trial; none where it was held over other trials than are complete now."""
+    if duel.get("measured") != complete:
+        return {}
+    entries = [(e.get("number"), _spread(e.get("period_ms"))) for e in map(_mapping, _list(duel.get("entries")))]
+    return {number: spread for number, spread in entries if isinstance(number, int) and spread}
+
+
+def _compared(baselines: Sequence[Baseline | None], duel: Mapping[str, Any]) -> tuple[Baseline, ...]:
+    """The baselines that make sense, with their periods from the final comparison where it was held over all of them."""
+    known = [b for b in baselines if b]
+    again = [_spread(period) for period in _list(duel.get("baselines"))]
+    if len(again) != len(known):
+        return tuple(known)
+    return tuple(replace(b, period_ms=period or b.period_ms) for b, period in zip(known, again, strict=True))
 
 
 def _graph(document: Any) -> FusedGraph | None:
