@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autosplit.errors import ConfigError, ModelError
+from autosplit.errors import ModelError
 from autosplit.frontend import relax_script
+from autosplit.frontend.relax_shapes import ENTRY, Shapes, bind_shapes
 from autosplit.frontend.source import Signature, Source, SourceNode, mark
 
-Shapes = Mapping[str, tuple[int, ...]]
-ENTRY = "main"
 SUFFIXES = (".py", ".json")
 
 
@@ -55,7 +54,7 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> Source:
     """Import an IRModule whose function ``main`` has static shapes once ``shapes`` is applied; see ``load``."""
     from tvm.relax import transform as t
 
-    module = bind_shapes(_inlined(module), dict(shapes or {}))
+    module = bind_shapes(_inlined(module), shapes or {})
     try:
         module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
     except Exception as error:
@@ -112,59 +111,6 @@ def _inlined(module: Any) -> Any:
     kept = {g: f for g, f in module.functions.items() if g not in others}
     gvar = next(g for g in kept if g.name_hint == ENTRY)
     return tvm.IRModule({**kept, gvar: main}, attrs=module.attrs)
-
-
-def bind_shapes(module: Any, shapes: dict[str, tuple[int, ...]]) -> Any:
-    """The module with its symbolic sizes bound by the shapes of its inputs. Raises ConfigError where those do not fit."""
-    from tvm.relax import transform as t
-
-    params = {p.name: p for p in module[ENTRY].params}
-    for name in shapes:
-        if name not in params:
-            known = ", ".join(map(repr, params)) or "none"
-            raise ConfigError(f"--shape names '{name}', but the model's inputs are {known}")
-    symbols: dict[Any, int] = {}
-    for name, shape in shapes.items():
-        _match(name, _sizes(name, params[name]), shape, symbols)
-    if symbols:
-        module = t.BindSymbolicVars(symbols, ENTRY)(module)
-    for param in module[ENTRY].params:
-        _require_static(param)
-    return module
-
-
-def _sizes(name: str, param: Any) -> list[Any]:
-    from tvm import relax
-
-    if not isinstance(param.ty, relax.TensorType):
-        raise ModelError(f"input '{name}' is a {type(param.ty).__name__}; only tensors can be split")
-    if getattr(param.ty.shape, "values", None) is None:
-        raise ModelError(f'input \'{name}\' has a shape without sizes; declare it, e.g. R.Tensor(("n", 4), "float32")')
-    return list(param.ty.shape.values)
-
-
-def _match(name: str, sizes: list[Any], shape: tuple[int, ...], symbols: dict[Any, int]) -> None:
-    given = "x".join(map(str, shape))
-    if len(sizes) != len(shape):
-        raise ConfigError(f"--shape {name}={given} has rank {len(shape)}, but the input has rank {len(sizes)}: {sizes}")
-    for axis, (size, wanted) in enumerate(zip(sizes, shape, strict=True)):
-        if wanted < 1:
-            raise ConfigError(f"--shape {name}={given} has size {wanted} at axis {axis}; sizes start at 1")
-        fixed = int(size.value) if hasattr(size, "value") else symbols.setdefault(size, wanted)
-        if fixed != wanted:
-            raise ConfigError(f"--shape {name}={given} differs at axis {axis}, which the model fixes to {fixed}")
-
-
-def _require_static(param: Any) -> None:
-    sizes = _sizes(param.name, param)
-    if not all(hasattr(s, "value") for s in sizes):
-        text = ", ".join(map(str, sizes))
-        example = "x".join(str(s.value) if hasattr(s, "value") else "1" for s in sizes)
-        raise ModelError(
-            f"input '{param.name}' has a dynamic shape ({text}); give it, e.g. --shape {param.name}={example}"
-        )
-    if str(param.ty.dtype) in ("", "void"):
-        raise ModelError(f"input '{param.name}' has no element type; declare it in the module")
 
 
 class _Names:

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import MachineError, ModelError
-from autosplit.frontend import relax_file, torch_archive
+from autosplit.frontend import torch_archive
+from autosplit.frontend.relax_shapes import Shapes, bind_shapes
 from autosplit.frontend.source import Signature, Source, SourceNode, mark
 
 SUFFIX = ".pt2"
-Shapes = Mapping[str, tuple[int, ...]]
 
 
 def is_program(value: Any) -> bool:
@@ -50,7 +50,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
     names = [s.arg.name for s in _user(program.graph_signature.input_specs)]
     origins = _Origins(program.graph, rewritten.graph)
     importer, module = _import(rewritten, origins.called)
-    module = relax_file.bind_shapes(module, dict(shapes or {}))
+    module = bind_shapes(module, shapes or {})
     table = importer.env
     params = {p.name: p for p in module["main"].params}
     return Source(
