@@ -18,7 +18,8 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend import known, onnx_file
-from autosplit.frontend.source import Source, SourceNode, mark
+from autosplit.frontend.name_table import NameTable
+from autosplit.frontend.source import Source, SourceNode
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
 _DOMAINS = {"", "ai.onnx", "com.microsoft"}
@@ -132,43 +133,12 @@ def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any
     from tvm import relax
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-    class Table(dict[str, Any]):
-        """The importer's name table; emits each converted value under the mark of its tensor."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.builder: Any = None
-            self.tensors: list[str] = []
-            self.alias: dict[str, str] = {}
-            self.constants: set[str] = set()
-            self.holds: dict[str, str] = {}
-
-        def __setitem__(self, tensor: str, value: Any) -> None:
-            super().__setitem__(tensor, self._marked(tensor, value) if self.builder else value)
-            if not self.builder and isinstance(value, relax.Var):
-                self.holds[value.name] = tensor
-
-        def _marked(self, tensor: str, value: Any) -> Any:
-            if isinstance(value, relax.Var) and value.name in self.holds:
-                self.alias[tensor] = self.holds[value.name]
-                return value
-            value = known.fixed_shape(value) or value
-            if isinstance(value, relax.Tuple):
-                return value  # a sequence, whose items have no names
-            if not isinstance(value, relax.Call | relax.TupleGetItem | relax.Var):
-                self.constants.add(tensor)
-                return value
-            value = self.builder.emit(value, name_hint=mark(len(self.tensors)))
-            self.tensors.append(tensor)
-            self.holds[value.name] = tensor
-            return value
-
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         position = 0
 
         def __init__(self) -> None:
             super().__init__({}, {}, sanitize=True)
-            self._nodes = Table()
+            self._nodes = NameTable()
 
         def _construct_nodes(self, graph: Any) -> None:
             self._nodes.builder = self.bb
@@ -185,11 +155,13 @@ def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any
             self.position += 1
             return result
 
-    def _trains(inputs: Any, attrs: Any) -> bool:
-        mode = inputs[2] if len(inputs) > 2 else None
-        return attrs.get("is_test", 1) == 0 or not (mode is None or _is_false(mode))
-
-    def _is_false(mode: Any) -> bool:
-        return hasattr(mode, "value") and not mode.value.numpy().any()
-
     return Importer()
+
+
+def _trains(inputs: Any, attrs: Any) -> bool:
+    mode = inputs[2] if len(inputs) > 2 else None
+    return attrs.get("is_test", 1) == 0 or not (mode is None or _is_false(mode))
+
+
+def _is_false(mode: Any) -> bool:
+    return hasattr(mode, "value") and not mode.value.numpy().any()
