@@ -47,3 +47,9 @@ class MachineError(AutosplitError):
     """A package, disk, storage or device that is missing or broken."""
 
     exit_code = 3
+
+
+def line_of(error: BaseException, last: bool = False) -> str:
+    """The first line of an error's text that is not blank, or the last; the name of its type where it has no text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1 if last else 0] if lines else type(error).__name__

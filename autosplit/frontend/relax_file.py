@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 from autosplit.frontend import relax_script
 from autosplit.frontend.relax_shapes import ENTRY, Shapes, bind_shapes
 from autosplit.frontend.source import Signature, Source, SourceNode, mark
@@ -58,7 +58,7 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> Source:
     try:
         module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
     except Exception as error:
-        raise ModelError(f"the module is not well formed: {str(error).strip().splitlines()[0]}") from error
+        raise ModelError(f"the module is not well formed: {line_of(error)}") from error
     return _Names(module, name).source()
 
 
@@ -107,7 +107,7 @@ def _inlined(module: Any) -> Any:
         main = functions[ENTRY].inline_functions(others)
     except Exception as error:
         names = ", ".join(sorted(g.name_hint for g in others))
-        raise ModelError(f"functions {names} cannot be put inside '{ENTRY}': {str(error).splitlines()[-1]}") from error
+        raise ModelError(f"functions {names} cannot be put inside '{ENTRY}': {line_of(error, last=True)}") from error
     kept = {g: f for g, f in module.functions.items() if g not in others}
     gvar = next(g for g in kept if g.name_hint == ENTRY)
     return tvm.IRModule({**kept, gvar: main}, attrs=module.attrs)

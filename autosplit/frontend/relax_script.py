@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 
 LIMIT = 512 << 20  # bytes; weights stand in the text as base64
 
@@ -46,7 +46,7 @@ def parse(text: str) -> Any:
             given["metadata"] = tvm.ir.load_json(metadata)
         found = tvm.script.from_source(ast.unparse(definitions), given)
     except Exception as error:  # the parser raises its own diagnostics, and whatever evaluation raises
-        raise ModelError(f"the TVMScript text cannot be parsed: {_reason(error)}") from error
+        raise ModelError(f"the TVMScript text cannot be parsed: {line_of(error)}") from error
     if not isinstance(found, tvm.IRModule):
         raise ModelError(f"the TVMScript text holds a {type(found).__name__}; write one class under @I.ir_module")
     return found
@@ -160,8 +160,3 @@ def _path(node: ast.Attribute) -> tuple[str, ...]:
         names.append(value.attr)
         value = value.value
     return (value.id, *reversed(names)) if isinstance(value, ast.Name) else ()
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import MachineError, ModelError
+from autosplit.errors import MachineError, ModelError, line_of
 from autosplit.frontend import torch_archive
 from autosplit.frontend.relax_shapes import Shapes, bind_shapes
 from autosplit.frontend.source import Signature, Source, SourceNode, mark
@@ -40,7 +40,7 @@ def read(path: Path) -> Any:
         try:
             return torch.export.load(archive)
         except Exception as error:
-            raise ModelError(f"model '{path}' cannot be read by torch: {_reason(error)}") from error
+            raise ModelError(f"model '{path}' cannot be read by torch: {line_of(error)}") from error
 
 
 def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
@@ -76,7 +76,7 @@ def outputs(program: Any, source: Source, item: Mapping[str, Any]) -> dict[str, 
             args, kwargs = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
             found = torch.utils._pytree.tree_leaves(program.module()(*args, **kwargs))
     except Exception as error:
-        raise ModelError(f"torch cannot run the program: {_reason(error)}") from error
+        raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
     return {name: value.detach().numpy() for name, value in zip(source.outputs, found, strict=True)}
 
 
@@ -112,7 +112,7 @@ def _functional(program: Any) -> Any:
         try:
             program = program.run_decompositions(table)
         except Exception as error:
-            raise ModelError(f"torch cannot decompose the program: {_reason(error)}") from error
+            raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
     for node in program.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
             raise ModelError(
@@ -135,7 +135,7 @@ def _import(program: Any, called: Mapping[str, str]) -> tuple[Any, Any]:
             return importer, importer.from_exported_program(program, False, True, False, None)
     except Exception as error:
         at = f"node '{importer.env.last}'" if importer.env.last else "the program"
-        raise ModelError(f"{at} or the one after it cannot be imported: {_reason(error)}") from error
+        raise ModelError(f"{at} or the one after it cannot be imported: {line_of(error)}") from error
 
 
 def _importer(called: Mapping[str, str]) -> Any:
@@ -245,8 +245,3 @@ def _unique(names: list[str]) -> tuple[str, ...]:
         count[name] += 1
         found.append(name if count[name] == 1 else f"{name}.{count[name]}")
     return tuple(found)
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 from autosplit.frontend import importing
 from autosplit.frontend.importing import Imported
 from autosplit.frontend.source import Source
@@ -76,7 +76,7 @@ class Unfused:
             try:
                 built = relax.build(module, self.target)
             except Exception as error:
-                reason = str(error).strip().splitlines()[-1]
+                reason = line_of(error, last=True)
                 raise ModelError(f"TVM cannot build the module as it is: {reason}") from error
         return relax.VirtualMachine(built, tvm.cpu())["main"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from autosplit.errors import ConfigError, ModelError
+from autosplit.errors import ConfigError, ModelError, line_of
 from autosplit.frontend.source import Source, mark
 from autosplit.lowering.attribution import match
 from autosplit.lowering.flat import Flat, variables
@@ -81,7 +81,7 @@ def partition(source: Source, backends: Sequence[Backend]) -> tuple[Any, dict[st
     try:
         module = t.FuseOpsByPattern(patterns, bind_constants=True)(plain)
     except Exception as error:
-        reason = str(error).strip().splitlines()[-1]
+        reason = line_of(error, last=True)
         raise ModelError(
             f"the patterns of {', '.join(b.name for b in backends)} cannot be applied: {reason}"
         ) from error

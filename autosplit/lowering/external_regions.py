@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from autosplit.errors import MachineError
+from autosplit.errors import MachineError, line_of
 from autosplit.lowering.external import Composite
 
 _STANDS_FOR = "autosplit.stands_for"
@@ -34,7 +34,7 @@ def generate(
         module = t.RunCodegen()(module)
     except Exception as error:
         backends = ", ".join(sorted({c.backend.name for c in composites.values()}))
-        reason = str(error).strip().splitlines()[-1]
+        reason = line_of(error, last=True)
         raise MachineError(f"backend {backends} cannot compile ops {', '.join(names.values())}: {reason}") from error
     return module, list((module.attrs or {}).get("external_mods", []))
 
