@@ -1,6 +1,7 @@
 """Measure an exported split: steady-state period, latency, busy time of each stage.
 
 autosplit bench out/ --seconds 10
+autosplit bench out/ --timeline run.svg     draws who computed which item when, and where it waited
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
     parser.add_argument("--seconds", type=options.seconds, default=5.0, help="how long to measure at most (default 5)")
+    parser.add_argument("--timeline", type=Path, metavar="FILE", help="draw the first items into FILE, an .svg or .png")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.hardware.measure import Budget
     from autosplit.report.verify import bench
 
-    period, latency, busy = bench(args.folder, Budget(seconds=args.seconds))
+    period, latency, busy = bench(args.folder, Budget(seconds=args.seconds), args.timeline)
     if args.format == "json":
         output.emit_json(
             {

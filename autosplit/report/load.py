@@ -34,7 +34,7 @@ def load(folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace:
         require_pair()
         _check_architecture(document)
         _check_processor(document)
-    cores = _devices(document, devices)
+    cores = placed(document, devices)
     files = [_stage_file(folder, s) for s in document.stages]
     stages = [_stage(file, s, core) for file, s, core in zip(files, document.stages, cores, strict=True)]
     return Pipeline(wiring, stages, depth, trace)
@@ -77,7 +77,8 @@ def _check_processor(document: Manifest) -> None:
         )
 
 
-def _devices(document: Manifest, given: Sequence[str]) -> tuple[Cores, ...]:
+def placed(document: Manifest, given: Sequence[str] = ()) -> tuple[Cores, ...]:
+    """Where each stage runs here: on ``given``, where the split was made for, or on the cores there are."""
     if given:
         return device.along(len(document.stages), given)
     try:

@@ -15,8 +15,8 @@ from autosplit.hardware.judges import judge_of_file
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.reference import compare
 from autosplit.hardware.results import Accuracy, Spread
-from autosplit.report import manifest
-from autosplit.report.load import checked, load
+from autosplit.report import manifest, run_picture
+from autosplit.report.load import checked, load, placed
 from autosplit.report.manifest import Manifest
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
@@ -44,12 +44,20 @@ def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 
         return compare(pipeline.run(given), expected), judge
 
 
-def bench(folder: Path, budget: Budget) -> tuple[Spread, Spread, tuple[float, ...]]:
-    """Period, latency and busy time of each stage, in ms, of an exported pipeline on random items."""
+def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[Spread, Spread, tuple[float, ...]]:
+    """Period, latency and busy time of each stage, in ms, of an exported pipeline on random items.
+
+    The first items of the stream are drawn into ``timeline``, an .svg or .png. Raises ConfigError for another name, and
+    MachineError where matplotlib is missing, before anything is measured.
+    """
+    if timeline:
+        run_picture.check(timeline)
     document = manifest.read(folder)
     items = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], 3, 0)
     with load(folder, trace=True) as pipeline:
         period, busy = measure.period_and_stages(pipeline, items, budget)
+        if timeline:
+            run_picture.write(pipeline.events, tuple(map(str, placed(document))), timeline)
         return period, measure.latency(pipeline, items, budget), busy
 
 
