@@ -1,0 +1,121 @@
+"""How much of its own limit a pipeline reaches: the slowest stage alone on its core against the measured period.
+
+    python studies/bench_pipeline.py [NET ...] [--seconds S]
+
+For each net the plan's two-stage split runs as a pipeline and, in turns with it, each of its stages alone on its own core. The share
+is the slowest stage's period over the pipeline's. Then the cost of a hop: a 1 MB tensor through stages that do nothing. Exits 1
+where a bar is missed: median share 0.95, none below 0.90, 60 microseconds a hop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from autosplit import api, zoo
+from autosplit.cli.output import emit_table
+from autosplit.hardware import measure
+from autosplit.hardware.devices import along
+from autosplit.hardware.duel import duel
+from autosplit.hardware.measure import Budget
+from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.results import Spread
+from autosplit.hardware.wiring import Connection, Port, StagePorts, Wiring
+from autosplit.report.environment import environment
+
+MEDIAN_BAR, LEAST_BAR, HOP_BAR_US = 0.95, 0.90, 60.0
+
+
+class Idle:
+    """A stage that hands its inputs on."""
+
+    def open(self) -> None:
+        """Nothing to prepare."""
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("nets", nargs="*", default=[n for n in zoo.NAMES if n != "vgg19"])
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each contender")
+    args = parser.parse_args()
+    rows, shares = [], []
+    for net in args.nets:
+        pipeline, *alone = contest(net, Budget(seconds=args.seconds))
+        shares.append(max(s.median for s in alone) / pipeline.median)
+        rows.append((net, text(pipeline), *map(text, alone), f"{shares[-1]:.3f}"))
+    emit_table("", ("net", "pipeline ms", "stage 0 alone ms", "stage 1 alone ms", "share of the limit"), rows)
+    hop = hop_us()
+    print(f"median share {median(shares):.3f} (bar {MEDIAN_BAR}), least {min(shares):.3f} (bar {LEAST_BAR})")
+    print(f"a hop of 1 MB costs {hop:.0f} microseconds (bar {HOP_BAR_US:.0f})")
+    print(", ".join(f"{k} {v}" for k, v in environment().items() if k in ("machine", "apache-tvm", "python")))
+    return int(median(shares) < MEDIAN_BAR or min(shares) < LEAST_BAR or hop > HOP_BAR_US)
+
+
+def contest(net: str, budget: Budget) -> list[Spread]:
+    """The periods, in ms, of the pipeline and of each of its stages alone, measured in turns."""
+    model = api.load_model(api.zoo_model(net))
+    devices = along(2)
+    stages = api.plan(model, 2).stages
+    with contextlib.ExitStack() as stack:
+        pipeline = stack.enter_context(model.pipeline(stages, devices, trace=True))
+        contenders = [partial(period, pipeline, model.items(3))]
+        made: dict[str, Any] = dict(model.items(1)[0])
+        for ports, device in zip(model.wiring(stages).stages, devices, strict=True):
+            one = stack.enter_context(Pipeline(by_itself(ports), [model.runner.stage(ports, device)], trace=True))
+            item = {p.name: made[p.name] for p in ports.inputs}
+            made |= one.run([item])[0]
+            contenders.append(partial(period, one, [item]))
+        return duel(contenders, budget)
+
+
+def period(pipeline: Pipeline, items: Sequence[Any], budget: Budget) -> Spread:
+    return measure.period_and_stages(pipeline, items, budget)[0]
+
+
+def by_itself(ports: StagePorts) -> Wiring:
+    """One stage as a pipeline: the tensors it reads are the inputs, those it makes the outputs."""
+    read = [Connection(p.name, 0, p.name, (0,), ()) for p in ports.inputs]
+    made = [Connection(p.name, 0, (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs)]
+    return Wiring(ports.inputs, ports.outputs, (ports,), (*read, *made))
+
+
+def hop_us(items: int = 3000) -> float:
+    """Microseconds that each further stage adds to the period of stages that do nothing with 1 MB."""
+    return max(0.0, (idle_period(4, items) - idle_period(1, items)) / 3) * 1e6
+
+
+def idle_period(stages: int, items: int) -> float:
+    ports = tuple(StagePorts((i,), (tensor(i),), (tensor(i + 1),)) for i in range(stages))
+    inner = [Connection(f"t{i + 1}", 1 << 20, (i, 0), (i + 1,), ()) for i in range(stages - 1)]
+    first = Connection("t0", 1 << 20, "t0", (0,), ())
+    last = Connection(f"t{stages}", 1 << 20, (stages - 1, 0), (), (f"t{stages}",))
+    wiring = Wiring((tensor(0),), (tensor(stages),), ports, (first, *inner, last))
+    item = {"t0": np.zeros(1 << 18, np.float32)}
+    with Pipeline(wiring, [Idle() for _ in range(stages)]) as pipeline:
+        pipeline.run([item] * 100)
+        start = time.perf_counter()
+        pipeline.run([item] * items)
+        return (time.perf_counter() - start) / items
+
+
+def tensor(number: int) -> Port:
+    return Port(f"t{number}", (1 << 18,), "float32")
+
+
+def text(value: Spread) -> str:
+    return f"{value.median:.2f} ({value.low:.2f} to {value.high:.2f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
