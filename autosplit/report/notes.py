@@ -5,22 +5,19 @@ Names come from model files and databases, so each is escaped before it enters a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
-from autosplit.hardware.results import Spread
-from autosplit.report.pictures_style import milliseconds, size
+from autosplit.report import tables
+from autosplit.report.pictures_style import milliseconds
 from autosplit.report.record import Study, Trial
+from autosplit.report.tables import plain, spread_text
 
-_BAR = 20  # characters of a full bar
 _MARKUP = frozenset("\\`*_{}[]<>()#+-.!|~$&:@^=\"'")
 
 
 def escape(text: str, limit: int = 200) -> str:
     """Text as Markdown that shows it literally, on one line and of at most ``limit`` characters."""
-    text = " ".join("".join(c if c.isprintable() or c.isspace() else "?" for c in text).split())
-    text = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in text)
+    return "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in plain(text, limit))
 
 
 def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] = ()) -> str:
@@ -32,7 +29,7 @@ def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] =
     if trial.error or trial.state == "fail":
         parts.append(f"**Failed:** {escape(trial.error or 'no reason was recorded', 2000)}")
     if trial.stages or trial.stage_ms:
-        parts.append(_stage_table(study, trial))
+        parts.append(_table(tables.stages(study, trial, escape)))
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
     if facts := _facts(study, trial):
         parts.append("\n".join(f"- {fact}" for fact in facts))
@@ -45,7 +42,7 @@ def headline(study: Study, trial: Trial) -> str:
         words = {"fail": "failed", "running": "is being measured", "waiting": "waits to be measured"}
         return f"Trial {trial.number} {words.get(trial.state, 'has no measured period')}"
     period = trial.period_ms.median
-    text = f"Trial {trial.number}: a result every {_spread(trial.period_ms)}"
+    text = f"Trial {trial.number}: a result every {spread_text(trial.period_ms)}"
     best = study.best()
     before = study.best(trial.number)
     if before is None or before.period_ms is None:
@@ -59,19 +56,19 @@ def headline(study: Study, trial: Trial) -> str:
 
 def study_note(study: Study, pictures: Iterable[tuple[str, str]] = ()) -> str:
     """The note of the study: question, verdict, baselines beside the best split, machine."""
-    parts = [f"### {escape(_question(study))}"]
+    parts = [f"### {escape(tables.question(study, plain), 1000)}"]
     if study.verdict:
         parts.append(f"**Verdict:** {escape(study.verdict, 2000)}")
     elif study.trials:
         parts.append("**Verdict:** none yet; the study has not ended.")
-    parts.append(_comparison(study))
+    ways = tables.ways(study, escape, best="**{}**".format)
+    parts.append(_table(ways) if ways.rows else "")
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
     if study.bound_ms is not None:
         parts.append(f"No split can be faster than {milliseconds(study.bound_ms)} for the op times that were measured.")
     if study.stopped:
         parts.append(f"Stopped: {escape(study.stopped)}.")
-    if study.identity:
-        rows = [(escape(k), escape(v)) for k, v in study.identity.items()]
+    if rows := [(escape(k), escape(v)) for k, v in study.measured_on.items()]:
         parts.append("**Machine and model**\n\n" + table(("what", "value"), rows))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -82,45 +79,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
     return "\n".join("| " + " | ".join(row) + " |" for row in (columns, rule, *rows))
 
 
-def _stage_table(study: Study, trial: Trial) -> str:
-    most = max([*trial.stage_ms, *([trial.period_ms.median] if trial.period_ms else []), 1e-9])
-    rows = []
-    for i in range(max(len(trial.stages), len(trial.stage_ms))):
-        ops = trial.stages[i] if i < len(trial.stages) else ()
-        busy = trial.stage_ms[i] if i < len(trial.stage_ms) else None
-        device = escape(study.devices[i]) if i < len(study.devices) else ""
-        time = ("", "") if busy is None else (milliseconds(busy), "█" * max(1, round(busy / most * _BAR)))
-        measured = time if trial.stage_ms else ()
-        rows.append((str(i), device, str(len(ops)) if ops else "", *_ends(study, ops), *measured, _sent(trial, i)))
-    times = ("busy", "of the period") if trial.stage_ms else ()
-    columns = ("stage", "device", "ops", "first op", "last op", *times, "live tensors sent on")
-    return table(columns, rows, right=(0, 2, 5) if trial.stage_ms else (0, 2))
-
-
-def _ends(study: Study, ops: Sequence[int]) -> tuple[str, str]:
-    if not ops:
-        return "", ""
-    first, last = min(ops), max(ops)
-    if study.graph is None:
-        return f"op {first}", f"op {last}"
-    return escape(study.graph.ops[first].name, 60), escape(study.graph.ops[last].name, 60)
-
-
-def _sent(trial: Trial, stage: int) -> str:
-    if stage >= len(trial.live):
-        return ""
-    tensors = sorted(trial.live[stage], key=lambda pair: -pair[1])
-    shown = ", ".join(f"{escape(name, 60)} ({size(count)})" for name, count in tensors[:4])
-    more = f", {len(tensors) - 4} more ({size(sum(c for _, c in tensors[4:]))})" if len(tensors) > 4 else ""
-    return shown + more
-
-
 def _facts(study: Study, trial: Trial) -> list[str]:
     facts = []
     if trial.number in study.duel:
-        facts.append(f"In the final comparison, in turns with the other best: {_spread(study.duel[trial.number])}")
+        facts.append(f"In the final comparison, in turns with the other best: {spread_text(study.duel[trial.number])}")
     if trial.latency_ms:
-        facts.append(f"Latency of one item: {_spread(trial.latency_ms)}")
+        facts.append(f"Latency of one item: {spread_text(trial.latency_ms)}")
     if trial.stage_ms and sum(trial.stage_ms):
         mean = sum(trial.stage_ms) / len(trial.stage_ms)
         facts.append(f"Imbalance: the slowest stage takes {max(trial.stage_ms) / mean:.2f} times the mean")
@@ -134,33 +98,8 @@ def _facts(study: Study, trial: Trial) -> list[str]:
     return facts
 
 
-def _question(study: Study) -> str:
-    net = study.graph.name if study.graph else study.name
-    if not study.devices:
-        return f"How is {net} best split?"
-    return f"How is {net} best split into {len(study.devices)} stages on {', '.join(study.devices)}?"
-
-
-def _comparison(study: Study) -> str:
-    rows = [(escape(b.name), _spread(b.period_ms), _rate(b.period_ms), _spread(b.latency_ms)) for b in study.baselines]
-    best = study.best()
-    if best and (period := study.period(best)):
-        latency = _spread(best.latency_ms) if best.latency_ms else ""
-        rows.append((f"**best split (trial {best.number})**", _spread(period), _rate(period), latency))
-    columns = ("way to run it", "time between two results", "results a second", "latency")
-    return table(columns, rows, right=(2,)) if rows else ""
-
-
-def _spread(spread: Spread) -> str:
-    if math.isnan(spread.median):
-        return ""
-    if spread.low == spread.high:
-        return milliseconds(spread.median)
-    return f"{milliseconds(spread.median)} ({milliseconds(spread.low)} to {milliseconds(spread.high)})"
-
-
-def _rate(period: Spread) -> str:
-    return f"{1000 / period.median:.4g}" if period.median else ""
+def _table(found: tables.Table) -> str:
+    return table(found.columns, found.rows, found.right)
 
 
 def _percent(slower: float, faster: float) -> str:

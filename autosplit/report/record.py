@@ -26,7 +26,8 @@ _MOST_STAGES = 256
 class Trial:
     """One candidate: how it was split and what was measured; ``state`` is complete, fail, running, pruned or waiting.
 
-    ``stages`` are op indices, ``live`` names and bytes of the tensors on each cut; times are in ms.
+    ``stages`` are op indices, ``cuts`` the last ops before each cut, ``live`` names and bytes of the tensors on it; times
+    are in ms.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Trial:
     predicted_ms: float | None
     max_rel_error: float | None
     error: str
+    cuts: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Study:
     """What a study asked, on what machine, and what came of it; ``op_ms`` is the profile on each device.
 
     ``duel`` are the periods of the final comparison, where the best candidates met the baselines in turns, by number of the
-    trial; ``baselines`` have their periods from there too. It is empty where trials were measured since.
+    trial; ``baselines`` have their periods from there too. It is empty where trials were measured since. ``version`` is
+    autosplit's, ``days`` when it was measured.
     """
 
     name: str
@@ -62,6 +65,15 @@ class Study:
     config: Mapping[str, Any]
     trials: tuple[Trial, ...]
     duel: Mapping[int, Spread] = field(default_factory=dict)
+    version: str = ""
+    machine: str = ""
+    days: str = ""
+
+    @property
+    def measured_on(self) -> Mapping[str, str]:
+        """What every trial shares: the machine, the days, the versions, and what identifies the model and the target."""
+        known = {"machine": self.machine, "measured": self.days, "autosplit": self.version}
+        return {key: value for key, value in known.items() if value} | dict(self.identity)
 
     def best(self, before: int | None = None) -> Trial | None:
         """The winner of the final comparison, before one the complete trial with the smallest period.
@@ -101,6 +113,9 @@ def read(study: optuna.Study) -> Study:
         config=_mapping(attributes.get("config")),
         trials=tuple(_trial(t, graph) for t in trials),
         duel=_duel(duel, sum(t.state.name == "COMPLETE" for t in trials)),
+        version=_text(_mapping(attributes.get("autosplit")).get("version")),
+        machine=_text(attributes.get("machine")),
+        days=_days(trials),
     )
 
 
@@ -117,7 +132,14 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
         predicted_ms=_number(a.get("predicted_ms")),
         max_rel_error=_number(a.get("max_rel_error")),
         error=_text(a.get("error")),
+        cuts=tuple(_strings(cut) for cut in _list(a.get("cuts"))[:_MOST_STAGES]),
     )
+
+
+def _days(trials: Sequence[optuna.trial.FrozenTrial]) -> str:
+    """The day of the measurements, or the first and the last."""
+    days = sorted({t.datetime_start.date().isoformat() for t in trials if t.datetime_start})
+    return " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
 
 
 def _duel(duel: Mapping[str, Any], complete: int) -> dict[int, Spread]:

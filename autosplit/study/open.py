@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import autosplit
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench import Bench
+from autosplit.hardware.profile import machine
 from autosplit.hardware.results import Profile
 from autosplit.planner import CostModel, plan
 from autosplit.study import records
@@ -131,6 +132,7 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
     described: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "devices": list(bench.devices),
+        "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
     _store(study, url, {key: value for key, value in described.items() if stored.get(key) != value})
