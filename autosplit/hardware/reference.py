@@ -59,7 +59,8 @@ def compare(got: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, 
     """Compare outputs item by item. Errors are relative to the largest value of the output that was expected.
 
     Equal means within 1e-4 of that scale (1e-2 for float16), and to the bit for integers and booleans; a NaN or an
-    infinity must stand where one is expected. The model's outputs must be those expected, in names, shapes and number; nothing compared is not equal.
+    infinity must stand where one is expected. The model's outputs must be those expected, in names, shapes and number;
+    nothing compared is not equal.
     """
     absolute = relative = 0.0
     equal = len(got) == len(expected) > 0

@@ -1,0 +1,58 @@
+"""A study whose stages onnxruntime runs: the file, a run, the export of its best."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import autosplit
+from autosplit.cli import main
+from autosplit.errors import ConfigError
+from autosplit.hardware.reference import compare
+from autosplit.study.config import StudyConfig, load
+
+pytest.importorskip("onnxruntime")
+STUDY = """
+zoo = "branches"
+stages = 2
+backend = "onnxruntime"
+export = "{folder}"
+[search]
+trials = 2
+[measure]
+seconds = 0.2
+items = 4
+share = 0.5
+"""
+
+
+def test_the_quickstart_is_a_study_file():
+    config = load(Path(__file__).parents[2] / "studies" / "quickstart_onnxruntime.toml")
+    assert (config.zoo, config.stages, config.backend) == ("squeezenet", 2, "onnxruntime")
+
+
+def test_a_tuning_database_is_refused():
+    with pytest.raises(ValueError, match="it is for TVM's kernels, not for onnxruntime; remove tuning"):
+        StudyConfig.model_validate(
+            {"name": "s", "zoo": "branches", "stages": 2, "backend": "onnxruntime", "tuning": "db"}
+        )
+
+
+def test_a_study_runs_is_told_apart_and_exports(branches, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "s.toml"
+    file.write_text(STUDY.format(folder=tmp_path / "out"))
+    assert main(["run", str(file), "-f", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [t["state"] for t in found["trials"]][:1] == ["COMPLETE"]
+    assert found["baselines"][0]["name"] == "one core"
+    manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
+    assert {s["backend"] for s in manifest["stages"]} == {"onnxruntime"}
+    items = branches.items(1)
+    with autosplit.load(tmp_path / "out") as pipeline:
+        assert compare(pipeline.run(items), branches.expected(items)).equal
+    file.write_text(STUDY.format(folder=tmp_path / "out").replace('"onnxruntime"', '"tvm"'))
+    assert main(["run", str(file)]) == ConfigError.exit_code
+    assert "backend" in capsys.readouterr().err
