@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from autosplit.errors import Infeasible
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel, evaluate
 from autosplit.study.correction import Corrected, Measured, correct
+from autosplit.study.pool import Pool
 from autosplit.study.space import Space
 
 AHEAD = 12  # unmeasured splits that are looked at each time
@@ -20,6 +22,8 @@ EXPLORATION = 0.1  # share of the trials that go to a split that may be best, no
 DRAWS = 8  # of costs from what is known of them
 UNLIKELY = 0.2  # share of the draws that may promise more when a study has converged
 FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it
+PLANNED = 32  # measured trials from which on the plan is made anew only when they have doubled
+AROUND = 3  # splits whose neighbours are weighed in between
 SEARCHED = 2_000  # splits that are visited in search of one that is free
 
 
@@ -33,19 +37,28 @@ class History:
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """Corrected costs, and the most promising free splits under them, best first."""
+    """Corrected costs, and the most promising free splits under them, best first.
+
+    ``pool`` holds the splits that stand for all where planning for every draw of costs would take too long.
+    """
 
     space: Space
     history: History
     corrected: Corrected
     free: tuple[Stages, ...]
+    pool: Pool | None = None
+
+    @cached_property
+    def measured(self) -> Pool:
+        """The measured splits."""
+        return self.space.placing.pool(m.stages for m in self.history.measured)
 
     @cached_property
     def settled(self) -> bool:
         """Whether none of the splits ahead promises to beat the best, each of their stages taken a deviation faster."""
         if len(self.history.measured) < FEWEST_MEASURED:
             return not self.free
-        best = min(self.corrected.period(m.stages) for m in self.history.measured)
+        best = self.corrected.ratio * float(self.measured.periods(self.corrected.costs).min())
         potential = min((self.corrected.period(stages, 1.0) for stages in self.free), default=math.inf)
         return potential > best * (1 - self.margin)
 
@@ -61,16 +74,32 @@ class Outlook:
         Splits alike share their slowest stage, and the likeliest are often alike; a draw finds those that are not.
         """
         found: list[Stages] = []
-        best = sorted((m.stages for m in self.history.measured), key=self.corrected.period)[:4]
+        best = sorted((m.stages for m in self.history.measured), key=self._expected)[:4]
+        rivals = self.space.placing.pool(best)
         for draw in range(DRAWS):
             if len(found) > DRAWS * UNLIKELY:
                 break
             costs = self.corrected.draw(generator(len(self.history.measured), draw))
-            stages = self.space.best(costs, 1)[0]
-            least = min(evaluate(costs, measured).period for measured in best)
-            if evaluate(costs, stages).period < least * (1 - self.margin):
+            stages, period = self._best(costs)
+            if period < rivals.periods(costs).min(initial=math.inf) * (1 - self.margin):
                 found += [stages] if self.space.key(stages) not in self.history.taken else []
         return tuple(found)
+
+    def guess(self, rng: np.random.Generator) -> Stages:
+        """The split that is best for costs drawn from what is known of them."""
+        return self._best(self.corrected.draw(rng))[0]
+
+    def _best(self, costs: CostModel) -> tuple[Stages, float]:
+        if self.pool is None:
+            stages = self.space.best(costs, 1)[0]
+            return stages, evaluate(costs, stages).period
+        periods = self.pool.periods(costs)
+        return self.pool.stages[int(periods.argmin())], float(periods.min())
+
+    @cached_property
+    def _expected(self) -> Callable[[Stages], float]:
+        periods = self.measured.periods(self.corrected.costs)
+        return dict(zip(self.measured.stages, periods.tolist(), strict=True)).__getitem__
 
     @property
     def converged(self) -> bool:
@@ -91,11 +120,42 @@ def corrected_costs(space: Space, devices: tuple[str, ...], measured: tuple[Meas
 
 @lru_cache(maxsize=4)
 def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook:
-    """Correct the costs by all that was measured and plan again."""
+    """Correct the costs by all that was measured and plan again.
+
+    With many trials measured one more changes little. So from PLANNED on the plan is made anew when the number of
+    measured trials has doubled; in between what was listed then, and what lies around its best, is weighed again.
+    """
     corrected = corrected_costs(space, devices, history.measured)
+    if len(history.measured) >= PLANNED:
+        view = _weighed(space, devices, history, corrected)
+        if view.free:
+            return view
     starts = tuple(m.stages for m in history.measured[-AHEAD:])
     free = tuple(free_splits(space, corrected.costs, history.taken, starts))
     return Outlook(space, history, corrected, free)
+
+
+def _weighed(space: Space, devices: tuple[str, ...], history: History, corrected: Corrected) -> Outlook:
+    listed = _listed(space, devices, history.measured[: 1 << len(history.measured).bit_length() - 1])
+    splits = dict(listed)
+    pool = space.placing.pool(listed.values())
+    for n in np.argsort(pool.periods(corrected.costs), kind="stable")[:AROUND]:
+        splits.update((space.key(stages), stages) for stages in space.neighbours(pool.stages[n]))
+    pool = space.placing.pool(splits.values())
+    order = np.argsort(pool.periods(corrected.costs), kind="stable")
+    keys = list(splits)
+    free = tuple(islice((pool.stages[n] for n in order if keys[n] not in history.taken), AHEAD))
+    return Outlook(space, history, corrected, free, pool)
+
+
+@lru_cache(maxsize=2)
+def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> dict[str, Stages]:
+    """By key the best splits under the costs corrected by these trials, and the best few for each draw of what they may be."""
+    corrected = corrected_costs(space, devices, measured)
+    splits = space.best(corrected.costs, 3 * len(measured))
+    for draw in range(DRAWS):
+        splits += space.best(corrected.draw(generator(len(measured), draw)), 4, seconds=2.0)
+    return {space.key(stages): stages for stages in splits}
 
 
 def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.random.Generator) -> Stages | None:
@@ -106,7 +166,7 @@ def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.ra
     if not view.free:
         return None
     if history.measured and rng.random() < EXPLORATION:
-        guess = space.best(view.corrected.draw(rng), 1)[0]
+        guess = view.guess(rng)
         if space.key(guess) not in history.taken:
             return guess
     return view.hopes[0] if view.settled and view.hopes else view.free[0]

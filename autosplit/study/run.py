@@ -52,13 +52,13 @@ class _Loop:
         measured = 0
         try:
             while True:
-                with guarded(self.on.url):
-                    check_failures(self.trials())
                 with one_at_a_time(self.on.lock), guarded(self.on.url):
-                    trial, reason = self._next()
+                    trials = self.trials()
+                    check_failures(trials)
+                    trial, reason = self._next(trials)
                 if trial is None:
                     return reason
-                self._measure(trial)
+                self._measure(trial, trials)
                 measured += 1
                 with guarded(self.on.url):
                     self._report(trial.number, measured)
@@ -74,22 +74,22 @@ class _Loop:
             if t.user_attrs.get("worker") == this_worker():
                 self._fail(t._trial_id, t.number, reason, lost=True)
 
-    def _next(self) -> tuple[optuna.Trial | None, str]:
+    def _next(self, trials: Sequence[FrozenTrial]) -> tuple[optuna.Trial | None, str]:
         """The next trial: one whose worker died, else a new one; or why there is none."""
         import optuna
 
-        for lost in self._orphans():
+        for lost in self._orphans(trials):
             if self._adopt(lost):
                 return optuna.Trial(self.study, lost._trial_id), ""
         elapsed = self.clock() - self.began
         search, bench = self.on.config.search, self.on.bench
-        if reason := stop_reason(search, self.on.space, bench.devices, self.trials(), elapsed):
+        if reason := stop_reason(search, self.on.space, bench.devices, trials, elapsed):
             return None, reason
         return self.study.ask(), ""
 
-    def _orphans(self) -> Iterator[FrozenTrial]:
+    def _orphans(self, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:
         """Running trials whose worker certainly lives no more."""
-        for t in tally(self.trials()).running:
+        for t in tally(trials).running:
             worker = t.user_attrs.get("worker")
             if is_dead(worker) or (worker is None and self._is_stale(t)):
                 yield t
@@ -112,10 +112,10 @@ class _Loop:
         self.progress.note(f"trial {trial.number}: its worker died; measuring it again")
         return True
 
-    def _measure(self, trial: optuna.Trial) -> None:
+    def _measure(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> None:
         """Measure the split of a trial and tell; a candidate that fails is a failed trial, a machine is not."""
         with guarded(self.on.url):
-            stages = self._describe(trial)
+            stages = self._describe(trial, known)
             if stages is None:
                 self._fail(trial._trial_id, trial.number, "no unmeasured split is left", lost=True)
                 return
@@ -130,18 +130,17 @@ class _Loop:
         with guarded(self.on.url):
             self._finish(trial, measurement)
 
-    def _describe(self, trial: optuna.Trial) -> Stages | None:
+    def _describe(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> Stages | None:
         """The split of a trial with all that is known of it beforehand; None where none was left to choose."""
-        stored = self.study._storage.get_trial_user_attrs(trial._trial_id)
-        if stored.get(KEY) == "":
+        if trial.user_attrs.get(KEY) == "":
             return None
         stages = self.on.space.suggest(trial)
-        history = history_of(self.on.space, self.trials(), trial.number)
-        known = corrected_costs(self.on.space, tuple(self.on.bench.devices), history.measured)
+        history = history_of(self.on.space, known, trial.number)
+        corrected = corrected_costs(self.on.space, tuple(self.on.bench.devices), history.measured)
         set_attributes(
             self.study,
             trial._trial_id,
-            {**records.split_attributes(self.on.bench.graph, stages), "predicted_ms": float(known.period(stages))},
+            {**records.split_attributes(self.on.bench.graph, stages), "predicted_ms": float(corrected.period(stages))},
         )
         return stages
 

@@ -82,16 +82,22 @@ def _as_sampler(name: str, space: Space, draw: _Draw) -> BaseSampler:
     import optuna
 
     class SplitSampler(optuna.samplers.BaseSampler):
-        """Chooses the split before the trial starts and records it; the parameters only describe it."""
+        """Chooses the split before the trial starts and records it; the parameters only describe it.
+
+        What is recorded is noted on the trial in hand too, as Optuna does with what a trial sets itself.
+        """
 
         def __str__(self) -> str:
             return name
 
         def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-            attributes = study._storage.get_trial_user_attrs(trial._trial_id)
-            if KEY not in attributes and "fixed_params" not in trial.system_attrs:
-                set_attributes(study, trial._trial_id, {"worker": this_worker()})
-                _claim(space, draw, study, trial)
+            if KEY not in trial.user_attrs and "fixed_params" not in trial.system_attrs:
+                key = _claim(space, draw, study, trial)
+                trial.user_attrs[KEY] = key
+                parameters = space.parameters(space.split(key)) if key else {}
+                set_attributes(study, trial._trial_id, {}, parameters)
+                trial.params.update(parameters)
+                trial.distributions.update({name: space.distributions()[name] for name in parameters})
 
         def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
             return space.distributions()
@@ -99,7 +105,7 @@ def _as_sampler(name: str, space: Space, draw: _Draw) -> BaseSampler:
         def sample_relative(
             self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
         ) -> dict[str, Any]:
-            key = study._storage.get_trial_user_attrs(trial._trial_id).get(KEY)
+            key = trial.user_attrs.get(KEY)
             return space.parameters(space.split(key)) if key else dict.fromkeys(search_space, 0.5)
 
         def sample_independent(
@@ -111,8 +117,8 @@ def _as_sampler(name: str, space: Space, draw: _Draw) -> BaseSampler:
     return SplitSampler()
 
 
-def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -> None:
-    """Choose a split and record it, such that no two trials ever keep the same one.
+def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -> str:
+    """Choose a split and record it, such that no two trials ever keep the same one; its key, "" where none is left.
 
     Each worker writes its choice and then reads those of the others. Of two that chose alike the second to write sees
     the other, so not both keep it; whoever sees a rival chooses again, each another one by its rank among the rivals.
@@ -131,13 +137,14 @@ def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -
             tried.add(key := space.key(stages))
         if stages is None:
             break
-        set_attributes(study, trial._trial_id, {KEY: key})
+        set_attributes(study, trial._trial_id, {"worker": this_worker(), KEY: key})
         trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
         rivals = [t.number for t in trials if t.number != trial.number and _live_key(t) == key]
         if not rivals:
-            return
+            return key
         rank = sum(number < trial.number for number in rivals)
-    set_attributes(study, trial._trial_id, {KEY: ""})
+    set_attributes(study, trial._trial_id, {"worker": this_worker(), KEY: ""})
+    return ""
 
 
 def _tpe(

@@ -23,6 +23,7 @@ from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.orders import successors, topological
 from autosplit.planner.split import check_stages
+from autosplit.study.pool import Placing
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -113,8 +114,7 @@ class Space:
         Raises Infeasible where the sampler found no split left.
         """
         parameters = {name: trial.suggest_float(name, 0.0, 1.0) for name in self.names}
-        stored = trial.storage.get_trial_user_attrs(trial._trial_id)  # what the trial holds itself is older
-        if (key := stored.get(KEY)) == "":
+        if (key := trial.user_attrs.get(KEY)) == "":
             raise Infeasible(f"no unmeasured split of '{self.costs.name}' into {self.stages} stages is left")
         if isinstance(key, str):
             return self.split(key)
@@ -173,6 +173,11 @@ class Space:
         end = time.monotonic() + seconds
         plans = k_best(costs, self.stages, count, deadline=lambda: time.monotonic() > end)
         return [found.stages for found in plans]
+
+    @cached_property
+    def placing(self) -> Placing:
+        """What makes arrays of many splits of this space."""
+        return Placing(self.costs)
 
     @cached_property
     def size(self) -> int | None:

@@ -97,10 +97,36 @@ def connect_existing(url: str) -> optuna.storages.BaseStorage:
     return connect(url)
 
 
-def set_attributes(study: optuna.Study, trial_id: int, values: Mapping[str, Any]) -> None:
-    """Write user attributes of a trial that may have been created by another process."""
-    for key, value in values.items():
-        study._storage.set_trial_user_attr(trial_id, key, value)
+def set_attributes(
+    study: optuna.Study,
+    trial_id: int,
+    values: Mapping[str, Any],
+    parameters: Mapping[str, float] | None = None,
+) -> None:
+    """Write user attributes of a trial that may have been created by another process, and parameters between 0 and 1.
+
+    In a database all is written or nothing. Raises Optuna's UpdateFinishedTrialError where the trial is finished.
+    """
+    import optuna
+
+    unit = optuna.distributions.FloatDistribution(0.0, 1.0)
+    storage = study._storage
+    backend = getattr(storage, "_backend", storage)
+    if not isinstance(backend, optuna.storages.RDBStorage):
+        for key, value in values.items():
+            storage.set_trial_user_attr(trial_id, key, value)
+        for name, share in (parameters or {}).items():
+            storage.set_trial_param(trial_id, name, share, unit)
+        return
+    # Optuna's own writes are a transaction each, with a wait for the disk
+    from optuna.storages._rdb.models import TrialUserAttributeModel
+    from optuna.storages._rdb.storage import _create_scoped_session
+
+    with _create_scoped_session(backend.scoped_session, True) as session:
+        for key, value in values.items():
+            backend._set_trial_attr_without_commit(session, TrialUserAttributeModel, trial_id, key, value)
+        for name, share in (parameters or {}).items():
+            backend._set_trial_param_without_commit(session, trial_id, name, share, unit, unit)
 
 
 def quiet() -> None:

@@ -1,0 +1,50 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosplit.planner import CostModel, Transfer, evaluate
+from autosplit.study.correction import Measured
+from autosplit.study.pool import Placing
+from autosplit.study.proposals import PLANNED, History, outlook
+from autosplit.study.simulated import SimulatedBench
+from autosplit.study.space import Space
+
+Make = Callable[..., SimulatedBench]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_many_splits_cost_what_each_costs_alone(devices: int) -> None:
+    moved = (Transfer("a", 0, (1, 2), 8.0), Transfer("b", 1, (2,), 8.0), Transfer("c", 2, (3,), 8.0))
+    rows = tuple(tuple(row) for row in np.random.default_rng(0).random((devices, 4)).tolist())
+    costs = CostModel("c", ("a", "b", "c", "d"), (0, 1, 3, 4), rows, moved, ((0.5, 0.25, 2.0),), ((0.125, 1.0, 4.0),))
+    splits = [((0,), (1, 2, 3)), ((0, 1), (2, 3)), ((0, 1, 2), (3,))]
+    corrected = replace(costs, times=tuple(tuple(2 * t for t in row) for row in rows), overheads=(0.75,))
+    found = Placing(costs).pool(splits)
+    assert found.loads(corrected) == pytest.approx(np.array([evaluate(corrected, s).loads for s in splits]))
+    assert found.periods(corrected).argmin() == min(range(3), key=lambda n: evaluate(corrected, splits[n]).period)
+
+
+def test_no_splits_have_no_periods(chain_bench: Make) -> None:
+    costs = chain_bench().costs
+    assert not Placing(costs).pool([]).periods(costs).size
+
+
+def test_after_many_trials_the_best_free_split_is_found_without_a_new_plan(
+    branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = branchy_bench(blocks=4, branches=3, error=0.1)
+    space = Space(bench.costs, 3)
+    measured = []
+    for number, stages in enumerate(space.best(bench.costs, PLANNED + 20)):
+        seen = bench.measure(stages)
+        measured.append(Measured(number, stages, seen.stage_ms, seen.period_ms.median))
+    taken = frozenset(space.key(m.stages) for m in measured)
+    outlook(space, bench.devices, History(taken, tuple(measured[:-1])))
+    monkeypatch.setattr("autosplit.study.space.k_best", None)
+    view = outlook(space, bench.devices, History(taken, tuple(measured)))
+    monkeypatch.undo()
+    costs = view.corrected.costs
+    best = next(s for s in space.best(costs, len(taken) + 1) if space.key(s) not in taken)
+    assert evaluate(costs, view.free[0]).period == pytest.approx(evaluate(costs, best).period)
