@@ -103,19 +103,8 @@ class Whole:
 
     def _constant(self, node: int) -> Any:
         """What a node that only asks for a shape comes to, as a Constant node; None for every other node."""
-        import numpy as np
-        from onnx import helper, numpy_helper
-
         proto = self.model.graph.node[node]
-        if proto.op_type not in _SHAPES or proto.domain not in ("", "ai.onnx"):
-            return None
-        shape = self._shape(proto.input[0])
-        if shape is None:
-            return None
-        bounds = {a.name: a.i for a in proto.attribute}
-        value = np.array(shape[slice(bounds.get("start"), bounds.get("end"))], np.int64)
-        value = value if proto.op_type == "Shape" else np.array(int(np.prod(shape)), np.int64)
-        return helper.make_node("Constant", [], proto.output, value=numpy_helper.from_array(value))
+        return _answered(proto, self._shape(proto.input[0])) if _asks(proto) else None
 
     def _shape(self, tensor: str) -> tuple[int, ...] | None:
         if tensor in self._weights:
@@ -141,19 +130,50 @@ class Whole:
 
     @cached_property
     def _inferred(self) -> dict[str, tuple[int, ...]]:
-        """Static shapes that ONNX infers; large weights are left out, a protobuf of them could be too large."""
-        import onnx
+        """Static shapes that ONNX infers, and infers again with the answers to nodes that ask for those found.
 
-        try:
-            graph = onnx.shape_inference.infer_shapes(_without_weights(self.model), data_prop=True).graph
-        except Exception:  # inference is a help, the caller finds the dependency instead
-            return {}
-        found = {}
-        for value in (*graph.value_info, *graph.input, *graph.output):
-            dims = value.type.tensor_type.shape.dim
-            if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
-                found[value.name] = tuple(d.dim_value for d in dims)
+        Large weights are left out, a protobuf of them could be too large.
+        """
+        light = _without_weights(self.model)
+        found: dict[str, tuple[int, ...]] = {}
+        while (further := _infer(light)).keys() - found.keys():
+            found = further
+            for node in filter(_asks, light.graph.node):
+                if answer := _answered(node, self.shapes.get(node.input[0]) or found.get(node.input[0])):
+                    node.CopyFrom(answer)
         return found
+
+
+def _asks(node: Any) -> bool:
+    return node.op_type in _SHAPES and node.domain in ("", "ai.onnx")
+
+
+def _answered(node: Any, shape: tuple[int, ...] | None) -> Any:
+    """A node that asks for a shape as the Constant it comes to; None where the shape is not known."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    if shape is None:
+        return None
+    bounds = {a.name: a.i for a in node.attribute}
+    value = np.array(shape[slice(bounds.get("start"), bounds.get("end"))], np.int64)
+    value = value if node.op_type == "Shape" else np.array(int(np.prod(shape)), np.int64)
+    return helper.make_node("Constant", [], node.output, value=numpy_helper.from_array(value))
+
+
+def _infer(model: Any) -> dict[str, tuple[int, ...]]:
+    import onnx
+
+    try:
+        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except Exception:  # inference is a help, the caller finds the dependency instead
+        return {}
+    found = {}
+    for value in (*graph.value_info, *graph.input, *graph.output):
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
+            found[value.name] = tuple(d.dim_value for d in dims)
+    return found
 
 
 def whole(model: Model) -> Whole | None:
