@@ -19,6 +19,7 @@ COMMANDS = (
     "plan",
     "run",
     "show",
+    "report",
     "export",
     "verify",
     "bench",

@@ -119,6 +119,15 @@ def read(study: optuna.Study) -> Study:
     )
 
 
+def profile_of(study: Study, trial: Trial) -> tuple[float, ...]:
+    """The profiled time of each op in ms on the device of its stage, empty where it is not known."""
+    place = {i: stage for stage, ops in enumerate(trial.stages) for i in ops}
+    try:
+        return tuple(study.op_ms[place[i]][i] for i in range(len(place)))
+    except (IndexError, KeyError):
+        return ()
+
+
 def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
     a = trial.user_attrs
     return Trial(

@@ -13,7 +13,7 @@ from autosplit.report.artifacts import Draw, Pictures, identity
 from autosplit.report.notes import study_note, trial_note
 from autosplit.report.pictures import split_graph, stage_balance
 from autosplit.report.plots import study_plots
-from autosplit.report.record import Study, Trial, read
+from autosplit.report.record import Study, Trial, profile_of, read
 
 if TYPE_CHECKING:
     import optuna
@@ -83,7 +83,7 @@ def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Dra
         yield "stage balance", key, partial(stage_balance, trial.stage_ms, names, period, title=title)
     if trial.stages and record.graph:
         names = list(record.devices)
-        profile = _profile(record, trial)
+        profile = profile_of(record, trial)
         title = f"{record.graph.name}, trial {trial.number}"
         key = identity(
             record.name, "graph", record.graph.name, len(record.graph.ops), trial.stages, names, profile, title
@@ -94,15 +94,6 @@ def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Dra
 
 def _devices(record: Study, count: int) -> list[str]:
     return [record.devices[i] if i < len(record.devices) else "" for i in range(count)]
-
-
-def _profile(record: Study, trial: Trial) -> tuple[float, ...]:
-    """The profiled time of each op on the device of its stage, empty where it is not known."""
-    place = {i: stage for stage, ops in enumerate(trial.stages) for i in ops}
-    try:
-        return tuple(record.op_ms[place[i]][i] for i in range(len(place)))
-    except (IndexError, KeyError):
-        return ()
 
 
 def _offer(

@@ -55,6 +55,16 @@ class Browser:
         urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
         return {"/".join(u.split("/")[:3]) for u in urls if re.match(r"(https?|wss?|ftp):", u)}
 
+    def view(self, width: int, dark: bool = False) -> None:
+        """Look from a window of this width; below 600 px as a phone does."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self._devtools("Emulation.setDeviceMetricsOverride", size)
+        self._devtools("Emulation.setEmulatedMedia", {"features": scheme})
+
+    def _devtools(self, command: str, values: dict[str, Any]) -> Any:
+        return _post(f"{self._url}/goog/cdp/execute", {"cmd": command, "params": values})
+
     def picture(self, file: Path) -> None:
         with urllib.request.urlopen(f"{self._url}/screenshot", timeout=60) as answer:
             file.write_bytes(base64.b64decode(json.load(answer)["value"]))
