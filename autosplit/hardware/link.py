@@ -6,6 +6,7 @@ shared by reference: however many candidates there are, weights are held once.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from autosplit.lowering.external_regions import generate
 from autosplit.lowering.lowered import Call, Lowered
 
 ENTRY = "main"
+_BUILDING = threading.Lock()  # TVM's block builders form one stack, whichever thread they are of
 
 
 def link(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, merge: bool = True) -> Any:
@@ -24,7 +26,8 @@ def link(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, mer
 
     ``merge``: neighbouring composites of an external backend may become one region; without it each runs by itself.
     """
-    return _executable(lowered, kernels, ports, target, [kernels.module], merge)
+    with _BUILDING:
+        return _executable(lowered, kernels, ports, target, [kernels.module], merge)
 
 
 def write(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, file: Path) -> None:
@@ -33,7 +36,8 @@ def write(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, fi
 
     toolchain.compiler()
     symbols = (kernels.symbols.get(lowered.graph.ops[i].kernel) for i in ports.ops)
-    module = VMExecutable(_executable(lowered, kernels, ports, target, []))
+    with _BUILDING:
+        module = VMExecutable(_executable(lowered, kernels, ports, target, []))
     module.export_library(
         str(file),
         fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects),
