@@ -8,11 +8,14 @@ from xml.etree import ElementTree
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _INHERITED = "stroke-linejoin:round;stroke-linecap:butt"  # what matplotlib says in a style sheet for every element
 
+_PIXELS_A_POINT = 100 / 72  # pictures are drawn at 100 pixels an inch, their files count points
+_SMALLEST = 0.82  # of its own width: text in a smaller picture is hard to read, so it scrolls instead
+
 
 def inline(svg: bytes, name: str, description: str) -> str:
-    """The element to put into a page; ``name`` must differ from picture to picture and become no other picture's start.
+    """The element to put into a page; ``name`` differs from picture to picture on the page.
 
-    ``svg`` is a picture that this package drew.
+    ``svg`` is a picture that this package drew. It fills the width it is given, but stays wide enough to be read.
     """
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):
@@ -22,12 +25,10 @@ def inline(svg: bytes, name: str, description: str) -> str:
     for element in root.iter():
         element.tag = _local(element)
         element.attrib = {("href" if k == _XLINK else k): _own(k, v, name) for k, v in element.attrib.items()}
-    root.attrib = {
-        "viewBox": root.attrib["viewBox"],
-        "role": "img",
-        "aria-label": description,
-        "style": _INHERITED,
-    }
+    box = root.attrib["viewBox"]
+    least = float(box.split()[2]) * _PIXELS_A_POINT * _SMALLEST
+    style = f"{_INHERITED};min-width:{least:.0f}px"
+    root.attrib = {"viewBox": box, "role": "img", "aria-label": description, "style": style}
     return ElementTree.tostring(root, encoding="unicode")
 
 

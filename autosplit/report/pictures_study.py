@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autosplit.report.pictures_style import INK, PALETTE, Form, chart, colour, label, legend, render
+from autosplit.report.pictures_style import INK, PALETTE, Form, chart, colour, head, label, render
 from autosplit.report.plots import pareto
 from autosplit.report.record import Study, Trial
 
@@ -20,7 +20,7 @@ def convergence(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
 
     ``width`` is in pixels. Raises MachineError where matplotlib is missing.
     """
-    figure, axes = chart(width, _HEIGHT, "Convergence", "trial", "time between two results, ms")
+    figure, axes = chart(width, _HEIGHT, "trial", "time between two results, ms")
     known = [(t.number, t.period_ms) for t in _measured(study) if t.period_ms]
     x, y = [n for n, _ in known], [p.median for _, p in known]
     spread = [[max(0.0, p.median - p.low) for _, p in known], [max(0.0, p.high - p.median) for _, p in known]]
@@ -38,7 +38,7 @@ def convergence(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
         axes.axhline(study.bound_ms, color=INK, linestyle="--", linewidth=1.2, label="lower bound")
     _whole_trials(axes)
     axes.set_ylim(bottom=0)
-    legend(axes)
+    head(figure, axes, "Convergence")
     return render(figure, form)
 
 
@@ -47,7 +47,7 @@ def stage_times(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
 
     ``width`` is in pixels. Raises MachineError where matplotlib is missing.
     """
-    figure, axes = chart(width, _HEIGHT, "Stage times", "trial", "ms an item")
+    figure, axes = chart(width, _HEIGHT, "trial", "ms an item")
     found = [t for t in _measured(study) if t.stage_ms]
     count = max((len(t.stage_ms) for t in found), default=0)
     for stage in range(count):
@@ -60,7 +60,7 @@ def stage_times(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
     axes.plot([n for n, _ in known], [p for _, p in known], "_", color=INK, markersize=14, mew=2, label="period")
     _whole_trials(axes)
     axes.set_ylim(bottom=0)
-    legend(axes)
+    head(figure, axes, "Stage times")
     return render(figure, form)
 
 
@@ -69,7 +69,7 @@ def throughput_latency(study: Study, *, form: Form = "png", width: int = 640) ->
 
     ``width`` is in pixels. Raises MachineError where matplotlib is missing.
     """
-    figure, axes = chart(width, _HEIGHT, "Throughput against latency", "latency, ms", "results a second")
+    figure, axes = chart(width, _HEIGHT, "latency, ms", "results a second")
     points = [
         (t.latency_ms.median, 1000 / t.period_ms.median, str(t.number))
         for t in _measured(study)
@@ -90,7 +90,7 @@ def throughput_latency(study: Study, *, form: Form = "png", width: int = 640) ->
         axes.plot(*place, "sD^P"[i % 4], color=_WAY, markersize=8, label=label(b.name, 30))
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
-    legend(axes)
+    head(figure, axes, "Throughput against latency")
     return render(figure, form)
 
 

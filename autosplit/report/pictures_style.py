@@ -21,6 +21,7 @@ INK, FAINT, PAPER = "#222222", "#8C8C8C", "#FFFFFF"
 
 _PNG_SCALE = 2  # device pixels a picture pixel, so that text stays sharp on dense screens
 _DPI = 100
+_LEGEND_COLUMNS, _LEGEND_ROW, _LEGEND_MOST = 3, 18, 18  # a row is in pixels
 _RENDERING = threading.Lock()  # matplotlib's font caches are not thread-safe
 
 
@@ -42,14 +43,13 @@ def canvas(width: int, height: int) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def chart(width: int, height: int, title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    """A white figure with one axes that has a title, labels and a faint grid; sizes are in pixels.
+def chart(width: int, height: int, x: str, y: str) -> tuple[Figure, Axes]:
+    """A white figure with one axes that has labels and a faint grid; sizes are in pixels. ``head`` comes last.
 
     Raises MachineError where matplotlib is missing.
     """
     figure = _figure(width, height)
     axes = figure.add_axes((64 / width, 52 / height, 1 - 80 / width, 1 - 92 / height))
-    axes.set_title(title, loc="left", fontsize=_points(13), fontweight="bold", color=INK, pad=14)
     axes.set_xlabel(x, fontsize=_points(12), color=INK)
     axes.set_ylabel(y, fontsize=_points(12), color=INK)
     axes.tick_params(labelsize=_points(11), colors=INK)
@@ -60,9 +60,28 @@ def chart(width: int, height: int, title: str, x: str, y: str) -> tuple[Figure, 
     return figure, axes
 
 
-def legend(axes: Axes) -> None:
-    """A legend where it hides least."""
-    axes.legend(fontsize=_points(11), labelcolor=INK, framealpha=0.85, edgecolor="none")
+def head(figure: Figure, axes: Axes, title: str) -> None:
+    """Give a chart its title and, below it, the legend of what is drawn (the first 18 things), where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    handles, labels = handles[:_LEGEND_MOST], labels[:_LEGEND_MOST]
+    high = -(-len(labels) // _LEGEND_COLUMNS) * _LEGEND_ROW
+    box, whole = axes.get_position(), figure.get_figheight() * _DPI
+    axes.set_position((box.x0, box.y0, box.width, box.height - high / whole))
+    pad = _points(12 + high)
+    axes.set_title(title, loc="left", fontsize=_points(13), fontweight="bold", color=INK, pad=pad)
+    axes.legend(
+        handles,
+        labels,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=_LEGEND_COLUMNS,
+        fontsize=_points(11),
+        labelcolor=INK,
+        frameon=False,
+        borderaxespad=0.2,
+        borderpad=0.2,
+        labelspacing=0.3,
+    )
 
 
 def write(axes: Axes, x: float, y: float, text: str, *, px: float = 11, **style: Any) -> None:
