@@ -22,7 +22,7 @@ from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model
 from autosplit.hardware.pipeline import Item, Pipeline
 from autosplit.hardware.reference import compare, require_equal
-from autosplit.hardware.results import Baseline, Measurement, Profile, Spread
+from autosplit.hardware.results import Accuracy, Baseline, Measurement, Profile, Spread
 from autosplit.hardware.stats import spread
 from autosplit.hardware.worker import Tell
 
@@ -83,7 +83,7 @@ class LocalBench:
         with self.model.pipeline(stages, self.cores, trace=True) as pipeline:
             pipeline.start()
             self._tell("running", pipeline.threads)
-            accuracy = require_equal(compare(pipeline.run(self._items), self.expected))
+            accuracy = self._judged(pipeline)
             period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
             return Measurement(period, measure.latency(pipeline, self._items, self.budget), busy, accuracy)
 
@@ -104,7 +104,7 @@ class LocalBench:
             contenders: list[Contender] = []
             for stages in candidates:
                 pipeline = stack.enter_context(self.model.pipeline(stages, self.cores, trace=True))
-                require_equal(compare(pipeline.run(self._items), self.expected))
+                self._judged(pipeline)
                 contenders.append(partial(_alone, pipeline, self._items))
             contenders += [self._together(self._open_whole(stack, cores)) for _, cores in self._ways()]
             self._tell("comparing in turns")
@@ -137,8 +137,13 @@ class LocalBench:
         self._compile()
         pipelines = [stack.enter_context(self.model.unsplit(cores, trace=True)) for cores in copies]
         for pipeline in pipelines:
-            require_equal(compare(pipeline.run(self._items), self.expected))
+            self._judged(pipeline)
         return pipelines
+
+    def _judged(self, pipeline: Pipeline) -> Accuracy:
+        """How far a pipeline is from the judge, which goes first: an item that it refuses could crash a kernel."""
+        expected = self.expected
+        return require_equal(compare(pipeline.run(self._items), expected))
 
     def _together(self, pipelines: Sequence[Pipeline]) -> Contender:
         one = len(pipelines) == 1

@@ -1,12 +1,13 @@
 """A bench on real nets: the profile in the graph's order, and no number for a candidate that computes something else."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from autosplit import api
-from autosplit.errors import StageError
+from autosplit.errors import ModelError, StageError
 from autosplit.hardware import profile
 from autosplit.hardware.local_bench import LocalBench
 from autosplit.hardware.measure import Budget
@@ -56,6 +57,21 @@ def test_swapped_inputs_have_no_number(bench, stages, monkeypatch):
     monkeypatch.setattr(VmStage, "run", _swapping(VmStage.run))
     with pytest.raises(StageError, match="wrong result"):
         bench.measure(stages)
+
+
+def test_the_judge_goes_before_the_candidate(branches, stages, monkeypatch):
+    """An item that onnxruntime refuses, an index past the end of a table say, could crash a kernel."""
+    monkeypatch.setattr(VmStage, "run", lambda *_: pytest.fail("ran"))
+    spoilt = dataclasses.replace(branches, judge=Refuses())
+    with pytest.raises(ModelError, match="index out of bounds"):
+        LocalBench(spoilt, api.device.along(2), QUICK).measure(stages)
+
+
+class Refuses:
+    name = "a judge"
+
+    def outputs(self, items):
+        raise ModelError("index out of bounds")
 
 
 def _swapping(real):
