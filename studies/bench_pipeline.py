@@ -3,8 +3,8 @@
     python studies/bench_pipeline.py [NET ...] [--seconds S]
 
 For each net the plan's two-stage split runs as a pipeline and, in turns with it, each of its stages alone on its own core. The
-share is the slowest stage's period over the pipeline's. Then the cost of a hop: a 1 MB tensor through stages that do nothing. Exits 1
-where a bar is missed: median share 0.95, none below 0.90, 60 microseconds a hop.
+share is the slowest stage's period over the pipeline's. Then the cost of a hop: a 1 MB tensor through stages that do nothing.
+Exits 1 where a bar is missed: median share 0.95, none below 0.90, 60 microseconds a hop.
 """
 
 from __future__ import annotations

@@ -10,11 +10,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the nets and the backend are those of the tests
 
-from tests import external_backend, nets  # noqa: E402
-
 from autosplit import api  # noqa: E402
 from autosplit.lowering.external import Backend  # noqa: E402
 from autosplit.report.pictures import split_graph  # noqa: E402
+from tests import external_backend, nets  # noqa: E402
 
 FOLDER = ROOT / "studies" / "pictures"
 
@@ -44,7 +43,9 @@ def write(name: str, model: Any, stages: Any, title: str) -> None:
 
 def row() -> Any:
     """Convolution, batch norm and relu, three times in a row."""
-    layer = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
+    layer = (
+        "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
+    )
     names = ["x", "r0", "r1", "y"]
     text = " ".join(layer.format(i=i, x=names[i]) + f"{names[i + 1]} = Relu(b{i})" for i in range(3))
     weights = {k: v for i in range(3) for k, v in {f"w{i}": (4, 4, 3, 3), **nets.batch_norm(i)}.items()}
