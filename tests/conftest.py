@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,7 @@ def export(exported: Path, tmp_path: Path) -> Any:
     from tests.report.exports import Export
 
     return Export(Path(shutil.copytree(exported, tmp_path / "export")))
+
+
+# A suite started in the background inherits an ignored SIGINT, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
