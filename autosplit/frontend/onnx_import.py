@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 from autosplit.frontend import known, onnx_file
 from autosplit.frontend.name_table import NameTable
 from autosplit.frontend.source import Source, SourceNode
@@ -124,8 +124,7 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
 
 def _reason(error: Exception) -> str:
     """The first line of an error, without the dump of the operator that TVM puts before its sentence."""
-    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return re.sub(r"In ir\.Op\(.*\), (?=the )", "", line)
+    return re.sub(r"In ir\.Op\(.*\), (?=the )", "", line_of(error))
 
 
 def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any:

@@ -1,6 +1,6 @@
 """Kernels compiled once: an object file a kernel, by content, target and TVM version; one library a model.
 
-A kernel goes by the digest of its content, so that equal kernels of different models are one file.
+A kernel goes by the digest of its content, names in it included: calls of equal content share one file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 from autosplit.hardware import cache, toolchain
 from autosplit.hardware.schedules import schedule
 from autosplit.hardware.target import spelled
@@ -82,7 +82,7 @@ def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
         return tvm.tirx.build(tvm.IRModule(functions), target=target)
     except Exception as error:
         names = ", ".join(sorted(name for name, _ in by_symbol.values()))
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        reason = line_of(error, last=True)
         raise ModelError(f"kernel {names} cannot be built for {target.kind.name}: {reason}") from error
 
 

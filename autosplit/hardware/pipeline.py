@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, StageError
+from autosplit.errors import ConfigError, StageError, line_of
 from autosplit.hardware.channel import Channel, Closed
 from autosplit.hardware.stage import Stage
 from autosplit.hardware.wiring import Port, Wiring
@@ -189,8 +189,7 @@ class Pipeline:
         if self._error is None:
             return StageError("the pipeline is closed; make a new one")
         stage, error = self._error
-        reason = (str(error).strip().splitlines() or [""])[0]
-        return StageError(f"stage {stage} failed: {type(error).__name__}: {reason}; the pipeline is closed")
+        return StageError(f"stage {stage} failed: {type(error).__name__}: {line_of(error)}; the pipeline is closed")
 
 
 def _edges(

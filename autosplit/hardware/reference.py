@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import MachineError, ModelError, StageError
+from autosplit.errors import MachineError, ModelError, StageError, line_of
 from autosplit.hardware.results import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,7 +24,7 @@ def onnxruntime_outputs(model: Path | bytes, items: Sequence[Mapping[str, Array]
     try:
         return [dict(zip(names, session.run(names, dict(item)), strict=True)) for item in items]
     except Exception as error:
-        raise ModelError(f"onnxruntime cannot run the model: {str(error).splitlines()[0]}") from error
+        raise ModelError(f"onnxruntime cannot run the model: {line_of(error)}") from error
 
 
 def onnxruntime_session(
@@ -41,9 +41,14 @@ def onnxruntime_session(
         chosen.add_session_config_entry(name, value)
     try:
         given = model if isinstance(model, bytes) else str(model)
-        return onnxruntime.InferenceSession(given, chosen, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            given,
+            chosen,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=False,  # which prints, and tries the same again
+        )
     except Exception as error:
-        raise ModelError(f"onnxruntime cannot load the model: {str(error).splitlines()[0]}") from error
+        raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}") from error
 
 
 def require_onnxruntime() -> Any:

@@ -7,7 +7,7 @@ import json
 import platform
 from typing import Any
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, line_of
 
 _V3 = ["avx2", "bmi2", "f16c", "fma"]
 
@@ -22,7 +22,7 @@ def target_of(text: str | None = None) -> Any:
     try:
         return tvm.target.Target(_host() if not text else _parsed(text))
     except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        reason = line_of(error, last=True)
         raise ConfigError(f"target '{text}' is not one TVM knows ({reason}); try 'llvm -mcpu=x86-64-v3'") from error
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, MachineError
+from autosplit.errors import ConfigError, MachineError, line_of
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 _PARALLEL_CORES = 16  # the design space splits work for so many; a stage with one core runs it in one thread
@@ -47,9 +47,7 @@ def database(folder: Path, create: bool = False) -> Any:
     try:
         return ms.database.JSONDatabase(*map(str, files))
     except Exception as error:
-        raise ConfigError(
-            f"the tuning database '{folder}' is damaged: {str(error).strip().splitlines()[-1]}"
-        ) from error
+        raise ConfigError(f"the tuning database '{folder}' is damaged: {line_of(error, last=True)}") from error
 
 
 def tune(

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
+from autosplit.errors import line_of
+
 _LOG_LIMIT = 64 << 20
 _POLL_MS = 200
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -114,12 +116,7 @@ def _work(answers: IO[bytes]) -> None:
 
             with contextlib.suppress(OSError):  # the log's disk may be full
                 traceback.print_exc()
-            send({"error": type(error).__name__, "text": _line(error)})
-
-
-def _line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else "no message"
+            send({"error": type(error).__name__, "text": line_of(error, last=True)})
 
 
 def _limit(memory: int | None) -> None:

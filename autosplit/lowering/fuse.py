@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.errors import ModelError
+from autosplit.errors import ModelError, line_of
 from autosplit.lowering.fold import fold_weights
 from autosplit.lowering.provenance import adopt_names
 
@@ -40,15 +40,12 @@ def fuse(module: Any, target: Any) -> FusedModule:
         except ModelError:
             raise
         except Exception as error:
-            raise ModelError(f"the model cannot be lowered for target {target.kind.name}: {_reason(error)}") from error
+            raise ModelError(
+                f"the model cannot be lowered for target {target.kind.name}: {line_of(error, last=True)}"
+            ) from error
 
 
 def _run(passes: list[Any], module: Any) -> Any:
     for each in passes:
         module = each(module)
     return module
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__

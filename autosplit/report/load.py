@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosplit.errors import ConfigError, MachineError
+from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.hardware import cache, processor
 from autosplit.hardware import devices as device
 from autosplit.hardware.devices import Cores
@@ -94,7 +94,7 @@ def _stage(file: Path, stage: StagePart, cores: Cores) -> Stage:
     except MachineError:
         raise
     except Exception as error:
-        reason = str(error).strip().splitlines()[-1]
+        reason = line_of(error, last=True)
         runner = {TVM: "TVM"}.get(stage.backend, stage.backend)
         raise MachineError(
             f"'{file.name}' does not load with this {runner}: {reason}; see `autosplit doctor`"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosplit.errors import AutosplitError, ConfigError, MachineError
+from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
 from autosplit.report.record import FORMAT
 
 if TYPE_CHECKING:
@@ -209,4 +209,4 @@ def told(source: Source) -> Iterator[None]:
 
 def _first_line(error: BaseException) -> str:
     inner = getattr(error, "orig", None) or error.__cause__ or error
-    return (str(inner).strip().splitlines() or [type(inner).__name__])[0]
+    return line_of(inner)

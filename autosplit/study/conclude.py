@@ -44,7 +44,8 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
     rivals = _rivals(corrected, history.measured)
     if rivals and isinstance(on.bench, Duelling) and not _covers(attributes.get("duel"), rivals, len(history.measured)):
         progress.note(f"comparing the best {len(rivals)} splits and the baselines once more, in turns")
-        results["duel"] = _compete(on.bench, rivals, len(history.measured))
+        with on.measuring():
+            results["duel"] = _compete(on.bench, rivals, len(history.measured))
     stored = {**attributes, **results}
     best = best_trial(trials, stored)
     if best is not None:

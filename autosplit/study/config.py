@@ -28,13 +28,19 @@ class _Section(BaseModel):
 
 
 class Search(_Section):
-    """How splits are proposed and when to stop; ``timeout`` in seconds of one run, ``stagnation`` in trials."""
+    """How splits are proposed and when to stop; ``timeout`` in seconds of one run, ``stagnation`` in trials.
+
+    ``converge``: whether to stop when no unmeasured split can beat the best. A worker that was silent for ``lease`` seconds
+    is taken for lost, and its split is measured by another.
+    """
 
     sampler: Literal["planner", "tpe", "random", "exhaustive"] = "planner"
     trials: Annotated[int, Field(ge=1)] = 20
     timeout: Positive | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     stagnation: Annotated[int, Field(ge=1)] | None = None
+    converge: bool = True
+    lease: Annotated[int, Field(ge=2, le=86_400)] = 120
 
 
 class Measure(_Section):

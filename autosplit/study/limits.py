@@ -58,7 +58,7 @@ def stop_reason(
     history = history_of(space, trials)
     if space.size is not None and len(history.taken) >= space.size:
         return f"exhausted: all {space.size} legal splits are measured"
-    if search.sampler == "planner":
+    if search.sampler == "planner" and search.converge:
         return _converged(space, tuple(devices), history)
     return None
 

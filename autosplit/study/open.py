@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,15 @@ class OpenStudy:
         """What names the lock of this study."""
         return f"{self.url}\n{self.study.study_name}"
 
+    def measuring(self) -> AbstractContextManager[None]:
+        """The right to measure, which one process of this host has at a time."""
+        return alone_on_devices(self.config)
+
+
+def alone_on_devices(config: StudyConfig) -> AbstractContextManager[None]:
+    """A lock among all who measure on this host; simulated hardware is there for each."""
+    return contextlib.nullcontext() if config.backend == "simulated" else one_at_a_time("devices of this host")
+
 
 def open_study(
     config: StudyConfig, bench: Bench, url: str, progress: Progress, *, name: str | None = None, force: bool = False
@@ -49,8 +60,8 @@ def open_study(
     it, and nothing is lost. Raises MachineError where the storage fails.
     """
     identity = identity_of(config, bench)
-    storage = connect(url)
     with one_at_a_time(url):
+        storage = connect(url, config.search.lease)
         with guarded(url):
             study = _load_or_create(storage, url, name or config.name, identity, force)
         if force:
@@ -80,10 +91,8 @@ def _load_or_create(
     if force and name in known:
         name = next(free for n in range(2, len(known) + 3) if (free := f"{name}-{n}") not in known)
     if name not in known:
-        study = optuna.create_study(storage=storage, study_name=name, directions=["minimize"], sampler=_placeholder())
-        study.set_user_attr("autosplit", {"format": records.FORMAT, "version": autosplit.__version__})
-        study.set_user_attr("identity", dict(identity))
-        return study
+        with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):  # a worker on another host was as quick
+            optuna.create_study(storage=storage, study_name=name, directions=["minimize"], sampler=_placeholder())
     study = optuna.load_study(storage=storage, study_name=name, sampler=_placeholder())
     _refuse_another(study, url, identity)
     return study
@@ -119,16 +128,20 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
         stored = study.user_attrs
     if not isinstance(stored.get("profile"), list):
         progress.note("profiling every op on each device")
-        _store(study, url, {"profile": records.profile_document(bench.profile())})
+        with alone_on_devices(config):
+            profile = bench.profile()
+        _store(study, url, {"profile": records.profile_document(profile)})
     with guarded(url):
-        profile = records.read_profile(study.user_attrs["profile"])
-    space = Space(_costs(bench, profile), config.stages)
+        known = records.read_profile(study.user_attrs["profile"])
+    space = Space(_costs(bench, known), config.stages)
     if "bound_ms" not in stored:
         bound = plan(space.costs, config.stages).lower_bound
         _store(study, url, {"graph": records.graph_document(bench.graph), "bound_ms": float(bound)})
     if "baselines" not in stored:
         progress.note("measuring the unsplit model: one core, all cores, replicas")
-        _store(study, url, {"baselines": [records.baseline_document(b) for b in bench.baselines()]})
+        with alone_on_devices(config):
+            unsplit = bench.baselines()
+        _store(study, url, {"baselines": [records.baseline_document(b) for b in unsplit]})
     described: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "devices": list(bench.devices),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.errors import AutosplitError, Infeasible, MachineError
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Measurement
-from autosplit.study import conclude, records
+from autosplit.study import conclude, leases, records
 from autosplit.study.limits import check_failures, commonest_error, stop_reason, tally
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress, Status
@@ -49,24 +49,35 @@ class _Loop:
 
     def run(self) -> str:
         """Measure until a limit says why not to; whatever interrupts it leaves the split it was at free."""
+        import optuna
+
         measured = 0
         try:
             while True:
-                with one_at_a_time(self.on.lock), guarded(self.on.url):
-                    trials = self.trials()
-                    check_failures(trials)
-                    trial, reason = self._next(trials)
-                if trial is None:
-                    return reason
-                self._measure(trial, trials)
-                measured += 1
-                with guarded(self.on.url):
-                    self._report(trial.number, measured)
+                try:
+                    if reason := self._one(measured):
+                        return reason
+                    measured += 1
+                except optuna.exceptions.UpdateFinishedTrialError:
+                    self.progress.note("this worker was away for longer than its lease; others go on with its trial")
         except BaseException as error:
             reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
             with contextlib.suppress(MachineError), guarded(self.on.url):
                 self._release(reason)
             raise
+
+    def _one(self, before: int) -> str:
+        """Measure one more trial, ``before`` having been measured; or why there is none."""
+        with one_at_a_time(self.on.lock, self.on.config.search.lease), guarded(self.on.url):
+            trials = self.trials()
+            check_failures(trials)
+            trial, reason = self._next(trials)
+        if trial is None:
+            return reason
+        self._measure(trial, trials)
+        with guarded(self.on.url):
+            self._report(trial.number, before + 1)
+        return ""
 
     def _release(self, reason: str) -> None:
         """Finish what this process has running, its split unmeasured."""
@@ -81,11 +92,38 @@ class _Loop:
         for lost in self._orphans(trials):
             if self._adopt(lost):
                 return optuna.Trial(self.study, lost._trial_id), ""
+        if self._reap():
+            trials = self.trials()
         elapsed = self.clock() - self.began
         search, bench = self.on.config.search, self.on.bench
         if reason := stop_reason(search, self.on.space, bench.devices, trials, elapsed):
             return None, reason
-        return self.study.ask(), ""
+        trial = self.study.ask()
+        if self._is_one_too_many(trial.number):
+            self._fail(trial._trial_id, trial.number, "other workers started the last trials in the same moment", True)
+            return None, "trial limit: other workers measure the last trials"
+        return trial, ""
+
+    def _is_one_too_many(self, number: int) -> bool:
+        """Whether workers on other hosts, whom no lock keeps from starting trials, have filled the limit before us."""
+        if self.on.url.startswith("sqlite"):
+            return False
+        earlier = [t for t in self.trials() if t.number < number and not t.user_attrs.get(LOST)]
+        return len(earlier) >= self.on.config.search.trials
+
+    def _reap(self) -> bool:
+        """Give up the trials whose workers have been silent for longer than their lease; their splits are free again."""
+        late = self._lapsed()
+        for t in late:
+            worker = t.user_attrs.get("worker")
+            who = f"process {worker.get('pid')} on {worker.get('host')}" if isinstance(worker, dict) else "its worker"
+            self._fail(t._trial_id, t.number, f"{who} was silent for longer than its lease", lost=True)
+            self.progress.note(f"trial {t.number}: {who} was silent for longer than its lease; its split is free again")
+        return bool(late)
+
+    def _lapsed(self) -> list[FrozenTrial]:
+        silent = leases.lapsed(self.study)
+        return [t for t in tally(self.trials()).running if t._trial_id in silent] if silent else []
 
     def _orphans(self, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:
         """Running trials whose worker certainly lives no more."""
@@ -108,6 +146,7 @@ class _Loop:
         if deaths >= _DEATHS:
             self._fail(trial._trial_id, trial.number, f"the process died {deaths} times while measuring this split")
             return False
+        leases.beat(self.study, trial._trial_id)
         set_attributes(self.study, trial._trial_id, {"worker": this_worker(), "deaths": deaths})
         self.progress.note(f"trial {trial.number}: its worker died; measuring it again")
         return True
@@ -120,7 +159,8 @@ class _Loop:
                 self._fail(trial._trial_id, trial.number, "no unmeasured split is left", lost=True)
                 return
         try:
-            measurement = self.on.bench.measure(stages)
+            with leases.renewed(self.study, trial._trial_id), self.on.measuring():
+                measurement = self.on.bench.measure(stages)
         except MachineError:
             raise
         except AutosplitError as error:

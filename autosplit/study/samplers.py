@@ -15,6 +15,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.bench import Stages
 from autosplit.study import proposals
 from autosplit.study.correction import Measured
+from autosplit.study.leases import beat
 from autosplit.study.proposals import History
 from autosplit.study.space import KEY, Space
 from autosplit.study.storage import set_attributes
@@ -92,6 +93,7 @@ def _as_sampler(name: str, space: Space, draw: _Draw) -> BaseSampler:
 
         def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
             if KEY not in trial.user_attrs and "fixed_params" not in trial.system_attrs:
+                beat(study, trial._trial_id)
                 key = _claim(space, draw, study, trial)
                 trial.user_attrs[KEY] = key
                 parameters = space.parameters(space.split(key)) if key else {}

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosplit.errors import ConfigError, MachineError
+from autosplit.errors import ConfigError, MachineError, line_of
+from autosplit.study.leases import BEATS
 
 if TYPE_CHECKING:
     import optuna
@@ -59,18 +60,17 @@ def guarded(url: str) -> Iterator[None]:
         ) from error
 
 
-def connect(url: str) -> optuna.storages.BaseStorage:
-    """Open a storage, made where it is missing. Raises ConfigError for what is no URL, MachineError otherwise."""
-    import optuna
+def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
+    """Open a storage, made where it is missing; ``lease`` in seconds for those who measure.
+
+    Raises ConfigError for what is no URL, MachineError otherwise.
+    """
     import sqlalchemy.exc
 
     quiet()
     try:
         with guarded(url):
-            if not url.startswith("sqlite"):
-                return optuna.storages.get_storage(url)
-            options = {"connect_args": {"timeout": LOCK_WAIT}}
-            return optuna.storages.get_storage(optuna.storages.RDBStorage(url, engine_kwargs=options))
+            return _open(url, lease)
     except MachineError as error:
         if isinstance(error.__cause__, sqlalchemy.exc.ArgumentError):
             raise ConfigError(
@@ -81,6 +81,25 @@ def connect(url: str) -> optuna.storages.BaseStorage:
         raise MachineError(f"storage '{shown(url)}' needs a package that is missing: {error}; install it") from None
     except (RuntimeError, ValueError) as error:  # another schema version
         raise MachineError(f"storage '{shown(url)}' cannot be used: {error}; use another one") from None
+
+
+def _open(url: str, lease: int | None) -> optuna.storages.BaseStorage:
+    import optuna
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+    interval = None if lease is None else max(1, lease // BEATS)
+    options: dict[str, Any] = (
+        {"connect_args": {"timeout": LOCK_WAIT}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+    )
+
+    def database() -> optuna.storages.BaseStorage:
+        made = optuna.storages.RDBStorage(url, options, heartbeat_interval=interval, grace_period=lease)
+        return optuna.storages.get_storage(made)
+
+    try:
+        return database()
+    except (IntegrityError, ProgrammingError):  # another worker made the tables in the same moment
+        return database()
 
 
 def connect_existing(url: str) -> optuna.storages.BaseStorage:
@@ -137,6 +156,7 @@ def quiet() -> None:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with Study.optimize")
 
 
 def _cause(error: BaseException) -> str:
@@ -144,4 +164,4 @@ def _cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     inner = getattr(error, "orig", None) or error
-    return (str(inner).strip().splitlines() or [type(inner).__name__])[0]
+    return line_of(inner)

@@ -8,6 +8,7 @@ import hashlib
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,10 +61,11 @@ def _exists(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def one_at_a_time(what: str) -> Iterator[None]:
+def one_at_a_time(what: str, patience: float | None = None) -> Iterator[None]:
     """A lock among this user's processes on this host, freed by the system when its holder dies.
 
-    Where it cannot be had (no fcntl, no folder to write to) the caller goes on without one.
+    Where it cannot be had (no fcntl, no folder to write to, a holder stopped for ``patience`` seconds) the caller goes on
+    without one.
     """
     try:
         import fcntl
@@ -78,7 +80,22 @@ def one_at_a_time(what: str) -> Iterator[None]:
         yield
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        if patience is None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        else:
+            _lock_within(handle, patience)
         yield
     finally:
         os.close(handle)
+
+
+def _lock_within(handle: int, patience: float) -> None:
+    """The system has no lock with a time limit, so it is asked again and again."""
+    import fcntl
+
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(0.02)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from autosplit.errors import MachineError, ModelError, StageError
 from autosplit.hardware.reference import compare, onnxruntime_outputs, require_equal
 from autosplit.hardware.results import Accuracy
+from tests.build import node, onnx_model
 
 RIGHT = np.array([[1.0, -200.0], [3.0, 0.0]], np.float32)
 
@@ -99,6 +100,14 @@ def test_a_model_onnxruntime_refuses_is_a_model_error(tmp_path):
     (tmp_path / "net.onnx").write_bytes(b"no model")
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
         onnxruntime_outputs(tmp_path / "net.onnx", [])
+
+
+def test_a_model_onnxruntime_refuses_is_no_reason_to_print(capfd):
+    pytest.importorskip("onnxruntime")
+    model = onnx_model([node("Fancy", "x", "y")]).SerializeToString()
+    with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
+        onnxruntime_outputs(model.replace(b"Fancy", b"F\xd5ncy"), [])
+    assert capfd.readouterr() == ("", "")
 
 
 def test_onnxruntime_that_is_missing_is_named(monkeypatch):

@@ -1,11 +1,17 @@
 import resource
+import sqlite3
 import subprocess
 import sys
+import threading
+import time
+from contextlib import closing
 from pathlib import Path
 
+import optuna
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
+from autosplit.study.leases import beat, lapsed, renewed
 from autosplit.study.storage import connect, connect_existing, shown, storage_url
 
 
@@ -45,6 +51,27 @@ def test_a_broken_database_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_text("no database " * 100)
     with pytest.raises(MachineError, match="file is not a database; see to it"):
         connect(storage_url("x", str(tmp_path / "x.db")))
+
+
+def test_a_worker_that_reports_keeps_its_lease_and_a_silent_one_loses_it(tmp_path: Path) -> None:
+    storage = connect(storage_url("x", str(tmp_path / "x.db")), lease=2)
+    study = optuna.create_study(storage=storage)
+    kept, silent = study.ask()._trial_id, study.ask()._trial_id
+    for trial in (kept, silent):
+        beat(study, trial)
+    with closing(sqlite3.connect(tmp_path / "x.db")) as base, base:
+        base.execute("UPDATE trial_heartbeats SET heartbeat = '2020-01-01 00:00:00'")
+    over = time.monotonic() + 20
+    with renewed(study, kept):
+        while kept in lapsed(study) and time.monotonic() < over:
+            threading.Event().wait(0.05)
+    assert lapsed(study) == {silent}
+
+
+def test_a_storage_without_heartbeats_has_no_leases() -> None:
+    study = optuna.create_study()
+    with renewed(study, study.ask()._trial_id):
+        assert lapsed(study) == frozenset()
 
 
 @pytest.mark.slow

@@ -40,6 +40,11 @@ def test_a_pid_that_is_none_is_not_asked_for(pid: Any) -> None:
     assert not is_dead({**this_worker(), "pid": pid})
 
 
+def test_a_lock_whose_holder_is_stopped_is_waited_for_no_longer_than_asked() -> None:
+    with one_at_a_time("held"), one_at_a_time("held", 0.1):
+        pass
+
+
 def test_a_lock_keeps_other_processes_out() -> None:
     code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     with one_at_a_time("a test"):

@@ -1,0 +1,37 @@
+"""A worker of a study on simulated hardware: python worker.py URL TRIALS DELAY.
+
+It prints a line before each measurement, which takes DELAY seconds, or with ``held`` until a line or the end of its input.
+"""
+
+import sys
+import time
+
+from autosplit.hardware.bench import Stages
+from autosplit.hardware.results import Measurement
+from autosplit.study.config import StudyConfig
+from autosplit.study.open import open_study
+from autosplit.study.progress import Lines
+from autosplit.study.run import run_study
+from autosplit.study.simulated import Simulation, chain
+
+
+def main(url: str, trials: str, delay: str) -> None:
+    search = {"trials": int(trials), "sampler": "random", "lease": 2}
+    config = StudyConfig.model_validate({"name": "w", "backend": "simulated", "stages": 3, "search": search})
+    bench = chain(30, [f"cores:{i}" for i in range(3)], Simulation())
+    measure = bench.measure
+
+    def announced(stages: Stages) -> Measurement:
+        print("measuring", flush=True)
+        if delay == "held":
+            sys.stdin.readline()
+        else:
+            time.sleep(float(delay))
+        return measure(stages)
+
+    bench.measure = announced  # type: ignore[method-assign]
+    run_study(open_study(config, bench, url, Lines()), Lines())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
