@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autosplit.graph import FusedGraph
 from autosplit.report.pictures_layout import arrange
-from autosplit.report.pictures_paths import Paths, Slot, trace
+from autosplit.report.pictures_paths import Paths, Slot
+from autosplit.report.pictures_rows import IO, PILL, SIDE, Row, arrange_rows, fitted
 from autosplit.report.pictures_style import (
     FAINT,
     INK,
     Form,
     canvas,
     colour,
+    counted,
     label,
     lines,
     milliseconds,
@@ -25,10 +27,10 @@ from autosplit.report.pictures_style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SIDE, _HEAD, _FOOT, _LINE, _GAP = 12, 86, 74, 14, 14
-_IO, _PILL, _SPACE = 84, 104, 24  # widths of inputs and outputs, of tensors on a cut, between columns
+_HEAD, _ROW_HEAD, _FOOT, _LINE, _GAP = 52, 34, 74, 14, 14
+_BELOW = 48  # from the lowest box of a row to the next row: room for what its cuts say
+_ASIDE = 34  # how far what a stage is called may stand out on either side; a cut is farther away
 _WIRE = "#555555"
-_LEAST = 86  # a box narrower than this cannot hold a name; the picture grows instead
 
 
 def split_graph(
@@ -44,66 +46,69 @@ def split_graph(
     """The graph cut into ``stages`` (lists of op indices), boxes for ops or for runs of them, cuts as dashed lines.
 
     ``names`` label the stages, ``op_ms`` are times of the ops in ms, in the order of ``graph.ops``, written as sums
-    into the boxes. ``width`` is in pixels; many stages make the picture wider rather than unreadable. Raises SplitError
-    where ``stages`` are no split of the graph, MachineError where matplotlib is missing.
+    into the boxes. ``width`` is in pixels; many stages go on in further rows. Raises SplitError where ``stages`` are no
+    split of the graph, MachineError where matplotlib is missing.
     """
     op_ms = op_ms if len(op_ms) == len(graph.ops) else ()
-    paths = trace(graph, stages, columns=_room(len(stages), width))
-    xs, box, width = _columns(paths, width)
-    text = {slot: _text(graph, slot, box, op_ms) for column in paths.columns for slot in column}
-    heights = {slot: _height(slot, text[slot]) for slot in text}
-    centres = arrange(paths.columns, paths.edges, heights, _GAP)
-    bottom = _HEAD + max((y + heights[s] / 2 for s, y in centres.items()), default=0.0)
-    figure, axes = canvas(width, int(bottom) + _FOOT)
-    at = {s: (xs[s.column], y + _HEAD) for s, y in centres.items()}
+    paths = fitted(graph, stages, width)
+    rows, box, width = arrange_rows(paths, width)
+    seams = frozenset(c for row in rows[1:] for c in row.columns[:1])
+    text = {slot: _text(graph, slot, box, op_ms, seams) for column in paths.columns for slot in column}
+    placed: list[_Placed] = []
+    for columns in rows:
+        top = placed[-1].bottom + _BELOW if placed else _HEAD
+        placed.append(_Placed(columns, paths, text, box, top))
+    figure, axes = canvas(width, int(placed[-1].bottom) + _FOOT)
     _title(axes, graph, stages, title)
-    _stage_bands(axes, paths, xs, box, bottom, stages, names, op_ms)
-    _cut_lines(axes, graph, paths, xs, bottom)
-    for a, b in paths.edges:
-        _edge(axes, at[a], at[b], _half(a, box), _half(b, box), b)
-    for slot, (x, y) in at.items():
-        _slot(axes, slot, x, y, _half(slot, box), heights[slot], text[slot])
-    _legend(axes, bottom + _FOOT - 14)
+    for row in placed:
+        _stage_bands(axes, row, stages, names, op_ms)
+        _cut_lines(axes, graph, row, seams)
+        for a, b in row.edges:
+            _edge(axes, row.at[a], row.at[b], row.half(a), row.half(b), b)
+        for slot, (x, y) in row.at.items():
+            _slot(axes, slot, x, y, row.half(slot), row.heights[slot], text[slot])
+    _legend(axes, placed[-1].bottom + _FOOT - 14)
     return render(figure, form)
 
 
-def _room(stages: int, width: int) -> int:
-    """How many columns of boxes fit beside the cuts, inputs and outputs; never fewer than the stages."""
-    fixed = 2 * _SIDE + 2 * (_IO + _SPACE) + (stages - 1) * (_PILL + _SPACE) - _SPACE
-    return max(stages, min(10, (width - fixed) // (_LEAST + _SPACE)))
+class _Placed:
+    """A row with the place of every slot in it; its stages' names stand at ``top``, its boxes end at ``bottom``."""
+
+    def __init__(self, row: Row, paths: Paths, text: Mapping[Slot, Sequence[str]], box: float, top: float) -> None:
+        self.row, self.paths, self.box, self.top = row, paths, box, top
+        columns = [paths.columns[c] for c in row.columns]
+        first, last = row.columns[0], row.columns[-1]
+        self.edges = [(a, b) for a, b in paths.edges if first <= a.column < last]
+        self.heights = {slot: _height(slot, text[slot]) for column in columns for slot in column}
+        centres = arrange(columns, self.edges, self.heights, _GAP)
+        self.at = {slot: (row.xs[slot.column], top + _ROW_HEAD + y) for slot, y in centres.items()}
+        self.bottom = max((y + self.heights[s] / 2 for s, (_, y) in self.at.items()), default=top + _ROW_HEAD)
+
+    def half(self, slot: Slot) -> float:
+        """Half the width of what stands in the slot."""
+        return {"op": self.box, "cut": PILL, "io": IO}[self.paths.kind(slot.column)] / 2
 
 
-def _columns(paths: Paths, width: int) -> tuple[list[float], float, int]:
-    """The centre of each column, the width of a box, and the width of the picture."""
-    kinds = [paths.kind(column) for column in range(len(paths.columns))]
-    fixed = {"io": _IO, "cut": _PILL}
-    spare = width - 2 * _SIDE - _SPACE * (len(kinds) - 1) - sum(fixed.get(k, 0) for k in kinds)
-    boxes = max(1, kinds.count("op"))
-    box = min(max(spare / boxes, _LEAST), 170)
-    total = 2 * _SIDE + _SPACE * (len(kinds) - 1) + sum(fixed.get(k, box) for k in kinds)
-    x, centres = _SIDE + max(0.0, (width - total) / 2), []
-    for kind in kinds:
-        own = fixed.get(kind, box)
-        centres.append(x + own / 2)
-        x += own + _SPACE
-    return centres, box, max(width, int(total))
-
-
-def _half(slot: Slot, box: float) -> float:
-    return {"op": box / 2, "input": _IO / 2, "output": _IO / 2, "tensor": _PILL / 2, "through": box / 2}[slot.kind]
-
-
-def _text(graph: FusedGraph, slot: Slot, box: float, op_ms: Sequence[float]) -> list[str]:
-    limit = int((box - 8) / 6.2)
+def _text(graph: FusedGraph, slot: Slot, box: float, op_ms: Sequence[float], seams: frozenset[int]) -> list[str]:
     if slot.kind == "op":
-        return _op_text(graph, slot.ops, limit, op_ms)
+        return _op_text(graph, slot.ops, int((box - 8) / 6.2), op_ms)
     if slot.kind == "tensor":
         total = size(sum(graph.tensors[t].bytes for t in slot.tensors))
         name = lines(slot.tensors[0], 15) if len(slot.tensors) == 1 else [f"{len(slot.tensors)} tensors"]
         return [*name, total]
     if slot.kind in ("input", "output"):
         return [*lines(slot.tensors[0], 12), size(graph.tensors[slot.tensors[0]].bytes)]
-    return []
+    return _passing(graph, slot) if slot.column in seams else []
+
+
+def _passing(graph: FusedGraph, slot: Slot) -> list[str]:
+    """What passes a cut without being live on it, told where a row ends: an input read later, an output made before."""
+    anchor = slot.anchor
+    if anchor is None:
+        return []
+    made = anchor.tensors or tuple(t for i in anchor.ops for t in graph.ops[i].outputs if t in graph.outputs)
+    what = "input" if anchor.kind == "input" else "output"
+    return [what, *lines(made[0], 15)] if len(made) == 1 else [f"{len(made)} {what}s"]
 
 
 def _op_text(graph: FusedGraph, ops: Sequence[int], limit: int, op_ms: Sequence[float]) -> list[str]:
@@ -113,55 +118,62 @@ def _op_text(graph: FusedGraph, ops: Sequence[int], limit: int, op_ms: Sequence[
     elif len(found) <= 3:
         text = [label(name, limit) for name in found]
     else:
-        text = [f"{len(found)} ops", *lines(found[0], limit), "…", *lines(found[-1], limit)]
+        text = [counted(len(found), "op"), *lines(found[0], limit), "…", *lines(found[-1], limit)]
     if op_ms:
         text.append(milliseconds(sum(op_ms[i] for i in ops)))
     return text
 
 
 def _height(slot: Slot, text: Sequence[str]) -> float:
-    return 8.0 if slot.kind == "through" else len(text) * _LINE + 8
+    return len(text) * _LINE + 8 if text else 8.0
 
 
 def _title(axes: Axes, graph: FusedGraph, stages: Sequence[Sequence[int]], title: str) -> None:
-    write(axes, _SIDE, 18, label(title or f"{graph.name}: {len(stages)} stages", 120), px=15, weight="bold")
-    count = f"{len(graph.ops)} fused ops, in the order data flows; a box with several ops stands for all of them"
-    write(axes, _SIDE, 38, count, px=11, color=INK)
+    write(axes, SIDE, 18, label(title or f"{graph.name}: {counted(len(stages), 'stage')}", 120), px=15, weight="bold")
+    count = (
+        f"{counted(len(graph.ops), 'fused op')}, in the order data flows; a box with several ops stands for all of them"
+    )
+    write(axes, SIDE, 38, count, px=11, color=INK)
 
 
 def _stage_bands(
-    axes: Axes,
-    paths: Paths,
-    xs: Sequence[float],
-    box: float,
-    bottom: float,
-    stages: Sequence[Sequence[int]],
-    names: Sequence[str],
-    op_ms: Sequence[float],
+    axes: Axes, row: _Placed, stages: Sequence[Sequence[int]], names: Sequence[str], op_ms: Sequence[float]
 ) -> None:
     from matplotlib.patches import Rectangle
 
     for stage, ops in enumerate(stages):
-        own = [x for column, x in enumerate(xs) if paths.stage(column) == stage]
-        left, right = min(own) - box / 2 - 9, max(own) + box / 2 + 9
-        area = Rectangle((left, 52), right - left, bottom - 52 + 12, facecolor=colour(stage), edgecolor="none")
+        own = [x for column, x in row.row.xs.items() if row.paths.stage(column) == stage]
+        if not own:
+            continue
+        left, right = min(own) - row.box / 2 - 9, max(own) + row.box / 2 + 9
+        area = Rectangle(
+            (left, row.top), right - left, row.bottom - row.top + 12, facecolor=colour(stage), edgecolor="none"
+        )
         area.set_alpha(0.10)
         axes.add_patch(area)
-        limit = int((right - left) / 7)
+        limit = int((right - left + 2 * _ASIDE) / 7)
         name = f"stage {stage}" + (f", {names[stage]}" if stage < len(names) else "")
         time = f", {milliseconds(sum(op_ms[i] for i in ops))}" if op_ms else ""
         style = {"ha": "center", "color": INK}
-        write(axes, (left + right) / 2, 62, label(name, limit), px=12, weight="bold", **style)
-        write(axes, (left + right) / 2, 77, label(f"{len(ops)} ops{time}", limit), px=11, **style)
+        write(axes, (left + right) / 2, row.top + 10, label(name, limit), px=12, weight="bold", **style)
+        write(axes, (left + right) / 2, row.top + 25, label(counted(len(ops), "op") + time, limit), px=11, **style)
 
 
-def _cut_lines(axes: Axes, graph: FusedGraph, paths: Paths, xs: Sequence[float], bottom: float) -> None:
-    for cut, column in enumerate(paths.cut_columns):
-        x, tensors = xs[column], paths.live[cut]
-        axes.plot((x, x), (52, bottom + 14), linestyle=(0, (5, 3)), color=INK, linewidth=1.6, zorder=1.5)
+def _cut_lines(axes: Axes, graph: FusedGraph, row: _Placed, seams: frozenset[int]) -> None:
+    """The cuts of a row with their sizes; the one it begins with was told where the row before ended."""
+    for cut, column in enumerate(row.paths.cut_columns):
+        if column not in row.row.xs:
+            continue
+        x, tensors = row.row.xs[column], row.paths.live[cut]
+        axes.plot((x, x), (row.top, row.bottom + 14), linestyle=(0, (5, 3)), color=INK, linewidth=1.6, zorder=1.5)
         total = size(sum(graph.tensors[t].bytes for t in tensors))
-        text = f"cut {cut + 1}: {total} in {len(tensors)} tensor{'s' * (len(tensors) != 1)}"
-        write(axes, x, bottom + 24, text, px=12, weight="bold", ha="center")
+        text, side, place = f"cut {cut + 1}: {total} in {counted(len(tensors), 'tensor')}", "center", x
+        if column in seams and column == row.row.columns[0]:
+            text, side, place = f"cut {cut + 1}, from above", "left", x - PILL / 2
+        elif column in seams:
+            side, place = "right", x + PILL / 2
+            write(axes, place, row.bottom + 37, "goes on below", px=10, ha=side)
+        write(axes, place, row.bottom + 23, text, px=11, weight="bold", ha=side)
 
 
 def _edge(axes: Axes, a: tuple[float, float], b: tuple[float, float], left: float, right: float, target: Slot) -> None:
@@ -180,10 +192,10 @@ def _edge(axes: Axes, a: tuple[float, float], b: tuple[float, float], left: floa
 def _slot(axes: Axes, slot: Slot, x: float, y: float, half: float, height: float, text: Sequence[str]) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    if slot.kind == "through":
+    if not text:
         axes.plot((x - half, x + half), (y, y), color=_WIRE, linewidth=1.0, zorder=2)
         return
-    rounding = {"op": 3.0, "tensor": height / 2, "input": 8.0, "output": 8.0}[slot.kind]
+    rounding = {"op": 3.0, "tensor": height / 2}.get(slot.kind, 8.0)
     edge = colour(slot.stage) if slot.kind == "op" else INK if slot.kind == "tensor" else FAINT
     patch = FancyBboxPatch(
         (x - half, y - height / 2), 2 * half, height, boxstyle=f"round,pad=0,rounding_size={rounding}",
@@ -202,4 +214,4 @@ def _legend(axes: Axes, y: float) -> None:
         "box: fused op, border in the colour of its stage    round: live tensor with its size, sent once over the cut"
         "    dashed: cut    grey border: input or output of the model"
     )
-    write(axes, _SIDE, y, text, px=11)
+    write(axes, SIDE, y, text, px=11)

@@ -123,9 +123,14 @@ def lines(text: str, limit: int, most: int = 2) -> list[str]:
     broken: list[str] = []
     while len(rest) > limit and len(broken) < most - 1:
         at = max((m.end() for m in re.finditer(r"[/_.:\- ]+", rest[:limit])), default=limit)
-        broken.append(rest[: at if at > limit // 3 else limit])
+        broken.append(rest[: at if at > limit // 3 or len(rest) - at <= limit else limit])
         rest = rest[len(broken[-1]) :]
     return [label(line, limit) for line in (*broken, rest)]
+
+
+def counted(count: int, thing: str) -> str:
+    """A number of things: 1 op, 2 ops."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def size(count: int) -> str:

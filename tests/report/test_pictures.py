@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from autosplit.cuts.stages import cuts_of, live
 from autosplit.errors import MachineError, SplitError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.report import pictures_balance, pictures_timeline
+from autosplit.report import pictures_balance, pictures_graph, pictures_timeline
 from autosplit.report.pictures import Event, split_graph, stage_balance, timeline
 from autosplit.report.pictures_collapse import collapse
 from autosplit.report.pictures_layout import arrange, crossings
 from autosplit.report.pictures_paths import trace
+from autosplit.report.pictures_rows import IO, SPACE, arrange_rows, fitted
 from autosplit.report.pictures_style import label, lines, size
 
 
@@ -116,9 +117,39 @@ def test_a_long_chain_keeps_the_ops_at_the_cut_apart(graphs: Any) -> None:
     assert max(len(column) for column in paths.columns) <= 6
 
 
-def test_many_stages_widen_the_picture(graphs: Any) -> None:
+@pytest.mark.parametrize("stages", [1, 5, 6, 8, 48])
+def test_many_stages_go_on_below_and_the_picture_stays_1400_wide(graphs: Any, stages: int) -> None:
     graph = graphs.dense_net()
-    assert png_size(split_graph(graph, graphs.prefix_stages(graph, 16)))[0] > 2 * 1400
+    assert png_size(split_graph(graph, graphs.prefix_stages(graph, stages), form="png"))[0] == 2 * 1400
+
+
+@given(splits(), st.integers(600, 1400))
+def test_rows_hold_every_column_and_begin_with_the_cut_that_ended_the_row_before(
+    case: tuple[FusedGraph, list[list[int]]], width: int
+) -> None:
+    graph, stages = case
+    paths = fitted(graph, stages, width)
+    rows, box, total = arrange_rows(paths, width)
+    assert total == width
+    assert sorted({c for row in rows for c in row.columns}) == list(range(len(paths.columns)))
+    assert all(a.columns[-1] == b.columns[0] and b.columns[0] in paths.cut_columns for a, b in pairwise(rows))
+    assert all(b - a >= SPACE + IO / 2 for row in rows for a, b in pairwise(row.xs.values()))
+    assert all(row.xs[c] + box / 2 <= width for row in rows for c in row.columns if paths.kind(c) == "op")
+
+
+def test_what_passes_the_end_of_a_row_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(pictures_graph, "write", lambda a, x, y, text, **s: texts.append(text))
+    ops = [Op(f"op{i}", "k", (), (f"t{i}",), (f"t{i + 1}",)) for i in range(7)]
+    ops.append(Op("last", "k", (), ("t7", "late"), ("y",)))
+    shapes = dict.fromkeys([*(f"t{i}" for i in range(8)), "late", "y"], ((1,), "float32", 4))
+    graph = build("passing", ops, shapes, ["t0", "late"], ["t1", "y"])
+    split_graph(graph, [[i] for i in range(8)])
+    assert texts.count("input") == texts.count("output") == 2
+    assert texts.count("late") == 3
+    assert [t for t in texts if "below" in t or "above" in t] == ["goes on below", "cut 4, from above"]
+    assert "1 op" in texts
+    assert not [t for t in texts if t.startswith("1 ops")]
 
 
 def test_tensors_keep_ways_of_their_own_after_a_cut() -> None:
@@ -206,6 +237,7 @@ def test_sizes_and_names_read_well() -> None:
     assert [size(n) for n in (0, 999, 1000, 1_254_400, 10**12)] == ["0 B", "999 B", "1 kB", "1.25 MB", "1e+03 GB"]
     assert label("a" * 10, 5) == "aa…aa"
     assert lines("block1/conv2_relu", 12) == ["block1/", "conv2_relu"]
+    assert lines("op5_concatenate", 13) == ["op5_", "concatenate"]
 
 
 @given(st.text(), st.integers(2, 30))
