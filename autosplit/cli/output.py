@@ -1,4 +1,4 @@
-"""Results on standard output: a rich table, or one JSON document and nothing else."""
+"""Results on standard output: a table, or one JSON document and nothing else."""
 
 from __future__ import annotations
 
@@ -15,22 +15,42 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; columns whose cells are all numbers are right-aligned. Nothing is cut when not on a terminal."""
+    """Print a table; columns whose cells are all numbers are right-aligned. Nothing is cut when not on a terminal.
+
+    Where rich is not installed (a machine that only runs exports does without), the same cells in plain columns.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+    try:
+        sys.stdout.write(_drawn(title, columns, cells, numeric))
+    except ImportError:
+        sys.stdout.write(_plain(title, columns, cells, numeric))
+
+
+def _drawn(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[str(cell) for cell in row] for row in rows]
     console = Console(width=None if sys.stdout.isatty() else _width(title, columns, cells))
     table = Table(title=title or None, title_justify="left")
-    for i, column in enumerate(columns):
-        numeric = bool(cells) and all(_is_number(row[i]) for row in cells)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for column, right in zip(columns, numeric, strict=True):
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
     with console.capture() as shown:  # rich ends the program itself where the reader has left
         console.print(table)
-    sys.stdout.write(shown.get())
+    return shown.get()
+
+
+def _plain(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    shown = [["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in (columns, *cells)]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = [title] if title else []
+    for row in shown:
+        places = zip(row, widths, numeric, strict=True)
+        lines.append("  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in places).rstrip())
+    return "\n".join(lines) + "\n"
 
 
 def _width(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

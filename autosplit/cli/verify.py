@@ -1,6 +1,6 @@
 """Compare an exported split with onnxruntime on the original model.
 
-Without the model at hand, the outputs recorded at export are the judge. Exit code 1 where the outputs differ.
+Without the model or without onnxruntime, the outputs recorded at export are the judge. Exit code 1 where outputs differ.
 
   autosplit verify out/
   autosplit verify out/ --model net.onnx --items 10

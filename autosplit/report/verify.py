@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.frontend.samples import random_items
 from autosplit.hardware import cache, measure
 from autosplit.hardware.judges import judge_of_file
@@ -26,22 +26,25 @@ def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 
     """Run the exported pipeline and compare it with onnxruntime; returns the accuracy and what it was compared with.
 
     With the original model, ``model`` or the file the export names if it still is the one, on fresh random items; without
-    it, on the items onnxruntime's outputs were recorded for at export. Raises ConfigError where there is neither, and for
-    fewer than one item.
+    it, or where nothing here can run that file, on the items onnxruntime's outputs were recorded for at export. Raises
+    ConfigError where there is neither, and for fewer than one item; MachineError or ModelError where ``model`` was given
+    and cannot be run.
     """
     if items < 1:
         raise ConfigError(f"--items {items} compares nothing; give 1 or more")
     document = manifest.read(folder)
-    file = _model(document, model)
+    file, reason = _model(document, model), ""
+    found = None
     if file:
-        given = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], items, seed)
-        found = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
-        expected, judge = found.outputs(given), f"{found.name} on {file}"
-    else:
-        given, expected = _recorded(folder, document)
-        judge = f"onnxruntime's outputs recorded in {document.reference.file if document.reference else ''}"
+        try:
+            found = _judged(document, file, items, seed)
+        except (MachineError, ModelError) as error:
+            if model or document.reference is None:
+                raise
+            reason = f", as the model at {file} cannot be run here: {error}"
+    given, expected, judge = found or _recorded(folder, document)
     with load(folder) as pipeline:
-        return compare(pipeline.run(given), expected), judge
+        return compare(pipeline.run(given), expected), judge + reason
 
 
 def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[Spread, Spread, tuple[float, ...]]:
@@ -61,6 +64,13 @@ def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[S
         return period, measure.latency(pipeline, items, budget), busy
 
 
+def _judged(document: Manifest, file: Path, items: int, seed: int) -> tuple[Items, Items, str]:
+    """Random items, what the judge of the model file computes for them, and who it is."""
+    given = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], items, seed)
+    judge = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
+    return given, judge.outputs(given), f"{judge.name} on {file}"
+
+
 def _model(document: Manifest, given: Path | None) -> Path | None:
     file = given or (Path(document.model.file) if document.model.file else None)
     if file is None or (given is None and not file.is_file()):
@@ -74,7 +84,8 @@ def _model(document: Manifest, given: Path | None) -> Path | None:
     return None
 
 
-def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items]:
+def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items, str]:
+    """The recorded items, onnxruntime's outputs for them, and where they are."""
     if document.reference is None:
         raise ConfigError("the export holds no reference outputs; give the original model with --model FILE")
     file = checked(folder, document.reference.file, document.reference.sha256)
@@ -86,6 +97,8 @@ def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items]:
                 number, kind, name = key.split("/", 2)
                 side: Mapping[str, dict[str, dict[str, Any]]] = {"in": given, "out": expected}
                 side[kind].setdefault(number, {})[name] = arrays[key]
-        return [given[n] for n in sorted(given)], [expected[n] for n in sorted(given)]
+        order = sorted(given)
+        judge = f"onnxruntime's outputs recorded in {file.name}"
+        return [given[n] for n in order], [expected[n] for n in order], judge
     except Exception as error:  # numpy and zipfile raise many kinds for an archive that is none
         raise ConfigError(f"'{file}' holds no reference outputs ({error}); export the split again") from error

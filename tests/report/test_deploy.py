@@ -84,6 +84,18 @@ def test_an_export_computes_there_what_it_computed_here(python: Path, export: An
     assert len(measured["stages"]) == 3
 
 
+def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_text(python: Path, export: Any) -> None:
+    assert Path(export.document["model"]["file"]).is_file()
+    line = alone(python, "-m", "autosplit", "verify", export.folder)
+    assert line.startswith("equal: 2 items")
+    assert "recorded in reference.npz" in line
+    assert "onnxruntime cannot be imported" in line
+    title, head, *rows = alone(python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1").splitlines()
+    assert title.startswith("period ")
+    assert re.split(" {2,}", head) == ["stage", "busy ms", "% of the period"]
+    assert [row.split()[:2] for row in rows] == [["stage", "0"], ["stage", "1"], ["stage", "2"]]
+
+
 def test_serving_a_stream(python: Path, export: Any) -> None:
     lines = alone(python, EXAMPLES / "serve_stream.py", export.folder, "--items", "20").splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["0", "1", "2"]

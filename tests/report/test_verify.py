@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -61,6 +62,27 @@ def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):
     export.edit(lambda d: d.update(reference=None) or d["model"].pop("file"))
     code, line = said("verify", export.folder)
     assert (code, line) == (2, "the export holds no reference outputs; give the original model with --model FILE")
+
+
+def test_without_onnxruntime_the_recorded_outputs_judge_and_the_reason_is_told(export, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert main(["verify", str(export.folder)]) == 0
+    line = capsys.readouterr().out
+    assert line.startswith("equal: 2 items")
+    assert "recorded in reference.npz, as the model at " in line
+    assert "cannot be run here: onnxruntime cannot be imported" in line
+    export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
+    assert main(["verify", str(export.folder)]) == 1
+    assert capsys.readouterr().out.startswith("DIFFERENT: 2 items")
+
+
+def test_a_model_that_was_asked_for_needs_its_judge(export, said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    file = export.document["model"]["file"]
+    code, line = said("verify", export.folder, "--model", file)
+    assert (code, line.startswith("onnxruntime cannot be imported")) == (3, True)
+    export.edit(lambda d: d.update(reference=None))
+    assert said("verify", export.folder)[0] == 3
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04"])
