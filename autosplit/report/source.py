@@ -197,11 +197,13 @@ def told(source: Source) -> Iterator[None]:
         raise
     except ImportError as error:
         raise MachineError(f"storage '{source.shown}' needs a package that is missing: {error}; install it") from error
-    except sqlalchemy.exc.OperationalError as error:
-        raise MachineError(
-            f"storage '{source.shown}' cannot be read: {_first_line(error)}; see to it, then again"
-        ) from error
     except Exception as error:  # the database is untrusted: what its rows make Optuna raise is not foreseeable
+        operational = sqlalchemy.exc.OperationalError
+        # a server that cannot be reached comes wrapped by Optuna, and so does a SQLite file without tables
+        if isinstance(error, operational) or (source.file is None and isinstance(error.__cause__, operational)):
+            raise MachineError(
+                f"storage '{source.shown}' cannot be read: {_first_line(error)}; see to it, then again"
+            ) from error
         raise ConfigError(
             f"storage '{source.shown}' is damaged or no study: {_first_line(error)}; give another"
         ) from error

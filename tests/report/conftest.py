@@ -53,9 +53,11 @@ def small(tmp_path: Path) -> Path:
     return file
 
 
-def make_study(file: Path, graph: FusedGraph, name: str = "fire", trials: int = 12) -> optuna.Study:
+def make_study(place: Path | str, graph: FusedGraph, name: str = "fire", trials: int = 12) -> optuna.Study:
+    """``place`` is a SQLite file or the URL of another database."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(study_name=name, storage=f"sqlite:///{file}", direction="minimize")
+    storage = place if isinstance(place, str) else f"sqlite:///{place}"
+    study = optuna.create_study(study_name=name, storage=storage, direction="minimize")
     for key, value in _study_attributes(graph).items():
         study.set_user_attr(key, value)
     for number in range(trials):
@@ -123,7 +125,7 @@ def _spread(value: float) -> dict[str, float]:
     return {"median": value, "low": value * 0.98, "high": value * 1.02}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make() -> Any:
     return make_study
 
