@@ -193,7 +193,7 @@ def told(source: Source) -> Iterator[None]:
 
     try:
         yield
-    except AutosplitError:
+    except (AutosplitError, BrokenPipeError):  # who reads what is printed may leave while the study is open
         raise
     except ImportError as error:
         raise MachineError(f"storage '{source.shown}' needs a package that is missing: {error}; install it") from error

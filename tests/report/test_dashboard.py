@@ -272,6 +272,11 @@ def test_a_database_that_cannot_be_shown_is_one_clear_line(
     assert str(file) in str(caught.value)
 
 
+def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(database: Path) -> None:
+    with pytest.raises(BrokenPipeError), reading(find(str(database))):
+        raise BrokenPipeError
+
+
 def test_several_studies_need_a_name_and_a_name_picks_one(database: Path, graphs: Any, make: Any) -> None:
     make(database, graphs.chain(20), "second", 1)
     with pytest.raises(ConfigError, match="holds 2 studies \\(fire, second\\)"), reading(find(str(database))):
