@@ -85,6 +85,8 @@ def _children() -> list[int]:
 def _work(answers: IO[bytes]) -> None:
     import faulthandler
 
+    from autosplit.hardware.memory import give_back
+
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     faulthandler.enable(sys.stderr)
     lock = threading.Lock()
@@ -117,6 +119,7 @@ def _work(answers: IO[bytes]) -> None:
             with contextlib.suppress(OSError):  # the log's disk may be full
                 traceback.print_exc()
             send({"error": type(error).__name__, "text": line_of(error, last=True)})
+        give_back()
 
 
 def _limit(memory: int | None) -> None:
