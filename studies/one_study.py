@@ -1,0 +1,108 @@
+"""A study of its own, kept only while it is looked at, and duels between splits; what several benchmarks need."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from autosplit import api, zoo
+from autosplit.hardware import measure
+from autosplit.hardware.bench import Stages
+from autosplit.hardware.devices import along
+from autosplit.hardware.duel import Contender, duel
+from autosplit.hardware.measure import Budget
+from autosplit.hardware.pipeline import Item, Pipeline
+from autosplit.hardware.reference import compare, require_equal
+from autosplit.hardware.results import Spread
+from autosplit.hardware.stats import spread
+from autosplit.study.benches import open_bench
+from autosplit.study.conclude import best_trial
+from autosplit.study.config import StudyConfig
+from autosplit.study.open import OpenStudy, open_study
+from autosplit.study.progress import progress
+from autosplit.study.run import run_study
+
+BUILT = ("branches", "transformer")  # made by the zoo itself; the others come with the onnx package
+ONNX_NETS = tuple(name for name in zoo.NAMES if name not in BUILT)
+
+
+def config_of(net: str, backend: str, seconds: float, **search: Any) -> StudyConfig:
+    """A study of two stages of a zoo net; a candidate is measured for at most ``seconds``."""
+    document = {
+        "name": net,
+        "zoo": net,
+        "backend": backend,
+        "stages": 2,
+        "measure": {"seconds": seconds},
+        "search": search,
+    }
+    return StudyConfig.model_validate(document)
+
+
+@contextlib.contextmanager
+def finished(config: StudyConfig) -> Iterator[OpenStudy]:
+    """A study, run to its end in a database that is gone afterwards; its bench is open meanwhile."""
+    print(f"study of {config.zoo or config.model}, {config.backend} stages", file=sys.stderr, flush=True)
+    told, bench = progress(), open_bench(config)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            on = open_study(config, bench, f"sqlite:///{Path(folder) / f'{config.name}.db'}", told)
+            run_study(on, told)
+            yield on
+    finally:
+        told.close()
+        bench.close()
+
+
+def best_split(on: OpenStudy) -> Stages:
+    """What a finished study ends with."""
+    best = best_trial(on.study.get_trials(deepcopy=False), on.study.user_attrs)
+    assert best is not None  # else the study would have raised
+    return stages_of(best[0])
+
+
+def stages_of(trial: Any) -> Stages:
+    """The split of a trial."""
+    return tuple(tuple(map(int, ops)) for ops in trial.user_attrs["stages"])
+
+
+def in_turns(model: Any, splits: Sequence[Stages], budget: Budget, others: Sequence[Contender] = ()) -> list[Spread]:
+    """The periods in ms of splits of a model, and of ``others``, measured in turns; every split is right first."""
+    items = model.items()
+    expected = model.expected(items)
+    with contextlib.ExitStack() as stack:
+        contenders: list[Contender] = []
+        for stages in splits:
+            pipeline = stack.enter_context(model.pipeline(stages, along(len(stages)), trace=True))
+            require_equal(compare(pipeline.run(items), expected))
+            contenders.append(partial(streamed, pipeline, items))
+        return duel([*contenders, *others], budget)
+
+
+def streamed(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
+    """The period in ms of a pipeline that is kept full."""
+    return measure.period_and_stages(pipeline, items, budget)[0]
+
+
+def looped(session: Any, items: Sequence[Item], budget: Budget) -> Spread:
+    """The time in ms between two results of a plain loop, averaged over neighbours as a pipeline's is."""
+    stream = cycle(items)
+    session.run(None, next(stream))
+    ends = [time.perf_counter()]
+    deadline = ends[0] + budget.seconds
+    while len(ends) <= budget.items or ends[-1] < deadline:
+        session.run(None, next(stream))
+        ends.append(time.perf_counter())
+    return spread(measure.gaps(ends))
+
+
+def load(net: str, backend: str) -> Any:
+    """A zoo net whose stages run on a backend."""
+    return api.load_model(api.zoo_model(net), backend=backend)
