@@ -1,6 +1,6 @@
 """Tune the kernels of a model: try a few schedules a kernel, keep the fastest in a database.
 
-  autosplit tune net.onnx -o tuned/                 about 2 s a sample, 4 samples a kernel
+  autosplit tune net.onnx -o tuned/                 about 2 s a sample, 4 samples a kernel on average
   autosplit tune net.onnx -o tuned/ --samples 32    slower kernels left behind
   autosplit profile net.onnx --tuning tuned/        what it brought
 
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the database")
-    parser.add_argument("--samples", type=int, default=4, metavar="N", help="schedules to try a kernel (default 4)")
+    parser.add_argument("--samples", type=int, default=4, metavar="N", help="schedules to try a kernel, on average (default 4)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no kernel after this time")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn")
 
@@ -38,8 +38,9 @@ def run(args: argparse.Namespace) -> int:
     start = time.monotonic()
     end = start + args.timeout if args.timeout is not None else float("inf")
     found = []
+    work = tuning.work_of(model.graph)
     for tuned in tuning.tune(
-        functions, model.target, args.output, args.samples, args.seed, lambda: time.monotonic() > end
+        functions, model.target, args.output, args.samples, args.seed, lambda: time.monotonic() > end, work
     ):
         found.append(tuned)
         left = (time.monotonic() - start) / len(found) * (len(functions) - len(found))

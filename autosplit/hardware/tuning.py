@@ -6,6 +6,7 @@ other tool on the same kernels serves as well, and what is made here serves othe
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ConfigError, MachineError, line_of
+from autosplit.graph import FusedGraph
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+MOST = 4  # times the usual number of samples that a kernel is given at most
 _PARALLEL_CORES = 16  # the design space splits work for so many; a stage with one core runs it in one thread
 
 
@@ -57,16 +60,38 @@ def tune(
     samples: int = 4,
     seed: int = 0,
     is_over: Callable[[], bool] = lambda: False,
+    work: Mapping[str, float] | None = None,
 ) -> Iterator[Tuned]:
     """Tune the kernels one after the other, those the database knows left out; yields what came of each.
 
+    ``samples`` is for a kernel on average: with ``work``, the arithmetic each does for one item, the heavy ones get more.
     Every record is on disk when it is yielded, so an interrupted run goes on where it stopped. ``is_over`` ends it early.
     """
     known = database(folder, create=True)
+    tries = shares({name: (work or {}).get(name, 0.0) for name in functions}, samples)
     for position, (name, function) in enumerate(functions.items()):
         if is_over():
             return
-        yield _tune_one(name, function, target, known, samples, seed + position)
+        yield _tune_one(name, function, target, known, tries[name], seed + position)
+
+
+def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
+    """How many schedules to try of each kernel, ``samples`` on average: by the square root of its work, since a further
+    schedule brings ever less; at least one, at most ``MOST`` times the average. Alike where nothing is known.
+    """
+    roots = {name: math.sqrt(amount) for name, amount in work.items()}
+    whole = sum(roots.values())
+    if not whole:
+        return dict.fromkeys(work, samples)
+    return {name: min(MOST * samples, max(1, round(samples * len(work) * root / whole))) for name, root in roots.items()}
+
+
+def work_of(graph: FusedGraph) -> dict[str, float]:
+    """The arithmetic of each kernel for one item, over all the ops that call it."""
+    found: dict[str, float] = {}
+    for op in graph.ops:
+        found[op.kernel] = found.get(op.kernel, 0.0) + op.flops
+    return found
 
 
 def _tune_one(name: str, function: Any, target: Any, known: Any, samples: int, seed: int) -> Tuned:
@@ -140,13 +165,13 @@ def _arguments(module: Any) -> list[Any] | None:
 
 
 def _time(module: Any, target: Any, arguments: list[Any]) -> float | None:
-    """The median time in ms of a kernel; None where it cannot be built or run."""
+    """The least time in ms of a kernel, which a busy machine disturbs least; None where it cannot be built or run."""
     import tvm
 
     try:
         built = tvm.tirx.build(module, target=target)
         timer = built.time_evaluator("main", tvm.cpu(), number=1, repeat=5, min_repeat_ms=2)
-        return float(timer(*arguments).median) * 1e3
+        return min(map(float, timer(*arguments).results)) * 1e3
     except Exception:  # TVM raises errors of many kinds for a schedule that does not build
         return None
 
