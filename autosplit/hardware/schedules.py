@@ -2,6 +2,7 @@
 
 A shipped record is a trace of MetaSchedule by the structural hash of the kernel it was found for; it holds for any CPU
 target, for a schedule changes how a kernel runs and not what it computes.
+On a GPU a kernel without a record takes TVM's default rules.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def schedule(functions: Mapping[str, Any], target: Any, tuning: Path | None = No
     """The kernels by name, scheduled where a record is known. Raises ConfigError where ``tuning`` holds no database."""
     done = _from_database(functions, tuning, target) if tuning else dict(functions)
     if target.kind.name != "llvm":
-        return done
+        return {name: f if _is_scheduled(f) else _on_gpu(f, target) for name, f in done.items()}
     return {name: _shipped(f) if f.same_as(functions[name]) else f for name, f in done.items()}
 
 
@@ -51,7 +52,7 @@ def _shipped(function: Any) -> Any:
     import tvm
     from tvm import s_tir
 
-    trace = _records().get(key_of(function))
+    trace = shipped().get(key_of(function))
     if trace is None:
         return function
     try:
@@ -63,8 +64,23 @@ def _shipped(function: Any) -> Any:
         return function
 
 
+def _on_gpu(function: Any, target: Any) -> Any:
+    """The kernel by the first of TVM's default GPU rules that fits; as it is where none does, and then it cannot be built."""
+    import tvm
+    from tvm.s_tir import dlight
+
+    rules = dlight.gpu
+    chosen = (rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback())
+    try:
+        with target:
+            return dlight.ApplyDefaultSchedule(*chosen)(tvm.IRModule({"main": function}))["main"]
+    except Exception:  # TVM raises errors of many kinds
+        return function
+
+
 @cache
-def _records() -> Mapping[str, Any]:
+def shipped() -> Mapping[str, Any]:
+    """The records that ship with the package, by ``key_of`` of their kernel."""
     file = resources.files("autosplit.hardware").joinpath(SHIPPED)
     if not file.is_file():
         return {}
