@@ -70,6 +70,15 @@ def devices(text: str | None) -> tuple[str, ...]:
     return tuple((text or "").replace(";", " ").split())
 
 
+def stages(text: str) -> int | str:
+    """``--stages`` as an argparse type: a number above zero, or ``auto``."""
+    if text == "auto":
+        return text
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of stages; give a number from 1, or auto")
+    return int(text)
+
+
 def seconds(text: str) -> float:
     """A time in seconds, as an argparse type: a finite number above zero."""
     try:

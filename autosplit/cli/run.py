@@ -7,7 +7,7 @@
 A study file names at least a model and the stages:
 
   model = "net.onnx"                  # beside the study file; or zoo = "squeezenet"
-  stages = 2
+  stages = 2                          # or "auto": any number up to the devices
   devices = ["cores:0", "cores:1"]    # one a stage; default: one core each
 
   [search]
@@ -24,6 +24,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from autosplit.cli import options
 from autosplit.cli.show import emit
 from autosplit.errors import ConfigError
 
@@ -33,7 +34,9 @@ HELP = "run a study: search for the split that runs fastest on the devices, meas
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study file and what may be laid over it."""
     parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
-    parser.add_argument("--stages", type=int, metavar="K", help="number of stages")
+    parser.add_argument(
+        "--stages", type=options.stages, metavar="K", help="number of stages, or auto: any number up to the devices"
+    )
     parser.add_argument("--devices", nargs="+", metavar="DEVICE", help="one device a stage: cores:0, cores:0-3, ...")
     parser.add_argument("--trials", type=int, metavar="N", help="stop when the study has this many finished trials")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no trial after this time")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from autosplit.graph import FusedGraph
 from autosplit.hardware.results import Baseline, Measurement, Profile
 
 Stages = tuple[tuple[int, ...], ...]
+_Device = TypeVar("_Device")
+
+
+def used(stages: Sequence[Sequence[int]], devices: Sequence[_Device]) -> list[_Device]:
+    """The devices of the stages that are not empty."""
+    return [device for ops, device in zip(stages, devices, strict=True) if ops]
 
 
 class Bench(Protocol):
@@ -41,6 +47,7 @@ class Bench(Protocol):
     def measure(self, stages: Stages) -> Measurement:
         """Build, verify and measure the pipeline whose stage i runs the ops ``stages[i]`` on device i.
 
+        An empty stage leaves its device unused and takes no time.
         Raises AutosplitError with a reason where the candidate cannot be built, fails, or computes something else.
         """
         ...

@@ -15,6 +15,7 @@ from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
 from autosplit.hardware import cache, judges
+from autosplit.hardware.bench import used
 from autosplit.hardware.devices import Cores
 from autosplit.hardware.judges import Judge
 from autosplit.hardware.kernels import Kernels, compile_kernels
@@ -75,7 +76,9 @@ class Model:
     def pipeline(
         self, stages: Sequence[Sequence[int]], devices: Sequence[Cores], depth: int = 2, trace: bool = False
     ) -> Pipeline:
-        """Link the stages and put stage i on device i."""
+        """Link the stages and put stage i on device i; an empty stage leaves its device unused."""
+        if any(stages):
+            stages, devices = [s for s in stages if s], used(stages, devices)
         return self.run_on(self.wiring(stages), devices, depth, trace)
 
     def run_on(self, wiring: Wiring, devices: Sequence[Cores], depth: int = 2, trace: bool = False) -> Pipeline:

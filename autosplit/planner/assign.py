@@ -63,12 +63,8 @@ def plan_assigned(
 
 def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
     """All choices of a device for each stage, equal devices taken in order of their index."""
-    tables = (costs.times, costs.send, costs.receive, costs.overheads, costs.memory)
     count = costs.devices or 1
-    kinds: list[int] = []
-    seen: dict[object, int] = {}
-    for d in range(count):
-        kinds.append(seen.setdefault(tuple(table[d] if len(table) > 1 else None for table in tables), d))
+    kinds = kinds_of(costs, count)
 
     def extend(order: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if len(order) == stages:
@@ -81,6 +77,13 @@ def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
                 yield from extend((*order, d))
 
     return extend(())
+
+
+def kinds_of(costs: CostModel, count: int) -> tuple[int, ...]:
+    """For each of ``count`` devices the first one that costs the same in every table."""
+    tables = (costs.times, costs.send, costs.receive, costs.overheads, costs.memory)
+    seen: dict[object, int] = {}
+    return tuple(seen.setdefault(tuple(row[d] if len(row) > 1 else None for row in tables), d) for d in range(count))
 
 
 def _pinned(constraints: Constraints, order: tuple[int, ...]) -> Constraints | None:

@@ -11,7 +11,7 @@ from autosplit.errors import Infeasible
 from autosplit.planner.chain import Chain, Index
 from autosplit.planner.pairs import Side, loads
 from autosplit.planner.problem import Array, OutOfTime
-from autosplit.planner.rows import to_int
+from autosplit.planner.rows import to_int, to_words
 
 MOST_EDGES = 2_000_000
 
@@ -79,10 +79,19 @@ def _stages(chain: Chain, tails: Index, heads: Index, k: int, limit: float, most
         moved, memory = block.bytes_moved(i, j), block.memory()[i, j]
         parts.append((block.left.start + i, block.right.start + j, block.load[i, j], moved, memory))
     if chain.problem.allow_empty:
-        i = np.flatnonzero(np.isin(tails, heads))
+        i = _unmoved(chain, tails, heads)
         nothing = np.zeros(len(i))
         parts.append((i, np.searchsorted(heads, tails[i]), nothing, nothing, nothing))
     return Edges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _unmoved(chain: Chain, tails: Index, heads: Index) -> Index:
+    """The places among ``tails`` of the cuts after which a stage may be empty."""
+    stays = np.isin(tails, heads)
+    if chain.problem.empty_last:
+        size = chain.problem.size
+        stays &= (chain.words[tails] == to_words([(1 << size) - 1], size)).all(axis=1)
+    return np.flatnonzero(stays)
 
 
 def _pruned(edges: list[Edges], nodes: list[Index], done: NDArray[np.bool_]) -> list[Edges]:
@@ -111,7 +120,7 @@ def count_paths(chain: Chain, limit: float, cap: float) -> float:
                 raise OutOfTime
             after[block.right] += ways[block.left] @ (block.load <= limit)
         if chain.problem.allow_empty:
-            same = np.flatnonzero(np.isin(levels[k - 1], levels[k]))
+            same = _unmoved(chain, levels[k - 1], levels[k])
             after[np.searchsorted(levels[k], levels[k - 1][same])] += ways[same]
         ways = np.minimum(after, cap)
     return float(ways.sum())

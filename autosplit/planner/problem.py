@@ -37,7 +37,8 @@ class Problem:
     ``times``: devices x n, infinite where unsupported; ``send``, ``receive``: devices x t; ``sizes``: n bytes;
     ``bytes``: t; ``number``: how many tensors of the graph each of the t stands for; ``producer``: group or -1 for a
     model input; ``consumers``: bitsets of groups; ``inside`` and ``outside``: per level 0..K the groups a cut there
-    must, must not hold; ``required``: indices of tensors that some cut must separate.
+    must, must not hold; ``required``: indices of tensors that some cut must separate; ``empty_last``: of the splits that
+    differ only in which stages are empty, list the one whose empty stages come last.
     """
 
     costs: CostModel
@@ -59,6 +60,7 @@ class Problem:
     required: tuple[int, ...]
     live_tensors: float
     live_bytes: float
+    empty_last: bool = False
 
     @property
     def size(self) -> int:
@@ -84,6 +86,10 @@ class Problem:
 
     def plan(self, cuts: tuple[int, ...]) -> Plan:
         """The split at nested bitsets of groups, measured by the reference arithmetic."""
+        if self.empty_last:
+            whole = (1 << self.size) - 1
+            inner = [c for c in dict.fromkeys(cuts) if 0 < c < whole]
+            cuts = (*inner, *[whole] * (self.stages - 1 - len(inner)))
         return evaluate_cuts(self.costs, [self.contraction.expand(c) for c in cuts], allow_empty=self.allow_empty)
 
     def at(self, rows: Array, device: int) -> Array:

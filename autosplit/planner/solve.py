@@ -61,14 +61,17 @@ def k_best(
     deadline: Deadline | None = None,
     constraints: Constraints = FREE,
     allow_empty: bool = False,
+    empty_last: bool = False,
 ) -> tuple[Plan, ...]:
     """The k best distinct splits in order of period, latency and bytes moved; fewer where there are no more.
 
+    ``empty_last`` allows empty stages after all others only, so that no split is listed twice where devices are alike.
     ``note`` of the first says where a limit or the deadline left it at fewer, or at splits along a few op orders.
     """
     if k < 1:
         raise ConfigError(f"the {k} best splits asked for; ask for at least 1")
-    problem = _posed(costs, stages, constraints, allow_empty)
+    problem = _posed(costs, stages, constraints, allow_empty or empty_last)
+    problem = replace(problem, empty_last=empty_last)
     best, rows = _solve(problem, constraints, costs, deadline)
     if k == 1:
         return (best,)

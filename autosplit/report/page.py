@@ -93,16 +93,14 @@ def _figures(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
 
 def _best_split(study: Study, best: Trial) -> Iterator[str]:
     parts = []
-    devices = [
-        study.devices[i] if i < len(study.devices) else "" for i in range(len(best.stages) or len(best.stage_ms))
-    ]
+    devices = study.devices_of(best)
     if best.stages and study.graph:
         draw = partial(split_graph, study.graph, best.stages, names=devices, op_ms=profile_of(study, best))
         about = "The fused graph from left to right, coloured by stage; on the cuts the live tensors with their sizes."
         parts.append(_figure("graph", draw, about, "wide"))
     parts.append(_table(tables.stages(study, best, plain)))
     if best.stage_ms:
-        names = [f"stage {i}" + (f", {d}" if d else "") for i, d in enumerate(devices)]
+        names = [f"stage {i}" + (f", {d}" if d else "") for i, d in enumerate(devices[: len(best.stage_ms)])]
         period = best.period_ms.median if best.period_ms else None
         draw = partial(stage_balance, best.stage_ms, names, period, width=700)
         parts.append(

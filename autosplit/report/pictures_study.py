@@ -52,7 +52,7 @@ def stage_times(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
     count = max((len(t.stage_ms) for t in found), default=0)
     for stage in range(count):
         own = [t for t in found if stage < len(t.stage_ms)]
-        name = f"stage {stage}" + (f", {label(study.devices[stage], 24)}" if stage < len(study.devices) else "")
+        name = f"stage {stage}" + (f", {label(device, 24)}" if (device := study.device_of(stage)) else "")
         aside = (stage + 0.5) / count - 0.5  # so that equal times do not hide each other
         x, y = [t.number + 0.4 * aside for t in own], [t.stage_ms[stage] for t in own]
         axes.plot(x, y, "o", color=colour(stage), markersize=7, label=name)

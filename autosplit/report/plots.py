@@ -37,7 +37,7 @@ def stage_times(study: Study, trials: list[Trial]) -> Figure:
     figure = _figure("Stage times", "trial", "ms")
     for stage in range(max((len(t.stage_ms) for t in trials), default=0)):
         own = [t for t in trials if stage < len(t.stage_ms)]
-        name = f"stage {stage}" + (f", {_plain(study.devices[stage])}" if stage < len(study.devices) else "")
+        name = f"stage {stage}" + (f", {_plain(device)}" if (device := study.device_of(stage)) else "")
         x, y = [t.number for t in own], [t.stage_ms[stage] for t in own]
         figure.add_bar(x=x, y=y, name=name, marker={"color": colour(stage)})
     x, y = [t.number for t in trials], [t.period_ms.median for t in trials if t.period_ms]

@@ -26,8 +26,8 @@ _MOST_STAGES = 256
 class Trial:
     """One candidate: how it was split and what was measured; ``state`` is complete, fail, running, pruned or waiting.
 
-    ``stages`` are op indices, ``cuts`` the last ops before each cut, ``live`` names and bytes of the tensors on it; times
-    are in ms.
+    ``stages`` are op indices of the stages that are not empty, ``places`` the index of the device of each; ``cuts`` are the
+    last ops before each cut, ``live`` names and bytes of the tensors on it; times are in ms.
     """
 
     number: int
@@ -41,6 +41,7 @@ class Trial:
     max_rel_error: float | None
     error: str
     cuts: tuple[tuple[str, ...], ...] = ()
+    places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,17 @@ class Study:
             seen = entered
         return min(seen)[2] if seen else None
 
+    def devices_of(self, trial: Trial) -> list[str]:
+        """The device of each stage of a trial, empty where it is not known."""
+        count = max(len(trial.stages), len(trial.stage_ms))
+        places = [*trial.places, *range(len(trial.places), count)]
+        return [self.devices[i] if i < len(self.devices) else "" for i in places]
+
+    def device_of(self, stage: int) -> str:
+        """The device that stage ``stage`` has in every trial; empty where trials differ in it."""
+        names = {found[stage] for t in self.trials if len(found := self.devices_of(t)) > stage}
+        return names.pop() if len(names) == 1 else ""
+
     def period(self, trial: Trial) -> Spread | None:
         """The period of a trial: from the final comparison where it took part, else as it was measured."""
         return self.duel.get(trial.number, trial.period_ms)
@@ -121,7 +133,8 @@ def read(study: optuna.Study) -> Study:
 
 def profile_of(study: Study, trial: Trial) -> tuple[float, ...]:
     """The profiled time of each op in ms on the device of its stage, empty where it is not known."""
-    place = {i: stage for stage, ops in enumerate(trial.stages) for i in ops}
+    places = trial.places or range(len(trial.stages))
+    place = {i: device for device, ops in zip(places, trial.stages, strict=False) for i in ops}
     try:
         return tuple(study.op_ms[place[i]][i] for i in range(len(place)))
     except (IndexError, KeyError):
@@ -130,18 +143,23 @@ def profile_of(study: Study, trial: Trial) -> tuple[float, ...]:
 
 def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
     a = trial.user_attrs
+    written = _list(a.get("stages"))
+    stages = _stages([ops for ops in written if ops], graph)
+    places = tuple(i for i, ops in enumerate(written) if ops) if stages else ()
+    times = _numbers(a.get("stage_ms"))[:_MOST_STAGES]
     return Trial(
         number=trial.number,
         state=trial.state.name.lower(),
-        stages=_stages(a.get("stages"), graph),
+        stages=stages,
         live=tuple(_live(cut) for cut in _list(a.get("live"))[:_MOST_STAGES]),
         period_ms=_spread(a.get("period_ms")) or _spread({"median": (trial.values or [None])[0]}),
         latency_ms=_spread(a.get("latency_ms")),
-        stage_ms=_numbers(a.get("stage_ms"))[:_MOST_STAGES],
+        stage_ms=tuple(times[i] for i in places) if places and len(times) == len(written) else times,
         predicted_ms=_number(a.get("predicted_ms")),
         max_rel_error=_number(a.get("max_rel_error")),
         error=_text(a.get("error")),
         cuts=tuple(_strings(cut) for cut in _list(a.get("cuts"))[:_MOST_STAGES]),
+        places=places,
     )
 
 

@@ -76,13 +76,16 @@ def prepare(study: optuna.Study, pictures: Pictures) -> optuna.Study:
 def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Draw]]:
     """(alternative text, identity, how to draw it) of each picture a trial has."""
     if trial.stage_ms:
-        names = [f"stage {i}" + (f", {d}" if d else "") for i, d in enumerate(_devices(record, len(trial.stage_ms)))]
+        names = [
+            f"stage {i}" + (f", {d}" if d else "")
+            for i, d in enumerate(record.devices_of(trial)[: len(trial.stage_ms)])
+        ]
         period = trial.period_ms.median if trial.period_ms else None
         title = f"Busy time of each stage, trial {trial.number}"
         key = identity(record.name, "balance", trial.stage_ms, names, period, title)
         yield "stage balance", key, partial(stage_balance, trial.stage_ms, names, period, title=title)
     if trial.stages and record.graph:
-        names = list(record.devices)
+        names = record.devices_of(trial)
         profile = profile_of(record, trial)
         title = f"{record.graph.name}, trial {trial.number}"
         key = identity(
@@ -90,10 +93,6 @@ def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Dra
         )
         draw = partial(split_graph, record.graph, trial.stages, names=names, op_ms=profile, title=title)
         yield "split graph", key, draw
-
-
-def _devices(record: Study, count: int) -> list[str]:
-    return [record.devices[i] if i < len(record.devices) else "" for i in range(count)]
 
 
 def _offer(

@@ -31,10 +31,11 @@ def stages(study: Study, trial: Trial, name: Name) -> Table:
     """One row a stage: device, ops, first and last op, what was measured, and the live tensors it sends on."""
     most = max([*trial.stage_ms, *([trial.period_ms.median] if trial.period_ms else []), 1e-9])
     rows = []
+    devices = study.devices_of(trial)
     for i in range(max(len(trial.stages), len(trial.stage_ms))):
         ops = trial.stages[i] if i < len(trial.stages) else ()
         busy = trial.stage_ms[i] if i < len(trial.stage_ms) else None
-        device = name(study.devices[i], 200) if i < len(study.devices) else ""
+        device = name(devices[i], 200) if i < len(devices) else ""
         time = ("", "") if busy is None else (milliseconds(busy), "█" * max(1, round(busy / most * _BAR)))
         measured = time if trial.stage_ms else ()
         ends = _ends(study, ops, name)
@@ -85,7 +86,8 @@ def question(study: Study, name: Name) -> str:
     if not study.devices:
         return f"How is {net} best split?"
     where = ", ".join(name(d, 100) for d in study.devices)
-    return f"How is {net} best split into {len(study.devices)} stages on {where}?"
+    most = "at most " if study.config.get("stages") == "auto" else ""
+    return f"How is {net} best split into {most}{len(study.devices)} stages on {where}?"
 
 
 def plain(text: str, limit: int = 200) -> str:

@@ -26,7 +26,7 @@ def _real(config: StudyConfig) -> Bench:
     return api.open_bench(
         model,
         shapes=config.shapes,
-        stages=config.stages,
+        stages=config.places,
         devices=config.devices or (),
         target=config.target,
         tuning=Path(config.tuning) if config.tuning else None,
@@ -43,7 +43,7 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
 
     wanted = config.simulated or SimulatedHardware()
     simulation = simulated.Simulation(**wanted.model_dump(exclude={"graph", "ops"}))
-    devices = config.devices or [f"cores:{i}" for i in range(config.stages)]
+    devices = config.devices or [f"cores:{i}" for i in range(config.places)]
     if wanted.graph:
         return simulated.from_file(Path(wanted.graph), devices, simulation)
     if config.model or config.zoo:

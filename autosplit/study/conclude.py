@@ -15,6 +15,7 @@ from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress
 from autosplit.study.proposals import corrected_costs
 from autosplit.study.samplers import history_of
+from autosplit.study.space import KEY
 from autosplit.study.storage import guarded
 from autosplit.study.verdict import judge
 
@@ -41,7 +42,7 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
     history = history_of(on.space, trials)
     corrected = corrected_costs(on.space, tuple(on.bench.devices), history.measured)
     results: dict[str, Any] = {"corrected": _document(corrected)}
-    rivals = _rivals(corrected, history.measured)
+    rivals = finalists(corrected, history.measured)
     if rivals and isinstance(on.bench, Duelling) and not _covers(attributes.get("duel"), rivals, len(history.measured)):
         progress.note(f"comparing the best {len(rivals)} splits and the baselines once more, in turns")
         with on.measuring():
@@ -49,7 +50,8 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
     stored = {**attributes, **results}
     best = best_trial(trials, stored)
     if best is not None:
-        verdict = judge(on.config.stages, best[1], compared_baselines(stored))
+        used = sum(map(bool, on.space.split(best[0].user_attrs[KEY])))
+        verdict = judge(used, best[1], compared_baselines(stored))
         results["verdict"] = {"choice": verdict.choice, "text": verdict.text}
     with guarded(on.url):
         for key, value in results.items():
@@ -98,7 +100,7 @@ def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tup
     return best, periods[best.number]
 
 
-def _rivals(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
+def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
     """The measured splits that may be the best: within the noise of the least period, the likeliest first."""
     least = min((m.period_ms for m in measured), default=0.0)
     near = [m for m in measured if m.period_ms <= least * (1 + 3 * corrected.noise)]

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from autosplit.errors import ConfigError
+from autosplit.hardware.devices import available
 
+MOST_STAGES = 256
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
@@ -89,13 +91,26 @@ def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
     return shapes
 
 
+def _stages(value: Any) -> int | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_STAGES:
+        raise ValueError(f'give a number from 1 to {MOST_STAGES}, or "auto"')
+    return value
+
+
 class StudyConfig(_Section):
-    """A whole study file, its defaults filled in; paths are absolute once ``load`` has read it."""
+    """A whole study file, its defaults filled in; paths are absolute once ``load`` has read it.
+
+    ``stages``: how many, or ``"auto"``: any number up to the devices, a single one included; without ``devices`` up to the
+    cores this process may use. Then a stage may stay empty and leaves its device unused. Where only ``devices`` are given
+    there is a stage for each.
+    """
 
     name: Name
     model: Text | None = None
     zoo: Text | None = None
-    stages: Annotated[int, Field(ge=1, le=256)]
+    stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     backend: Literal["tvm", "onnxruntime", "simulated"] = "tvm"
     objective: Literal["throughput"] = "throughput"
@@ -109,6 +124,13 @@ class StudyConfig(_Section):
     simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
 
+    @property
+    def places(self) -> int:
+        """How many stages there are at most: one a device."""
+        if self.stages != "auto":
+            return self.stages
+        return len(self.devices) if self.devices else min(len(available()), MOST_STAGES)
+
     @model_validator(mode="before")
     @classmethod
     def _one_device_a_stage(cls, data: Any) -> Any:
@@ -119,7 +141,7 @@ class StudyConfig(_Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:
-        if self.devices is not None and len(self.devices) != self.stages:
+        if self.devices is not None and self.stages not in ("auto", len(self.devices)):
             raise ValueError(f"stages is {self.stages}, devices are {len(self.devices)}; give one device a stage")
         sources = [key for key in ("model", "zoo") if getattr(self, key)]
         if self.simulated and self.simulated.graph:

@@ -6,7 +6,8 @@ stage time is the sum over its ops, its transfers and o_d, with relative noise. 
 given the measured stages is linear algebra on one matrix with a row per measured stage (Rasmussen and Williams,
 Gaussian Processes for Machine Learning, 2006, section 2.2). ``error`` and the noise are those of a small grid that
 make the measurements most likely (section 5.2). Devices of one kind (``cores:0``, ``cores:1``) share their errors,
-others by half.
+others by half. Where stages may stay empty half of the variance of g grows with the stages that run at once: what they
+slow each other down.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from autosplit.hardware.bench import Stages
 from autosplit.planner.costs import CostModel
 from autosplit.planner.split import evaluate
+from autosplit.study.crowd import Crowd
 
 Array = NDArray[np.float64]
 _Row = TypeVar("_Row")
@@ -49,10 +51,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Measured stages as rows: the profiled time of their ops (else 0), their device, prior and measured time in ms."""
+    """Measured stages as rows: the profiled time of their ops (else 0), their device, prior and measured time in ms.
+
+    ``crowd``: how many of the devices ran stages beside it, from 0 for none to 1 for all.
+    """
 
     ops: Array
     device: NDArray[np.int64]
+    crowd: Array
     prior: Array
     measured: Array
 
@@ -71,44 +77,68 @@ class _Rows:
 class Corrected:
     """Costs after the update: ``costs`` with corrected times and overheads, ``error`` and ``noise`` as found.
 
-    ``ratio`` is the usual period over its slowest stage: what hand-over and waiting add.
+    ``crowd`` are the costs by how many stages are not empty, ``costs`` those where none is. ``ratio`` is the usual period
+    over its slowest stage: what hand-over and waiting add.
     """
 
-    costs: CostModel
+    crowd: Crowd
     error: float
     noise: float
     ratio: float
     _prior: CostModel
     _update: _Update
 
+    @property
+    def costs(self) -> CostModel:
+        """The costs where every device runs a stage."""
+        return self.crowd.costs[-1]
+
     def stage_deviations(self, stages: Stages) -> tuple[float, ...]:
         """For each stage of a split the standard deviation of its time, in ms, under the posterior."""
         return self._update.deviations(stages)
 
-    def draw(self, rng: np.random.Generator) -> CostModel:
+    def draw(self, rng: np.random.Generator) -> Crowd:
         """Costs drawn from the posterior: what may be true, as likely as it is."""
-        return _with(self._prior, self._update.times, *self._update.draw(rng))
+        drawn = self._update.draw(rng, self._shares)
+        return Crowd(tuple(_with(self._prior, self._update.times, *found) for found in drawn))
+
+    @property
+    def _shares(self) -> tuple[float, ...]:
+        return _shares(len(self.crowd.costs), len(self._update.times))
 
     def period(self, stages: Stages, deviations: float = 0.0) -> float:
         """The period expected of a split, in ms, each stage taken ``deviations`` standard deviations faster."""
-        loads = evaluate(self.costs, stages).loads
+        loads = evaluate(self.crowd.of(sum(map(bool, stages))), stages, allow_empty=True).loads
         if deviations:
             loads = tuple(t - deviations * s for t, s in zip(loads, self.stage_deviations(stages), strict=True))
         return self.ratio * max(loads)
 
 
-def correct(costs: CostModel, devices: Sequence[str], measured: Sequence[Measured]) -> Corrected:
-    """Update ``costs`` (times in ms; a row a device, or one for all) by what was measured, in any number of trials."""
+def correct(costs: CostModel, devices: Sequence[str], measured: Sequence[Measured], empty: bool = False) -> Corrected:
+    """Update ``costs`` (times in ms; a row a device, or one for all) by what was measured, in any number of trials.
+
+    ``empty``: whether stages may be empty, so that their number differs.
+    """
     recent = [m for m in measured if len(m.stage_ms) == len(m.stages) == len(devices)]
     recent = _telling(recent, max(2, REMEMBERED // len(devices)))
     times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))], dtype=np.float64)
     times = np.where(np.isfinite(times), times, 0.0)
     rows = _rows(costs, times, recent)
     update = _likeliest(times, _kinship(devices), rows)
-    corrected = _with(costs, times, *update.corrections(update.weights))
+    shares = _shares(len(devices) if empty and recent else 1, len(devices))
+    crowd = Crowd(tuple(_with(costs, times, *update.corrections(update.weights, share)) for share in shares))
     ratios = [m.period_ms / max(m.stage_ms) for m in recent if max(m.stage_ms) > 0]
     ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
-    return Corrected(corrected, update.error, update.noise, ratio, costs, update)
+    return Corrected(crowd, update.error, update.noise, ratio, costs, update)
+
+
+def _shares(models: int, devices: int) -> tuple[float, ...]:
+    """For each number of stages that run at once how crowded that is; for a single model as crowded as can be."""
+    return tuple(_crowded(used, devices) for used in range(1, models + 1)) if models > 1 else (1.0,)
+
+
+def _crowded(used: int, devices: int) -> float:
+    return (used - 1) / (devices - 1) if devices > 1 else 1.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +159,7 @@ class _Update:
     def covariance(self) -> Array:
         """Of the measured stages, noise included."""
         rows = self.rows
-        covariance = self._covariance(rows.shared, rows.totals, rows.device)
+        covariance = self._covariance(rows.shared, rows.totals, rows.device, rows.crowd)
         spread = (self.noise * rows.measured) ** 2 + 1e-9 * np.diag(covariance) + 1e-18
         return np.asarray(covariance + np.diag(spread), dtype=np.float64)
 
@@ -141,9 +171,9 @@ class _Update:
     def weights(self) -> Array:
         return self.solve(self.rows.measured - self.rows.prior)
 
-    def _covariance(self, shared: Array, totals: Array, device: NDArray[np.int64]) -> Array:
+    def _covariance(self, shared: Array, totals: Array, device: NDArray[np.int64], crowd: Array) -> Array:
         """Prior covariance of some stages with the measured ones."""
-        common = SCALE**2 * np.outer(totals, self.rows.totals)
+        common = SCALE**2 * np.outer(totals, self.rows.totals) * (0.5 + 0.5 * np.outer(crowd, self.rows.crowd))
         kinship = self.kinship[np.ix_(device, self.rows.device)]
         return np.asarray((self.error**2 * shared + common + self.overhead_variance) * kinship)
 
@@ -152,27 +182,41 @@ class _Update:
         log_prior = -0.5 * (math.log(self.error / _USUAL_ERROR) ** 2 + math.log(self.noise / _USUAL_NOISE) ** 2)
         return log_prior - 0.5 * float(residual @ self.weights) - float(np.log(np.diag(self.cholesky)).sum())
 
-    def corrections(self, weights: Array) -> tuple[Array, Array]:
-        """Per device and op the factor on its profiled time, and per device the overhead to add, in ms."""
-        pull = self.kinship[:, self.rows.device] * weights  # device by measured stage
-        factors = 1 + self.error**2 * (pull @ self.rows.ops) + SCALE**2 * (pull @ self.rows.totals)[:, None]
-        return factors, self.overhead_variance * pull.sum(axis=1)
+    def corrections(self, weights: Array, crowd: float) -> tuple[Array, Array]:
+        """Per device and op the factor on its profiled time, and per device the overhead to add, in ms.
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        ``crowd`` as in the rows: how crowded the devices are that the factors are for.
+        """
+        pull = self.kinship[:, self.rows.device] * weights  # device by measured stage
+        common = SCALE**2 * (pull @ (self.rows.totals * (0.5 + 0.5 * crowd * self.rows.crowd)))
+        return 1 + self.error**2 * (pull @ self.rows.ops) + common[:, None], self.overhead_variance * pull.sum(axis=1)
+
+    def draw(self, rng: np.random.Generator, crowds: Sequence[float]) -> list[tuple[Array, Array]]:
         """Factors and overheads drawn from the posterior: drawn from the prior, then corrected by what they miss.
 
+        One pair for each of ``crowds``, all of one draw.
         (Matheron's rule; Wilson et al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3.)
         """
         values, vectors = np.linalg.eigh(self.kinship)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        _, first, kind = np.unique(self.kinship, axis=0, return_index=True, return_inverse=True)
+        root = (vectors * np.sqrt(np.maximum(values, 0.0)))[first[kind.ravel()]]  # alike to the last digit
         kinds, ops = self.times.shape
-        own = self.error * (root @ rng.normal(size=(kinds, ops))) + SCALE * (root @ rng.normal(size=(kinds, 1)))
+        own = self.error * (root @ rng.normal(size=(kinds, ops)))
+        alone = SCALE * (root @ rng.normal(size=(kinds, 1)))
         overheads = math.sqrt(self.overhead_variance) * (root @ rng.normal(size=kinds))
-        device = self.rows.device
-        stages = self.rows.prior + (self.rows.ops * own[device]).sum(axis=1) + overheads[device]
-        noise = self.noise * self.rows.measured * rng.normal(size=len(stages))
-        factors, more = self.corrections(self.solve(self.rows.measured - stages - noise))
-        return factors + own, more + overheads
+        rows, device = self.rows, self.rows.device
+        errors = rng.normal(size=len(device))
+        among = np.zeros((kinds, 1))
+        if len(crowds) > 1:  # half of the common scale is there for a stage by itself, half comes with the others
+            alone, among = math.sqrt(0.5) * np.stack([alone, SCALE * (root @ rng.normal(size=(kinds, 1)))])
+        common = (alone + among * rows.crowd)[device, np.arange(len(device))]
+        stages = rows.prior + (rows.ops * own[device]).sum(axis=1) + rows.totals * common + overheads[device]
+        weights = self.solve(rows.measured - stages - self.noise * rows.measured * errors)
+        corrected = [self.corrections(weights, crowd) for crowd in crowds]
+        return [
+            (factors + own + alone + among * crowd, more + overheads)
+            for crowd, (factors, more) in zip(crowds, corrected, strict=True)
+        ]
 
     def solve(self, residual: Array) -> Array:
         """The residual over the covariance of the measured stages."""
@@ -184,9 +228,12 @@ class _Update:
         for s, members in enumerate(stages):
             ops[s, list(members)] = self.times[s, list(members)]
         totals = ops.sum(axis=1)
-        prior = self.error**2 * (ops**2).sum(axis=1) + SCALE**2 * totals**2 + self.overhead_variance
-        known = np.linalg.solve(self.cholesky, self._covariance(ops @ self.rows.ops.T, totals, device).T)
-        return tuple(np.sqrt(np.maximum(prior - (known**2).sum(axis=0), 0.0)).tolist())
+        crowd = np.full(len(stages), _crowded(sum(map(bool, stages)), len(self.times)))
+        scale = SCALE**2 * (0.5 + 0.5 * crowd**2)
+        prior = self.error**2 * (ops**2).sum(axis=1) + scale * totals**2 + self.overhead_variance
+        known = np.linalg.solve(self.cholesky, self._covariance(ops @ self.rows.ops.T, totals, device, crowd).T)
+        spread = np.sqrt(np.maximum(prior - (known**2).sum(axis=0), 0.0))
+        return tuple(np.where([bool(members) for members in stages], spread, 0.0).tolist())
 
 
 def _telling(measured: Sequence[Measured], count: int) -> list[Measured]:
@@ -216,15 +263,20 @@ def _with(costs: CostModel, times: Array, factors: Array, overheads: Array) -> C
 
 
 def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> _Rows:
-    ops = np.zeros((sum(len(m.stages) for m in measured), times.shape[1]))
-    device: list[int] = []
-    for m in measured:
-        for s, members in enumerate(m.stages):
-            ops[len(device), list(members)] = times[s, list(members)]
-            device.append(s)
-    prior = [load for m in measured for load in evaluate(costs, m.stages).loads]
-    seen = [t for m in measured for t in m.stage_ms]
-    return _Rows(ops, np.array(device, dtype=np.int64), np.array(prior), np.array(seen))
+    """A row a stage that ran ops; an empty one tells nothing."""
+    own = [
+        (s, members, load, seen, _crowded(sum(map(bool, m.stages)), len(times)))
+        for m in measured
+        for s, (members, load, seen) in enumerate(
+            zip(m.stages, evaluate(costs, m.stages, allow_empty=True).loads, m.stage_ms, strict=True)
+        )
+        if members
+    ]
+    ops = np.zeros((len(own), times.shape[1]))
+    for row, (s, members, *_) in enumerate(own):
+        ops[row, list(members)] = times[s, list(members)]
+    device, _, prior, seen, crowd = zip(*own, strict=True) if own else ((), (), (), (), ())
+    return _Rows(ops, np.array(device, dtype=np.int64), np.array(crowd), np.array(prior), np.array(seen))
 
 
 def _likeliest(times: Array, kinship: Array, rows: _Rows) -> _Update:
@@ -235,7 +287,7 @@ def _likeliest(times: Array, kinship: Array, rows: _Rows) -> _Update:
 
 
 def _kinship(devices: Sequence[str]) -> Array:
-    kinds = [device.partition(":")[0] for device in devices]
+    kinds = [d if d.startswith(("rpc:", "tracker:")) else d.partition(":")[0] for d in devices]  # servers may differ
     return np.array([[1.0 if a == b else OTHER_KIND for b in kinds] for a in kinds])
 
 

@@ -133,9 +133,9 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
         _store(study, url, {"profile": records.profile_document(profile)})
     with guarded(url):
         known = records.read_profile(study.user_attrs["profile"])
-    space = Space(_costs(bench, known), config.stages)
+    space = Space(_costs(bench, known), len(bench.devices), empty=config.stages == "auto")
     if "bound_ms" not in stored:
-        bound = plan(space.costs, config.stages).lower_bound
+        bound = plan(space.costs, space.stages, allow_empty=space.empty).lower_bound
         _store(study, url, {"graph": records.graph_document(bench.graph), "bound_ms": float(bound)})
     if "baselines" not in stored:
         progress.note("measuring the unsplit model: one core, all cores, replicas")

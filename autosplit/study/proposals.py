@@ -12,8 +12,9 @@ import numpy as np
 
 from autosplit.errors import Infeasible
 from autosplit.hardware.bench import Stages
-from autosplit.planner import CostModel, evaluate
+from autosplit.planner import CostModel
 from autosplit.study.correction import Corrected, Measured, correct
+from autosplit.study.crowd import Crowd
 from autosplit.study.pool import Pool
 from autosplit.study.space import Space
 
@@ -58,7 +59,7 @@ class Outlook:
         """Whether none of the splits ahead promises to beat the best, each of their stages taken a deviation faster."""
         if len(self.history.measured) < FEWEST_MEASURED:
             return not self.free
-        best = self.corrected.ratio * float(self.measured.periods(self.corrected.costs).min())
+        best = self.corrected.ratio * float(self.measured.periods(self.corrected.crowd).min())
         potential = min((self.corrected.period(stages, 1.0) for stages in self.free), default=math.inf)
         return potential > best * (1 - self.margin)
 
@@ -89,16 +90,16 @@ class Outlook:
         """The split that is best for costs drawn from what is known of them."""
         return self._best(self.corrected.draw(rng))[0]
 
-    def _best(self, costs: CostModel) -> tuple[Stages, float]:
+    def _best(self, costs: Crowd) -> tuple[Stages, float]:
         if self.pool is None:
             stages = self.space.best(costs, 1)[0]
-            return stages, evaluate(costs, stages).period
+            return stages, self.space.evaluate(stages, costs).period
         periods = self.pool.periods(costs)
         return self.pool.stages[int(periods.argmin())], float(periods.min())
 
     @cached_property
     def _expected(self) -> Callable[[Stages], float]:
-        periods = self.measured.periods(self.corrected.costs)
+        periods = self.measured.periods(self.corrected.crowd)
         return dict(zip(self.measured.stages, periods.tolist(), strict=True)).__getitem__
 
     @property
@@ -115,7 +116,7 @@ def generator(seed: int, place: int, attempt: int = 0) -> np.random.Generator:
 @lru_cache(maxsize=4)
 def corrected_costs(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> Corrected:
     """``correct`` for the costs of a space, once for all who ask at the same state of the study."""
-    return correct(space.costs, devices, measured)
+    return correct(space.costs, devices, measured, space.empty)
 
 
 @lru_cache(maxsize=4)
@@ -131,7 +132,7 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
         if view.free:
             return view
     starts = tuple(m.stages for m in history.measured[-AHEAD:])
-    free = tuple(free_splits(space, corrected.costs, history.taken, starts))
+    free = tuple(free_splits(space, corrected.crowd, history.taken, starts))
     return Outlook(space, history, corrected, free)
 
 
@@ -139,10 +140,10 @@ def _weighed(space: Space, devices: tuple[str, ...], history: History, corrected
     listed = _listed(space, devices, history.measured[: 1 << len(history.measured).bit_length() - 1])
     splits = dict(listed)
     pool = space.placing.pool(listed.values())
-    for n in np.argsort(pool.periods(corrected.costs), kind="stable")[:AROUND]:
+    for n in np.argsort(pool.periods(corrected.crowd), kind="stable")[:AROUND]:
         splits.update((space.key(stages), stages) for stages in space.neighbours(pool.stages[n]))
     pool = space.placing.pool(splits.values())
-    order = np.argsort(pool.periods(corrected.costs), kind="stable")
+    order = np.argsort(pool.periods(corrected.crowd), kind="stable")
     keys = list(splits)
     free = tuple(islice((pool.stages[n] for n in order if keys[n] not in history.taken), AHEAD))
     return Outlook(space, history, corrected, free, pool)
@@ -152,7 +153,7 @@ def _weighed(space: Space, devices: tuple[str, ...], history: History, corrected
 def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> dict[str, Stages]:
     """By key the best splits under the costs corrected by these trials, and the best few for each draw of what they may be."""
     corrected = corrected_costs(space, devices, measured)
-    splits = space.best(corrected.costs, 3 * len(measured))
+    splits = space.best(corrected.crowd, 3 * len(measured))
     for draw in range(DRAWS):
         splits += space.best(corrected.draw(generator(len(measured), draw)), 4, seconds=2.0)
     return {space.key(stages): stages for stages in splits}
@@ -198,7 +199,9 @@ def nearest_free(space: Space, start: Stages | None, history: History) -> Stages
     return next(iter(free_splits(space, space.costs, history.taken, ())), None)
 
 
-def free_splits(space: Space, costs: CostModel, taken: frozenset[str], starts: tuple[Stages, ...]) -> list[Stages]:
+def free_splits(
+    space: Space, costs: CostModel | Crowd, taken: frozenset[str], starts: tuple[Stages, ...]
+) -> list[Stages]:
     """Up to AHEAD splits that are not taken, best first under ``costs``; empty only where none is left.
 
     The planner lists the best; where it cannot list enough of them, those around the best and ``starts`` are added.
@@ -212,7 +215,7 @@ def free_splits(space: Space, costs: CostModel, taken: frozenset[str], starts: t
         for stages in _around(space, [*best[:AHEAD], *starts]):
             found.setdefault(space.key(stages), stages)
     free = [stages for key, stages in found.items() if key not in taken]
-    return sorted(free, key=lambda stages: evaluate(costs, stages).period)[:AHEAD]
+    return sorted(free, key=lambda stages: space.evaluate(stages, costs).period)[:AHEAD]
 
 
 def _around(space: Space, starts: list[Stages]) -> Iterable[Stages]:

@@ -88,8 +88,11 @@ def read_baselines(documents: Any) -> list[Baseline]:
 
 
 def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
-    """What describes a split: ops of each stage, and for each cut its last ops and the tensors live there."""
-    cuts = list(accumulate(map(bitset, stages[:-1]), int.__or__))
+    """What describes a split: ops of each stage, and for each cut its last ops and the tensors live there.
+
+    A cut lies between two stages that are not empty.
+    """
+    cuts = list(accumulate(map(bitset, [ops for ops in stages if ops][:-1]), int.__or__))
     return {
         "stages": [[int(i) for i in ops] for ops in stages],
         "cuts": [[graph.ops[i].name for i in members(cut) if not graph.successors[i] & cut] for cut in cuts],
@@ -100,7 +103,8 @@ def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
 def measured_attributes(measurement: Measurement) -> dict[str, Any]:
     """What was measured, and the same as single numbers, which become axes in the dashboard."""
     times = [float(t) for t in measurement.stage_ms]
-    mean = sum(times) / len(times) if times else 0.0
+    busy = [t for t in times if t > 0]  # an empty stage takes no time
+    mean = sum(busy) / len(busy) if busy else 0.0
     return {
         "period_ms": spread_document(measurement.period_ms),
         "latency_ms": spread_document(measurement.latency_ms),

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autosplit.errors import AutosplitError, Infeasible, MachineError
+from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Measurement
 from autosplit.study import conclude, leases, records
 from autosplit.study.limits import check_failures, commonest_error, stop_reason, tally
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress, Status
-from autosplit.study.proposals import corrected_costs
+from autosplit.study.proposals import corrected_costs, nearest_free
 from autosplit.study.samplers import LOST, history_of
 from autosplit.study.space import KEY
 from autosplit.study.storage import guarded, set_attributes
@@ -74,7 +74,8 @@ class _Loop:
             trial, reason = self._next(trials)
         if trial is None:
             return reason
-        self._measure(trial, trials)
+        if not self._measure(trial, trials):
+            return "exhausted: no unmeasured split that fits the devices is left"
         with guarded(self.on.url):
             self._report(trial.number, before + 1)
         return ""
@@ -151,14 +152,20 @@ class _Loop:
         self.progress.note(f"trial {trial.number}: its worker died; measuring it again")
         return True
 
-    def _measure(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> None:
-        """Measure the split of a trial and tell; a candidate that fails is a failed trial, a machine is not."""
+    def _measure(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> bool:
+        """Measure the split of a trial and tell; a candidate that fails is a failed trial, a machine is not.
+
+        Returns whether there is any split left to measure.
+        """
+        space = self.on.space
         with guarded(self.on.url):
             stages = self._describe(trial, known)
             if stages is None:
                 self._fail(trial._trial_id, trial.number, "no unmeasured split is left", lost=True)
-                return
+                return nearest_free(space, None, history_of(space, self.trials())) is not None
         try:
+            if not space.fits(stages):
+                raise SplitError(f"split {space.key(stages)[:60]} does not fit the devices; enqueue another")
             with leases.renewed(self.study, trial._trial_id), self.on.measuring():
                 measurement = self.on.bench.measure(stages)
         except MachineError:
@@ -166,9 +173,10 @@ class _Loop:
         except AutosplitError as error:
             with guarded(self.on.url):
                 self._fail(trial._trial_id, trial.number, str(error))
-            return
+            return True
         with guarded(self.on.url):
             self._finish(trial, measurement)
+        return True
 
     def _describe(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> Stages | None:
         """The split of a trial with all that is known of it beforehand; None where none was left to choose."""

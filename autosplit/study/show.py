@@ -76,7 +76,7 @@ def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Seq
     stopped = f"; {study['stopped']}" if study["stopped"] else ""
     best = found["best"]
     yield (
-        f"study {study['name']}: {study['model']}, {study['stages']} stages{stopped}",
+        f"study {study['name']}: {study['model']}, {_stages(study)} stages{stopped}",
         ("trial", "state", "period ms", "latency ms", "stages ms", "cut after, or error", "best"),
         [(*_row(t), "*" if best and best["number"] == t["number"] else "") for t in found["trials"]],
     )
@@ -94,8 +94,12 @@ def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Seq
     yield "without splitting", ("baseline", "period ms", "latency ms", "copies"), unsplit
 
 
+def _stages(study: Mapping[str, Any]) -> str:
+    return f"up to {len(study['devices'] or ())}" if study["stages"] == "auto" else str(study["stages"])
+
+
 def _row(trial: Mapping[str, Any]) -> tuple[object, ...]:
-    stages = ", ".join(f"{t:.3f}" for t in trial["stage_ms"] or ())
+    stages = ", ".join(f"{t:.3f}" if t else "-" for t in trial["stage_ms"] or ())
     detail = trial["error"] or " | ".join(", ".join(ops) for ops in trial["cuts"] or ())
     return trial["number"], trial["state"].lower(), _ms(trial["period_ms"]), _ms(trial["latency_ms"]), stages, detail
 

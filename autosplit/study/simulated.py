@@ -114,7 +114,14 @@ class SimulatedBench:
 
     def truth(self, stages: Stages) -> Plan:
         """What a split truly costs; for tests and comparisons, never for a search."""
-        return evaluate(self.true, stages)
+        return evaluate(self.true_of(sum(map(bool, stages))), stages, allow_empty=True)
+
+    def true_of(self, used: int) -> CostModel:
+        """The true costs where ``used`` stages run, which slow each other down; ``true`` where all do."""
+        if used == len(self.devices):
+            return self.true
+        share = (1 + self.simulation.contention * (used - 1)) / self._contention
+        return replace(self.true, times=tuple(tuple(t * share for t in row) for row in self.true.times))
 
     @property
     def _contention(self) -> float:

@@ -1,8 +1,9 @@
 """The space of a study: legal splits into K stages, and how a trial of Optuna stands for one.
 
 A trial's parameters are the share of the profiled cost that lies before each cut, ``cut_1`` to ``cut_K-1``, and
-``branch``, how parallel branches are laid out; any values decode to a legal split. Not every split is the nearest to
-some values, so a trial also carries its exact split as the attribute ``key``, which is what counts where it is set.
+``branch``, how parallel branches are laid out; where stages may stay empty also ``used``, the share of the devices that
+get a stage. Any values decode to a legal split. Not every split is the nearest to some values, so a trial also carries
+its exact split as the attribute ``key``, which is what counts where it is set.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ import numpy as np
 from autosplit.cuts import bitset, count_splits, downsets, full, members
 from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.hardware.bench import Stages
-from autosplit.planner import CostModel, decode, evaluate, k_best, plan, shares_of
+from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
+from autosplit.planner.assign import kinds_of
 from autosplit.planner.orders import successors, topological
 from autosplit.planner.split import check_stages
+from autosplit.study import uses
+from autosplit.study.crowd import Crowd, costs_of
+from autosplit.study.places import Places, widest
 from autosplit.study.pool import Placing
 
 if TYPE_CHECKING:
@@ -35,13 +40,18 @@ LISTED = 20_000  # splits that are listed at most
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """All legal splits of ``costs`` into ``stages`` stages, none empty; ``costs`` are those of the profile."""
+    """All legal splits of ``costs`` into ``stages`` stages; ``costs`` are those of the profile.
+
+    With ``empty`` stages may be empty and leave their device unused, so that any number of stages up to ``stages`` is
+    there; a split is written as ``Places`` says. Raises ConfigError where there are fewer ops than stages that need one.
+    """
 
     costs: CostModel
     stages: int
+    empty: bool = False
 
     def __post_init__(self) -> None:
-        if self.stages > (most := len(self.costs.contraction.groups)):
+        if not self.empty and self.stages > (most := len(self.costs.contraction.groups)):
             raise ConfigError(
                 f"stages is {self.stages}, but '{self.costs.name}' has {most} ops that can be parted; use fewer stages"
             )
@@ -49,7 +59,19 @@ class Space:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The parameters of a trial, all from 0 to 1; none for a single stage."""
-        return (*(f"cut_{i}" for i in range(1, self.stages)), "branch") if self.stages > 1 else ()
+        if self.stages == 1:
+            return ()
+        return (*(f"cut_{i}" for i in range(1, self.stages)), "branch", *(["used"] if self.empty else []))
+
+    @cached_property
+    def places(self) -> Places:
+        """Which devices are alike."""
+        return Places(kinds_of(self.costs, self.stages))
+
+    @property
+    def most(self) -> int:
+        """The largest number of stages that are not empty."""
+        return min(self.stages, len(self.costs.contraction.groups))
 
     def distributions(self) -> dict[str, BaseDistribution]:
         """The parameters with their ranges, for ``study.ask``."""
@@ -63,8 +85,10 @@ class Space:
             return {}
         cuts = tuple(accumulate(map(bitset, stages[:-1]), int.__or__))
         shares = [min(1.0, share) for share in shares_of(self.costs, cuts)]
-        branch = next((b for b in (0.0, 1.0, 0.5) if decode(self.costs, shares, b) == cuts), 0.0)
-        return dict(zip(self.names, map(float, (*shares, branch)), strict=True))
+        used = [sum(map(bool, stages)) / self.stages] if self.empty else []
+        tried = (dict(zip(self.names, map(float, (*shares, b, *used)), strict=True)) for b in (0.0, 1.0, 0.5))
+        first = next(tried)
+        return next((found for found in (first, *tried) if self.decode(found) == stages), first)
 
     def key(self, stages: Stages) -> str:
         """The canonical text of a split: the number of stages, then each cut as the hexadecimal bitset of its ops."""
@@ -89,12 +113,13 @@ class Space:
         except ValueError:
             raise SplitError(f"'{key[:60]}' is no key of a split; keys are made by Space.key") from None
         ends = (0, *cuts, full(self.costs))
+        told = f"'{key[:60]}' is no split into {self.stages} stages; decode it with the space it was made in"
         if head != str(self.stages) or len(cuts) != self.stages - 1 or any(a & ~b or a < 0 for a, b in pairwise(ends)):
-            raise SplitError(
-                f"'{key[:60]}' is no split into {self.stages} stages; decode it with the space it was made in"
-            )
+            raise SplitError(told)
         stages = self._parts(cuts)
-        check_stages(self.costs, stages, False)
+        check_stages(self.costs, stages, self.empty)
+        if self.empty and self.places.first(stages) != stages:
+            raise SplitError(told)
         return stages
 
     def _parts(self, cuts: Iterable[int]) -> Stages:
@@ -104,8 +129,12 @@ class Space:
         """The legal split nearest to some parameters; the cuts' may stand in any order."""
         if self.stages == 1:
             return (tuple(range(len(self.costs.names))),)
-        *shares, branch = (parameters[name] for name in self.names)
-        return self._parts(decode(self.costs, shares, branch))
+        shares, branch = [parameters[f"cut_{i}"] for i in range(1, self.stages)], parameters["branch"]
+        if not self.empty:
+            return self._parts(decode(self.costs, shares, branch))
+        used = min(self.most, max(1, math.ceil(parameters["used"] * self.stages - 1e-9)))
+        devices, shares = widest(shares, used)
+        return self.places.first(self.places.seated(self._parts(decode(self.costs, shares, branch)), devices))
 
     def suggest(self, trial: Trial) -> Stages:
         """The split a trial stands for, its parameters suggested: what an objective function starts with.
@@ -122,42 +151,58 @@ class Space:
         trial.set_user_attr(KEY, self.key(stages))
         return stages
 
+    def evaluate(self, stages: Stages, costs: CostModel | Crowd | None = None) -> Plan:
+        """What a split costs under ``costs``, by default those of the profile."""
+        return evaluate(costs_of(costs or self.costs, sum(map(bool, stages))), stages, allow_empty=self.empty)
+
     def fits(self, stages: Stages) -> bool:
         """Whether each device can run its ops and hold what they need."""
-        plan = evaluate(self.costs, stages)
+        plan = self.evaluate(stages)
         limits = self.costs.memory
         return plan.period < math.inf and all(
             held <= limits[d if len(limits) > 1 else 0] for d, held in enumerate(plan.memory)
         )
 
     def random(self, rng: np.random.Generator) -> Stages | None:
-        """A random split: K-1 random places in a random order of the ops; None where one that fits was not found."""
+        """A random split: random places in a random order of the ops; None where one that fits was not found."""
         contraction = self.costs.contraction
         groups = len(contraction.groups)
         for _ in range(100):
+            used = int(rng.integers(1, self.most + 1)) if self.empty else self.stages
             rank = rng.random(groups).tolist()
             order = topological(contraction.predecessors, lambda group, when, rank=rank: rank[group])  # type: ignore[misc]
-            ends = (0, *sorted(1 + rng.choice(groups - 1, self.stages - 1, replace=False)), groups)
+            ends = (0, *sorted(1 + rng.choice(groups - 1, used - 1, replace=False)), groups)
             stages = tuple(tuple(members(contraction.expand(bitset(order[a:b])))) for a, b in pairwise(ends))
+            if self.empty:
+                devices = sorted(rng.choice(self.stages, used, replace=False).tolist())
+                stages = self.places.first(self.places.seated(stages, devices))
             if self.fits(stages):
                 return stages
         return None
 
     def neighbours(self, stages: Stages) -> Iterator[Stages]:
-        """The legal splits that have one group of ops on the stage before or after its own."""
-        contraction, readers = self.costs.contraction, self._readers
+        """The legal splits that have one group of ops on the stage before or after its own, or a whole stage."""
         cuts = list(accumulate(map(bitset, stages[:-1]), int.__or__))
         for c, cut in enumerate(cuts):
             lower, upper = (0, *cuts)[c], (*cuts, full(self.costs))[c + 1]
-            inside = bitset(g for g, ops in enumerate(contraction.groups) if not ops & ~cut)
-            for g, ops in enumerate(contraction.groups):
-                open_ = readers[g] & inside if ops & cut else contraction.predecessors[g] & ~inside
-                moved = cut ^ ops
-                if open_ or lower & ~moved or moved & ~upper or moved in (lower, upper):
+            moves = self._moves(cut)
+            if self.empty:
+                moves = dict.fromkeys((lower, upper, *moves))
+            for moved in moves:
+                if lower & ~moved or moved & ~upper or moved == cut or (not self.empty and moved in (lower, upper)):
                     continue
                 found = self._parts((*cuts[:c], moved, *cuts[c + 1 :]))
-                if self.fits(found):
+                found = self.places.first(found) if self.empty else found
+                if found != stages and self.fits(found):
                     yield found
+
+    def _moves(self, cut: int) -> Iterable[int]:
+        """The legal cuts with one group of ops more or less."""
+        contraction, readers = self.costs.contraction, self._readers
+        inside = bitset(g for g, ops in enumerate(contraction.groups) if not ops & ~cut)
+        for g, ops in enumerate(contraction.groups):
+            if not (readers[g] & inside if ops & cut else contraction.predecessors[g] & ~inside):
+                yield cut ^ ops
 
     @cached_property
     def _readers(self) -> tuple[int, ...]:
@@ -166,13 +211,23 @@ class Space:
 
     def plan(self) -> Stages:
         """The best split under the profile. Raises Infeasible where none fits the devices."""
-        return plan(self.costs, self.stages).stages
+        return self.places.first(plan(self.costs, self.stages, allow_empty=self.empty).stages)
 
-    def best(self, costs: CostModel, count: int, seconds: float = 10.0) -> list[Stages]:
-        """The ``count`` best splits under ``costs``, best first; fewer where there are no more or the time is up."""
+    def best(self, costs: CostModel | Crowd, count: int, seconds: float = 10.0) -> list[Stages]:
+        """The ``count`` best splits under ``costs``, best first; fewer where there are no more or the time is up.
+
+        Raises Infeasible where none fits the devices.
+        """
         end = time.monotonic() + seconds
-        plans = k_best(costs, self.stages, count, deadline=lambda: time.monotonic() > end)
-        return [found.stages for found in plans]
+
+        def late() -> bool:
+            return time.monotonic() > end
+
+        if not self.empty:
+            return [p.stages for p in k_best(costs_of(costs, self.stages), self.stages, count, deadline=late)]
+        if not isinstance(costs, Crowd) or len(costs.costs) == 1:
+            return uses.best(self.places, costs_of(costs, self.stages), count, late)
+        return uses.best_of_each(self.places, costs, self.most, count, late)
 
     @cached_property
     def placing(self) -> Placing:
@@ -182,8 +237,13 @@ class Space:
     @cached_property
     def size(self) -> int | None:
         """How many splits there are (memory and devices aside); None where counting them takes too long."""
-        found = count_splits(self.costs.contraction, self.stages, limit=100_000)
-        return found.total if found.complete else None
+        total = 0
+        for used in range(self.most, 0, -1) if self.empty else (self.stages,):
+            found = count_splits(self.costs.contraction, used, limit=100_000)
+            if not found.complete:
+                return None
+            total += found.total * (self.places.count(used) if self.empty else 1)
+        return total
 
     @cached_property
     def listed(self) -> tuple[Stages, ...]:
@@ -195,7 +255,7 @@ class Space:
                 f"more than {LISTED}; use sampler 'planner'"
             )
         found = [stages for stages in self._all() if self.fits(stages)]
-        return tuple(sorted(found, key=lambda stages: (evaluate(self.costs, stages).period, self.key(stages))))
+        return tuple(sorted(found, key=lambda stages: (self.evaluate(stages).period, self.key(stages))))
 
     def _all(self) -> Iterator[Stages]:
         contraction = self.costs.contraction
@@ -210,5 +270,7 @@ class Space:
                     for rest in chains(n + 1, cuts[n], left - 1):
                         yield (cuts[n], *rest)
 
-        for chain in chains(0, 0, self.stages - 1):
-            yield self._parts(chain)
+        for used in range(1, self.most + 1) if self.empty else (self.stages,):
+            for chain in chains(0, 0, used - 1):
+                parts = self._parts(chain)
+                yield from (self.places.seated(parts, d) for d in self.places.choices(used)) if self.empty else (parts,)

@@ -23,21 +23,26 @@ def judge(stages: int, period: Spread, baselines: Sequence[Baseline]) -> Verdict
     """Compare the best split's ``period`` (ms) with the baselines.
 
     Splitting must win: where intervals overlap it ties, and the simpler way is advised, the whole model before
-    replicas.
+    replicas. A single stage is no split: where it wins the model is left whole, on the device of that stage.
     """
     ours = f"the best split into {stages} stages takes {_text(period)} an item"
+    won, loses = "Split", "so splitting loses"
+    choice: Choice = "split"
+    if stages == 1:
+        ours = f"as one stage it takes {_text(period)} an item"
+        won, loses, choice = "Do not split, leave the model whole", "which is faster", "leave"
     if not baselines:
-        return Verdict("split", f"Split: {ours}; nothing was measured to compare it with.")
+        return Verdict(choice, f"{won}: {ours}; nothing was measured to compare it with.")
     rival = _best(baselines)
     name = _described(rival)
     ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
     against = f"{ratio:.2f} times the throughput of {name} at {_text(rival.period_ms)}"
     if period.high < rival.period_ms.low:
-        return Verdict("split", f"Split: {ours}, {against}.")
-    choice: Choice = "replicate" if rival.copies > 1 else "leave"
+        return Verdict(choice, f"{won}: {ours}, {against}.")
+    choice = "replicate" if rival.copies > 1 else "leave"
     advice = "Do not split, replicate" if choice == "replicate" else "Do not split, leave the model whole"
     if period.low > rival.period_ms.high:
-        return Verdict(choice, f"{advice}: {ours}, {against}, so splitting loses.")
+        return Verdict(choice, f"{advice}: {ours}, {against}, {loses}.")
     return Verdict(choice, f"{advice}: {ours}, {against}; that is a tie, their intervals overlap.")
 
 

@@ -93,6 +93,19 @@ def test_the_k_best_are_sorted_distinct_and_complete(question):
 
 
 @given(questions())
+@settings(deadline=None, max_examples=50)
+def test_on_equal_devices_a_split_with_empty_stages_is_listed_once(question):
+    model, stages, _ = question
+    if model.devices is not None:
+        return
+    best = [b for b in brute_force(model, stages, True) if sorted(b[3], key=lambda ops: not ops) == list(b[3])]
+    for k in (1, 40) if best else ():
+        found = k_best(model, stages, k, empty_last=True)
+        assert [(p.period, p.latency, p.bytes_moved) for p in found] == [tuple(map(float, b[:3])) for b in best[:k]]
+        assert {p.stages for p in found} <= {b[3] for b in best}
+
+
+@given(questions())
 @settings(deadline=None, max_examples=60)
 def test_a_plan_costs_what_its_split_costs(question):
     model, stages, allow_empty = question
