@@ -1,0 +1,146 @@
+"""Every command on every page of docs/ runs, in order, in an empty folder, as a reader would run it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT, RUN, Block, Page, pages
+from tests.study.server import postgresql
+
+TIMEOUT = 900  # seconds a block may take
+ADDRESS = "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
+PACKAGES = {"onnxruntime": "onnxruntime", "torch": "torch"}
+LANGUAGES = {*RUN, "toml", "text", "json"}
+
+
+class Reader:
+    """Somebody with an empty folder and a shell; what one block exports, the next one finds."""
+
+    def __init__(self, folder: Path, address: str = "") -> None:
+        self.folder, self._address = folder / "work", address
+        self.folder.mkdir()
+        self._state = folder / "state.sh"
+        self._state.write_text(f"cd {shlex.quote(str(self.folder))}\n")
+        programs = folder / "bin"
+        programs.mkdir()
+        for name, arguments in {"python": "", "python3": "", "autosplit": "-m autosplit"}.items():
+            program = programs / name
+            program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
+            program.chmod(0o755)
+        inherited = {k: v for k, v in os.environ.items() if k != "AUTOSPLIT_STORAGE"}
+        self._environment = inherited | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+    def read(self, block: Block) -> None:
+        """Save the block or run it, as its marks say."""
+        text = block.text.replace(ADDRESS, self._address) if self._address else block.text
+        if name := block.marks.get("file"):
+            (self.folder / name).write_text(text, encoding="utf-8")
+        elif block.runs:
+            script = text if block.language == "sh" else f"python - <<'END'\n{text}END\n"
+            if "serves" in block.marks:
+                self._serve(script)
+            else:
+                self._run(script, int(block.marks.get("exit", 0)))
+
+    def _run(self, script: str, code: int) -> None:
+        keep = f"{{ export -p; printf 'cd %q\\n' \"$PWD\"; }} > {shlex.quote(str(self._state))}"
+        done = subprocess.run(
+            ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}\n{keep}"],
+            env=self._environment, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == code, f"{script}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, done.stderr
+
+    def _serve(self, script: str) -> None:
+        command = ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, env=self._environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        ) as server:
+            try:
+                assert server.stdout is not None
+                url = next((line.strip() for line in server.stdout if "http://" in line), "")
+                assert url, server.communicate()
+                with urllib.request.urlopen(url[url.index("http://") :], timeout=60) as answer:
+                    assert answer.status == 200
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(server.pid, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def needed(thing: str) -> Iterator[str]:
+    """What a page needs: the address of a server for PostgreSQL, a skip with the reason where something is not here."""
+    if thing == "postgresql":
+        with postgresql() as server:
+            yield server.url
+        return
+    assert thing in ("", *PACKAGES), f"tests know nothing of needs: {thing}"
+    if thing and not importlib.util.find_spec(PACKAGES[thing]):
+        pytest.skip(f"{thing} is not installed")
+    yield ""
+
+
+def cases() -> list[object]:
+    """The pages that have something to run; those marked slow are slow tests."""
+    found = [page for page in pages() if any(block.runs for block in page.blocks())]
+    return [
+        pytest.param(
+            page, id=str(page.path.relative_to(DOCS)), marks=[pytest.mark.slow] if "slow" in page.marks else []
+        )
+        for page in found
+    ]
+
+
+@pytest.mark.parametrize("page", cases())
+def test_every_command_of_the_page_runs(page: Page, tmp_path: Path) -> None:
+    with needed(page.marks.get("needs", "")) as address:
+        reader = Reader(tmp_path, address)
+        for block in page.blocks():
+            reader.read(block)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.path.stem)
+def test_links_lead_somewhere_and_blocks_say_what_they_are(page: Page) -> None:
+    for link in page.links():
+        target, _, anchor = link.partition("#")
+        file = (page.path.parent / target).resolve() if target else page.path
+        assert file.exists(), f"{page.path.name} links to {link}"
+        assert not anchor or anchor in anchors(file), f"{page.path.name} links to {link}"
+    assert {block.language for block in page.blocks()} <= LANGUAGES
+    assert all(block.marks.get("not run", "-") for block in page.blocks()), "a block that is not run says why"
+
+
+def anchors(file: Path) -> set[str]:
+    """The names a link may have after '#': headings in lower case, spaces as hyphens."""
+    headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def test_the_index_and_the_readme_lead_to_every_page() -> None:
+    index = next(page for page in pages() if page.path == DOCS / "README.md")
+    linked = {(DOCS / link.partition("#")[0]).resolve() for link in index.links()}
+    assert {page.path for page in pages()} - {index.path} <= linked
+
+
+def test_a_command_that_fails_is_noticed(tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    reader.read(Block("sh", "export WHO=reader\nmkdir sub && cd sub\n", {}))
+    reader.read(Block("sh", 'test "$WHO" = reader\ntest "${PWD##*/}" = sub\n', {}))
+    reader.read(Block("sh", "autosplit inspect missing.onnx\n", {"exit": "2"}))
+    with pytest.raises(AssertionError, match=r"missing\.onnx"):
+        reader.read(Block("sh", "autosplit inspect missing.onnx\ntrue\n", {}))
+    with pytest.raises(AssertionError, match="boom"):
+        reader.read(Block("python", "raise SystemExit('boom')\n", {}))
