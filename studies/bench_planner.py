@@ -124,7 +124,8 @@ def chains(number: int, length: int) -> CostModel:
 def costed(name: str, n: int, edges: list[tuple[int, int]]) -> CostModel:
     """Seeded times of 0.2 to 2, transfers of a tenth of that."""
     random = Random(1)
-    predecessors, readers = [0] * n, {}
+    predecessors = [0] * n
+    readers: dict[int, set[int]] = {}
     for a, b in edges:
         predecessors[b] |= 1 << a
         readers.setdefault(a, set()).add(b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+from autosplit.errors import MachineError
 
 OPTIONS = "-c listen_addresses='' -c fsync=off -c max_connections=40 -k {}"
 
@@ -61,13 +62,31 @@ class Server:
 
 @contextlib.contextmanager
 def postgresql() -> Iterator[Server]:
-    """A server, or a skip that says why there is none."""
-    pytest.importorskip("psycopg")
+    """A server for a test, or a skip that says why there is none."""
+    import pytest
+
+    try:
+        programs = installed()
+    except MachineError as error:
+        pytest.skip(str(error))
+    with running(programs) as server:
+        yield server
+
+
+def installed() -> Path:
+    """The folder of PostgreSQL's programs. Raises MachineError where it, or its driver, is not installed."""
+    if importlib.util.find_spec("psycopg") is None:
+        raise MachineError("package psycopg is not installed; pip install 'autosplit[postgres]'")
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = shutil.which("initdb")
     if not found and not on_path:
-        pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the path")
-    programs = found[-1].parent if found else Path(str(on_path)).parent
+        raise MachineError("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the path")
+    return found[-1].parent if found else Path(str(on_path)).parent
+
+
+@contextlib.contextmanager
+def running(programs: Path) -> Iterator[Server]:
+    """A server in a folder of its own, gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="autosplit-pg-"))
     server = None
     try:

@@ -1,0 +1,179 @@
+"""What befalls a study, done to real processes on simulated hardware, and what is left of it: for tests and benchmarks."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autosplit.study.conclude import best_trial
+from autosplit.study.space import KEY
+from autosplit.study.storage import connect, storage_url
+
+WORKER = Path(__file__).with_name("worker.py")
+KILLED = "k"  # the name of the study that is killed again and again
+SHARED = "w"  # of that which many workers share
+LEASE = 2  # seconds, in worker.py
+STUDY = """
+name = "k"
+backend = "simulated"
+stages = 4
+[search]
+trials = {trials}
+converge = false
+[simulated]
+ops = 40
+delay = {delay}
+"""
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is left of a study; ``keys`` and ``errors`` are of its complete and failed trials, ``best`` is number, ms, key."""
+
+    states: tuple[str, ...]
+    keys: tuple[str, ...]
+    numbers: tuple[int, ...]
+    errors: tuple[str, ...]
+    deaths: int
+    best: tuple[int, float, str] | None
+
+    @property
+    def measured_twice(self) -> int:
+        """How many complete trials measured a split that another had measured."""
+        return len(self.keys) - len(set(self.keys))
+
+    @property
+    def running(self) -> int:
+        """How many trials nobody finished."""
+        return self.states.count("RUNNING")
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A study killed again and again: ``kills`` that met it running, finished trials ``lost`` or changed by them."""
+
+    kills: int
+    lost: int
+    remains: Remains
+    uninterrupted: Remains
+
+    @property
+    def same_end(self) -> bool:
+        """Whether its splits and its best are those of the study that nobody killed."""
+        mine, theirs = self.remains, self.uninterrupted
+        return (mine.keys, mine.best) == (theirs.keys, theirs.best)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A study that four workers shared: exit codes and what was told on standard error by those that lived."""
+
+    codes: tuple[int, ...]
+    told_stopped: str
+    told_others: str
+    remains: Remains
+
+
+def killed(folder: Path, kills: int = 20, trials: int = 40, delay: float = 0.1, seed: int = 0) -> Killed:
+    """Kill a study at random moments with SIGKILL, start it again each time; beside it one that runs through."""
+    whole, again = folder / "whole", folder / "killed"
+    for place in (whole, again):
+        place.mkdir(parents=True)
+        (place / "k.toml").write_text(STUDY.format(trials=trials, delay=delay))
+    subprocess.run(_command(whole), check=True, capture_output=True)
+    rng, met, lost = random.Random(seed), 0, 0
+    before: dict[int, Any] = {}
+    for _ in range(kills):
+        process = subprocess.Popen(_command(again), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(rng.uniform(0.5, 4.0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            met += 1
+        now = _complete(again)
+        lost += sum(now.get(number) != found for number, found in before.items())
+        before = now
+    subprocess.run(_command(again), check=True, capture_output=True)
+    return Killed(met, lost, remains(KILLED, _url(again)), remains(KILLED, _url(whole)))
+
+
+def shared(url: str, trials: int = 60) -> Shared:
+    """Four workers on one study: one is killed while it measures, one stopped for longer than its lease."""
+    with _worker(url, trials, "held") as dead, _worker(url, trials, "held") as stopped:
+        until_measuring(dead, 1)
+        until_measuring(stopped, 1)
+        dead.send_signal(signal.SIGKILL)
+        stopped.send_signal(signal.SIGSTOP)
+        away = time.monotonic()
+        with _worker(url, trials) as one, _worker(url, trials) as two:
+            until_measuring(one, 4)
+            time.sleep(max(0.0, away + 2 * LEASE - time.monotonic()))
+            until_measuring(one, 2)
+            stopped.send_signal(signal.SIGCONT)
+            told = [w.communicate(timeout=120)[1] for w in (stopped, one, two)]
+            codes = tuple(w.returncode for w in (stopped, one, two))
+    return Shared(codes, told[0], "".join(told[1:]), remains(SHARED, url))
+
+
+def remains(name: str, url: str) -> Remains:
+    """What is in the storage now."""
+    import optuna
+
+    study = optuna.load_study(study_name=name, storage=connect(url))
+    trials = study.trials
+    best = best_trial(trials, study.user_attrs)
+    return Remains(
+        states=tuple(t.state.name for t in trials),
+        keys=tuple(t.user_attrs[KEY] for t in trials if t.state.name == "COMPLETE"),
+        numbers=tuple(t.number for t in trials),
+        errors=tuple(t.user_attrs.get("error", "") for t in trials if t.state.name == "FAIL"),
+        deaths=sum(t.user_attrs.get("deaths", 0) for t in trials),
+        best=None if best is None else (best[0].number, best[1].median, best[0].user_attrs[KEY]),
+    )
+
+
+def until_measuring(worker: subprocess.Popen[str], times: int) -> None:
+    """Wait until a worker has begun that many further measurements."""
+    assert worker.stdout is not None
+    for _ in range(times):
+        assert worker.stdout.readline() == "measuring\n", worker.communicate()
+
+
+@contextmanager
+def _worker(url: str, trials: int, delay: str = "0.1") -> Iterator[subprocess.Popen[str]]:
+    """A worker, killed at the end if it still runs; a stopped one too."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, str(WORKER), url, str(trials), delay]
+    with subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _command(folder: Path) -> Sequence[str]:
+    return [sys.executable, "-m", "autosplit", "run", str(folder / "k.toml"), "--storage", str(folder / "k.db")]
+
+
+def _url(folder: Path) -> str:
+    return storage_url(KILLED, str(folder / "k.db"))
+
+
+def _complete(folder: Path) -> dict[int, Any]:
+    """The value and the split of the complete trials; none where it was killed before there was a study."""
+    import optuna
+
+    try:
+        study = optuna.load_study(study_name=KILLED, storage=connect(_url(folder)))
+    except KeyError:
+        return {}
+    return {t.number: (t.value, t.user_attrs[KEY]) for t in study.trials if t.state.name == "COMPLETE"}
