@@ -1,15 +1,14 @@
 """How much of its own limit a pipeline reaches: the slowest stage alone on its core against the measured period.
 
-    python studies/bench_pipeline.py [NET ...] [--seconds S]
+    python studies/bench_pipeline.py [NET ...] [--seconds S] [-o FILE]
 
 For each net the plan's two-stage split runs as a pipeline and, in turns with it, each of its stages alone on its own core. The
 share is the slowest stage's period over the pipeline's. Then the cost of a hop: a 1 MB tensor through stages that do nothing.
-Exits 1 where a bar is missed: median share 0.95, none below 0.90, 60 microseconds a hop.
+Bars: median share 0.95, none below 0.90, 60 microseconds a hop.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import time
@@ -19,17 +18,16 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from one_study import streamed
+from outcome import arguments, at_least, at_most, finish, shown
 
 from autosplit import api, zoo
-from autosplit.cli.output import emit_table
-from autosplit.hardware import measure
 from autosplit.hardware.devices import along
 from autosplit.hardware.duel import duel
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.results import Spread
 from autosplit.hardware.wiring import Connection, Port, StagePorts, Wiring
-from autosplit.report.environment import environment
 
 MEDIAN_BAR, LEAST_BAR, HOP_BAR_US = 0.95, 0.90, 60.0
 
@@ -43,9 +41,12 @@ class Idle:
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         return values
 
+    def close(self) -> None:
+        """Nothing to release."""
+
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=[n for n in zoo.NAMES if n != "vgg19"])
     parser.add_argument("--seconds", type=float, default=5.0, help="for each contender")
     args = parser.parse_args()
@@ -53,13 +54,14 @@ def main() -> int:
     for net in args.nets:
         pipeline, *alone = contest(net, Budget(seconds=args.seconds))
         shares.append(max(s.median for s in alone) / pipeline.median)
-        rows.append((net, text(pipeline), *map(text, alone), f"{shares[-1]:.3f}"))
-    emit_table("", ("net", "pipeline ms", "stage 0 alone ms", "stage 1 alone ms", "share of the limit"), rows)
-    hop = hop_us()
-    print(f"median share {median(shares):.3f} (bar {MEDIAN_BAR}), least {min(shares):.3f} (bar {LEAST_BAR})")
-    print(f"a hop of 1 MB costs {hop:.0f} microseconds (bar {HOP_BAR_US:.0f})")
-    print(", ".join(f"{k} {v}" for k, v in environment().items() if k in ("machine", "apache-tvm", "python")))
-    return int(median(shares) < MEDIAN_BAR or min(shares) < LEAST_BAR or hop > HOP_BAR_US)
+        rows.append((net, shown(pipeline), *map(shown, alone), f"{shares[-1]:.3f}"))
+    bars = [
+        at_least("median share of the limit", median(shares), MEDIAN_BAR),
+        at_least("least share of the limit", min(shares), LEAST_BAR),
+        at_most("a hop of 1 MB, microseconds", hop_us(), HOP_BAR_US),
+    ]
+    columns = ("net", "pipeline ms", "stage 0 alone ms", "stage 1 alone ms", "share of the limit")
+    return finish("pipeline", columns, rows, bars=bars, file=args.file)
 
 
 def contest(net: str, budget: Budget) -> list[Spread]:
@@ -69,18 +71,14 @@ def contest(net: str, budget: Budget) -> list[Spread]:
     stages = api.plan(model, 2).stages
     with contextlib.ExitStack() as stack:
         pipeline = stack.enter_context(model.pipeline(stages, devices, trace=True))
-        contenders = [partial(period, pipeline, model.items(3))]
+        contenders = [partial(streamed, pipeline, model.items(3))]
         made: dict[str, Any] = dict(model.items(1)[0])
         for ports, device in zip(model.wiring(stages).stages, devices, strict=True):
             one = stack.enter_context(Pipeline(by_itself(ports), [model.runner.stage(ports, device)], trace=True))
             item = {p.name: made[p.name] for p in ports.inputs}
             made |= one.run([item])[0]
-            contenders.append(partial(period, one, [item]))
+            contenders.append(partial(streamed, one, [item]))
         return duel(contenders, budget)
-
-
-def period(pipeline: Pipeline, items: Sequence[Any], budget: Budget) -> Spread:
-    return measure.period_and_stages(pipeline, items, budget)[0]
 
 
 def by_itself(ports: StagePorts) -> Wiring:
@@ -111,10 +109,6 @@ def idle_period(stages: int, items: int) -> float:
 
 def tensor(number: int) -> Port:
     return Port(f"t{number}", (1 << 18,), "float32")
-
-
-def text(value: Spread) -> str:
-    return f"{value.median:.2f} ({value.low:.2f} to {value.high:.2f})"
 
 
 if __name__ == "__main__":

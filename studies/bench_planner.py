@@ -1,29 +1,32 @@
 """The planner on the public workloads and on graphs too wide to list, against the ways people split today.
 
-  python studies/bench_planner.py FOLDER [--wide] [--json]
+  python studies/bench_planner.py [FOLDER] [--wide] [-o FILE]
 
 FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format). Printed are, for each
 workload and number of stages: downsets, period, proven bound, gap, processor seconds, and by how many percent each baseline's
-period is longer.
+period is longer. Bars: graph files are solved to the proven optimum, in 3 s together; wide graphs within 5 % of the bound.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
+
+from outcome import Bar, arguments, at_most, finish
 
 from autosplit import cuts, planner
-from autosplit.cli.output import emit_json, emit_table
 from autosplit.cli.plan import read_graph
 from autosplit.planner import CostModel, Transfer
 
 STAGES = (2, 3, 4, 6)
 WIDE_STAGES = (4, 8)
 WIDE_SECONDS = 10.0
+EXACT_GAP, WIDE_GAP, SECONDS = 1e-4, 5.0, 3.0  # percent, percent, of all graph files together
 SHORT = {
     "equal op count": "ops",
     "equal parameters": "params",
@@ -35,24 +38,36 @@ SHORT = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="folder with graph files")
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
     parser.add_argument(
         "--wide", action="store_true", help="also 20 NASNet-like cells and 64 parallel chains, 10 s each"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     args = parser.parse_args()
-    rows = [measure(costs, stages, seconds) for costs, stages, seconds in questions(args.folder, args.wide)]
-    if args.json:
-        emit_json(rows)
-        return
-    columns = ["workload", "downsets", "K", "period", "bound", "gap %", "seconds", *SHORT.values()]
-    emit_table("planner", columns, [[cell(row[c]) for c in columns] for row in rows])
+    if not (args.folder or args.wide):
+        parser.error("nothing to plan; give a folder with graph files, or --wide")
+    asked = list(questions(args.folder, args.wide))
+    rows = [measure(costs, stages, seconds) for costs, stages, seconds in asked]
+    columns = ("workload", "downsets", "K", "period", "bound", "gap %", "seconds", *SHORT.values())
+    cells = [[cell(row[c]) for c in columns] for row in rows]
+    exact = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is None]
+    wide = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is not None]
+    note = "columns from ops to Coral: by how many percent the period of that way is longer; empty where it finds none"
+    return finish("planner", columns, cells, notes=[note], bars=[*bars(exact, wide)], file=args.file)
 
 
-def questions(folder: Path, wide: bool) -> Iterator[tuple[CostModel, int, float | None]]:
-    for file in sorted(folder.glob("*.json")):
+def bars(exact: Sequence[Mapping[str, Any]], wide: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
+    """What the rows of graph files, and those of wide graphs, must reach."""
+    if exact:
+        yield at_most("largest gap of a graph file, %", max(row["gap %"] for row in exact), EXACT_GAP)
+        yield at_most("seconds for all graph files", sum(row["seconds"] for row in exact), SECONDS)
+    if wide:
+        yield at_most("largest gap of a wide graph, %", max(row["gap %"] for row in wide), WIDE_GAP)
+
+
+def questions(folder: Path | None, wide: bool) -> Iterator[tuple[CostModel, int, float | None]]:
+    for file in sorted(folder.glob("*.json")) if folder else ():
         costs = read_graph(file)
         most = json.loads(file.read_text()).get("maxFPGAs", max(STAGES))
         for stages in STAGES:
@@ -63,14 +78,14 @@ def questions(folder: Path, wide: bool) -> Iterator[tuple[CostModel, int, float 
             yield costs, stages, WIDE_SECONDS
 
 
-def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, object]:
+def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, Any]:
     """One row of the table."""
     start, wall = time.process_time(), time.perf_counter()
     deadline = None if seconds is None else lambda: time.perf_counter() - wall > seconds
     best = planner.plan(costs, stages, deadline=deadline)
     spent = time.process_time() - start
     count = cuts.count(costs.contraction)
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "workload": costs.name,
         "downsets": count.total if count.complete else None,
         "K": stages,
@@ -143,4 +158,4 @@ def costed(name: str, n: int, edges: list[tuple[int, int]]) -> CostModel:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

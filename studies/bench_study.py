@@ -22,7 +22,6 @@ from one_study import best_split, config_of, finished, in_turns, load
 from outcome import Bar, arguments, at_most, compared, finish, shown
 
 from autosplit import zoo
-from autosplit.errors import AutosplitError
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.results import Spread
@@ -43,13 +42,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="a candidate is measured for (default 2)")
     parser.add_argument("--repeat", type=int, default=1, help="studies of each net, from scratch (default 1)")
     args = parser.parse_args()
-    return repeated(args) if args.repeat > 1 else once(args)
+    if args.repeat > 1:
+        return repeated(args)
+    if args.trials <= FIRST:
+        parser.error(f"--trials {args.trials}: predictions count after {FIRST} trials; give more")
+    return once(args)
 
 
 def once(args: Any) -> int:
     """Prediction and worth, a study a net."""
-    if args.trials <= FIRST:
-        raise AutosplitError(f"--trials {args.trials}: predictions count after {FIRST} trials; give more")
     rows, errors = [], []
     for net in args.nets:
         with finished(config_of(net, args.backend, args.seconds, trials=args.trials, converge=False)) as on:
