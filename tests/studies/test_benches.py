@@ -1,0 +1,142 @@
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import bench_all
+import bench_exhaustive
+import bench_memory
+import bench_pipeline
+import bench_planner
+import bench_study
+import outcome
+import pytest
+import run_studies
+
+from autosplit.hardware.results import Spread
+from autosplit.study.simulated import Simulation, chain
+from autosplit.study.space import Space
+from tests.studies.conftest import STUDIES
+
+Bench = Callable[..., int]
+COMMANDS = sorted([*STUDIES.glob("bench_*.py"), STUDIES / "make_tables.py", STUDIES / "run_studies.py"])
+GRAPH = {
+    "maxFPGAs": 3,
+    "maxCPUs": 0,
+    "maxSizePerFPGA": 1e9,
+    "nodes": [
+        {"id": i, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 1 + i % 3, "isBackwardNode": 0, "size": 1}
+        for i in range(8)
+    ],
+    "edges": [{"sourceId": i, "destId": i + 1, "cost": 0.1} for i in range(7)],
+}
+
+
+@pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
+def test_each_command_answers_help(file: Path, bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as done:
+        bench(importlib.import_module(file.stem), "--help")
+    assert done.value.code == 0
+    assert f"python studies/{file.name}" in capsys.readouterr().out
+
+
+def test_all_of_them_are_run(bench: Bench) -> None:
+    run = {script for script, *_ in bench_all.COMMANDS.values()}
+    assert run == {file.name for file in STUDIES.glob("bench_*.py")} - {"bench_all.py"}
+
+
+def test_all_tables_of_the_page_are_made_by_one_of_them() -> None:
+    page = (STUDIES / "README.md").read_text()
+    assert all(f"<!-- results: {name} -->" in page for name in bench_all.COMMANDS)
+
+
+def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
+    assert bench(bench_planner, tmp_path / "w", "-o", tmp_path / "planner.json") == 0
+    found = outcome.read(tmp_path / "planner.json")
+    assert [row[:3] for row in found.rows] == [("tiny", "9", "2"), ("tiny", "9", "3")]
+    assert found.command == "python studies/bench_planner.py w"
+
+
+def test_a_planner_that_leaves_a_gap_misses_its_bar() -> None:
+    rows = [{"gap %": 0.0, "seconds": 1.0}, {"gap %": 0.5, "seconds": 2.5}]
+    assert [bar.holds for bar in bench_planner.bars(rows, [])] == [False, False]
+    assert [bar.holds for bar in bench_planner.bars(rows[:1], [{"gap %": 6.0}])] == [True, True, False]
+
+
+def test_predictions_count_after_the_first_five_trials() -> None:
+    def trial(number: int, predicted: float, value: float | None) -> Any:
+        values = None if value is None else [value]
+        return SimpleNamespace(number=number, values=values, user_attrs={"predicted_ms": predicted})
+
+    trials = [*(trial(n, 9.0, 1.0) for n in range(5)), trial(5, 1.1, 1.0), trial(6, 1.0, None), trial(7, 0.5, 1.0)]
+    assert bench_study.prediction_errors(trials[::-1]) == pytest.approx([10.0, 50.0])
+
+
+def test_what_a_split_is_worth_is_told_with_its_ties() -> None:
+    best, same, slow = Spread(2, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4, 3.9, 4.1)
+    assert bench_study.against(best, same).endswith(": 1.05, tie")
+    assert bench_study.against(best, slow).endswith(": 2.00, gain")
+    assert bench_study.against(best, None) == ""
+
+
+def test_slow_splits_are_left_out_by_their_prediction() -> None:
+    bench = chain(30, ["cores:0", "cores:1"], Simulation())
+    space = Space(bench.costs, 2)
+    all_of_them = bench_exhaustive.promising(space, 1e9)
+    near = bench_exhaustive.promising(space, 1.2)
+    assert len(all_of_them) == len(space.listed) == 29
+    assert 1 <= len(near) < 29
+    assert near[0] == space.plan()
+
+
+def test_memory_is_read() -> None:
+    held = bytearray(50_000_000)
+    before = bench_memory.resident()
+    del held
+    assert before - bench_memory.resident() > 40_000_000
+
+
+def test_a_hop_is_measured() -> None:
+    assert bench_pipeline.hop_us(items=20) >= 0
+
+
+def test_a_benchmark_that_breaks_is_told_and_the_rest_goes_on(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = (
+        "from pathlib import Path; import outcome, sys; outcome.finish('works', ['a'], [['1']], file=Path(sys.argv[2]))"
+    )
+    (tmp_path / "works.py").write_text(found)
+    (tmp_path / "breaks.py").write_text("raise SystemExit(3)")
+    monkeypatch.setattr(bench_all, "HERE", tmp_path)
+    monkeypatch.setattr(bench_all, "COMMANDS", {"breaks": ("breaks.py",), "works": ("works.py",)})
+    monkeypatch.setenv("PYTHONPATH", f"{STUDIES}:{STUDIES.parent}")
+    assert bench(bench_all, "--folder", tmp_path) == 1
+    printed = capsys.readouterr().out
+    assert "failed with exit code 3" in printed
+    assert outcome.read(tmp_path / "works.json").name == "works"
+
+
+@pytest.mark.slow
+def test_studies_of_a_small_net_are_run_from_end_to_end(bench: Bench, tmp_path: Path) -> None:
+    assert bench(bench_study, "branches", "--seconds", 0.2, "--trials", 6, "-o", tmp_path / "study.json") in (0, 1)
+    found = outcome.read(tmp_path / "study.json")
+    assert found.rows[0][0] == "branches"
+    assert found.rows[0][-1] in ("split", "replicate", "leave")
+    few = ("--screen", 0.05, "--seconds", 0.5, "--study-seconds", 0.2)
+    assert bench(bench_exhaustive, "branches", *few, "-o", tmp_path / "exhaustive.json") in (0, 1)
+    assert int(outcome.read(tmp_path / "exhaustive.json").rows[0][2]) > 3
+
+
+@pytest.mark.slow
+def test_a_study_file_is_run_and_kept(bench: Bench, tmp_path: Path) -> None:
+    assert bench(run_studies, "branches", "--trials", 2, "--folder", tmp_path) == 0
+    found = json.loads((tmp_path / "branches.json").read_text())
+    assert found["command"] == "python studies/run_studies.py --trials 2 branches"
+    assert found["study"]["storage"] == "branches.db"
+    assert len(found["trials"]) == 2
+    assert {"machine", "apache-tvm"} <= found["environment"].keys()
