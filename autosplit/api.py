@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
 from autosplit.hardware import devices as device
 from autosplit.hardware.bench import Stages
+from autosplit.hardware.costs import cost_model
+from autosplit.hardware.devices import Device
 from autosplit.hardware.isolated_bench import IsolatedBench
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model as BuiltModel
 from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.rpc import reached
 from autosplit.hardware.runner import TVM
 from autosplit.hardware.wiring import Wiring, part
 from autosplit.lowering import extract as convex
 from autosplit.lowering.external import Backend
+
+if TYPE_CHECKING:
+    from autosplit.planner import CostModel
 
 
 class Model(BuiltModel):
@@ -124,28 +130,41 @@ def load_model(
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
     backend: str = TVM,
+    targets: Mapping[str, str] | None = None,
 ) -> Model:
     """Read and fuse a model file or object; see ``autosplit.hardware.model.load_model``."""
-    built = _load(model, shapes, target, tuning, backends, backend)
+    built = _load(model, shapes, target, tuning, backends, backend, targets)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
-def load(folder: str | Path) -> Pipeline:
-    """A pipeline from an exported folder: without the model file, the study or a compiler. See ``report.load``."""
+def load(folder: str | Path, devices: Sequence[str] = ()) -> Pipeline:
+    """A pipeline from an exported folder: without the model file, the study or a compiler. See ``report.load``.
+
+    On the devices it was made for, unless ``devices`` says otherwise.
+    """
     from autosplit.report.load import load as _load_export
 
-    return _load_export(Path(folder))
+    return _load_export(Path(folder), devices)
 
 
 def plan(model: Model, stages: int = 2, devices: Sequence[str] = ()) -> Split:
-    """The best split into ``stages`` for the measured profile of each device. Raises Infeasible for too many stages."""
+    """The best split into ``stages`` for the measured profile of each device, and for what it takes to reach it.
+
+    ``devices`` are spelled as in a study file, one a stage; a core a stage by default. Raises Infeasible for too many
+    stages, MachineError for a device that is not there.
+    """
     from autosplit import planner
 
-    cores = device.along(stages, devices)
-    profile = [model.profile(c).op_ms for c in cores]
-    costs = planner.CostModel.from_graph(model.graph, profile).with_groups(model.runner.together)
-    best = planner.plan(costs, stages)
+    along = device.along(stages, devices)
+    best = planner.plan(measured_costs(model, along), stages)
     return Split(model, best.stages, best.period)
+
+
+def measured_costs(model: BuiltModel, devices: Sequence[Device]) -> CostModel:
+    """The planner's costs, in ms, of a model on devices along a pipeline: profiles and links, measured or from the cache."""
+    with reached(devices):
+        profiles, links = [model.profile(d) for d in devices], [model.link(d) for d in devices]
+    return cost_model(model.graph, profiles, links, model.runner.together)
 
 
 def zoo_model(name: str, seed: int = 0) -> Path:
@@ -181,18 +200,20 @@ def open_bench(
     stages: int = 2,
     devices: Sequence[str] = (),
     target: str | None = None,
+    targets: Mapping[str, str] | None = None,
     tuning: Path | None = None,
     backend: str = TVM,
     regions: Sequence[Mapping[str, Any]] = (),
     measure: Budget | None = None,
 ) -> IsolatedBench:
-    """A bench for a study: the model on this machine's cores, in a worker process."""
+    """A bench for a study: the model on its devices, driven from a worker process."""
     return IsolatedBench(
         Path(model),
         shapes=shapes or {},
         stages=stages,
         devices=devices,
         target=target,
+        targets=targets,
         tuning=tuning,
         backend=backend,
         regions=regions,

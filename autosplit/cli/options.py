@@ -27,6 +27,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", help="what kernels are compiled for, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
     )
+    parser.add_argument(
+        "--device-target",
+        action="append",
+        default=[],
+        metavar="DEVICE=TARGET",
+        help="the target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'; repeatable",
+    )
     parser.add_argument("--tuning", type=Path, metavar="DIR", help="a tuning database, as `autosplit tune` makes one")
 
 
@@ -42,7 +49,19 @@ def load_model(args: argparse.Namespace) -> Model:
     from autosplit import api
 
     backend = getattr(args, "backend", "tvm")
-    return api.load_model(args.model, shapes(args.shape), args.target, args.tuning, backend=backend)
+    own = targets(args.device_target)
+    return api.load_model(args.model, shapes(args.shape), args.target, args.tuning, backend=backend, targets=own)
+
+
+def targets(given: list[str]) -> dict[str, str]:
+    """``--device-target`` options as a mapping. Raises ConfigError for one that is misspelt."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, target = text.partition("=")
+        if not equals or not name or not target:
+            raise ConfigError(f"--device-target {text!r} is misspelt; write DEVICE=TARGET")
+        found[name] = target
+    return found
 
 
 def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:

@@ -80,16 +80,14 @@ def read_graph(path: Path) -> CostModel:
 
 def _costs(args: argparse.Namespace) -> CostModel:
     if args.model.suffix.lower() == ".json":
-        if args.shape or args.devices or args.target or args.backend != "tvm":
+        if args.shape or args.devices or args.target or args.device_target or args.backend != "tvm":
             raise ConfigError("--shape, --target, --devices and --backend are for models; a graph file has its costs")
         return read_graph(args.model)
+    from autosplit import api
     from autosplit.hardware import devices
-    from autosplit.planner import CostModel
 
     model = options.load_model(args)
-    along = devices.along(args.stages, options.devices(args.devices))
-    profile = [model.profile(device).op_ms for device in along]
-    return CostModel.from_graph(model.graph, profile).with_groups(model.runner.together)
+    return api.measured_costs(model, devices.along(args.stages, options.devices(args.devices)))
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:

@@ -1,6 +1,7 @@
 """Time every fused op of a model on a device, inside the whole model. Kept in the cache; --force measures again.
 
 autosplit profile net.onnx --device cores:0
+autosplit profile net.onnx --device rpc:192.168.0.7:9090    on a TVM RPC server
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from autosplit.graph import FusedGraph
-from autosplit.hardware.results import Baseline, Measurement, Profile
+from autosplit.hardware.results import Baseline, LinkCost, Measurement, Profile
 
 Stages = tuple[tuple[int, ...], ...]
 _Device = TypeVar("_Device")
@@ -44,6 +44,10 @@ class Bench(Protocol):
         """The time of every fused op on each device, one Profile a device, in the order of ``devices``."""
         ...
 
+    def links(self) -> Sequence[LinkCost]:
+        """What it takes to move tensors to each device and to call it, in the order of ``devices``; empty where it is free."""
+        ...
+
     def measure(self, stages: Stages) -> Measurement:
         """Build, verify and measure the pipeline whose stage i runs the ops ``stages[i]`` on device i.
 
@@ -53,7 +57,7 @@ class Bench(Protocol):
         ...
 
     def baselines(self) -> Sequence[Baseline]:
-        """The unsplit model on one core, on all cores, and one replica a core."""
+        """The unsplit model on one core, on all cores, on each other device, and one replica a core and device."""
         ...
 
     def close(self) -> None:

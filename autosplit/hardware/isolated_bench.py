@@ -14,7 +14,8 @@ from autosplit.hardware.bench import Stages
 from autosplit.hardware.documents import dump, load
 from autosplit.hardware.isolation import Worker
 from autosplit.hardware.measure import Budget
-from autosplit.hardware.results import Baseline, Measurement, Profile, Spread
+from autosplit.hardware.results import Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.rpc import RETURN_S
 from autosplit.hardware.runner import TVM
 
 HANDLER = "autosplit.hardware.worker_bench:open_bench"
@@ -36,6 +37,7 @@ class IsolatedBench:
         devices: Sequence[str],
         target: str | None,
         budget: Budget,
+        targets: Mapping[str, str] | None = None,
         tuning: Path | None = None,
         backend: str = TVM,
         regions: Sequence[Mapping[str, Any]] = (),
@@ -49,6 +51,7 @@ class IsolatedBench:
             "stages": stages,
             "devices": list(devices),
             "target": target,
+            "targets": dict(targets or {}),
             "tuning": str(tuning) if tuning else None,
             "backend": backend,
             "regions": [dict(r) for r in regions],
@@ -90,6 +93,10 @@ class IsolatedBench:
     def profile(self) -> Sequence[Profile]:
         """See Bench."""
         return [load(Profile, p) for p in self._call({"kind": "profile"})]
+
+    def links(self) -> Sequence[LinkCost]:
+        """See Bench."""
+        return [load(LinkCost, c) for c in self._call({"kind": "links"})]
 
     def measure(self, stages: Stages) -> Measurement:
         """See Bench. A worker that dies is a StageError with the reason; its log's end is in ``log_tail``."""
@@ -135,7 +142,8 @@ class IsolatedBench:
 
     def _call(self, job: Mapping[str, Any]) -> Any:
         if self._worker is None:
-            self._worker = Worker(self._handler, self._setting, self._memory)
+            wait_s = RETURN_S if "_description" in self.__dict__ else 0.0  # what was there once may be back
+            self._worker = Worker(self._handler, self._setting | {"wait_s": wait_s}, self._memory)
         try:
             return self._worker.call(job, self._timeout_s)
         except StageError:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,41 @@ from autosplit.hardware.target import toolchain as versions
 
 @dataclass(frozen=True)
 class Kernels:
-    """Compiled kernels of one model.
+    """Compiled kernels of one model for one target.
 
-    ``module`` is loaded and callable by symbol; ``symbols`` maps a kernel's name to its symbol; ``views`` are the kernels
-    that only reshape; ``objects`` maps a symbol to its object file, empty where nothing here can link (then the
-    module lives in memory only).
+    ``symbols`` maps a kernel's name to its symbol; ``views`` are the kernels that only reshape; ``objects`` maps a symbol to
+    its object file, empty where nothing here can link or the target has no such files (then ``built`` is the module).
+    ``absent`` are the names of kernels that could not be compiled for the target.
     """
 
-    module: Any
     symbols: Mapping[str, str]
     views: frozenset[str]
     objects: Mapping[str, Path]
+    built: Any = None
+    absent: frozenset[str] = field(default=frozenset())
+
+    @cached_property
+    def module(self) -> Any:
+        """The kernels loaded into this process, callable by symbol; of no use where they are for another architecture."""
+        import tvm
+
+        if self.built is not None:
+            return self.built
+        library = cache.folder() / "libraries" / f"{cache.digest(*sorted(self.objects))}.so"
+        objects = [self.objects[s] for s in sorted(self.objects)]
+        cache.keep(library, lambda file: toolchain.link_shared(file, objects or [_empty(file)]))
+        return tvm.runtime.load_module(str(library))
 
 
-def compile_kernels(functions: Mapping[str, Any], target: Any, tuning: Path | None = None) -> Kernels:
+def compile_kernels(
+    functions: Mapping[str, Any], target: Any, tuning: Path | None = None, partly: bool = False
+) -> Kernels:
     """Compile PrimFuncs by name for ``target``, taking from the cache what it holds.
 
     Kernels are scheduled as the database in the folder ``tuning`` says, else as the records that ship with the package say.
-    Raises ModelError naming a kernel that cannot be built, MachineError where the cache cannot be written.
+    Raises ModelError naming a kernel that cannot be built, MachineError where the cache cannot be written; with ``partly``
+    what cannot be built is ``absent``.
     """
-    import tvm
     from tvm.relax.analysis import has_reshape_pattern
 
     views = frozenset(name for name, function in functions.items() if has_reshape_pattern(function))
@@ -48,18 +63,24 @@ def compile_kernels(functions: Mapping[str, Any], target: Any, tuning: Path | No
     where = f"{spelled(target)},{versions()}"
     symbols = {name: _symbol(function, where) for name, function in functions.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in functions.items()}
-    if not toolchain.is_available():
-        return Kernels(_build(by_symbol, target), symbols, views, {})
+    in_files = target.kind.name == "llvm" and toolchain.is_available()
     folder = cache.folder() / "kernels" / cache.digest(where)
-    objects = {
-        symbol: cache.keep(folder / f"{symbol}.o", partial(_write, symbol, named, target))
-        for symbol, named in by_symbol.items()
-    }
-    library = cache.folder() / "libraries" / f"{cache.digest(where, *sorted(objects))}.so"
-    cache.keep(
-        library, lambda file: toolchain.link_shared(file, [objects[s] for s in sorted(objects)] or [_empty(file)])
-    )
-    return Kernels(tvm.runtime.load_module(str(library)), symbols, views, objects)
+    objects: dict[str, Path] = {}
+    failed: set[str] = set()
+    for symbol, named in by_symbol.items() if in_files or partly else ():
+        try:
+            if in_files:
+                objects[symbol] = cache.keep(folder / f"{symbol}.o", partial(_write, symbol, named, target))
+            else:
+                _build({symbol: named}, target)
+        except ModelError:
+            if not partly:
+                raise
+            failed.add(symbol)
+    absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
+    symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
+    there = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
+    return Kernels(symbols, views, objects, None if in_files else _build(there, target), absent)
 
 
 def _symbol(function: Any, where: str) -> str:

@@ -7,12 +7,13 @@ shared by reference: however many candidates there are, weights are held once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from autosplit.hardware import toolchain
 from autosplit.hardware.kernels import Kernels, used
+from autosplit.hardware.target import foreign_triple
 from autosplit.hardware.wiring import StagePorts
 from autosplit.lowering.external_regions import generate
 from autosplit.lowering.lowered import Call, Lowered
@@ -27,22 +28,41 @@ def link(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, mer
     ``merge``: neighbouring composites of an external backend may become one region; without it each runs by itself.
     """
     with _BUILDING:
-        return _executable(lowered, kernels, ports, target, [kernels.module], merge)
+        return _executable(lowered, kernels, {ENTRY: ports}, target, [kernels.module], merge)
 
 
-def write(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, file: Path) -> None:
-    """Write one stage, its weights and its kernels as a shared library. Raises MachineError where nothing can link."""
+def link_each(lowered: Lowered, kernels: Kernels, functions: Mapping[str, StagePorts], target: Any) -> Any:
+    """The runtime module of several stages, each a function of its own name, to be run in this process."""
+    with _BUILDING:
+        return _executable(lowered, kernels, functions, target, [kernels.module], merge=False)
+
+
+def write(
+    lowered: Lowered,
+    kernels: Kernels,
+    functions: Mapping[str, StagePorts],
+    target: Any,
+    file: Path,
+    merge: bool = True,
+) -> None:
+    """Write stages, each a function by its name, with weights and kernels as a shared library.
+
+    It may be for another architecture. Raises MachineError where nothing can link it.
+    """
     from tvm.relax.vm_build import VMExecutable
 
-    toolchain.compiler()
-    symbols = (kernels.symbols.get(lowered.graph.ops[i].kernel) for i in ports.ops)
+    triple = foreign_triple(target)
+    toolchain.compiler(triple)
+    names = {lowered.graph.ops[i].kernel for ports in functions.values() for i in ports.ops}
+    symbols = {kernels.symbols[name] for name in names if name in kernels.symbols}
+    built = [kernels.built] if kernels.built is not None else []
     with _BUILDING:
-        module = VMExecutable(_executable(lowered, kernels, ports, target, []))
+        module = VMExecutable(_executable(lowered, kernels, functions, target, built, merge))
     module.export_library(
         str(file),
-        fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects),
+        fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects, triple),
         fpack_imports=_packed(target),
-        addons=[str(o) for o in used((s for s in symbols if s), kernels)],
+        addons=[] if built else [str(o) for o in used(symbols, kernels)],
     )
 
 
@@ -61,35 +81,41 @@ def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
 
 
 def _executable(
-    lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, libraries: list[Any], merge: bool = True
+    lowered: Lowered,
+    kernels: Kernels,
+    functions: Mapping[str, StagePorts],
+    target: Any,
+    libraries: list[Any],
+    merge: bool = True,
 ) -> Any:
     from tvm import relax
     from tvm.relax.vm_build import _ffi_api, _vmcodegen
 
-    module = _function(lowered, kernels, ports)
-    external = {
-        op.kernel: op.name for op in map(lowered.graph.ops.__getitem__, ports.ops) if op.kernel in lowered.composites
-    }
+    builder = relax.BlockBuilder()
+    for name, ports in functions.items():
+        _function(builder, name, lowered, kernels, ports)
+    module = builder.get()
+    ops = [lowered.graph.ops[i] for ports in functions.values() for i in ports.ops]
+    external = {op.kernel: op.name for op in ops if op.kernel in lowered.composites}
     if external:
         module, generated = generate(module, {s: lowered.composites[s] for s in external}, external, merge)
         libraries = [*libraries, *generated]
     with target:
         module = relax.get_pipeline("default_build")(module)
-    builder = relax.ExecBuilder()
-    _vmcodegen(builder, module)
+    executable = relax.ExecBuilder()
+    _vmcodegen(executable, module)
     constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
-    return _ffi_api.VMLink(builder, target, None, libraries, constants)
+    return _ffi_api.VMLink(executable, target, None, libraries, constants)
 
 
-def _function(lowered: Lowered, kernels: Kernels, ports: StagePorts) -> Any:
-    """A Relax module whose ``main`` takes the stage's inputs and returns a tuple of its outputs."""
+def _function(builder: Any, name: str, lowered: Lowered, kernels: Kernels, ports: StagePorts) -> None:
+    """Add a Relax function that takes the stage's inputs and returns a tuple of its outputs."""
     from tvm import relax
 
-    builder = relax.BlockBuilder()
     params = {p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype)) for i, p in enumerate(ports.inputs)}
     env: dict[str, Any] = dict(params)
     leaving = {p.name for p in ports.outputs}
-    with builder.function(ENTRY, list(params.values())):
+    with builder.function(name, list(params.values())):
         with builder.dataflow():
             for i in ports.ops:
                 op = lowered.graph.ops[i]
@@ -100,7 +126,6 @@ def _function(lowered: Lowered, kernels: Kernels, ports: StagePorts) -> Any:
                     env[tensor] = builder.emit(relax.TupleGetItem(value, k)) if several else value
             result = builder.emit_output(relax.Tuple([env[p.name] for p in ports.outputs]))
         builder.emit_func_output(result)
-    return builder.get()
 
 
 def _expression(call: Call, kernel: str, kernels: Kernels, env: dict[str, Any], view: bool) -> Any:

@@ -1,11 +1,12 @@
-"""A bench on this machine's cores: candidates built, judged by the original model, measured."""
+"""A bench on this machine and the servers it reaches: candidates built, judged by the original model, measured."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import cycle
 from pathlib import Path
@@ -13,36 +14,49 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.errors import MachineError, StageError, line_of
 from autosplit.graph import FusedGraph
-from autosplit.hardware import measure
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.devices import Cores
+from autosplit.hardware import measure, rpc
+from autosplit.hardware.bench import Stages, used
+from autosplit.hardware.devices import Device
 from autosplit.hardware.duel import Contender, duel
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model
 from autosplit.hardware.pipeline import Item, Pipeline
 from autosplit.hardware.reference import compare, require_equal
-from autosplit.hardware.results import Accuracy, Baseline, Measurement, Profile, Spread
+from autosplit.hardware.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.hardware.stats import spread
+from autosplit.hardware.target import spelled
+from autosplit.hardware.ways import Way, ways
 from autosplit.hardware.worker import Tell
 
 
 class LocalBench:
-    """Implements Bench for a model whose stage i runs on ``cores[i]``."""
+    """Implements Bench for a model whose stage i runs on ``places[i]``.
+
+    Servers are held while a job needs them and no longer, so that several studies can share them. One that does not answer
+    is waited for, at first for ``wait_s``. Raises MachineError where it stays away.
+    """
 
     def __init__(
         self,
         model: Model,
-        cores: Sequence[Cores],
+        places: Sequence[Device],
         budget: Budget | None = None,
         items: int = 3,
         tell: Tell = lambda phase, stages=None: None,
+        wait_s: float = 0.0,
     ) -> None:
         self.model = model
         self._tell = tell
-        self.cores = tuple(cores)
+        self.places = tuple(places)
+        self._wait_s = wait_s
         self.budget = budget or Budget()
         self._items = model.items(items)
+        model.runner.check(self.places)
+        with self._reached():
+            self._targets = {str(d): spelled(model.target_on(d)) for d in self.places}
+        self._wait_s = rpc.RETURN_S
 
     @property
     def graph(self) -> FusedGraph:
@@ -52,7 +66,7 @@ class LocalBench:
     @property
     def devices(self) -> tuple[str, ...]:
         """The devices along the pipeline, spelled."""
-        return tuple(map(str, self.cores))
+        return tuple(map(str, self.places))
 
     @property
     def together(self) -> Sequence[Sequence[int]]:
@@ -62,7 +76,9 @@ class LocalBench:
     @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
-        return {**self.model.identity, "backend": self.model.backend, "devices": " ".join(self.devices)}
+        own = {d: target for d, target in self._targets.items() if target != spelled(self.model.target)}
+        targets = {"targets": " ".join(f"{d} {target}" for d, target in sorted(own.items()))} if own else {}
+        return {**self.model.identity, **targets, "backend": self.model.backend, "devices": " ".join(self.devices)}
 
     @cached_property
     def expected(self) -> list[dict[str, np.ndarray[Any, Any]]]:
@@ -71,28 +87,37 @@ class LocalBench:
 
     def profile(self) -> Sequence[Profile]:
         """See Bench; equal devices are profiled once."""
-        self._compile()
-        self._tell("profiling")
-        profiles = {c: self.model.profile(c) for c in dict.fromkeys(self.cores)}
-        return [profiles[c] for c in self.cores]
+        with self._reached():
+            self._compile()
+            self._tell("profiling")
+            profiles = {str(d): self.model.profile(d) for d in _each(self.places)}
+        return [profiles[name] for name in self.devices]
+
+    def links(self) -> Sequence[LinkCost]:
+        """See Bench; equal devices are measured once."""
+        with self._reached():
+            self._tell("measuring links")
+            links = {str(d): self.model.link(d) for d in _each(self.places)}
+        return [links[name] for name in self.devices]
 
     def measure(self, stages: Stages) -> Measurement:
         """See Bench. The outputs are compared first; a wrong one is a StageError and no number counts."""
-        self._compile()
-        self._tell("building")
-        with self.model.pipeline(stages, self.cores, trace=True) as pipeline:
+        self._tell("waiting for devices")
+        with self._reached(in_trial=True), self._pipeline(stages) as pipeline:
             pipeline.start()
             self._tell("running", pipeline.threads)
             accuracy = self._judged(pipeline)
             period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
+            times = iter(busy)
+            busy = tuple(next(times) if ops else 0.0 for ops in stages)
             return Measurement(period, measure.latency(pipeline, self._items, self.budget), busy, accuracy)
 
     def baselines(self) -> Sequence[Baseline]:
-        """See Bench. Without a second core, one core is all there is."""
+        """See Bench. Without a second core or device, one core is all there is."""
         found = []
-        for name, cores in self._ways():
-            with contextlib.ExitStack() as stack:
-                pipelines = self._open_whole(stack, cores)
+        for name, copies in self._ways():
+            with self._reached(), contextlib.ExitStack() as stack:
+                pipelines = self._open_whole(stack, copies)
                 period = self._together(pipelines)(self.budget)
                 latencies = [measure.latency(p, self._items, self.budget) for p in pipelines]
                 found.append(Baseline(name, period, latencies[0], len(pipelines)))
@@ -100,42 +125,58 @@ class LocalBench:
 
     def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """The periods of candidates and of the baselines, measured in turns; both in their order."""
-        with contextlib.ExitStack() as stack:
+        with self._reached(), contextlib.ExitStack() as stack:
             contenders: list[Contender] = []
             for stages in candidates:
-                pipeline = stack.enter_context(self.model.pipeline(stages, self.cores, trace=True))
+                pipeline = stack.enter_context(self._pipeline(stages))
                 self._judged(pipeline)
                 contenders.append(partial(_alone, pipeline, self._items))
-            contenders += [self._together(self._open_whole(stack, cores)) for _, cores in self._ways()]
+            contenders += [self._together(self._open_whole(stack, copies)) for _, copies in self._ways()]
             self._tell("comparing in turns")
             spreads = duel(contenders, self.budget)
         return spreads[: len(candidates)], spreads[len(candidates) :]
 
     def export(self, stages: Stages, folder: Path, **known: Any) -> Path:
-        """Write a split with what is known of it; see ``report.export.export``."""
+        """Write a split with what is known of it, its empty stages left out; see ``report.export.export``."""
         from autosplit.report.export import export
 
-        return export(self.model, stages, self.cores, folder, **known)
+        if measured := known.get("measured"):
+            known["measured"] = replace(measured, stage_ms=tuple(used(stages, measured.stage_ms)))
+        with self._reached():
+            return export(self.model, [s for s in stages if s], used(stages, self.places), folder, **known)
 
     def close(self) -> None:
         """See Bench; pipelines are closed after each measurement, so nothing is left."""
 
     def _compile(self) -> None:
         self._tell("compiling kernels")
-        self.model.runner.prepare()
+        self.model.runner.prepare(self.places)
 
-    def _ways(self) -> Sequence[tuple[str, Sequence[Cores]]]:
-        """The ways without splitting, on the cores the stages have: their names, and the cores of each copy of the model."""
-        cores = tuple(sorted({number for device in self.cores for number in device.numbers}))
-        one: tuple[str, Sequence[Cores]] = ("one core", [Cores(cores[:1])])
-        if len(cores) == 1:
-            return [one]
-        return [one, ("all cores", [Cores(cores)]), ("replicas", [Cores((core,)) for core in cores])]
+    def _pipeline(self, stages: Stages) -> Pipeline:
+        self._compile()
+        self._tell("building")
+        return self.model.pipeline(stages, self.places, trace=True)
 
-    def _open_whole(self, stack: contextlib.ExitStack, copies: Sequence[Cores]) -> list[Pipeline]:
+    @contextlib.contextmanager
+    def _reached(self, in_trial: bool = False) -> Iterator[None]:
+        """Hold the servers that stages are on. One that is lost fails a trial; elsewhere it is a MachineError."""
+        with rpc.reached(self.places, self._wait_s) as held:
+            try:
+                yield
+            except StageError as error:
+                gone = [] if in_trial else [c.device for c in held if not c.is_alive]
+                if not gone:
+                    raise
+                raise MachineError(f"device '{gone[0]}' was lost ({line_of(error)}); start its server again") from error
+
+    def _ways(self) -> Sequence[Way]:
+        """The ways without splitting, on devices that can run all of the model."""
+        return ways([d for d in self.places if self.model.can_run(d)])
+
+    def _open_whole(self, stack: contextlib.ExitStack, copies: Sequence[Device]) -> list[Pipeline]:
         """One unsplit model a copy, each checked."""
         self._compile()
-        pipelines = [stack.enter_context(self.model.unsplit(cores, trace=True)) for cores in copies]
+        pipelines = [stack.enter_context(self.model.unsplit(device, trace=True)) for device in copies]
         for pipeline in pipelines:
             self._judged(pipeline)
         return pipelines
@@ -148,6 +189,11 @@ class LocalBench:
     def _together(self, pipelines: Sequence[Pipeline]) -> Contender:
         one = len(pipelines) == 1
         return partial(_alone, pipelines[0], self._items) if one else partial(_side_by_side, pipelines, self._items)
+
+
+def _each(devices: Sequence[Device]) -> Sequence[Device]:
+    """Devices of one spelling once: servers of one key are alike."""
+    return list({str(d): d for d in reversed(devices)}.values())
 
 
 def _alone(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:

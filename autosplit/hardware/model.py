@@ -14,15 +14,16 @@ import numpy as np
 from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache, judges
+from autosplit.hardware import cache, devices, judges
 from autosplit.hardware.bench import used
-from autosplit.hardware.devices import Cores
+from autosplit.hardware.devices import Device
 from autosplit.hardware.judges import Judge
 from autosplit.hardware.kernels import Kernels, compile_kernels
 from autosplit.hardware.pipeline import Pipeline
-from autosplit.hardware.results import Profile
+from autosplit.hardware.results import LinkCost, Profile
 from autosplit.hardware.runner import BACKENDS, TVM, Runner, runner_of
-from autosplit.hardware.target import spelled, target_of
+from autosplit.hardware.stage import Stage
+from autosplit.hardware.target import spelled, target_of, target_on
 from autosplit.hardware.tuning import RECORDS
 from autosplit.hardware.wiring import Wiring, wire
 from autosplit.lowering.external import Backend
@@ -36,8 +37,9 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 class Model:
     """A model lowered for a target, its stages run by ``backend``; kernels are compiled when first needed.
 
-    ``path`` is the original file, None for an object; ``judge`` runs the original by other means than stages. Stages are
-    tuples of op indices, as the cuts room gives them.
+    ``targets`` gives devices, by their spelling, targets of their own; the graph is one for all. ``path`` is the original
+    file, None for an object; ``judge`` runs the original by other means than stages. Stages are tuples of op indices, as the
+    cuts room gives them.
     """
 
     path: Path | None
@@ -48,6 +50,7 @@ class Model:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     tuning: Path | None = None
     backend: str = TVM
+    targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def graph(self) -> FusedGraph:
@@ -58,6 +61,35 @@ class Model:
     def kernels(self) -> Kernels:
         """The compiled kernels; compiles those the cache does not hold."""
         return compile_kernels(self.lowered.kernels, self.target, self.tuning)
+
+    def target_on(self, device: Device) -> Any:
+        """The target of a device; one that is not given is asked of the device. Raises MachineError where it is not there."""
+        known = self._targets
+        if (name := str(device)) not in known:
+            known[name] = target_on(device, self.targets.get(name), self.target)
+        return known[name]
+
+    def kernels_on(self, device: Device) -> Kernels:
+        """The kernels for a device, compiled once for each target; ``absent`` are those that it cannot run."""
+        target = self.target_on(device)
+        if (name := spelled(target)) == spelled(self.target):
+            return self.kernels
+        known = self._kernels
+        if name not in known:
+            known[name] = compile_kernels(self.lowered.kernels, target, self.tuning, partly=True)
+        return known[name]
+
+    def can_run(self, device: Device) -> bool:
+        """Whether a device can run all of the model."""
+        return self.backend != TVM or not self.kernels_on(device).absent
+
+    @cached_property
+    def _targets(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def _kernels(self) -> dict[str, Kernels]:
+        return {}
 
     @cached_property
     def runner(self) -> Runner:
@@ -74,28 +106,39 @@ class Model:
         return wire(self.graph, stages, self.lowered.outputs)
 
     def pipeline(
-        self, stages: Sequence[Sequence[int]], devices: Sequence[Cores], depth: int = 2, trace: bool = False
+        self, stages: Sequence[Sequence[int]], devices: Sequence[Device], depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages and put stage i on device i; an empty stage leaves its device unused."""
         if any(stages):
             stages, devices = [s for s in stages if s], used(stages, devices)
         return self.run_on(self.wiring(stages), devices, depth, trace)
 
-    def run_on(self, wiring: Wiring, devices: Sequence[Cores], depth: int = 2, trace: bool = False) -> Pipeline:
+    def run_on(self, wiring: Wiring, devices: Sequence[Device], depth: int = 2, trace: bool = False) -> Pipeline:
         """Link the stages of a wiring and put stage i on device i."""
-        loaded = [self.runner.stage(ports, device) for ports, device in zip(wiring.stages, devices, strict=True)]
+        loaded: list[Stage] = []
+        try:
+            for ports, device in zip(wiring.stages, devices, strict=True):
+                loaded.append(self.runner.stage(ports, device))
+        except BaseException:
+            for stage in loaded:
+                stage.close()
+            raise
         return Pipeline(wiring, loaded, depth, trace)
 
-    def unsplit(self, device: Cores, trace: bool = False) -> Pipeline:
+    def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
         """The whole model on one device, run as fast as the backend can."""
         return Pipeline(self.whole, [self.runner.whole(self.whole.stages[0], device)], trace=trace)
 
-    def profile(self, device: Cores, seconds: float = 2.0, force: bool = False) -> Profile:
+    def profile(self, device: Device, seconds: float = 2.0, force: bool = False) -> Profile:
         """The time of every op on a device, from the cache where it was measured before on this machine.
 
         ``force`` measures again and replaces what the cache holds.
         """
         return self.runner.profile(device, seconds, force)
+
+    def link(self, device: Device) -> LinkCost:
+        """What it takes to move tensors to a device and to call it, measured now; nothing for local cores."""
+        return self.runner.link(device)
 
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Random items for the model's inputs."""
@@ -128,14 +171,16 @@ def load_model(
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
     backend: str = TVM,
+    targets: Mapping[str, str] | None = None,
 ) -> Model:
     """Read and fuse a model: an ONNX file, TVMScript (.py), a saved module (.json), a saved exported program (.pt2); or an
     object, a TVM IRModule or a ``torch.export.ExportedProgram``.
 
-    ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor; ``tuning`` is the
-    folder of a tuning database; ``backends`` run what their patterns match. ``backend`` runs the stages: ``tvm``, or
-    ``onnxruntime`` for a model from an ONNX file. Raises ModelError or ConfigError where the model, the shapes or the
-    backend are wrong, MachineError without the package that reads it.
+    ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor, ``targets`` are
+    those of devices by their spelling, and a device that is left out is asked for its own; ``tuning`` is the folder of a
+    tuning database; ``backends`` run what their patterns match. ``backend`` runs the stages: ``tvm``, or ``onnxruntime`` for
+    a model from an ONNX file. Raises ModelError or ConfigError where the model, the shapes or the backend are wrong,
+    MachineError without the package that reads it.
     """
     from autosplit.frontend import importing
 
@@ -148,7 +193,7 @@ def load_model(
     judge = judges.judge_of(imported, path, where)
     digest = cache.sha256(path) if path else _digest(imported.source.module)
     lowered = lower(imported.source, where, backends)
-    return Model(path, digest, where, lowered, judge, given, tuning, backend)
+    return Model(path, digest, where, lowered, judge, given, tuning, backend, _targets(targets or {}))
 
 
 def _check(backend: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
@@ -158,6 +203,14 @@ def _check(backend: str, tuning: Path | None, backends: Sequence[Backend]) -> No
     if backend != TVM and (tuning or backends):
         what = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
         raise ConfigError(f"{what} is for TVM, but the stages run in {backend}; remove one of the two")
+
+
+def _targets(given: Mapping[str, str]) -> dict[str, str]:
+    """By the canonical spelling of the device. Raises ConfigError for a misspelt device or target."""
+    found = {str(devices.parse(name)): text for name, text in given.items()}
+    for text in found.values():
+        target_of(text)
+    return found
 
 
 def _digest(module: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware import onnx_stages, profile
-from autosplit.hardware.devices import Cores
+from autosplit.hardware.devices import Cores, Device
 from autosplit.hardware.onnx_cover import Cover, cover
 from autosplit.hardware.onnx_profile import profile_ops
 from autosplit.hardware.onnx_stage import OnnxStage
 from autosplit.hardware.reference import require_onnxruntime
-from autosplit.hardware.results import Profile
+from autosplit.hardware.results import LinkCost, Profile
+from autosplit.hardware.runner import ONNXRUNTIME, local_cores
 from autosplit.hardware.target import toolchain
 from autosplit.hardware.wiring import StagePorts
 
@@ -40,31 +42,40 @@ class OnnxRunner:
         """Ops between which the ONNX graph has no tensor: kernels of one node, mostly."""
         return self._cover.together
 
-    def prepare(self) -> None:
+    def check(self, devices: Sequence[Device]) -> None:
+        """See Runner; onnxruntime runs on local cores."""
+        for device in devices:
+            local_cores(ONNXRUNTIME, device)
+
+    def prepare(self, devices: Sequence[Device] = ()) -> None:
         """See Runner."""
         self._cover  # noqa: B018  a cached property
 
-    def stage(self, ports: StagePorts, device: Cores) -> OnnxStage:
+    def stage(self, ports: StagePorts, device: Device) -> OnnxStage:
         """See Runner."""
-        return self._session(ports, device, spinning=False)
+        return self._session(ports, local_cores(ONNXRUNTIME, device), spinning=False)
 
-    def whole(self, ports: StagePorts, device: Cores) -> OnnxStage:
+    def whole(self, ports: StagePorts, device: Device) -> OnnxStage:
         """All threads of the device are onnxruntime's own, as it sets them up by default."""
-        return self._session(ports, device, spinning=True)
+        return self._session(ports, local_cores(ONNXRUNTIME, device), spinning=True)
 
-    def profile(self, device: Cores, seconds: float, force: bool) -> Profile:
+    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runner."""
-        model = self.model
+        model, cores = self.model, local_cores(ONNXRUNTIME, device)
         ops = ",".join(op.name for op in model.graph.ops)
         key = (self.versions, model.sha256, model.identity["shapes"], ops, str(device), profile.machine())
 
         def measure() -> Profile:
             submodel = self._submodel(model.whole.stages[0])
-            return profile_ops(submodel, self._original, model.graph, self._cover, model.items(1)[0], device, seconds)
+            return profile_ops(submodel, self._original, model.graph, self._cover, model.items(1)[0], cores, seconds)
 
         return profile.cached(key, measure, force)
 
-    def write(self, ports: StagePorts, file: Path) -> Path | None:
+    def link(self, device: Device) -> LinkCost:
+        """See Runner; stages share this machine's memory."""
+        return LinkCost(str(local_cores(ONNXRUNTIME, device)))
+
+    def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
         """Write the submodel; large weights go beside it."""
         return onnx_stages.write(self._submodel(ports), file)
 

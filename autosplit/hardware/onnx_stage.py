@@ -47,6 +47,9 @@ class OnnxStage:
         results: Sequence[Any] = self._session.run(self._outputs, dict(zip(self._inputs, arrays, strict=True)))
         return results
 
+    def close(self) -> None:
+        """The session ends with its last reference."""
+
 
 def on_cores(model: Path | bytes, cores: Cores, entries: dict[str, str], **options: Any) -> Any:
     """A session whose own threads run on ``cores``: a thread inherits that from the one that makes it."""

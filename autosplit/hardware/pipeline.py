@@ -123,6 +123,9 @@ class Pipeline:
         for thread in self._threads:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(timeout=60)
+        for thread, stage in zip(self._threads, self._stages, strict=True):
+            if not thread.is_alive():
+                stage.close()
 
     @property
     def threads(self) -> dict[str, int]:

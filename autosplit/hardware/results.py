@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -45,8 +46,20 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class LinkCost:
+    """What it takes to use a device from here: a tensor costs ``latency_ms`` plus its bytes / ``bandwidth`` (bytes a ms) each
+    time it goes there or comes back, and each run of a stage ``call_ms``. The defaults are those of this machine's memory.
+    """
+
+    device: str
+    bandwidth: float = math.inf
+    latency_ms: float = 0.0
+    call_ms: float = 0.0
+
+
+@dataclass(frozen=True)
 class Baseline:
-    """A way to run the model without splitting it: ``one core``, ``all cores`` or ``replicas``.
+    """A way to run the model without splitting it: ``one core``, ``all cores``, a device by its name, or ``replicas``.
 
     ``period_ms`` is the time between two results; ``copies`` how many models run side by side (memory grows with it).
     """

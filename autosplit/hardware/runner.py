@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from autosplit.hardware.devices import Cores
-from autosplit.hardware.results import Profile
+from autosplit.errors import ConfigError
+from autosplit.hardware.devices import Cores, Device, Rpc
+from autosplit.hardware.results import LinkCost, Profile
 from autosplit.hardware.stage import Stage
 from autosplit.hardware.wiring import Port, StagePorts
 
@@ -33,24 +35,32 @@ class Runner(Protocol):
         """Sets of ops that no cut may part, by index."""
         ...
 
-    def prepare(self) -> None:
-        """Do what all stages need done once. Raises AutosplitError where the model cannot be run so."""
+    def check(self, devices: Sequence[Device]) -> None:
+        """Raises ConfigError for a device on which the backend cannot run."""
         ...
 
-    def stage(self, ports: StagePorts, device: Cores) -> Stage:
+    def prepare(self, devices: Sequence[Device] = ()) -> None:
+        """Do what all stages on some devices need done once. Raises AutosplitError where the model cannot be run so."""
+        ...
+
+    def stage(self, ports: StagePorts, device: Device) -> Stage:
         """The stage that computes some ops on a device. Raises SplitError where the backend cannot cut there."""
         ...
 
-    def whole(self, ports: StagePorts, device: Cores) -> Stage:
+    def whole(self, ports: StagePorts, device: Device) -> Stage:
         """All ops on a device, as fast as the backend runs them there."""
         ...
 
-    def profile(self, device: Cores, seconds: float, force: bool) -> Profile:
+    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """The time of every op on a device; from the cache unless ``force``."""
         ...
 
-    def write(self, ports: StagePorts, file: Path) -> Path | None:
-        """Write the stage's file; returns the file beside it that it needs, None where there is none."""
+    def link(self, device: Device) -> LinkCost:
+        """What it takes to move tensors to a device and to call it, measured."""
+        ...
+
+    def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
+        """Write the stage's file for a device; returns the file beside it that it needs, None where there is none."""
         ...
 
 
@@ -65,14 +75,33 @@ def runner_of(model: Model, backend: str) -> Runner:
     return OnnxRunner(model)
 
 
-def load_stage(backend: str, file: Path, inputs: Sequence[Port], outputs: Sequence[Port], device: Cores) -> Stage:
-    """The stage of a file that a runner of ``backend`` wrote."""
-    if backend == TVM:
-        import tvm
+def load_stage(
+    backend: str, file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
+) -> Stage:
+    """The stage of a file, with that digest, that a runner of ``backend`` wrote."""
+    if backend == ONNXRUNTIME:
+        from autosplit.hardware.onnx_stage import OnnxStage
 
-        from autosplit.hardware.stage import VmStage
+        return OnnxStage(file, inputs, outputs, local_cores(backend, device))
+    if isinstance(device, Rpc):
+        from autosplit.hardware import rpc
+        from autosplit.hardware.rpc_stage import RpcStage
 
-        return VmStage(tvm.runtime.load_module(str(file)), device)
-    from autosplit.hardware.onnx_stage import OnnxStage
+        def copied(there: Path) -> None:
+            shutil.copyfile(file, there)
 
-    return OnnxStage(file, inputs, outputs, device)
+        return RpcStage(rpc.connect(device), sha256, copied, inputs, len(outputs))
+    import tvm
+
+    from autosplit.hardware.stage import VmStage
+
+    return VmStage(tvm.runtime.load_module(str(file)), device)
+
+
+def local_cores(backend: str, device: Device) -> Cores:
+    """The device, if it is a set of local cores. Raises ConfigError otherwise."""
+    if not isinstance(device, Cores):
+        raise ConfigError(
+            f"backend '{backend}' runs on local cores, not on '{device}'; use backend tvm there, or write cores:0"
+        )
+    return device

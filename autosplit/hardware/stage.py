@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from autosplit.hardware.devices import Cores
+from autosplit.hardware.devices import Cores, Cuda
 
 
 class Stage(Protocol):
@@ -22,33 +22,45 @@ class Stage(Protocol):
         """Compute the outputs for inputs in the order of the stage's ports."""
         ...
 
+    def close(self) -> None:
+        """Called once the stage runs no more: let go of what must not wait for Python to do so."""
+        ...
+
 
 class VmStage:
-    """A stage in TVM's virtual machine, on a set of local cores.
+    """A stage in TVM's virtual machine, on a set of local cores or a local GPU.
 
     ``module`` is what ``link`` made or what was loaded from a stage file.
     """
 
-    def __init__(self, module: Any, cores: Cores) -> None:
+    def __init__(self, module: Any, device: Cores | Cuda) -> None:
         import tvm
         from tvm import relax
 
-        self._cores = cores
-        self._device = tvm.cpu()
-        self._main = relax.VirtualMachine(module, self._device)["main"]
+        self._device = device
+        self._runtime = device.runtime()
+        self._is_local = isinstance(device, Cores)
+        runtimes = self._runtime if self._is_local else [self._runtime, tvm.cpu()]
+        self._main = relax.VirtualMachine(module, runtimes)["main"]
 
     def open(self) -> None:
         """Keep the calling thread and its kernel threads on the stage's cores."""
-        self._cores.bind()
-        self._cores.bind_kernels()
+        self._device.bind()
+        self._device.bind_kernels()
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See Stage; results of other TVM stages are taken without a copy."""
-        return tuple(self._main(*map(self._accepted, values)))
+        """See Stage; results of other TVM stages are taken without a copy where they lie in the same memory."""
+        results = tuple(self._main(*map(self._accepted, values)))
+        if not self._is_local:
+            self._runtime.sync()  # a GPU's kernels are only started by then
+        return results
+
+    def close(self) -> None:
+        """What the machine holds goes with its last reference."""
 
     def _accepted(self, value: Any) -> Any:
         import tvm
 
-        if isinstance(value, tvm.runtime.Tensor):
+        if isinstance(value, tvm.runtime.Tensor) and value.device == self._runtime:
             return value
-        return tvm.runtime.tensor(value if not hasattr(value, "numpy") else value.numpy(), self._device)
+        return tvm.runtime.tensor(value if not hasattr(value, "numpy") else value.numpy(), self._runtime)

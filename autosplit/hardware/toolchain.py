@@ -17,12 +17,12 @@ from autosplit.errors import MachineError
 _TIMEOUT_S = 600
 
 
-def link_shared(output: str | Path, objects: Sequence[str | Path]) -> None:
-    """Link ``objects`` into the shared library ``output``.
+def link_shared(output: str | Path, objects: Sequence[str | Path], triple: str | None = None) -> None:
+    """Link ``objects`` into the shared library ``output``, for the machine of an LLVM ``triple`` where it is another.
 
     Raises MachineError where there is no compiler driver, or where it fails (its last line is in the message).
     """
-    command = [*compiler(), "-shared", "-o", str(output), *map(str, objects)]
+    command = [*compiler(triple), "-shared", "-o", str(output), *map(str, objects)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -37,12 +37,32 @@ def is_available() -> bool:
     return _found() is not None
 
 
-def compiler() -> tuple[str, ...]:
-    """The compiler driver: ``CC`` if set, cc, gcc or clang, else the package ziglang. Raises MachineError without one."""
+def compiler(triple: str | None = None) -> tuple[str, ...]:
+    """The compiler driver: ``CC`` if set, cc, gcc or clang, else the package ziglang. Raises MachineError without one.
+
+    For a foreign ``triple`` it is a cross compiler of that name, else ziglang.
+    """
+    if triple:
+        return _cross(triple)
     found = _found()
     if found is None:
         raise MachineError("no compiler driver to link with; install gcc or clang, or pip install 'autosplit[link]'")
     return found
+
+
+def _cross(triple: str) -> tuple[str, ...]:
+    architecture, *rest = triple.split("-")
+    abi = rest[-1] if rest and rest[-1].startswith(("gnu", "musl")) else "gnu"
+    names = (f"{triple}-gcc", f"{architecture}-linux-{abi}-gcc")
+    if found := next((name for name in names if shutil.which(name)), None):
+        return (found,)
+    if _has_zig():
+        return (sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-{abi}")
+    raise MachineError(f"nothing here links for '{triple}'; pip install 'autosplit[link]', or install {names[-1]}")
+
+
+def _has_zig() -> bool:
+    return importlib.util.find_spec("ziglang") is not None
 
 
 @cache
@@ -51,4 +71,4 @@ def _found() -> tuple[str, ...] | None:
     for command in ([wanted] if wanted else []) + [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]):
             return tuple(command)
-    return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
+    return (sys.executable, "-m", "ziglang", "cc") if _has_zig() else None

@@ -1,17 +1,19 @@
-"""Stages in TVM's virtual machine, linked from compiled kernels."""
+"""Stages in TVM's virtual machine, linked from compiled kernels; here, on a GPU, or on a server."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from autosplit.hardware import cache, profile
-from autosplit.hardware.devices import Cores
-from autosplit.hardware.link import link, write
-from autosplit.hardware.results import Profile
-from autosplit.hardware.stage import VmStage
-from autosplit.hardware.target import toolchain
+from autosplit.hardware import apart_profile, cache, link_cost, profile, rpc
+from autosplit.hardware.devices import Cores, Device, Rpc
+from autosplit.hardware.link import link, link_each, write
+from autosplit.hardware.results import LinkCost, Profile
+from autosplit.hardware.rpc_stage import RpcStage, machine_of
+from autosplit.hardware.stage import Stage, VmStage
+from autosplit.hardware.target import spelled, toolchain
 from autosplit.hardware.wiring import StagePorts
 
 if TYPE_CHECKING:
@@ -35,35 +37,91 @@ class TvmRunner:
         """See Runner."""
         return toolchain()
 
-    def prepare(self) -> None:
-        """Compile the kernels that the cache does not hold."""
-        self.model.kernels  # noqa: B018  a cached property
+    def check(self, devices: Sequence[Device]) -> None:
+        """See Runner; TVM runs on all of them."""
 
-    def stage(self, ports: StagePorts, device: Cores) -> VmStage:
-        """See Runner."""
-        return VmStage(link(self.model.lowered, self.model.kernels, ports, self.model.target), device)
+    def prepare(self, devices: Sequence[Device] = ()) -> None:
+        """Compile the kernels that the cache does not hold, for each device."""
+        for device in devices:
+            kernels = self.model.kernels_on(device)
+            if not isinstance(device, Rpc):
+                kernels.module  # noqa: B018  a cached property
 
-    def whole(self, ports: StagePorts, device: Cores) -> VmStage:
+    def stage(self, ports: StagePorts, device: Device) -> Stage:
+        """See Runner. Raises ModelError where the device cannot run an op of the stage."""
+        lowered, kernels, target = self._on(device)
+        apart_profile.require_all(kernels, lowered, ports, str(device))
+        if not isinstance(device, Rpc):
+            return VmStage(link(lowered, kernels, ports, target), device)
+        key = cache.digest(self.model.sha256, spelled(target), repr(ports), *sorted(kernels.symbols.values()))
+
+        def written(file: Path) -> None:
+            write(lowered, kernels, {"main": ports}, target, file)
+
+        return RpcStage(rpc.connect(device), key, written, ports.inputs, len(ports.outputs))
+
+    def whole(self, ports: StagePorts, device: Device) -> Stage:
         """See Runner."""
         return self.stage(ports, device)
 
-    def profile(self, device: Cores, seconds: float, force: bool) -> Profile:
+    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runner."""
-        model, lowered, kernels = self.model, self.model.lowered, self.model.kernels
-        whole = model.whole.stages[0]
-
-        def measure() -> Profile:
-            module = link(lowered, kernels, whole, model.target, merge=False)
-            item = model.items(1)[0]
-            inputs = [item[p.name] for p in whole.inputs]
-            return profile.profile_ops(lowered, kernels, module, inputs, device, seconds)
-
-        composites = {symbol: c.key for symbol, c in lowered.composites.items()}
+        _, kernels, _ = self._on(device)
+        composites = {symbol: c.key for symbol, c in self.model.lowered.composites.items()}
         symbols = composites | dict(kernels.symbols)
-        order = ",".join(symbols.get(op.kernel, op.kernel) for op in model.graph.ops)
-        return profile.cached((order, str(device), profile.machine()), measure, force)
+        order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.model.graph.ops)
+        where = (order, str(device), profile.machine())
+        if isinstance(device, Cores):
+            return profile.cached(where, lambda: self._profile_within(device, seconds), force)
+        return profile.cached((*where, _threads(device)), lambda: self._profile_apart(device, seconds), force)
 
-    def write(self, ports: StagePorts, file: Path) -> None:
+    def link(self, device: Device) -> LinkCost:
+        """See Runner."""
+        if isinstance(device, Cores):
+            return LinkCost(str(device))
+        if isinstance(device, Rpc):
+            connection = rpc.connect(device)
+            with connection.guarded("its link was measured"):
+                return link_cost.measure(str(device), connection.runtime, connection.call)
+        runtime = device.runtime()
+        return link_cost.measure(str(device), runtime, runtime.sync)
+
+    def write(self, ports: StagePorts, file: Path, device: Device) -> None:
         """Write a shared library that holds the stage's kernels and weights."""
+        lowered, kernels, target = self._on(device)
+        apart_profile.require_all(kernels, lowered, ports, str(device))
         with cache.writing(file) as temporary:
-            write(self.model.lowered, self.model.kernels, ports, self.model.target, temporary)
+            write(lowered, kernels, {"main": ports}, target, temporary)
+
+    def _on(self, device: Device) -> tuple[Any, Any, Any]:
+        return self.model.lowered, self.model.kernels_on(device), self.model.target_on(device)
+
+    def _profile_within(self, device: Cores, seconds: float) -> Profile:
+        lowered, kernels, target = self._on(device)
+        whole = self.model.whole.stages[0]
+        module = link(lowered, kernels, whole, target, merge=False)
+        item = self.model.items(1)[0]
+        return profile.profile_ops(lowered, kernels, module, [item[p.name] for p in whole.inputs], device, seconds)
+
+    def _profile_apart(self, device: Device, seconds: float) -> Profile:
+        lowered, kernels, target = self._on(device)
+        ports = self.model.wiring([[i] for i in range(len(self.model.graph.ops))]).stages
+        functions = apart_profile.functions(ports, lowered, kernels)
+        common = (ports, self.model.items(1)[0], str(device), seconds)
+        if isinstance(device, Rpc):
+            connection = rpc.connect(device)
+            key = cache.digest("profile", self.model.sha256, spelled(target))
+            module = connection.load(key, lambda file: write(lowered, kernels, functions, target, file, merge=False))
+            with connection.guarded("it was profiled"):
+                machine = machine_of(connection, module)
+                return apart_profile.profile_apart(lowered, kernels, machine, connection.runtime, *common)
+        from tvm import cpu, relax
+
+        runtime = device.runtime()
+        machine = relax.VirtualMachine(link_each(lowered, kernels, functions, target), [runtime, cpu()])
+        return apart_profile.profile_apart(lowered, kernels, machine, runtime, *common)
+
+
+def _threads(device: Device) -> str:
+    """How many kernel threads a server has, on which its times depend."""
+    return str(rpc.connect(device).call()) if isinstance(device, Rpc) else ""

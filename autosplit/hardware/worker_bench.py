@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,17 @@ def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
     tuning = Path(setting["tuning"]) if setting["tuning"] else None
     regions = [named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting.get("regions", ())]
     model = load_model(
-        setting["model"], setting["shapes"], setting["target"], tuning, backends=regions, backend=setting["backend"]
+        setting["model"],
+        setting["shapes"],
+        setting["target"],
+        tuning,
+        backends=regions,
+        backend=setting["backend"],
+        targets=setting.get("targets", {}),
     )
-    cores = devices.along(setting["stages"], setting["devices"])
-    bench = LocalBench(model, cores, Budget(**setting["measure"]), tell=tell)
+    places = devices.along(setting["stages"], setting["devices"])
+    tell("reaching devices")
+    bench = LocalBench(model, places, Budget(**setting["measure"]), tell=tell, wait_s=setting.get("wait_s", 0.0))
 
     def answer(job: Mapping[str, Any]) -> Any:
         return _JOBS[job["kind"]](bench, job)
@@ -47,6 +55,10 @@ def _describe(bench: Any, job: Mapping[str, Any]) -> Any:
 
 def _profile(bench: Any, job: Mapping[str, Any]) -> Any:
     return [dump(p) for p in bench.profile()]
+
+
+def _links(bench: Any, job: Mapping[str, Any]) -> Any:
+    return [asdict(c) for c in bench.links()]
 
 
 def _measure(bench: Any, job: Mapping[str, Any]) -> Any:
@@ -78,6 +90,7 @@ def _export(bench: Any, job: Mapping[str, Any]) -> Any:
 _JOBS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "describe": _describe,
     "profile": _profile,
+    "links": _links,
     "measure": _measure,
     "baselines": _baselines,
     "duel": _duel,

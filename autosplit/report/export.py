@@ -10,7 +10,7 @@ import numpy as np
 
 from autosplit.errors import MachineError
 from autosplit.hardware import cache, onnx_stages
-from autosplit.hardware.devices import Cores
+from autosplit.hardware.devices import Device
 from autosplit.hardware.results import Baseline, Measurement, Spread
 from autosplit.hardware.runner import ONNXRUNTIME, TVM
 from autosplit.hardware.target import spelled
@@ -27,7 +27,7 @@ REFERENCE = "reference.npz"
 def export(
     model: Model,
     stages: Sequence[Sequence[int]],
-    devices: Sequence[Cores],
+    devices: Sequence[Device],
     folder: Path,
     *,
     measured: Measurement | None = None,
@@ -42,7 +42,7 @@ def export(
     wiring = model.wiring(stages)
     original = onnx_stages.whole(model) if model.backend == TVM else None
     parts = [
-        stage_part(model, ports, folder / f"stage{i}{model.runner.suffix}", i, str(devices[i]), original)
+        stage_part(model, ports, folder / f"stage{i}{model.runner.suffix}", i, devices[i], original)
         for i, ports in enumerate(wiring.stages)
     ]
     document = m.Manifest(
@@ -72,10 +72,10 @@ def export(
 
 
 def stage_part(
-    model: Model, ports: StagePorts, file: Path, index: int, device: str, original: onnx_stages.Whole | None
+    model: Model, ports: StagePorts, file: Path, index: int, device: Device, original: onnx_stages.Whole | None
 ) -> m.StagePart:
     """Write one stage, and beside it its ONNX submodel where there is one; returns what the manifest says of them."""
-    data = model.runner.write(ports, file)
+    data = model.runner.write(ports, file, device)
     onnx, absent = (
         (_onnx_file(file, data), None)
         if model.backend == ONNXRUNTIME
@@ -83,7 +83,8 @@ def stage_part(
     )
     return m.StagePart(
         index=index,
-        device=device,
+        device=str(device),
+        target=_own_target(model, device),
         file=file.name,
         sha256=cache.sha256(file),
         ops=tuple(m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources) for o in ports.ops),
@@ -93,6 +94,11 @@ def stage_part(
         onnx=onnx,
         onnx_absent=absent,
     )
+
+
+def _own_target(model: Model, device: Device) -> str | None:
+    target = spelled(model.target_on(device))
+    return None if target == spelled(model.target) else target
 
 
 def _onnx_part(

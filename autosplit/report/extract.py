@@ -33,7 +33,7 @@ def export(part: Part, file: Path) -> Path:
         )
     (ports,) = wiring.stages
     original = onnx_stages.whole(model) if model.backend == TVM else None
-    stage = whole_export.stage_part(model, ports, file, 0, str(devices.along(1)[0]), original)
+    stage = whole_export.stage_part(model, ports, file, 0, devices.along(1)[0], original)
     document = m.Manifest(
         model=m.ModelPart(
             name=f"{model.graph.name}/{file.stem}",

@@ -9,11 +9,11 @@ from pathlib import Path
 from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.hardware import cache, processor
 from autosplit.hardware import devices as device
-from autosplit.hardware.devices import Cores
+from autosplit.hardware.devices import Device, Rpc
 from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.runner import ONNXRUNTIME, TVM, load_stage
 from autosplit.hardware.stage import Stage
-from autosplit.hardware.target import target_of
+from autosplit.hardware.target import architecture, target_of
 from autosplit.report import manifest
 from autosplit.report.manifest import Manifest, StagePart
 from autosplit.versions import require_pair
@@ -22,21 +22,29 @@ from autosplit.versions import require_pair
 def load(folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
     """The pipeline of an exported folder, or of a manifest, on the devices it was made for, or on ``devices``.
 
-    Where this machine lacks a core the split was made for, its stages take the cores there are. Raises ConfigError for a
-    damaged or miswired folder, MachineError for one made for another architecture, for a processor that can do more than
-    this one, or whose files do not load.
+    Where this machine lacks a core the split was made for, its stages take the cores there are. A stage for a server is
+    sent there. Raises ConfigError for a damaged or miswired folder, MachineError for a stage on this machine that was made
+    for another architecture or for a processor that can do more, for a server that is not there, and where files do not load.
     """
     folder = Path(folder)
     document = manifest.read(folder)
     folder = folder if folder.is_dir() else folder.parent
     wiring = document.wiring()
+    places = placed(document, devices)
     if any(s.backend == TVM for s in document.stages):
         require_pair()
-        _check_architecture(document)
-        _check_processor(document)
-    cores = placed(document, devices)
+        for stage, device in zip(document.stages, places, strict=True):
+            if not isinstance(device, Rpc):
+                _check_target(document, stage)
     files = [_stage_file(folder, s) for s in document.stages]
-    stages = [_stage(file, s, core) for file, s, core in zip(files, document.stages, cores, strict=True)]
+    stages: list[Stage] = []
+    try:
+        for file, s, device in zip(files, document.stages, places, strict=True):
+            stages.append(_stage(file, s, device))
+    except BaseException:
+        for made in stages:
+            made.close()
+        raise
     return Pipeline(wiring, stages, depth, trace)
 
 
@@ -62,36 +70,37 @@ def _stage_file(folder: Path, stage: StagePart) -> Path:
     return checked(folder, stage.file, stage.sha256)
 
 
-def _check_architecture(document: Manifest) -> None:
-    made = document.environment.get("architecture", platform.machine())
-    if made != platform.machine():
-        raise MachineError(f"the split was exported for {made}, this machine is {platform.machine()}; export it there")
-
-
-def _check_processor(document: Manifest) -> None:
-    target = target_of(document.environment.get("target"))
-    if missing := processor.lacking(target):
+def _check_target(document: Manifest, stage: StagePart) -> None:
+    """Raises MachineError where this machine cannot run the code of a stage."""
+    here = platform.machine()
+    target = target_of(stage.target or document.environment.get("target"))
+    made = document.environment.get("architecture", here) if not stage.target else architecture(target.host or target)
+    if made != here:
+        raise MachineError(f"the split was exported for {made}, this machine is {here}; export it there")
+    if stage.backend == TVM and (missing := processor.lacking(target.host or target)):
         raise MachineError(
             f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this processor lacks "
             f"{', '.join(missing)}; export it on this machine or for an older processor"
         )
 
 
-def placed(document: Manifest, given: Sequence[str] = ()) -> tuple[Cores, ...]:
+def placed(document: Manifest, given: Sequence[str] = ()) -> tuple[Device, ...]:
     """Where each stage runs here: on ``given``, where the split was made for, or on the cores there are."""
     if given:
         return device.along(len(document.stages), given)
+    cores = iter(device.along(len(document.stages)))
     try:
-        return tuple(device.parse(s.device) for s in document.stages)
+        return device.apart([device.parse(s.device) for s in document.stages])
     except MachineError:
-        return device.along(len(document.stages))
+        remote = [None if s.device.startswith("cores:") else device.parse(s.device) for s in document.stages]
+        return device.apart([d or next(cores) for d in remote])
 
 
-def _stage(file: Path, stage: StagePart, cores: Cores) -> Stage:
+def _stage(file: Path, stage: StagePart, on: Device) -> Stage:
     inputs, outputs = ([p.port() for p in ports] for ports in (stage.inputs, stage.outputs))
     try:
-        return load_stage(stage.backend, file, inputs, outputs, cores)
-    except MachineError:
+        return load_stage(stage.backend, file, stage.sha256, inputs, outputs, on)
+    except (ConfigError, MachineError):
         raise
     except Exception as error:
         reason = line_of(error, last=True)

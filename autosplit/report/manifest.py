@@ -77,7 +77,8 @@ class StagePart(_Part):
     """One stage: its file, the device it was measured on, and its ports in the order of its function's arguments.
 
     ``backend`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` the ONNX model of ``onnx`` itself.
-    ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says why.
+    ``target`` is what the file was compiled for, where that is not the target of ``environment``. ``onnx`` is None where the
+    stage has no ONNX model; ``onnx_absent`` then says why.
     """
 
     index: NonNegativeInt
@@ -88,6 +89,7 @@ class StagePart(_Part):
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
     backend: Backend = "tvm"
+    target: str | None = None
     onnx: OnnxPart | None = None
     onnx_absent: str | None = None
 

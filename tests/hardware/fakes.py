@@ -44,9 +44,13 @@ class FakeStage:
         self._graph, self._ports, self._before = graph, ports, before
         self.seen: list[tuple[Any, ...]] = []
         self.thread: int | None = None
+        self.closed = 0
 
     def open(self) -> None:
         self.thread = threading.get_ident()
+
+    def close(self) -> None:
+        self.closed += 1
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         if self._before:

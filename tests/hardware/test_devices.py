@@ -1,11 +1,12 @@
 import os
+import re
 import threading
 
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware import devices
-from autosplit.hardware.devices import Cores
+from autosplit.hardware.devices import Cores, Cuda, Rpc
 
 
 @pytest.fixture
@@ -30,6 +31,47 @@ def test_cores_are_spelled_as_numbers_and_ranges(text, numbers):
 def test_a_misspelt_device_is_named(text):
     with pytest.raises(ConfigError, match=f"device '{text}'"):
         devices.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("cuda:0", Cuda(0)),
+        ("rpc:10.0.0.7:9090", Rpc("10.0.0.7", 9090)),
+        ("rpc:pi-4.lan:9090/cuda:1", Rpc("pi-4.lan", 9090, kind="cuda", number=1)),
+        ("rpc:pi:9090/board", Rpc("pi", 9090, "board")),
+        ("tracker:hub:9190/rpi4", Rpc("hub", 9190, "rpi4", by_tracker=True)),
+        ("tracker:hub:9190/jetson/cuda:0", Rpc("hub", 9190, "jetson", by_tracker=True, kind="cuda")),
+    ],
+)
+def test_servers_and_gpus_are_spelled_by_address_and_number(text, device):
+    assert devices.parse(text) == device
+    assert str(device) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cuda", "cuda:x", "cuda:-1", "rpc", "rpc:", "rpc:host", "rpc:host:", "rpc:host:0", "rpc:host:65536", "rpc::9090",
+     "rpc:host:9090/", "rpc:host:9090/gpu:0", "rpc:host:9090/cuda:", "rpc:host:9090/a/b", "rpc:ho st:9090", "rpc:h:²",
+     "tracker:host:9190", "tracker:host:9190/", "tracker:host:9190/cuda:0", "tracker:host:9190/k/cuda:0/x"],
+)  # fmt: skip
+def test_a_misspelt_server_or_gpu_is_named(text):
+    with pytest.raises(ConfigError, match=re.escape(f"device '{text}'")):
+        devices.parse(text)
+
+
+@pytest.mark.parametrize("text", ["rpc:[::1]:9090", "rpc:::1:9090", "tracker:[fe80::1]:9190/key"])
+def test_an_ipv6_address_is_refused_with_the_remedy(text):
+    with pytest.raises(ConfigError, match="write the host's name or IPv4 address"):
+        devices.parse(text)
+
+
+def test_two_stages_on_a_key_are_on_two_servers_and_two_on_an_address_on_one():
+    first, second = devices.along(2, ["tracker:hub:9190/pi"] * 2)
+    assert first != second
+    assert str(first) == str(second)
+    first, second = devices.along(2, ["rpc:host:9090"] * 2)
+    assert first == second
 
 
 @pytest.mark.usefixtures("four")

@@ -43,8 +43,9 @@ def built(monkeypatch):
 
 
 def compiled(path):
-    """The kernels of a model."""
-    return api.load_model(path).kernels
+    """The kernels of a model, loaded."""
+    kernels = api.load_model(path).kernels
+    return kernels, kernels.module
 
 
 def runs(model):
@@ -155,7 +156,7 @@ def test_a_schedule_that_does_not_fit_leaves_the_kernel_as_it_is(fresh, save, mo
         def get(self, key):
             return record
 
-    monkeypatch.setattr(schedules, "shipped", Everything)
+    monkeypatch.setattr(schedules, "_records", Everything)
     assert runs(api.load_model(save(NET)))
 
 

@@ -1,0 +1,172 @@
+"""TVM RPC servers and trackers as processes on this machine, each on a core, slowed by others that work there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from autosplit.hardware import devices
+from tests.hardware.fakes import wait_for
+
+HOST = "127.0.0.1"
+_PINNED = "import os, runpy, sys; os.sched_setaffinity(0, {int(sys.argv.pop(1))}); "
+_MODULE = _PINNED + "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+_SERVER = (  # what tvm.exec.rpc_server starts in a child process, for which it needs cloudpickle
+    "from tvm.rpc.server import PopenRPCServerState as Server; host, port, tracker, key = sys.argv[2:6]; "
+    "Server(host, int(port), int(port) + 1, key=key, tracker_addr=(host, int(tracker)) if int(tracker) else None)"
+)
+_TRACKER = (
+    "from tvm.rpc.tracker import PopenTrackerServerState as T; T(sys.argv[2], int(sys.argv[3]), int(sys.argv[3]) + 1)"
+)
+_WORK = _PINNED + "\nwhile True: pass"
+has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
+has_tornado = importlib.util.find_spec("tornado") is not None
+
+
+class Server:
+    """A server, or with ``is_tracker`` a tracker, in a session of its own."""
+
+    def __init__(
+        self,
+        log: Path,
+        core: int = -1,
+        tracker: int = 0,
+        key: str = "",
+        is_tracker: bool = False,
+        wait: bool = True,
+    ) -> None:
+        self.port, self.core, self._log = free_port(), core if core >= 0 else own_core(-1), log
+        self._tracker, self._key, self._is_tracker = tracker, key, is_tracker
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._launch(*self._command())
+        if wait:
+            self.wait()
+
+    @property
+    def device(self) -> str:
+        return f"rpc:{HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start it again."""
+        self._launch(*self._command())
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until it takes connections, or its tracker knows it."""
+        wait_for(self._is_up)
+
+    def kill(self) -> None:
+        """End it with all it started, as a power cut would."""
+        while self._processes:
+            _end(self._processes.pop())
+
+    @contextmanager
+    def slowed(self, times: int) -> Iterator[None]:
+        """Let others work on its core for a while."""
+        before = len(self._processes)
+        for _ in range(times):
+            self._launch(_WORK, "work")
+        try:
+            yield
+        finally:
+            while len(self._processes) > before:
+                _end(self._processes.pop())
+
+    def _launch(self, code: str, *arguments: str) -> None:
+        with self._log.open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", code, str(self.core), *arguments],
+                    start_new_session=True,
+                    stdout=log,
+                    stderr=log,
+                    env={
+                        **os.environ,
+                        "TVM_NUM_THREADS": "1",
+                        "TVM_BIND_THREADS": "0",
+                    },  # else TVM takes the first core
+                )
+            )
+
+    def _is_up(self) -> bool:
+        assert self._processes[0].poll() is None, self._log.read_text()
+        if self._tracker:  # a connection that ends at once would make the server register anew
+            from tvm import rpc
+
+            known = rpc.connect_tracker(HOST, self._tracker).summary()["server_info"]
+            return any(server["addr"][1] == self.port for server in known)
+        try:
+            socket.create_connection((HOST, self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def _command(self) -> list[str]:
+        port, end = str(self.port), str(self.port + 1)
+        if not has_cloudpickle:
+            code = _PINNED + (_TRACKER if self._is_tracker else _SERVER)
+            return [code, "server", HOST, port, str(self._tracker), self._key]
+        where = ["--host", HOST, "--port", port, "--port-end", end]
+        if self._is_tracker:
+            return [_MODULE, "tvm.exec.rpc_tracker", *where]
+        key = ["--tracker", f"{HOST}:{self._tracker}"] if self._tracker else []
+        return [_MODULE, "tvm.exec.rpc_server", *where, *key, *(["--key", self._key] if self._key else [])]
+
+
+class Servers:
+    """Starts servers that end with the test."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._stack, self._folder, self._count = stack, folder, 0
+
+    def __call__(self, **how: object) -> Server:
+        self._count += 1
+        server = Server(self._folder / f"server{self._count}.log", **how)  # type: ignore[arg-type]
+        self._stack.callback(server.kill)
+        return server
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(stack, tmp_path_factory.mktemp("servers"))
+
+
+def own_core(number: int) -> int:
+    """A core this process may use; -1 is the last."""
+    there = devices.available()
+    return there[number % len(there)]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind((HOST, 0))
+        return int(found.getsockname()[1])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not _group(process.pid))
+
+
+def _group(leader: int) -> list[str]:
+    """The processes that still run in a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, session = stat.read_text().rpartition(") ")[2].split()[:4]
+        except OSError:
+            continue
+        if int(session) == leader and state not in "ZX":
+            found.append(stat.parent.name)
+    return found
