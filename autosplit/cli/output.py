@@ -22,18 +22,19 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     cells = [[str(cell) for cell in row] for row in rows]
     numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
     try:
-        sys.stdout.write(_drawn(title, columns, cells, numeric))
+        table = _drawn(columns, cells, numeric)
     except ImportError:
-        sys.stdout.write(_plain(title, columns, cells, numeric))
+        table = _plain(columns, cells, numeric)
+    sys.stdout.write((f"{title}\n" if title else "") + table)
 
 
-def _drawn(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else _width(title, columns, cells))
-    table = Table(title=title or None, title_justify="left")
+    console = Console(width=None if sys.stdout.isatty() else _width(columns, cells))
+    table = Table()
     for column, right in zip(columns, numeric, strict=True):
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in cells:
@@ -43,19 +44,19 @@ def _drawn(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], n
     return shown.get()
 
 
-def _plain(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+def _plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
     shown = [["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in (columns, *cells)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    lines = [title] if title else []
+    lines = []
     for row in shown:
         places = zip(row, widths, numeric, strict=True)
-        lines.append("  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in places).rstrip())
-    return "\n".join(lines) + "\n"
+        lines.append("  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in places).rstrip() + "\n")
+    return "".join(lines)
 
 
-def _width(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     cells = [max([len(c), *(len(r[i]) for r in rows)]) for i, c in enumerate(columns)]
-    return max(80, len(title), sum(cells) + 3 * len(cells) + 1)
+    return max(80, sum(cells) + 3 * len(cells) + 1)
 
 
 def _is_number(text: str) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Lines:
 
 
 class LiveTable:
-    """A table of the trials that grows in place, the standing below it."""
+    """A table of the latest trials that changes in place, the standing below it."""
 
     SHOWN = 12
 
@@ -79,13 +79,13 @@ class LiveTable:
         self._live: Live | None = None
 
     def note(self, text: str) -> None:
-        """Show the line below the table."""
+        """Show the line below the table, until the next trial is finished."""
         self._notes = [*self._notes, text][-3:]
         self._show()
 
     def trial(self, status: Status) -> None:
         """Add a row and bring the standing up to date."""
-        self._trials = [*self._trials, status][-self.SHOWN :]
+        self._trials, self._notes = [*self._trials, status][-self.SHOWN :], []
         self._show()
 
     def close(self) -> None:
@@ -99,22 +99,26 @@ class LiveTable:
         from rich.live import Live
 
         if self._live is None:
-            self._live = Live(self._table(), console=Console(stderr=True), auto_refresh=False)
+            self._live = Live(self._view(), console=Console(stderr=True), auto_refresh=False)
             self._live.start()
-        self._live.update(self._table(), refresh=True)
+        self._live.update(self._view(), refresh=True)
 
-    def _table(self) -> Table:
-        from rich.markup import escape
+    def _view(self) -> Group:
+        """The latest trials, the best of them in bold, then in whole lines the standing and the latest notes."""
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
-        caption = [_standing(self._trials[-1])] if self._trials else []
-        table = Table("trial", "period ms", "stages ms", caption="\n".join(map(escape, [*caption, *self._notes])))
-        table.caption_justify = "left"
+        if not self._trials:
+            return Group(*map(Text, self._notes))
+        table = Table("trial", "period ms", "stages ms")
+        standing = self._trials[-1]
         for status in self._trials:
             period = "failed" if status.period_ms is None else f"{status.period_ms:.3f}"
             detail = status.error or ", ".join(f"{t:.3f}" for t in status.stage_ms)
-            table.add_row(str(status.number), period, escape(detail))
-        return table
+            best = status.period_ms is not None and status.period_ms == standing.best_ms
+            table.add_row(*map(Text, (str(status.number), period, detail)), style="bold" if best else None)
+        return Group(table, Text(_standing(standing)), *map(Text, self._notes))
 
 
 def progress() -> Progress:

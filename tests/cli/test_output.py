@@ -9,9 +9,10 @@ from autosplit.cli import output
 
 
 def test_a_table_shows_title_columns_and_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    output.emit_table("two nets", ("net", "ms"), [("a", "1.5"), ("b [red]", "10")])
+    title = "two nets, in a line that is longer than the table"
+    output.emit_table(title, ("net", "ms"), [("a", "1.5"), ("b [red]", "10")])
     shown = capsys.readouterr().out
-    assert shown.startswith("two nets ")
+    assert shown.startswith(f"{title}\n┏")
     assert [line.strip("│|").split()[-1] for line in shown.splitlines() if "│" in line] == ["1.5", "10"]
     assert "b [red]" in shown
 

@@ -6,7 +6,8 @@ A line ``<!-- … -->`` before a block says what the test does with it; more tha
 - ``serves``: the block ends with a server; the test reads the page at the address it prints, then interrupts it.
 - ``exit: N``: the block ends with that exit code.
 - ``not run: WHY``: the block is shown only.
-- ``slow`` or ``needs: THING`` at the top of a page: about the whole page.
+- ``slow``: only the slow tests run it; at the top of a page, about all of it.
+- ``needs: THING`` at the top of a page: what the test starts for it, or skips it for the lack of.
 """
 
 from __future__ import annotations

@@ -93,23 +93,34 @@ def needed(thing: str) -> Iterator[str]:
     yield ""
 
 
-def cases() -> list[object]:
-    """The pages that have something to run; those marked slow are slow tests."""
-    found = [page for page in pages() if any(block.runs for block in page.blocks())]
-    return [
-        pytest.param(
-            page, id=str(page.path.relative_to(DOCS)), marks=[pytest.mark.slow] if "slow" in page.marks else []
-        )
-        for page in found
-    ]
+def cases(slow: bool) -> list[object]:
+    """The pages with something to run: the slow ones or with slow blocks, or those with something that is not slow."""
+    found = []
+    for page in pages():
+        running = [block for block in page.blocks() if block.runs]
+        some = ["slow" in page.marks or "slow" in block.marks for block in running]
+        if running and (any(some) if slow else not all(some)):
+            found.append(pytest.param(page, id=str(page.path.relative_to(DOCS))))
+    return found
 
 
-@pytest.mark.parametrize("page", cases())
-def test_every_command_of_the_page_runs(page: Page, tmp_path: Path) -> None:
+def read_all(page: Page, folder: Path, leave_out: str = "") -> None:
     with needed(page.marks.get("needs", "")) as address:
-        reader = Reader(tmp_path, address)
+        reader = Reader(folder, address)
         for block in page.blocks():
-            reader.read(block)
+            if leave_out not in block.marks:
+                reader.read(block)
+
+
+@pytest.mark.parametrize("page", cases(slow=False))
+def test_the_commands_of_the_page_that_are_not_slow_run(page: Page, tmp_path: Path) -> None:
+    read_all(page, tmp_path, leave_out="slow")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", cases(slow=True))
+def test_every_command_of_the_page_runs(page: Page, tmp_path: Path) -> None:
+    read_all(page, tmp_path)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.path.stem)
