@@ -7,9 +7,10 @@ from __future__ import annotations
 
 
 class AutosplitError(Exception):
-    """Base of every error a user can act on; its text is one line."""
+    """Base of every error a user can act on; its text is one line, ``log`` what the failed process printed last."""
 
     exit_code = 2
+    log = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))

@@ -146,8 +146,8 @@ class IsolatedBench:
             self._worker = Worker(self._handler, self._setting | {"wait_s": wait_s}, self._memory)
         try:
             return self._worker.call(job, self._timeout_s)
-        except StageError:
-            self.log_tail = self._worker.log_tail()
+        except StageError as error:
+            self.log_tail = error.log = self._worker.log_tail()
             if not self._worker.is_alive:
                 self.close()
             raise

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from autosplit.errors import MachineError, StageError, line_of
 from autosplit.hardware.devices import Device, Rpc
 
-ANSWER_S = 30.0  # for an answer from a server that may be serving somebody else
+ANSWER_S = 60.0  # for an answer from a server that may be serving somebody else
 RETURN_S = 120.0  # for a server that was there before to be back
 SESSION_S = 7200.0  # after which a server is free again of a client that vanished without a word
 _RETRY_S = 0.5
@@ -163,7 +163,9 @@ def _greet(device: Rpc) -> Any:
     if not device.by_tracker:
         return rpc.connect(device.host, device.port, device.key, session_timeout=SESSION_S)
     socket.create_connection((device.host, device.port), _PROBE_S).close()  # TVM tries a tracker for a minute
-    return rpc.connect_tracker(device.host, device.port).request(device.key, session_timeout=SESSION_S, max_retry=_TRIES)
+    return rpc.connect_tracker(device.host, device.port).request(
+        device.key, session_timeout=SESSION_S, max_retry=_TRIES
+    )
 
 
 def _within(seconds: float, work: Callable[[], Any]) -> Any:

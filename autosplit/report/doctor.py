@@ -32,7 +32,7 @@ class Check:
 
 def examine() -> list[Check]:
     """All checks. TVM is loaded only where its versions fit."""
-    return [_python(), _tvm(), *map(_package, _NEEDED), *map(_extra, _OPTIONAL), _linker(), _cores(), _cache()]
+    return [_python(), _tvm(), *map(_package, _NEEDED), *map(_extra, _OPTIONAL), _linker(), _cores(), _cuda(), _cache()]
 
 
 def _python() -> Check:
@@ -77,6 +77,21 @@ def _cores() -> Check:
     cores = devices.available()
     pinned = "" if devices.can_pin() else "stages cannot be kept on a core on this system; measurements are noisier"
     return Check("cores", bool(cores), ",".join(map(str, cores)), pinned)
+
+
+def _cuda() -> Check:
+    """A GPU is no need; where this TVM cannot use one, that is said."""
+    if versions.wrong_pair():
+        return Check("cuda", False, "-", needed=False)
+    try:
+        import tvm
+    except Exception:
+        return Check("cuda", False, "-", needed=False)
+    if not tvm.runtime.enabled("cuda"):
+        remedy = "this TVM was built without CUDA; devices such as cuda:0 need a build that has it"
+        return Check("cuda", False, "not in this TVM", remedy, needed=False)
+    count = sum(1 for n in range(16) if tvm.cuda(n).exist)
+    return Check("cuda", count > 0, f"{count} devices", "" if count else "see nvidia-smi", needed=False)
 
 
 def _cache() -> Check:

@@ -214,6 +214,7 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
     back.join()
 
 
+@pytest.mark.slow
 def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
     far = IsolatedBench(
         model.path,
@@ -233,6 +234,7 @@ def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
         far.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not processes.has_tornado, reason="a tracker needs the package tornado")
 def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa: F811
     tracker = servers(is_tracker=True)
@@ -244,6 +246,7 @@ def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa
         assert is_right(split, pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if devices.can_pin() else True, reason="needs two cores")
 def test_unequal_devices_get_unequal_stages(tmp_path_factory, two):
     size, count = 160, 8
