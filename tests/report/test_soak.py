@@ -34,6 +34,9 @@ class Tampered:
     def open(self) -> None:
         self._stage.open()
 
+    def close(self) -> None:
+        self._stage.close()
+
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         self.runs += 1
         if self.runs - 1 == self._at:

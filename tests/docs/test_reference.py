@@ -1,0 +1,88 @@
+"""The references say what the code says: keys, types, defaults; a difference names the row that is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from autosplit.report import manifest
+from autosplit.study.config import StudyConfig, load
+from tests.docs.pages import DOCS, ROOT, Page, table
+from tests.docs.schema_rows import parts
+
+LOADED = {"name": "name of the file", "stages": "one a device"}  # what reading a study file fills in
+TOLD = {"devices", "target", "storage", "search", "measure"}  # keys whose default a page may tell in words
+
+PAGES = {
+    "study-file.md": StudyConfig.model_json_schema(),
+    "split-json.md": manifest.schema(),
+}
+
+
+def read(name: str) -> Page:
+    file = DOCS / "reference" / name
+    return Page(file, file.read_text(encoding="utf-8"))
+
+
+def described(page: Page) -> dict[str, list[tuple[str, ...]]]:
+    """By part of the schema the rows of its table."""
+    names = re.findall(r"<!-- part: (\w+) -->", page.text)
+    assert len(names) == len(set(names))
+    return {name: table(page.text, f"<!-- part: {name} -->") for name in names}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_key_is_there_with_its_type_and_default(name: str) -> None:
+    rows = described(read(name))
+    wanted = parts(PAGES[name])
+    assert set(rows) == set(wanted)
+    for part, keys in wanted.items():
+        found = {row[0]: (re.sub(r"\]\(#[^)]*\)", "]", row[1]), row[2]) for row in rows[part]}
+        for key, kind, default in keys:
+            bare = key.strip("`")
+            assert key in found, f"{name}: {part} lacks | {key} | {kind} | {default} | … |"
+            assert not kind or found[key][0] == kind, f"{name}: {key} of {part} is of type {kind}"
+            shown = LOADED.get(bare, default) if part == "whole" and name == "study-file.md" else default
+            assert found[key][1] == shown or (shown == "none" and bare in TOLD), f"{name}: {key} of {part}: {shown}"
+        assert set(found) == {key for key, _, _ in keys}, f"{name}: {part} has keys that are none"
+        assert [row[0] for row in rows[part]] == [key for key, _, _ in keys], f"{name}: order of {part}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_row_says_what_the_key_means(name: str) -> None:
+    for part, rows in described(read(name)).items():
+        assert all(len(row) == 4 and row[3].endswith((".", "…")) for row in rows), part
+
+
+def test_the_example_of_split_json_is_one() -> None:
+    (example,) = [json.loads(b.text) for b in read("split-json.md").blocks() if b.language == "json"]
+    jsonschema.validate(example, manifest.schema())
+    assert len(manifest.Manifest.model_validate(example).wiring().stages) == 2
+
+
+def test_the_study_files_on_the_page_are_valid(tmp_path: Path) -> None:
+    blocks = [b for b in read("study-file.md").blocks() if b.language == "toml"]
+    assert len(blocks) == 2
+    for block in blocks:
+        file = tmp_path / block.marks["file"]
+        file.write_text(block.text, encoding="utf-8")
+        assert load(file).stages == 2
+
+
+def test_the_commands_are_those_of_the_command_line() -> None:
+    assert read("command-line.md").text == generator().command_line(), "run python studies/make_reference.py"
+
+
+def generator() -> Any:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "studies" / "make_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
