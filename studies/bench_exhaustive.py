@@ -26,8 +26,8 @@ from autosplit.planner import evaluate
 from autosplit.study.space import Space
 
 SHARE = 7 / 8
-RIVALS = 3  # of all measured splits, in the last comparison
-FEWEST = 8  # results that a short measurement times
+RIVALS = 4  # of all measured splits, in the last comparison
+FEWEST = 6  # results that a short measurement times
 
 
 def main() -> int:
@@ -35,10 +35,10 @@ def main() -> int:
     parser.add_argument("nets", nargs="*", default=[name for name in ONNX_NETS if name != "vgg19"])
     parser.add_argument("--backend", choices=("tvm", "onnxruntime"), default="onnxruntime")
     parser.add_argument("--trials", type=int, default=5, help="of the study at most (default 5)")
-    parser.add_argument("--study-seconds", type=float, default=2.0, help="it measures a candidate for (default 2)")
+    parser.add_argument("--study-seconds", type=float, default=1.0, help="it measures a candidate for (default 1)")
     parser.add_argument("--within", type=float, default=1.5, help="times the best prediction; slower ones are left out")
-    parser.add_argument("--screen", type=float, default=0.2, help="seconds for each of all splits (default 0.2)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="each works in the last comparison (default 4)")
+    parser.add_argument("--screen", type=float, default=0.1, help="seconds for each of all splits (default 0.1)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="each works in the last comparison (default 3)")
     args = parser.parse_args()
     rows, results, left_out = [], [], 0
     for net in args.nets:
@@ -71,7 +71,7 @@ def promising(space: Space, within: float) -> list[Stages]:
 
 def screened(net: str, model: Any, splits: Sequence[Stages], budget: Budget) -> list[Stages]:
     """The best few of all splits, each measured once; what cannot be built is told and left."""
-    bench, start = LocalBench(model, along(2), budget), time.monotonic()
+    bench, start = LocalBench(model, along(2), budget, items=1), time.monotonic()
     periods: dict[Stages, float] = {}
     for stages in splits:
         try:
