@@ -173,7 +173,11 @@ class _Pairs:
         left, right, tensors = self.features(self._part(self.left, a), self._part(self.right, b))
         own = np.array([0.0 if maker < 0 else 1.0 for maker in self.problem.producer]) * self.problem.bytes
         weights = self.weights(tensors, np.zeros_like(own), own)
-        found: Array = self.left.own_bytes[a][i] - ((left[i] * weights) * right[j]).sum(axis=1)
+        if 4 * len(i) > len(left) * len(right):  # all pairs at once are quicker; bytes are whole, so sums are exact
+            staying: Array = ((left * weights) @ right.T)[i, j]
+        else:
+            staying = ((left[i] * weights) * right[j]).sum(axis=1)
+        found: Array = self.left.own_bytes[a][i] - staying
         return found
 
     @staticmethod

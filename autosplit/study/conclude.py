@@ -101,10 +101,11 @@ def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tup
 
 
 def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
-    """The measured splits that may be the best: within the noise of the least period, the likeliest first."""
-    least = min((m.period_ms for m in measured), default=0.0)
-    near = [m for m in measured if m.period_ms <= least * (1 + 3 * corrected.noise)]
-    return sorted(sorted(near, key=lambda m: corrected.period(m.stages))[:RIVALS], key=lambda m: m.number)
+    """The measured splits that may be the best, the likeliest few by all that was measured."""
+    expected = {m.number: corrected.period(m.stages) for m in measured}
+    least = min(expected.values(), default=0.0)
+    near = [m for m in measured if expected[m.number] <= least * (1 + 3 * corrected.noise)]
+    return sorted(sorted(near, key=lambda m: expected[m.number])[:RIVALS], key=lambda m: m.number)
 
 
 def _covers(duel: object, rivals: Sequence[Measured], measured: int) -> bool:

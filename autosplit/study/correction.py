@@ -32,6 +32,7 @@ _Row = TypeVar("_Row")
 ERRORS = (0.01, 0.03, 0.08, 0.2, 0.4, 0.8)  # relative error of one profiled op
 NOISES = (0.003, 0.01, 0.02, 0.05, 0.1)  # relative noise of one measured stage time
 _USUAL_ERROR, _USUAL_NOISE = 0.2, 0.02  # centre of the prior over the grids, one unit of log deviation wide
+_UNLIKELY = 6.0  # difference of log likelihoods beyond which an error and noise are left out
 SCALE = 0.3  # relative deviation of the common scale of a device
 OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
 OTHER_KIND = 0.5  # correlation of errors between devices of different kinds
@@ -86,7 +87,8 @@ class Corrected:
     noise: float
     ratio: float
     _prior: CostModel
-    _update: _Update
+    _updates: tuple[_Update, ...]
+    _likely: Array
 
     @property
     def costs(self) -> CostModel:
@@ -95,16 +97,13 @@ class Corrected:
 
     def stage_deviations(self, stages: Stages) -> tuple[float, ...]:
         """For each stage of a split the standard deviation of its time, in ms, under the posterior."""
-        return self._update.deviations(stages)
+        return self._updates[int(self._likely.argmax())].deviations(stages)
 
     def draw(self, rng: np.random.Generator) -> Crowd:
-        """Costs drawn from the posterior: what may be true, as likely as it is."""
-        drawn = self._update.draw(rng, self._shares)
-        return Crowd(tuple(_with(self._prior, self._update.times, *found) for found in drawn))
-
-    @property
-    def _shares(self) -> tuple[float, ...]:
-        return _shares(len(self.crowd.costs), len(self._update.times))
+        """Costs drawn from the posterior, error and noise too: what may be true, as likely as it is."""
+        update = self._updates[int(rng.choice(len(self._updates), p=self._likely))]
+        shares = _shares(len(self.crowd.costs), len(update.times))
+        return Crowd(tuple(_with(self._prior, update.times, *found) for found in update.draw(rng, shares)))
 
     def period(self, stages: Stages, deviations: float = 0.0) -> float:
         """The period expected of a split, in ms, each stage taken ``deviations`` standard deviations faster."""
@@ -124,12 +123,15 @@ def correct(costs: CostModel, devices: Sequence[str], measured: Sequence[Measure
     times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))], dtype=np.float64)
     times = np.where(np.isfinite(times), times, 0.0)
     rows = _rows(costs, times, recent)
-    update = _likeliest(times, _kinship(devices), rows)
+    updates, likely = _weighed(times, _kinship(devices), rows)
     shares = _shares(len(devices) if empty and recent else 1, len(devices))
-    crowd = Crowd(tuple(_with(costs, times, *update.corrections(update.weights, share)) for share in shares))
+    crowd = Crowd(tuple(_with(costs, times, *_expected(updates, likely, share)) for share in shares))
     ratios = [m.period_ms / max(m.stage_ms) for m in recent if max(m.stage_ms) > 0]
     ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
-    return Corrected(crowd, update.error, update.noise, ratio, costs, update)
+    error, noise = (
+        math.exp(float(likely @ np.log(x))) for x in zip(*((u.error, u.noise) for u in updates), strict=True)
+    )
+    return Corrected(crowd, error, noise, ratio, costs, updates, likely)
 
 
 def _shares(models: int, devices: int) -> tuple[float, ...]:
@@ -279,11 +281,21 @@ def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> _Rows
     return _Rows(ops, np.array(device, dtype=np.int64), np.array(crowd), np.array(prior), np.array(seen))
 
 
-def _likeliest(times: Array, kinship: Array, rows: _Rows) -> _Update:
+def _weighed(times: Array, kinship: Array, rows: _Rows) -> tuple[tuple[_Update, ...], Array]:
+    """The updates for each error and noise that is not out of the question, and how likely each is."""
     if not len(rows.measured):
-        return _Update(times, kinship, rows, _USUAL_ERROR, _USUAL_NOISE)
-    grid = (_Update(times, kinship, rows, error, noise) for error in ERRORS for noise in NOISES)
-    return max(grid, key=_Update.log_likelihood)
+        return (_Update(times, kinship, rows, _USUAL_ERROR, _USUAL_NOISE),), np.ones(1)
+    grid = [_Update(times, kinship, rows, error, noise) for error in ERRORS for noise in NOISES]
+    logs = np.array([update.log_likelihood() for update in grid])
+    kept = np.flatnonzero(logs > logs.max() - _UNLIKELY)
+    likely = np.exp(logs[kept] - logs.max())
+    return tuple(grid[n] for n in kept), likely / likely.sum()
+
+
+def _expected(updates: Sequence[_Update], likely: Array, crowd: float) -> tuple[Array, Array]:
+    """The corrections of all updates, as likely as they are."""
+    factors, overheads = zip(*(update.corrections(update.weights, crowd) for update in updates), strict=True)
+    return np.tensordot(likely, np.array(factors), 1), np.tensordot(likely, np.array(overheads), 1)
 
 
 def _kinship(devices: Sequence[str]) -> Array:

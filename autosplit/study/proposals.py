@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -15,13 +15,15 @@ from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel
 from autosplit.study.correction import Corrected, Measured, correct
 from autosplit.study.crowd import Crowd
-from autosplit.study.pool import Pool
+from autosplit.study.pool import Array, Pool
 from autosplit.study.space import Space
 
 AHEAD = 12  # unmeasured splits that are looked at each time
-EXPLORATION = 0.1  # share of the trials that go to a split that may be best, not to the one that is expected to be
-DRAWS = 8  # of costs from what is known of them
-UNLIKELY = 0.2  # share of the draws that may promise more when a study has converged
+EXPLORATION = 0.1  # share of the trials that go to a split that may be the best, not to the one that promises most
+DRAWS = 32  # of costs from what is known of them
+PLANS = 8  # draws that are planned for where a plan takes long
+WORTH = 0.05  # expected gain that is worth a trial, as a share of the margin
+RIVALS = 8  # measured splits of which one is the best
 FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it
 PLANNED = 32  # measured trials from which on the plan is made anew only when they have doubled
 AROUND = 3  # splits whose neighbours are weighed in between
@@ -54,48 +56,60 @@ class Outlook:
         """The measured splits."""
         return self.space.placing.pool(m.stages for m in self.history.measured)
 
-    @cached_property
-    def settled(self) -> bool:
-        """Whether none of the splits ahead promises to beat the best, each of their stages taken a deviation faster."""
-        if len(self.history.measured) < FEWEST_MEASURED:
-            return not self.free
-        best = self.corrected.ratio * float(self.measured.periods(self.corrected.crowd).min())
-        potential = min((self.corrected.period(stages, 1.0) for stages in self.free), default=math.inf)
-        return potential > best * (1 - self.margin)
-
     @property
     def margin(self) -> float:
         """The gain that is worth a trial, relative: half the noise, about what a final comparison can tell apart."""
         return self.corrected.noise / 2
 
     @cached_property
-    def hopes(self) -> tuple[Stages, ...]:
-        """Free splits that would beat the best if the costs were as drawn from what is known of them, a draw each.
+    def gains(self) -> dict[Stages, float]:
+        """What each of some free splits is expected to gain over the best measured one, relative.
 
-        Splits alike share their slowest stage, and the likeliest are often alike; a draw finds those that are not.
+        They are those ahead, and for each draw of the costs its best split; a loss counts as no gain (expected
+        improvement: Jones, Schonlau and Welch, Efficient global optimization, 1998, section 4.1). Where a plan takes long,
+        there is one for a few draws only, and for none while those ahead promise enough.
         """
-        found: list[Stages] = []
-        best = sorted((m.stages for m in self.history.measured), key=self._expected)[:4]
+        place = len(self.history.measured)
+        draws = [self.corrected.draw(generator(place, n)) for n in range(DRAWS)]
+        best = sorted((m.stages for m in self.history.measured), key=self._expected)[:RIVALS]
         rivals = self.space.placing.pool(best)
-        for draw in range(DRAWS):
-            if len(found) > DRAWS * UNLIKELY:
-                break
-            costs = self.corrected.draw(generator(len(self.history.measured), draw))
-            stages, period = self._best(costs)
-            if period < rivals.periods(costs).min(initial=math.inf) * (1 - self.margin):
-                found += [stages] if self.space.key(stages) not in self.history.taken else []
-        return tuple(found)
+        least = np.array([rivals.periods(costs).min(initial=math.inf) for costs in draws])
+        quick = self.pool is not None or self.space.lattice is not None
+        found = dict.fromkeys(self.free)
+        gains = {} if quick else self._gains(found, draws, least)
+        if max(gains.values(), default=0.0) >= self.worth:
+            return gains
+        for costs, limit in zip(draws[: DRAWS if quick else PLANS], least, strict=False):
+            found.update((s, None) for s in self._best(costs, limit) if self.space.key(s) not in self.history.taken)
+        return self._gains(found, draws, least)
+
+    def _gains(self, splits: Iterable[Stages], draws: Sequence[Crowd], least: Array) -> dict[Stages, float]:
+        pool = self.space.placing.pool(splits)
+        periods = np.array([pool.periods(costs) for costs in draws])
+        gains = np.maximum(0.0, 1 - periods / least[:, None]).mean(axis=0)
+        return dict(zip(pool.stages, gains.tolist(), strict=True))
+
+    @property
+    def worth(self) -> float:
+        """The expected gain that is worth a trial, relative."""
+        return self.margin * WORTH
+
+    @property
+    def promising(self) -> Stages:
+        """The free split of largest expected gain."""
+        return max(self.gains, key=lambda stages: self.gains[stages])
 
     def guess(self, rng: np.random.Generator) -> Stages:
         """The split that is best for costs drawn from what is known of them."""
-        return self._best(self.corrected.draw(rng))[0]
+        return self._best(self.corrected.draw(rng), math.inf)[0]
 
-    def _best(self, costs: Crowd) -> tuple[Stages, float]:
+    def _best(self, costs: Crowd, limit: float) -> list[Stages]:
+        """The best split under some costs, none where its period is above a limit."""
         if self.pool is None:
-            stages = self.space.best(costs, 1)[0]
-            return stages, self.space.evaluate(stages, costs).period
+            return self.space.best(costs, 1, limit=limit)
         periods = self.pool.periods(costs)
-        return self.pool.stages[int(periods.argmin())], float(periods.min())
+        n = int(periods.argmin())
+        return [self.pool.stages[n]] if periods[n] <= limit else []
 
     @cached_property
     def _expected(self) -> Callable[[Stages], float]:
@@ -104,8 +118,10 @@ class Outlook:
 
     @property
     def converged(self) -> bool:
-        """Whether no free split can beat the best by more than the margin, but for an unlikely one."""
-        return self.settled and len(self.hopes) <= DRAWS * UNLIKELY
+        """Whether no free split is expected to gain what is worth a trial."""
+        if len(self.history.measured) < FEWEST_MEASURED:
+            return not self.free
+        return max(self.gains.values(), default=0.0) < self.worth
 
 
 def generator(seed: int, place: int, attempt: int = 0) -> np.random.Generator:
@@ -154,13 +170,13 @@ def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ..
     """By key the best splits under the costs corrected by these trials, and the best few for each draw of what they may be."""
     corrected = corrected_costs(space, devices, measured)
     splits = space.best(corrected.crowd, 3 * len(measured))
-    for draw in range(DRAWS):
+    for draw in range(PLANS):
         splits += space.best(corrected.draw(generator(len(measured), draw)), 4, seconds=2.0)
     return {space.key(stages): stages for stages in splits}
 
 
 def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.random.Generator) -> Stages | None:
-    """The free split that the corrected costs put first; now and then, and when it promises nothing, one that may be best."""
+    """The free split that is expected to gain most under the corrected costs; now and then one that may be the best."""
     if not history.taken:
         return space.plan()
     view = outlook(space, devices, history)
@@ -170,7 +186,7 @@ def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.ra
         guess = view.guess(rng)
         if space.key(guess) not in history.taken:
             return guess
-    return view.hopes[0] if view.settled and view.hopes else view.free[0]
+    return view.promising if history.measured else view.free[0]
 
 
 def randomly(space: Space, history: History, rng: np.random.Generator) -> Stages | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -27,6 +27,7 @@ from autosplit.planner.orders import successors, topological
 from autosplit.planner.split import check_stages
 from autosplit.study import uses
 from autosplit.study.crowd import Crowd, costs_of
+from autosplit.study.lattice import Lattice, lattice
 from autosplit.study.places import Places, widest
 from autosplit.study.pool import Placing
 
@@ -213,10 +214,12 @@ class Space:
         """The best split under the profile. Raises Infeasible where none fits the devices."""
         return self.places.first(plan(self.costs, self.stages, allow_empty=self.empty).stages)
 
-    def best(self, costs: CostModel | Crowd, count: int, seconds: float = 10.0) -> list[Stages]:
+    def best(
+        self, costs: CostModel | Crowd, count: int, seconds: float = 10.0, limit: float = math.inf
+    ) -> list[Stages]:
         """The ``count`` best splits under ``costs``, best first; fewer where there are no more or the time is up.
 
-        Raises Infeasible where none fits the devices.
+        Only those with a period within ``limit``. Raises Infeasible where none fits the devices.
         """
         end = time.monotonic() + seconds
 
@@ -224,10 +227,26 @@ class Space:
             return time.monotonic() > end
 
         if not self.empty:
-            return [p.stages for p in k_best(costs_of(costs, self.stages), self.stages, count, deadline=late)]
+            return self._best(costs_of(costs, self.stages), count, late, limit)
         if not isinstance(costs, Crowd) or len(costs.costs) == 1:
-            return uses.best(self.places, costs_of(costs, self.stages), count, late)
-        return uses.best_of_each(self.places, costs, self.most, count, late)
+            found = uses.best(self.places, costs_of(costs, self.stages), count, late)
+        else:
+            found = uses.best_of_each(self.places, costs, self.most, count, late)
+        return [s for s in found if limit == math.inf or self.evaluate(s, costs).period <= limit]
+
+    def _best(self, costs: CostModel, count: int, late: Callable[[], bool], limit: float) -> list[Stages]:
+        alike = costs.send is self.costs.send and costs.receive is self.costs.receive  # what the lattice was made of
+        if self.lattice is not None and alike:
+            found = self.lattice.best(costs, count, limit)
+            if found or limit < math.inf:
+                return found
+        plans = k_best(costs, self.stages, count, deadline=late)
+        return [p.stages for p in plans if p.period <= limit]
+
+    @cached_property
+    def lattice(self) -> Lattice | None:
+        """All stages at once; None where the cuts are too many to hold them."""
+        return lattice(self.costs, self.stages)
 
     @cached_property
     def placing(self) -> Placing:

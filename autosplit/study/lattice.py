@@ -1,0 +1,244 @@
+"""Every stage of a space at once: the best splits for one cost model after another, in milliseconds each.
+
+A stage lies between two nested cuts, and what its transfers cost never changes when op times and overheads are corrected.
+So the stages are made once, and a plan is a dynamic programme over levels 0..K: from each cut the least period and the
+least latency of what is still to come. The best splits are then enumerated best first (A*: Hart, Nilsson and Raphael, 1968)
+with those as the bounds; both are exact or too low, so splits come in the order of period, then latency.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import count as counter
+from itertools import islice, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autosplit.cuts import TooManyDownsets, members
+from autosplit.hardware.bench import Stages
+from autosplit.planner import CostModel
+from autosplit.planner.constraints import FREE
+from autosplit.planner.pairs import Side, loads
+from autosplit.planner.problem import Problem, pose, scale
+from autosplit.planner.rows import Words, list_rows, to_bits, to_int
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+ENTRIES = 4_000_000  # pairs of cuts, over all devices that are not alike
+_SAME = 1e-9  # relative difference below which latencies count as equal
+_FIRST_STEP = 0.01  # how far above its bound the least period is looked for first
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The stages within a limit at one level: from the cuts ``before`` to the cuts ``after`` (indices of the lattice).
+
+    ``tail`` and ``head``: places in those, ordered by tail; ``first``: where the stages from each tail begin.
+    """
+
+    before: Index
+    after: Index
+    tail: Index
+    head: Index
+    load: Array
+
+    @cached_property
+    def first(self) -> Index:
+        return np.searchsorted(self.tail, np.arange(len(self.before) + 1))
+
+    def least(self, values: Array) -> Array:
+        """The least of a value of each stage over the stages of each tail; infinite for a tail without one."""
+        found = np.full(len(self.before), math.inf)
+        some = np.flatnonzero(np.diff(self.first))
+        if len(some):
+            found[some] = np.minimum.reduceat(values, self.first[some])
+        return found
+
+    def within(self, limit: float) -> _Level:
+        """Only the stages within a lower limit."""
+        kept = np.flatnonzero(self.load <= limit)
+        return replace(self, tail=self.tail[kept], head=self.head[kept], load=self.load[kept])
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """Per level and cut what is to come to the end: the least period and latency, and ``ways`` to go from the start."""
+
+    limit: float
+    levels: Sequence[_Level]
+    period: Sequence[Array]
+    latency: Sequence[Array]
+    ways: float
+
+    def within(self, limit: float) -> _Ahead:
+        """The same for a lower limit."""
+        return _look(limit, [level.within(limit) for level in self.levels])
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """All cuts of a space of ``stages`` stages, the empty one first and the full one last, as bitsets of ops.
+
+    ``inside``: cut by op, 1 where the op lies before the cut. ``moved``: a matrix a device or one for all, cut before by
+    cut after: what the stage's transfers cost in ms, infinite where the pair makes no stage that the device can run.
+    """
+
+    stages: int
+    cuts: tuple[int, ...]
+    inside: Array
+    moved: tuple[Array, ...]
+
+    def best(self, costs: CostModel, count: int, limit: float = math.inf) -> list[Stages]:
+        """The ``count`` best splits under ``costs``, in order of period and latency; fewer where there are no more.
+
+        Only those with a period within ``limit``. ``costs`` differ from those the lattice was made of in times and
+        overheads only.
+        """
+        time = _Time(self, costs)
+        ahead = self._grown(time, time.bound if limit == math.inf else limit, 1, limit)
+        if not ahead.ways:
+            return []
+        best = ahead.within(float(ahead.period[0][0]) * (1 + _SAME))
+        if best.ways < count:
+            best = self._grown(time, min(best.limit, limit), count, limit)
+        return [self._parts(path) for path in islice(_best_first(best), count)]
+
+    def _grown(self, time: _Time, low: float, count: int, most: float) -> _Ahead:
+        """The stages within a limit from ``low`` to ``most`` that leave at least ``count`` ways; all where fewer do."""
+        most = min(most, time.most)
+        limit, step = low * (1 + _SAME), _FIRST_STEP
+        while (ahead := _look(limit, time.levels(limit))).ways < count and limit < most:
+            limit, step = min(limit * (1 + step), most), 2 * step
+        return ahead
+
+    def _parts(self, path: Sequence[int]) -> Stages:
+        return tuple(tuple(members(self.cuts[b] & ~self.cuts[a])) for a, b in pairwise(path))
+
+
+def lattice(costs: CostModel, stages: int) -> Lattice | None:
+    """The lattice of a space without empty stages; None where there are too many cuts to hold it."""
+    free = tuple(tuple(0.0 if t < math.inf else t for t in row) for row in costs.times)
+    problem = pose(replace(costs, times=free, overheads=(0.0,) * len(costs.overheads)), stages, FREE)
+    kinds = 1 if problem.costs.devices is None else stages
+    try:
+        words = list_rows(problem.contraction.predecessors, math.isqrt(ENTRIES // kinds))
+    except TooManyDownsets:
+        return None
+    words = words[np.argsort(to_bits(words, problem.size).sum(axis=1), kind="stable")]
+    cuts = tuple(problem.contraction.expand(to_int(row)) for row in words)
+    ops = np.zeros((len(cuts), len(costs.names)))
+    for n, cut in enumerate(cuts):
+        ops[n, list(members(cut))] = 1.0
+    return Lattice(stages, cuts, ops, tuple(_moved(problem, words, ops, d) for d in range(kinds)))
+
+
+def _moved(problem: Problem, words: Words, inside: Array, device: int) -> Array:
+    """What the transfers of all stages on a device cost, from the planner's own arithmetic."""
+    scaled = scale(problem, math.inf)
+    side = Side(scaled, words, device)
+    table = np.full((len(words), len(words)), math.inf)
+    for block in loads(scaled, device, side, side, math.inf):
+        table[block.left, block.right] = block.load * scaled.unit
+    times = problem.costs.times
+    unable = inside @ np.isinf(times[device if len(times) > 1 else 0]).astype(np.float64)
+    return np.where(unable[None, :] > unable[:, None], math.inf, table)
+
+
+class _Time:
+    """What the stages of a lattice take under some costs."""
+
+    def __init__(self, lattice: Lattice, costs: CostModel) -> None:
+        self.lattice = lattice
+        rows = np.array(costs.times)
+        self.before = (
+            np.where(np.isfinite(rows), rows, 0.0) @ lattice.inside.T
+        )  # a row a device: of the ops before each cut
+        self.overheads = costs.overheads
+        least = rows.min(axis=0)
+        self.least = lattice.inside @ least
+        self.bound = float(max(least.max(), least.sum() / lattice.stages))
+        self.most = float(
+            self.before.max() + max(m[np.isfinite(m)].max() for m in lattice.moved) + max(costs.overheads)
+        )
+
+    def levels(self, limit: float) -> list[_Level]:
+        """The stages within a limit between cuts that as many stages as lie before, and behind, can reach within it."""
+        count, least = self.lattice.stages, self.least
+        slack = least[-1] * _SAME
+        windows = [
+            np.flatnonzero((least <= k * limit + slack) & (least[-1] - least <= (count - k) * limit + slack))
+            for k in range(1, count)
+        ]
+        ends = [np.array([0]), *windows, np.array([len(least) - 1])]
+        return [self._level(s, a, b, limit) for s, (a, b) in enumerate(pairwise(ends))]
+
+    def _level(self, stage: int, a: Index, b: Index, limit: float) -> _Level:
+        before = self.before[stage if len(self.before) > 1 else 0]
+        overhead = self.overheads[stage if len(self.overheads) > 1 else 0]
+        moved = self.lattice.moved[stage if len(self.lattice.moved) > 1 else 0]
+        load = moved[np.ix_(a, b)] + (before[b] + overhead) - before[a][:, None]
+        tail, head = np.nonzero(load <= limit)
+        return _Level(a, b, tail, head, load[tail, head])
+
+
+def _look(limit: float, levels: Sequence[_Level]) -> _Ahead:
+    """From the end to the start."""
+    period, latency = [np.zeros(1)], [np.zeros(1)]
+    ways: Array = np.ones(1)
+    for level in reversed(levels):
+        period.append(level.least(np.maximum(level.load, period[-1][level.head])))
+        latency.append(level.least(level.load + latency[-1][level.head]))
+        ways = np.asarray(np.bincount(level.tail, ways[level.head], len(level.before)), dtype=np.float64)
+    return _Ahead(limit, levels, period[::-1], latency[::-1], float(ways[0]))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One more cut of a path: no path through it has a period and latency of less ``rank`` (in units, whole)."""
+
+    rank: tuple[float, float]
+    cut: int
+    slowest: float
+    spent: float
+
+
+def _best_first(ahead: _Ahead) -> Iterator[tuple[int, ...]]:
+    """The cuts of each split, by period, then latency; those equal to rounding come in no order."""
+    unit = max(_SAME * float(ahead.period[0][0]), 1e-300)
+    places = counter()
+    queue: list[tuple[float, float, int, int, tuple[int, ...], _Step, Iterator[_Step]]] = []
+
+    def push(path: tuple[int, ...], steps: Iterator[_Step]) -> None:
+        if (step := next(steps, None)) is not None:
+            heappush(queue, (*step.rank, -len(path), next(places), path, step, steps))
+
+    push((), iter([_Step((0.0, 0.0), 0, 0.0, 0.0)]))
+    while queue:
+        *_, path, step, others = heappop(queue)
+        push(path, others)
+        path = (*path, step.cut)
+        if len(path) > len(ahead.levels):
+            yield (0, *(int(level.after[place]) for level, place in zip(ahead.levels, path[1:], strict=True)))
+        else:
+            push(path, _steps(ahead, len(path) - 1, step, unit))
+
+
+def _steps(ahead: _Ahead, level: int, before: _Step, unit: float) -> Iterator[_Step]:
+    """Where a path may go on from a cut, the most promising first."""
+    stages = ahead.levels[level]
+    part = slice(stages.first[before.cut], stages.first[before.cut + 1])
+    head, load = stages.head[part], stages.load[part]
+    slowest, spent = np.maximum(before.slowest, load), before.spent + load
+    period = np.rint(np.maximum(slowest, ahead.period[level + 1][head]) / unit)
+    latency = np.rint((spent + ahead.latency[level + 1][head]) / unit)
+    for n in np.lexsort((latency, period)):
+        if period[n] == math.inf:
+            return
+        rank = float(period[n]), float(latency[n])
+        yield _Step(rank, int(head[n]), float(slowest[n]), float(spent[n]))
