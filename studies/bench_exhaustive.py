@@ -22,6 +22,7 @@ from autosplit.hardware.bench import Stages
 from autosplit.hardware.devices import along
 from autosplit.hardware.local_bench import LocalBench
 from autosplit.hardware.measure import Budget
+from autosplit.hardware.results import Spread
 from autosplit.planner import evaluate
 from autosplit.study.space import Space
 
@@ -50,7 +51,7 @@ def main() -> int:
         best = screened(net, model, splits, Budget(args.screen, items=FEWEST, latency_items=1))
         own, *others = in_turns(model, list(dict.fromkeys([pick, *best])), Budget(seconds=args.seconds))
         least = min([own, *others], key=lambda period: period.median)
-        results.append("the best" if own is least else "a tie" if compared(own, least) == "tie" else "WORSE")
+        results.append(placed(own, least))
         found = (shown(least), shown(own), f"{own.median / least.median:.3f}", results[-1])
         rows.append((net, len(space.listed), len(splits), trials, *found))
     columns = ("net", "legal splits", "measured", "trials", "best of all, ms", "study's best, ms", "ratio", "result")
@@ -61,6 +62,11 @@ def main() -> int:
     ]
     name = "exhaustive" if args.backend == "onnxruntime" else f"exhaustive_{args.backend}"
     return finish(name, columns, rows, notes=notes, bars=bars, file=args.file)
+
+
+def placed(own: Spread, least: Spread) -> str:
+    """How a period stands to the least of all."""
+    return "the best" if own is least else "a tie" if compared(own, least) == "tie" else "WORSE"
 
 
 def promising(space: Space, within: float) -> list[Stages]:

@@ -16,6 +16,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from one_study import load
@@ -46,8 +47,7 @@ def main() -> int:
     rows, bars = [], []
     for net in args.nets:
         found = in_fresh_process(net, args.candidates)
-        above = max(found["tenth"], found["end"]) - found["before"]
-        share, grown = above / found["needed"], 100 * (found["end"] / found["tenth"] - 1)
+        share, grown = weighed(found)
         numbers = [f"{found[key] / 1e6:.0f}" for key in ("before", "tenth", "end", "needed")]
         rows.append((net, args.candidates, *numbers, f"{grown:.2f}", f"{share:.2f}"))
         bars.append(at_most(f"{net}: growth after candidate {TENTH}, %", grown, GROWTH, ".2f"))
@@ -55,6 +55,12 @@ def main() -> int:
     columns = ("net", "candidates", "before MB", "tenth MB", "end MB", "weights and tensors MB", "growth %", "share")
     notes = [f"before: libraries loaded, '{TINY}' read, fused, compiled and run; share: resident above that"]
     return finish("memory", columns, rows, notes=notes, bars=bars, file=args.file)
+
+
+def weighed(found: Mapping[str, int]) -> tuple[float, float]:
+    """What is resident above the interpreter, over the bytes needed; and by how many percent it grew after the tenth."""
+    above = max(found["tenth"], found["end"]) - found["before"]
+    return above / found["needed"], 100 * (found["end"] / found["tenth"] - 1)
 
 
 def in_fresh_process(net: str, candidates: int) -> dict[str, int]:

@@ -29,6 +29,7 @@ from autosplit.study.conclude import best_trial, compared_baselines
 
 FIRST = 5  # trials that the costs are corrected by before predictions count
 ERROR = 5.0  # percent
+DIFFERENT = "DIFFERENT splits"
 WAYS = ("one core", "all cores", "replicas")
 
 
@@ -97,13 +98,19 @@ def repeated(args: Any) -> int:
                 picks.append(best_split(on))
         different = list(dict.fromkeys(picks))
         periods = in_turns(load(net, args.backend), different, Budget(seconds=max(args.seconds, 5.0)))
-        alike = len(different) == 1 or all(compared(a, b) == "tie" for a in periods for b in periods)
-        told = "the same split" if len(different) == 1 else "a tie" if alike else "DIFFERENT"
+        told = ending(periods)
         rows.append((net, args.repeat, len(different), "; ".join(map(shown, periods)), told))
-        bars.append(Bar(f"{net}: {args.repeat} studies end with", told, "the same split, or a tie", alike))
+        bars.append(Bar(f"{net}: {args.repeat} studies end with", told, "the same split, or a tie", told != DIFFERENT))
     columns = ("net", "studies", "different splits", "their periods in turns, ms", "result")
     name = "repeat" if args.backend == "tvm" else f"repeat_{args.backend}"
     return finish(name, columns, rows, bars=bars, file=args.file)
+
+
+def ending(periods: Sequence[Spread]) -> str:
+    """What studies end with whose different splits have these periods."""
+    if len(periods) == 1:
+        return "the same split"
+    return "a tie" if all(compared(a, b) == "tie" for a in periods for b in periods) else DIFFERENT
 
 
 if __name__ == "__main__":

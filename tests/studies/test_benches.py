@@ -7,7 +7,9 @@ from typing import Any
 
 import bench_all
 import bench_exhaustive
+import bench_faults
 import bench_memory
+import bench_onnxruntime
 import bench_pipeline
 import bench_planner
 import bench_study
@@ -19,8 +21,10 @@ from autosplit.hardware.results import Spread
 from autosplit.study.simulated import Simulation, chain
 from autosplit.study.space import Space
 from tests.studies.conftest import STUDIES
+from tests.study import faults
 
 Bench = Callable[..., int]
+FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4.0, 3.9, 4.1)
 COMMANDS = sorted([*STUDIES.glob("bench_*.py"), STUDIES / "make_tables.py", STUDIES / "run_studies.py"])
 GRAPH = {
     "maxFPGAs": 3,
@@ -77,10 +81,9 @@ def test_predictions_count_after_the_first_five_trials() -> None:
 
 
 def test_what_a_split_is_worth_is_told_with_its_ties() -> None:
-    best, same, slow = Spread(2, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4, 3.9, 4.1)
-    assert bench_study.against(best, same).endswith(": 1.05, tie")
-    assert bench_study.against(best, slow).endswith(": 2.00, gain")
-    assert bench_study.against(best, None) == ""
+    assert bench_study.against(FAST, SAME).endswith(": 1.05, tie")
+    assert bench_study.against(FAST, SLOW).endswith(": 2.00, gain")
+    assert bench_study.against(FAST, None) == ""
 
 
 def test_slow_splits_are_left_out_by_their_prediction() -> None:
@@ -91,6 +94,86 @@ def test_slow_splits_are_left_out_by_their_prediction() -> None:
     assert len(all_of_them) == len(space.listed) == 29
     assert 1 <= len(near) < 29
     assert near[0] == space.plan()
+
+
+def test_memory_is_weighed_above_the_interpreter() -> None:
+    found = {"before": 400, "tenth": 500, "end": 530, "needed": 100}
+    assert bench_memory.weighed(found) == (pytest.approx(1.3), pytest.approx(6.0))
+
+
+def test_every_tensor_is_needed_once() -> None:
+    graph = chain(5, ["cores:0"], Simulation()).graph
+    assert (
+        bench_memory.needed(graph)
+        == sum(op.weight_bytes for op in graph.ops) + 6 * next(iter(graph.tensors.values())).bytes
+    )
+
+
+def test_a_tie_is_no_gain() -> None:
+    seven = ["gain"] * 7 + ["loss", "tie"]
+    assert [bar.holds for bar in bench_onnxruntime.bars(seven, [1.06] * 9)] == [True, True]
+    assert [bar.holds for bar in bench_onnxruntime.bars([*seven[1:], "tie"], [1.04] * 9)] == [False, False]
+
+
+def test_the_share_of_the_limit_has_a_median_and_a_least() -> None:
+    assert [bar.holds for bar in bench_pipeline.bars([0.9, 0.95, 1.0], 60)] == [True, True, True]
+    assert [bar.holds for bar in bench_pipeline.bars([0.89, 0.94, 1.0], 61)] == [False, False, False]
+
+
+def test_studies_may_end_with_splits_that_tie() -> None:
+    endings = [bench_study.ending(periods) for periods in ([FAST], [FAST, SAME], [FAST, SAME, SLOW])]
+    assert endings == ["the same split", "a tie", bench_study.DIFFERENT]
+
+
+def test_a_study_is_placed_among_all_splits() -> None:
+    places = [bench_exhaustive.placed(own, FAST) for own in (FAST, SAME, SLOW)]
+    assert places == ["the best", "a tie", "WORSE"]
+
+
+def remains(**known: Any) -> faults.Remains:
+    whole = {
+        "states": ("COMPLETE",) * 40,
+        "keys": tuple(map(str, range(40))),
+        "numbers": tuple(range(40)),
+        "errors": (),
+        "deaths": 2,
+        "best": (1, 2.0, "1"),
+    }
+    return faults.Remains(**{**whole, **known})
+
+
+@pytest.mark.parametrize(
+    ("lost", "known", "missed"),
+    [
+        (0, {}, []),
+        (1, {}, ["killed: finished trials lost or changed"]),
+        (0, {"deaths": 3}, ["killed: trials repeated"]),
+        (0, {"states": ("RUNNING",)}, ["killed: left running"]),
+        (0, {"best": (2, 2.0, "2")}, ["killed: end against the study that ran through"]),
+        (
+            0,
+            {"keys": ("0", *map(str, range(39)))},
+            ["killed: splits measured twice", "killed: end against the study that ran through"],
+        ),
+    ],
+)
+def test_what_kills_must_not_do_is_noticed(lost: int, known: Any, missed: list[str]) -> None:
+    found = faults.Killed(2, lost, remains(**known), remains())
+    assert [bar.what for bar in bench_faults.killed_bars(found) if not bar.holds] == missed
+
+
+@pytest.mark.parametrize(
+    ("codes", "known", "missed"),
+    [
+        ((0, 0, 0), {}, []),
+        ((0, 1, 0), {}, ["exit codes of the three that lived"]),
+        ((0, 0, 0), {"numbers": (0, 0)}, ["numbers"]),
+    ],
+)
+def test_what_workers_must_not_do_is_noticed(codes: Any, known: Any, missed: list[str]) -> None:
+    sixty = {"keys": tuple(map(str, range(60))), "numbers": tuple(range(60)), **known}
+    bars = bench_faults.shared_bars("x", faults.Shared(codes, "", "", remains(**sixty)))
+    assert [bar.what.removeprefix("x: ") for bar in bars if not bar.holds] == missed
 
 
 def test_memory_is_read() -> None:

@@ -9,7 +9,7 @@ import pytest
 from autosplit.errors import ConfigError
 
 PERIOD = {"median": 3.0, "low": 2.9, "high": 3.1}
-STUDY = {
+STUDY: dict[str, Any] = {
     "date": "2030-01-31",
     "environment": {"machine": "m", "python": "3.11"},
     "trials": [{}, {}],
@@ -60,6 +60,12 @@ def test_a_study_is_a_row(results: Path) -> None:
     text = make_tables.filled(page("studies"), results)
     assert "| net | onnxruntime | 2 | 3.00 (2.90 to 3.10) | 6.00 (5.90 to 6.10) |  |  | split |" in text
     assert "`python studies/run_studies.py, 2030-01-31, machine m, python 3.11`" in text
+
+
+def test_a_study_that_compared_its_best_in_turns_tells_that_period(results: Path) -> None:
+    best = {**STUDY["best"], "duel_ms": {"median": 2.0, "low": 1.9, "high": 2.1}}
+    outcome.write(results / "studies" / "net.json", {**STUDY, "best": best})
+    assert "| net | TVM | 2 | 2.00 (1.90 to 2.10) |" in make_tables.filled(page("studies"), results)
 
 
 def test_a_result_that_is_not_there_is_said_so(tmp_path: Path) -> None:
