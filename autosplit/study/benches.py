@@ -29,6 +29,7 @@ def _real(config: StudyConfig) -> Bench:
         stages=config.places,
         devices=config.devices or (),
         target=config.target,
+        targets=config.targets,
         tuning=Path(config.tuning) if config.tuning else None,
         backend=TVM if config.backend == "simulated" else config.backend,
         regions=[r.model_dump() for r in config.regions],
@@ -38,7 +39,7 @@ def _real(config: StudyConfig) -> Bench:
 
 def _simulated(config: StudyConfig) -> SimulatedBench:
     """Simulated hardware over a graph file, over the profile of a real model, or over a chain."""
-    from autosplit.planner import CostModel
+    from autosplit.hardware.costs import cost_model
     from autosplit.study import simulated
 
     wanted = config.simulated or SimulatedHardware()
@@ -49,7 +50,7 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
     if config.model or config.zoo:
         real = _real(config)
         try:
-            costs = CostModel.from_graph(real.graph, [p.op_ms for p in real.profile()])
+            costs = cost_model(real.graph, real.profile(), real.links())
             return simulated.SimulatedBench(real.graph, costs, real.devices, simulation)
         finally:
             real.close()

@@ -116,6 +116,7 @@ class StudyConfig(_Section):
     objective: Literal["throughput"] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(default_factory=dict)
     target: Text | None = None
+    targets: dict[str, Text] = Field(default_factory=dict)
     tuning: Text | None = None
     storage: Text | None = None
     export: Text | None = None
@@ -143,6 +144,8 @@ class StudyConfig(_Section):
     def _consistent(self) -> StudyConfig:
         if self.devices is not None and self.stages not in ("auto", len(self.devices)):
             raise ValueError(f"stages is {self.stages}, devices are {len(self.devices)}; give one device a stage")
+        if unknown := [name for name in self.targets if name not in (self.devices or ())]:
+            raise ValueError(f"targets name '{unknown[0]}', which is none of the devices; name one of them")
         sources = [key for key in ("model", "zoo") if getattr(self, key)]
         if self.simulated and self.simulated.graph:
             sources.append("simulated.graph")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import autosplit
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench import Bench
+from autosplit.hardware.costs import cost_model
 from autosplit.hardware.profile import machine
-from autosplit.hardware.results import Profile
+from autosplit.hardware.results import LinkCost, Profile
 from autosplit.planner import CostModel, plan
 from autosplit.study import records
 from autosplit.study.config import StudyConfig
@@ -131,14 +132,19 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
         with alone_on_devices(config):
             profile = bench.profile()
         _store(study, url, {"profile": records.profile_document(profile)})
+    if not isinstance(stored.get("links"), list):
+        with alone_on_devices(config):
+            links = bench.links()
+        _store(study, url, {"links": records.link_documents(links)})
     with guarded(url):
         known = records.read_profile(study.user_attrs["profile"])
-    space = Space(_costs(bench, known), len(bench.devices), empty=config.stages == "auto")
+        reached = records.read_links(study.user_attrs["links"])
+    space = Space(_costs(bench, known, reached), len(bench.devices), empty=config.stages == "auto")
     if "bound_ms" not in stored:
         bound = plan(space.costs, space.stages, allow_empty=space.empty).lower_bound
         _store(study, url, {"graph": records.graph_document(bench.graph), "bound_ms": float(bound)})
     if "baselines" not in stored:
-        progress.note("measuring the unsplit model: one core, all cores, replicas")
+        progress.note("measuring the unsplit model: on each device, on all cores, as replicas")
         with alone_on_devices(config):
             unsplit = bench.baselines()
         _store(study, url, {"baselines": [records.baseline_document(b) for b in unsplit]})
@@ -152,16 +158,14 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
     return space
 
 
-def _costs(bench: Bench, profile: list[Profile]) -> CostModel:
-    """The planner's view of the profile; a bench that knows more, what moving a tensor costs say, gives its own."""
+def _costs(bench: Bench, profile: list[Profile], links: list[LinkCost]) -> CostModel:
+    """The planner's view of profile and links; a bench that knows more gives its own."""
     own = getattr(bench, "cost_model", None)
     if own is not None:
         model = own(profile)
         assert isinstance(model, CostModel)
         return model
-    rows = list(dict.fromkeys(p.op_ms for p in profile))
-    model = CostModel.from_graph(bench.graph, rows if len(rows) == 1 else [p.op_ms for p in profile])
-    return model.with_groups(bench.together)
+    return cost_model(bench.graph, profile, links, bench.together)
 
 
 def _store(study: optuna.Study, url: str, values: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from autosplit.cuts import bitset, live, members
 from autosplit.graph import FusedGraph
 from autosplit.hardware.bench import Stages
-from autosplit.hardware.results import Baseline, Measurement, Profile, Spread
+from autosplit.hardware.results import Baseline, LinkCost, Measurement, Profile, Spread
 
 FORMAT = 1
 
@@ -64,6 +64,27 @@ def read_profile(document: Any) -> list[Profile]:
     return [
         Profile(str(p["device"]), tuple(map(_number, p["op_ms"])), tuple(map(_number, p["spread_ms"])))
         for p in document
+    ]
+
+
+def link_documents(links: Sequence[LinkCost]) -> list[dict[str, Any]]:
+    """What it takes to reach each device, a link without limit as None."""
+    return [
+        {
+            "device": link.device,
+            "bandwidth": _finite(link.bandwidth),
+            "latency_ms": float(link.latency_ms),
+            "call_ms": float(link.call_ms),
+        }
+        for link in links
+    ]
+
+
+def read_links(documents: Any) -> list[LinkCost]:
+    """The links of a list of documents."""
+    return [
+        LinkCost(str(d["device"]), _number(d["bandwidth"]), float(d["latency_ms"]), float(d["call_ms"]))
+        for d in documents
     ]
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _UNCLAIMED = 60.0  # seconds after which a running trial without a worker is taken for lost
+_LOG = 2000  # characters kept of what a failed worker printed last
 _DEATHS = 5  # processes that may die over one split before it counts as failed
 
 Clock = Callable[[], float]
@@ -172,7 +173,7 @@ class _Loop:
             raise
         except AutosplitError as error:
             with guarded(self.on.url):
-                self._fail(trial._trial_id, trial.number, str(error))
+                self._fail(trial._trial_id, trial.number, str(error), log=error.log)
             return True
         with guarded(self.on.url):
             self._finish(trial, measurement)
@@ -196,8 +197,9 @@ class _Loop:
         attributes = records.measured_attributes(measurement)
         self._tell(trial._trial_id, trial.number, attributes, float(measurement.period_ms.median))
 
-    def _fail(self, trial_id: int, number: int, error: str, lost: bool = False) -> None:
-        self._tell(trial_id, number, {"error": error, **({LOST: True} if lost else {})}, None)
+    def _fail(self, trial_id: int, number: int, error: str, lost: bool = False, log: str = "") -> None:
+        more = {**({LOST: True} if lost else {}), **({"log": log[-_LOG:]} if log else {})}
+        self._tell(trial_id, number, {"error": error, **more}, None)
 
     def _tell(self, trial_id: int, number: int, attributes: Mapping[str, Any], value: float | None) -> None:
         """Store and tell; where another worker has finished the trial meanwhile, say so and go on."""

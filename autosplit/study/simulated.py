@@ -22,7 +22,7 @@ import numpy as np
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.bench import Stages
-from autosplit.hardware.results import Accuracy, Baseline, Measurement, Profile, Spread
+from autosplit.hardware.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.planner import CostModel, Plan, evaluate, from_workload
 
 GRAPH_LIMIT = 64_000_000  # bytes of a graph file
@@ -76,6 +76,10 @@ class SimulatedBench:
             Profile(device, row := rows[d if len(rows) > 1 else 0], (0.0,) * len(row))
             for d, device in enumerate(self.devices)
         ]
+
+    def links(self) -> Sequence[LinkCost]:
+        """None: ``cost_model`` has the transfers."""
+        return ()
 
     def measure(self, stages: Stages) -> Measurement:
         """The true time of each stage, with noise. Raises StageError where a device cannot run an op."""
