@@ -20,8 +20,6 @@ from outcome import arguments, at_least, finish
 from autosplit import api, planner
 from autosplit.frontend import onnx_import
 from autosplit.hardware.devices import along
-from autosplit.hardware.link import link
-from autosplit.hardware.stage import VmStage
 from autosplit.lowering.fuse import fuse
 
 BAR = 100
@@ -56,8 +54,7 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
     devices = along(2)
 
     def linked() -> Any:
-        modules = [link(model.lowered, model.kernels, ports, model.target) for ports in wiring.stages]
-        return [VmStage(m, d) for m, d in zip(modules, devices, strict=True)]
+        return [model.runner.stage(ports, device) for ports, device in zip(wiring.stages, devices, strict=True)]
 
     def afresh() -> Any:
         return relax.VirtualMachine(tvm.compile(fuse(source.module, model.target).fused, model.target), tvm.cpu())
