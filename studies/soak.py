@@ -83,21 +83,27 @@ def exported(folder: Path) -> Path:
 
 
 def soak(pipeline: Pipeline, goes_on: Callable[[int], bool]) -> Soak:
-    """Stream items while ``goes_on(number)``, checking every result. Raises StageError where a stage fails."""
+    """Stream items while ``goes_on(number)``, checking every result, and end the pipeline. StageError where a stage fails."""
     items = different(pipeline)
     expected = [pipeline.run([item])[0] for item in items]
     submitted = Submitter(pipeline, items, goes_on)
-    start, memory, taken = time.perf_counter(), [], 0
     submitted.start()
-    for outputs in results(pipeline, submitted):
+    try:
+        return watched(results(pipeline, submitted), expected)
+    finally:
+        pipeline.close()  # a submitter that waits for room is told
+        submitted.join()
+
+
+def watched(stream: Iterator[dict[str, np.ndarray]], expected: Sequence[dict[str, np.ndarray]]) -> Soak:
+    """Take results until the stream ends or one is wrong, and look at memory now and then."""
+    start, memory, taken = time.perf_counter(), [], 0
+    for outputs in stream:
         if not equal(outputs, expected[taken % DIFFERENT]):
-            pipeline.close()
-            submitted.join()
             return Soak(taken, taken, time.perf_counter() - start, tuple(memory))
         taken += 1
         if taken % SAMPLE == 0 and _MEMORY.exists():
             memory.append(int(_MEMORY.read_text().split()[1]) * PAGE)
-    submitted.join()
     return Soak(taken, None, time.perf_counter() - start, tuple(memory))
 
 
