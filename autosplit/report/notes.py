@@ -43,6 +43,10 @@ def headline(study: Study, trial: Trial) -> str:
         return f"Trial {trial.number} {words.get(trial.state, 'has no measured period')}"
     period = trial.period_ms.median
     text = f"Trial {trial.number}: a result every {spread_text(trial.period_ms)}"
+    if trial.memory_bytes is not None and "memory" in study.objectives:
+        text += f", {trial.memory_bytes / 1e6:.3g} MB in the largest stage"
+    if study.objectives != ("throughput",):
+        return text + ("; the best of the study" if study.best() is trial else "")
     best = study.best()
     before = study.best(trial.number)
     if before is None or before.period_ms is None:

@@ -14,6 +14,7 @@ from autosplit.cuts.stages import cuts_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.results import Baseline, Spread
+from autosplit.study.objectives import of_study
 
 if TYPE_CHECKING:
     import optuna
@@ -27,7 +28,8 @@ class Trial:
     """One candidate: how it was split and what was measured; ``state`` is complete, fail, running, pruned or waiting.
 
     ``stages`` are op indices of the stages that are not empty, ``places`` the index of the device of each; ``cuts`` are the
-    last ops before each cut, ``live`` names and bytes of the tensors on it; times are in ms.
+    last ops before each cut, ``live`` names and bytes of the tensors on it; ``values`` are those of the objectives,
+    ``memory_bytes`` what the largest stage holds. Times are in ms.
     """
 
     number: int
@@ -42,6 +44,8 @@ class Trial:
     error: str
     cuts: tuple[tuple[str, ...], ...] = ()
     places: tuple[int, ...] = ()
+    values: tuple[float, ...] = ()
+    memory_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,14 +83,22 @@ class Study:
     def best(self, before: int | None = None) -> Trial | None:
         """The winner of the final comparison, before one the complete trial with the smallest period.
 
-        With ``before``, the complete trial with the smallest period among those of lower number.
+        With ``before``, the complete trial with the smallest period among those of lower number. Where the first objective
+        is not throughput, the trial that is best by it.
         """
-        seen = [(t.period_ms.median, t.number, t) for t in self.trials if t.state == "complete" and t.period_ms]
-        if before is not None:
-            seen = [entry for entry in seen if entry[1] < before]
-        elif entered := [(self.duel[number].median, number, t) for _, number, t in seen if number in self.duel]:
-            seen = entered
+        complete = [t for t in self.trials if t.state == "complete" and (before is None or t.number < before)]
+        if self.objectives[0] != "throughput":
+            told = [(t.values, t.number, t) for t in complete if t.values]
+            return min(told)[2] if told else None
+        seen = [(t.period_ms.median, t.number, t) for t in complete if t.period_ms]
+        entered = [(self.duel[number].median, number, t) for _, number, t in seen if number in self.duel]
+        seen = entered if entered and before is None else seen
         return min(seen)[2] if seen else None
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """What the study minimised, the most important first."""
+        return of_study({"config": self.config})
 
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty where it is not known."""
@@ -123,7 +135,7 @@ def read(study: optuna.Study) -> Study:
         stopped=_text(attributes.get("stopped")),
         identity={k: _text(v) for k, v in _mapping(attributes.get("identity")).items()},
         config=_mapping(attributes.get("config")),
-        trials=tuple(_trial(t, graph) for t in trials),
+        trials=tuple(_trial(t, graph, of_study(attributes)[0] == "throughput") for t in trials),
         duel=_duel(duel, sum(t.state.name == "COMPLETE" for t in trials)),
         version=_text(_mapping(attributes.get("autosplit")).get("version")),
         machine=_text(attributes.get("machine")),
@@ -141,7 +153,8 @@ def profile_of(study: Study, trial: Trial) -> tuple[float, ...]:
         return ()
 
 
-def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
+def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, timed: bool = True) -> Trial:
+    """A trial; ``timed``: whether its first value is a period."""
     a = trial.user_attrs
     written = _list(a.get("stages"))
     stages = _stages([ops for ops in written if ops], graph)
@@ -152,7 +165,7 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
         state=trial.state.name.lower(),
         stages=stages,
         live=tuple(_live(cut) for cut in _list(a.get("live"))[:_MOST_STAGES]),
-        period_ms=_spread(a.get("period_ms")) or _spread({"median": (trial.values or [None])[0]}),
+        period_ms=_spread(a.get("period_ms")) or (_spread({"median": (trial.values or [None])[0]}) if timed else None),
         latency_ms=_spread(a.get("latency_ms")),
         stage_ms=tuple(times[i] for i in places) if places and len(times) == len(written) else times,
         predicted_ms=_number(a.get("predicted_ms")),
@@ -160,6 +173,8 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None) -> Trial:
         error=_text(a.get("error")),
         cuts=tuple(_strings(cut) for cut in _list(a.get("cuts"))[:_MOST_STAGES]),
         places=places,
+        values=tuple(trial.values or ()),
+        memory_bytes=_number(a.get("memory_bytes")),
     )
 
 

@@ -14,6 +14,7 @@ from autosplit.report.notes import study_note, trial_note
 from autosplit.report.pictures import split_graph, stage_balance
 from autosplit.report.plots import study_plots
 from autosplit.report.record import Study, Trial, profile_of, read
+from autosplit.study.objectives import METRICS, of_study
 
 if TYPE_CHECKING:
     import optuna
@@ -32,8 +33,9 @@ def copy(study: optuna.Study) -> optuna.Study:
     storage = optuna.storages.InMemoryStorage()
     _skip_zero(storage)
     target = optuna.create_study(study_name=study.study_name, directions=study.directions, storage=storage)
-    if len(study.directions) == 1:
-        target.set_metric_names(["period in ms"])
+    objectives = of_study(study.user_attrs)
+    if len(study.directions) == len(objectives):
+        target.set_metric_names([METRICS[name] for name in objectives])
     for key, value in _short(study.user_attrs).items():
         target.set_user_attr(key, value)
     for trial in study.get_trials(deepcopy=False):

@@ -11,6 +11,7 @@ from autosplit.hardware.results import Baseline, Spread
 from autosplit.study import records
 from autosplit.study.correction import Corrected, Measured
 from autosplit.study.limits import tally
+from autosplit.study.objectives import of_study
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress
 from autosplit.study.proposals import corrected_costs
@@ -42,16 +43,17 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
     history = history_of(on.space, trials)
     corrected = corrected_costs(on.space, tuple(on.bench.devices), history.measured)
     results: dict[str, Any] = {"corrected": _document(corrected)}
-    rivals = finalists(corrected, history.measured)
+    rivals = finalists(corrected, history.measured) if "throughput" in on.config.objectives else []
     if rivals and isinstance(on.bench, Duelling) and not _covers(attributes.get("duel"), rivals, len(history.measured)):
         progress.note(f"comparing the best {len(rivals)} splits and the baselines once more, in turns")
         with on.measuring():
             results["duel"] = _compete(on.bench, rivals, len(history.measured))
     stored = {**attributes, **results}
-    best = best_trial(trials, stored)
-    if best is not None:
-        used = sum(map(bool, on.space.split(best[0].user_attrs[KEY])))
-        verdict = judge(used, best[1], compared_baselines(stored))
+    fastest = fastest_trial(trials, stored)
+    if fastest is not None:
+        used = sum(map(bool, on.space.split(fastest[0].user_attrs[KEY])))
+        word = "best" if on.config.objectives[0] == "throughput" else "fastest"
+        verdict = judge(used, fastest[1], compared_baselines(stored), word)
         results["verdict"] = {"choice": verdict.choice, "text": verdict.text}
     with guarded(on.url):
         for key, value in results.items():
@@ -80,7 +82,18 @@ def _compete(bench: Duelling, rivals: Sequence[Measured], measured: int) -> dict
 
 
 def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tuple[FrozenTrial, Spread] | None:
-    """The best trial with its period: the winner of the final comparison, or before one the least measured period."""
+    """The best trial by the first objective, with its period; for throughput see ``fastest_trial``."""
+    fastest = fastest_trial(trials, attributes)
+    if fastest is None or of_study(attributes)[0] == "throughput":
+        return fastest
+    told = [(list(t.values), t.number, t) for t in tally(trials).complete if t.values]
+    best = min(told)[2] if told else fastest[0]
+    period = records.read_spread(best.user_attrs.get("period_ms"))
+    return (best, period) if period else fastest
+
+
+def fastest_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tuple[FrozenTrial, Spread] | None:
+    """The trial of least period: the winner of the final comparison, or before one the least measured."""
     complete = tally(trials).complete
     duel = attributes.get("duel")
     periods: dict[int, Spread] = {}
@@ -90,9 +103,9 @@ def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tup
                 periods[entry.get("number")] = spread
     if not periods:
         for t in complete:
-            fallback = Spread(t.values[0], t.values[0], t.values[0]) if t.values else None
-            if spread := records.read_spread(t.user_attrs.get("period_ms")) or fallback:
-                periods[t.number] = spread
+            if (period := records.period_of(t)) is not None:
+                fallback = Spread(period, period, period)
+                periods[t.number] = records.read_spread(t.user_attrs.get("period_ms")) or fallback
     entered = [t for t in complete if t.number in periods]
     if not entered:
         return None
@@ -101,11 +114,15 @@ def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tup
 
 
 def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
-    """The measured splits that may be the best, the likeliest few by all that was measured."""
+    """The measured splits that may be the best: the likeliest few by all that was measured, and the one measured fastest."""
     expected = {m.number: corrected.period(m.stages) for m in measured}
     least = min(expected.values(), default=0.0)
     near = [m for m in measured if expected[m.number] <= least * (1 + 3 * corrected.noise)]
-    return sorted(sorted(near, key=lambda m: expected[m.number])[:RIVALS], key=lambda m: m.number)
+    chosen = sorted(near, key=lambda m: expected[m.number])[:RIVALS]
+    fastest = min(measured, key=lambda m: (m.period_ms, m.number), default=None)
+    if fastest is not None and fastest not in chosen:
+        chosen = [*chosen[: RIVALS - 1], fastest]
+    return sorted(chosen, key=lambda m: m.number)
 
 
 def _covers(duel: object, rivals: Sequence[Measured], measured: int) -> bool:

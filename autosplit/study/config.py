@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices import available
+from autosplit.study.objectives import NAMES, Objective
 
 MOST_STAGES = 256
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
@@ -91,6 +92,18 @@ def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
     return shapes
 
 
+def _objective(value: Any) -> Any:
+    """One objective, or several in the order of their importance."""
+    given = value if isinstance(value, list) else [value]
+    if (
+        not given
+        or any(not isinstance(name, str) or name not in NAMES for name in given)
+        or len(set(given)) < len(given)
+    ):
+        raise ValueError(f"give {', '.join(NAMES)} or a list of them, each once")
+    return value
+
+
 def _stages(value: Any) -> int | Literal["auto"]:
     if value == "auto":
         return "auto"
@@ -105,6 +118,10 @@ class StudyConfig(_Section):
     ``stages``: how many, or ``"auto"``: any number up to the devices, a single one included; without ``devices`` up to the
     cores this process may use. Then a stage may stay empty and leaves its device unused. Where only ``devices`` are given
     there is a stage for each.
+
+    ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``memory`` (of the largest stage: its
+    weights and the tensors at its borders), or a list of them: the trials then form a Pareto front, and of it the best by
+    the first objective is exported.
     """
 
     name: Name
@@ -113,7 +130,7 @@ class StudyConfig(_Section):
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     backend: Literal["tvm", "onnxruntime", "simulated"] = "tvm"
-    objective: Literal["throughput"] = "throughput"
+    objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(default_factory=dict)
     target: Text | None = None
     targets: dict[str, Text] = Field(default_factory=dict)
@@ -124,6 +141,11 @@ class StudyConfig(_Section):
     measure: Measure = Field(default_factory=Measure)
     simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """What is minimised, the most important first."""
+        return tuple(self.objective) if isinstance(self.objective, list) else (self.objective,)
 
     @property
     def places(self) -> int:

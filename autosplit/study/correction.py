@@ -42,12 +42,13 @@ REMEMBERED = 96  # measured stages that the update looks at: half of the best tr
 
 @dataclass(frozen=True)
 class Measured:
-    """One measured split: the time of each stage and the period, in ms."""
+    """One measured split: the time of each stage, the period and the latency, in ms; 0 for a latency not known."""
 
     number: int
     stages: Stages
     stage_ms: tuple[float, ...]
     period_ms: float
+    latency_ms: float = 0.0
 
 
 @dataclass(frozen=True)

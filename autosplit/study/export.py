@@ -63,12 +63,19 @@ def export_trial(study: optuna.Study, folder: Path, number: int | None = None) -
 
 
 def _trial(trials: list[FrozenTrial], number: int) -> tuple[FrozenTrial, Spread]:
-    for trial in trials:
-        period = records.read_spread(trial.user_attrs.get("period_ms"))
-        if trial.number == number and period is not None:
-            return trial, period
-    complete = [t.number for t in trials if t.user_attrs.get("period_ms")]
-    raise ConfigError(f"trial {number} was not measured; those that were are {complete or 'none'}")
+    measured = {
+        t.number: (t, period)
+        for t in trials
+        if t.state.name == "COMPLETE" and (period := records.read_spread(t.user_attrs.get("period_ms")))
+    }
+    if number in measured:
+        return measured[number]
+    told = f"those that can be exported are {sorted(measured) or 'none'}"
+    state = next((t.state.name.lower() for t in trials if t.number == number), None)
+    if state == "fail":
+        reason = next(t for t in trials if t.number == number).user_attrs.get("error", "no reason recorded")
+        raise ConfigError(f"trial {number} failed ({reason}); {told}")
+    raise ConfigError(f"trial {number} {f'is {state}' if state else 'does not exist'}; {told}")
 
 
 def _write(bench: Bench, attributes: dict[str, Any], trial: FrozenTrial, period: Spread, folder: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autosplit.errors import Infeasible
-from autosplit.study import proposals
+from autosplit.study import fronts, proposals
 from autosplit.study.config import Search
 from autosplit.study.samplers import LOST, history_of
 from autosplit.study.space import Space
@@ -43,7 +43,12 @@ def tally(trials: Sequence[FrozenTrial]) -> Tally:
 
 
 def stop_reason(
-    search: Search, space: Space, devices: Sequence[str], trials: Sequence[FrozenTrial], elapsed: float
+    search: Search,
+    space: Space,
+    devices: Sequence[str],
+    trials: Sequence[FrozenTrial],
+    elapsed: float,
+    objectives: Sequence[str] = ("throughput",),
 ) -> str | None:
     """Why no further trial shall start, as text for the summary; None to go on. ``elapsed`` in seconds of this run."""
     found = tally(trials)
@@ -59,7 +64,9 @@ def stop_reason(
     if space.size is not None and len(history.taken) >= space.size:
         return f"exhausted: all {space.size} legal splits are measured"
     if search.sampler == "planner" and search.converge:
-        return _converged(space, tuple(devices), history)
+        if tuple(objectives) == ("throughput",):
+            return _converged(space, tuple(devices), history)
+        return _settled(space, tuple(devices), tuple(objectives), history)
     return None
 
 
@@ -80,10 +87,15 @@ def commonest_error(found: Tally) -> str:
 
 
 def _since_best(found: Tally) -> int:
-    best, since = float("inf"), 0
+    """How many trials have passed since one was better than all before it, or lay beyond their front."""
+    seen: list[list[float]] = []
+    since = 0
     for t in sorted((*found.complete, *found.failed), key=lambda t: t.number):
-        value = t.values[0] if t.values else float("inf")
-        best, since = (value, 0) if value < best else (best, since + 1)
+        own = t.values
+        if own and not any(all(a <= b for a, b in zip(old, own, strict=True)) for old in seen):
+            seen, since = [*seen, own], 0
+        else:
+            since += 1
     return since
 
 
@@ -95,3 +107,16 @@ def _converged(space: Space, devices: tuple[str, ...], history: proposals.Histor
     if view.converged:
         return f"converged: no unmeasured split can beat the best by more than half the noise ({view.margin:.1%})"
     return None
+
+
+def _settled(
+    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: proposals.History
+) -> str | None:
+    """Whether no free split is expected to extend the front of what was measured by more than the noise."""
+    view = fronts.prospects(space, devices, objectives, history)
+    if not view.free and proposals.nearest_free(space, None, history) is None:
+        return "exhausted: every split that fits the devices is measured"
+    if not view.settled:
+        return None
+    what = "extend the Pareto front" if len(objectives) > 1 else "beat the best"
+    return f"converged: no unmeasured split is expected to {what} by more than {max(view.margins):.1%}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from autosplit.hardware.results import LinkCost, Profile
 from autosplit.planner import CostModel, plan
 from autosplit.study import records
 from autosplit.study.config import StudyConfig
+from autosplit.study.objectives import METRICS
 from autosplit.study.progress import Progress
 from autosplit.study.samplers import sampler
 from autosplit.study.space import Space
@@ -64,12 +65,12 @@ def open_study(
     with one_at_a_time(url):
         storage = connect(url, config.search.lease)
         with guarded(url):
-            study = _load_or_create(storage, url, name or config.name, identity, force)
+            study = _load_or_create(storage, url, name or config.name, identity, force, config.objectives)
         if force:
             progress.note(f"started study '{study.study_name}'; to go on with it: --name {study.study_name}")
         space = _prepare(study, config, bench, url, progress)
     search = config.search
-    study.sampler = sampler(search.sampler, space, bench.devices, search.seed)
+    study.sampler = sampler(search.sampler, space, bench.devices, search.seed, config.objectives)
     return OpenStudy(study, url, config, bench, space)
 
 
@@ -78,13 +79,18 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     return {
         **bench.identity,
         "backend": config.backend,
-        "objective": config.objective,
+        "objective": ", ".join(config.objectives),
         "stages": str(config.stages),
     }
 
 
 def _load_or_create(
-    storage: optuna.storages.BaseStorage, url: str, name: str, identity: Mapping[str, str], force: bool
+    storage: optuna.storages.BaseStorage,
+    url: str,
+    name: str,
+    identity: Mapping[str, str],
+    force: bool,
+    objectives: Sequence[str],
 ) -> optuna.Study:
     import optuna
 
@@ -93,7 +99,9 @@ def _load_or_create(
         name = next(free for n in range(2, len(known) + 3) if (free := f"{name}-{n}") not in known)
     if name not in known:
         with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):  # a worker on another host was as quick
-            optuna.create_study(storage=storage, study_name=name, directions=["minimize"], sampler=_placeholder())
+            directions = [optuna.study.StudyDirection.MINIMIZE] * len(objectives)
+            made = optuna.create_study(storage=storage, study_name=name, directions=directions, sampler=_placeholder())
+            made.set_metric_names([METRICS[objective] for objective in objectives])
     study = optuna.load_study(storage=storage, study_name=name, sampler=_placeholder())
     _refuse_another(study, url, identity)
     return study
@@ -105,7 +113,7 @@ def _refuse_another(study: optuna.Study, url: str, identity: Mapping[str, str]) 
     remedy = "--force starts a new study beside it, --name gives it another name"
     found = attributes.get("autosplit")
     if not isinstance(found, dict) or not isinstance(attributes.get("identity"), dict):
-        if study.get_trials(deepcopy=False):
+        if study.get_trials(deepcopy=False) or len(study.directions) != len(identity["objective"].split(", ")):
             raise ConfigError(f"{where} was not made by autosplit; {remedy}")
         study.set_user_attr("autosplit", {"format": records.FORMAT, "version": autosplit.__version__})
         study.set_user_attr("identity", dict(identity))

@@ -179,6 +179,8 @@ def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.ra
     """The free split that is expected to gain most under the corrected costs; now and then one that may be the best."""
     if not history.taken:
         return space.plan()
+    if (whole := unmeasured_whole(space, history)) is not None:
+        return whole
     view = outlook(space, devices, history)
     if not view.free:
         return None
@@ -187,6 +189,13 @@ def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.ra
         if space.key(guess) not in history.taken:
             return guess
     return view.promising if history.measured else view.free[0]
+
+
+def unmeasured_whole(space: Space, history: History) -> Stages | None:
+    """The model as one stage, until it has been tried: how much stages slow each other down shows beside it alone."""
+    if not space.empty or space.alone is None or space.key(space.alone) in history.taken:
+        return None
+    return space.alone
 
 
 def randomly(space: Space, history: History, rng: np.random.Generator) -> Stages | None:

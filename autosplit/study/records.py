@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import bitset, live, members
 from autosplit.graph import FusedGraph
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Baseline, LinkCost, Measurement, Profile, Spread
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 FORMAT = 1
 
@@ -25,6 +28,14 @@ def read_spread(document: Any) -> Spread | None:
         return Spread(float(document["median"]), float(document["low"]), float(document["high"]))
     except (TypeError, KeyError, ValueError):
         return None
+
+
+def period_of(trial: FrozenTrial) -> float | None:
+    """The measured period of a complete trial in ms; None for another."""
+    if trial.state.name != "COMPLETE":
+        return None
+    stored = read_spread(trial.user_attrs.get("period_ms"))
+    return stored.median if stored else trial.values[0] if trial.values else None
 
 
 def graph_document(graph: FusedGraph) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Measurement
 from autosplit.study import conclude, leases, records
 from autosplit.study.limits import check_failures, commonest_error, stop_reason, tally
+from autosplit.study.objectives import values
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress, Status
 from autosplit.study.proposals import corrected_costs, nearest_free
@@ -98,7 +99,7 @@ class _Loop:
             trials = self.trials()
         elapsed = self.clock() - self.began
         search, bench = self.on.config.search, self.on.bench
-        if reason := stop_reason(search, self.on.space, bench.devices, trials, elapsed):
+        if reason := stop_reason(search, self.on.space, bench.devices, trials, elapsed, self.on.config.objectives):
             return None, reason
         trial = self.study.ask()
         if self._is_one_too_many(trial.number):
@@ -176,7 +177,7 @@ class _Loop:
                 self._fail(trial._trial_id, trial.number, str(error), log=error.log)
             return True
         with guarded(self.on.url):
-            self._finish(trial, measurement)
+            self._finish(trial, measurement, self.on.space.memory(stages))
         return True
 
     def _describe(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> Stages | None:
@@ -189,26 +190,32 @@ class _Loop:
         set_attributes(
             self.study,
             trial._trial_id,
-            {**records.split_attributes(self.on.bench.graph, stages), "predicted_ms": float(corrected.period(stages))},
+            {
+                **records.split_attributes(self.on.bench.graph, stages),
+                "predicted_ms": float(corrected.period(stages)),
+                "memory_bytes": int(self.on.space.memory(stages)),
+            },
         )
         return stages
 
-    def _finish(self, trial: optuna.Trial, measurement: Measurement) -> None:
+    def _finish(self, trial: optuna.Trial, measurement: Measurement, memory: float) -> None:
         attributes = records.measured_attributes(measurement)
-        self._tell(trial._trial_id, trial.number, attributes, float(measurement.period_ms.median))
+        period, latency = measurement.period_ms.median, measurement.latency_ms.median
+        told = values(self.on.config.objectives, period, latency, memory)
+        self._tell(trial._trial_id, trial.number, attributes, told)
 
     def _fail(self, trial_id: int, number: int, error: str, lost: bool = False, log: str = "") -> None:
         more = {**({LOST: True} if lost else {}), **({"log": log[-_LOG:]} if log else {})}
         self._tell(trial_id, number, {"error": error, **more}, None)
 
-    def _tell(self, trial_id: int, number: int, attributes: Mapping[str, Any], value: float | None) -> None:
+    def _tell(self, trial_id: int, number: int, attributes: Mapping[str, Any], told: list[float] | None) -> None:
         """Store and tell; where another worker has finished the trial meanwhile, say so and go on."""
         import optuna
 
-        state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
+        state = optuna.trial.TrialState.FAIL if told is None else optuna.trial.TrialState.COMPLETE
         try:
             set_attributes(self.study, trial_id, attributes)
-            self.study.tell(number, value, state=state)
+            self.study.tell(number, told, state=state)
         except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
             if not self.study._storage.get_trial(trial_id).state.is_finished():
                 raise
@@ -225,10 +232,10 @@ class _Loop:
         self.progress.trial(
             Status(
                 number=number,
-                period_ms=told.values[0] if told.values else None,
+                period_ms=records.period_of(told),
                 stage_ms=told.user_attrs.get("stage_ms", ()),
                 error=told.user_attrs.get("error"),
-                best_ms=min((t.values[0] for t in found.complete), default=None),
+                best_ms=min((p for t in found.complete if (p := records.period_of(t)) is not None), default=None),
                 bound_ms=self.study.user_attrs.get("bound_ms"),
                 finished=found.finished,
                 total=search.trials,

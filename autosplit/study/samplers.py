@@ -6,17 +6,18 @@ if it had never stopped. An objective function calls ``Space.suggest(trial)`` to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench import Stages
-from autosplit.study import proposals
+from autosplit.study import fronts, proposals
 from autosplit.study.correction import Measured
 from autosplit.study.leases import beat
 from autosplit.study.proposals import History
+from autosplit.study.records import read_spread
 from autosplit.study.space import KEY, Space
 from autosplit.study.storage import set_attributes
 from autosplit.study.workers import this_worker
@@ -35,17 +36,28 @@ _DRAWS = 20  # times TPE is asked for a split that is free
 _Draw = Callable[["optuna.Study", "FrozenTrial", History, tuple[int, int]], "Stages | None"]
 
 
-def sampler(name: str, space: Space, devices: Iterable[str], seed: int = 0) -> BaseSampler:
+def sampler(
+    name: str,
+    space: Space,
+    devices: Iterable[str],
+    seed: int = 0,
+    objectives: Sequence[str] = ("throughput",),
+) -> BaseSampler:
     """The sampler ``name`` over the splits of ``space`` on ``devices`` (names, one a stage).
+
+    ``objectives`` are what the study's values are, in their order.
 
     ``planner``: plan, measure, correct the costs, plan again. ``tpe``: Optuna's TPE on the shares of the cost before
     each cut. ``random``, and ``exhaustive`` by the profile's order. Where no split is left the trial gets no key.
     Raises ConfigError for an unknown name.
     """
-    kinds = tuple(devices)
+    kinds, aims = tuple(devices), tuple(objectives)
 
     def planner(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
-        return proposals.planned(space, kinds, history, proposals.generator(seed, *draw))
+        rng = proposals.generator(seed, *draw)
+        if aims == ("throughput",):
+            return proposals.planned(space, kinds, history, rng)
+        return fronts.planned(space, kinds, aims, history, rng)
 
     def tpe(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
         return _tpe(space, proposals.generator(seed, *draw), study, trial, history)
@@ -71,7 +83,15 @@ def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = No
 def _measured(space: Space, trials: Iterable[FrozenTrial]) -> Iterable[Measured]:
     for t in sorted(trials, key=lambda t: t.number):
         if t.state.name == "COMPLETE" and (key := _live_key(t)) and t.user_attrs.get("stage_ms") and t.values:
-            yield Measured(t.number, space.split(key), tuple(map(float, t.user_attrs["stage_ms"])), float(t.values[0]))
+            period = read_spread(t.user_attrs.get("period_ms"))
+            latency = read_spread(t.user_attrs.get("latency_ms"))
+            yield Measured(
+                t.number,
+                space.split(key),
+                tuple(map(float, t.user_attrs["stage_ms"])),
+                period.median if period else float(t.values[0]),
+                latency.median if latency else 0.0,
+            )
 
 
 def _live_key(trial: FrozenTrial) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.study.conclude import best_trial, compared_baselines
+from autosplit.study.objectives import front, of_study
 from autosplit.study.records import baseline_document, read_spread
 from autosplit.study.storage import guarded, shown
 
@@ -32,11 +33,20 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
             "stopped": attributes.get("stopped"),
         },
         "trials": [_trial(t) for t in trials],
+        "pareto": _pareto(trials, best[0] if best else None, attributes),
         "best": None if best is None else _best(best[0], attributes),
         "baselines": [baseline_document(b) for b in compared_baselines(attributes)],
         "bound_ms": attributes.get("bound_ms"),
         "verdict": attributes.get("verdict"),
     }
+
+
+def _pareto(trials: Sequence[FrozenTrial], best: FrozenTrial | None, attributes: Mapping[str, Any]) -> list[int]:
+    """The numbers of the trials that no other dominates; with one objective that of the best."""
+    if len(of_study(attributes)) == 1:
+        return [best.number] if best else []
+    told = [t for t in trials if t.state.name == "COMPLETE" and t.values]
+    return [told[n].number for n in front([t.values for t in told])]
 
 
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
@@ -50,6 +60,7 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
         "stage_ms": stored.get("stage_ms"),
         "error": stored.get("error"),
         "predicted_ms": stored.get("predicted_ms"),
+        "memory_bytes": stored.get("memory_bytes"),
     }
 
 
@@ -75,10 +86,11 @@ def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Seq
     study = found["study"]
     stopped = f"; {study['stopped']}" if study["stopped"] else ""
     best = found["best"]
+    memory = ("memory MB",) if "memory" in (study["objective"] or ()) else ()
     yield (
         f"study {study['name']}: {study['model']}, {_stages(study)} stages{stopped}",
-        ("trial", "state", "period ms", "latency ms", "stages ms", "cut after, or error", "best"),
-        [(*_row(t), "*" if best and best["number"] == t["number"] else "") for t in found["trials"]],
+        ("trial", "state", "period ms", "latency ms", *memory, "stages ms", "cut after, or error", "best"),
+        [(*_row(t, bool(memory)), _mark(found, t["number"])) for t in found["trials"]],
     )
     if best:
         cuts = best["cuts"] or []
@@ -98,10 +110,20 @@ def _stages(study: Mapping[str, Any]) -> str:
     return f"up to {len(study['devices'] or ())}" if study["stages"] == "auto" else str(study["stages"])
 
 
-def _row(trial: Mapping[str, Any]) -> tuple[object, ...]:
+def _mark(found: Mapping[str, Any], number: int) -> str:
+    """What is said of a trial beside its row."""
+    marks = ["*"] if found["best"] and found["best"]["number"] == number else []
+    marks += ["front"] if len(found["pareto"]) > 1 and number in found["pareto"] else []
+    return " ".join(marks)
+
+
+def _row(trial: Mapping[str, Any], memory: bool) -> tuple[object, ...]:
     stages = ", ".join(f"{t:.3f}" if t else "-" for t in trial["stage_ms"] or ())
     detail = trial["error"] or " | ".join(", ".join(ops) for ops in trial["cuts"] or ())
-    return trial["number"], trial["state"].lower(), _ms(trial["period_ms"]), _ms(trial["latency_ms"]), stages, detail
+    held = trial["memory_bytes"]
+    size = (f"{held / 1e6:.3f}" if isinstance(held, int | float) else "",) if memory else ()
+    times = _ms(trial["period_ms"]), _ms(trial["latency_ms"])
+    return trial["number"], trial["state"].lower(), *times, *size, stages, detail
 
 
 def _ms(document: object) -> str:

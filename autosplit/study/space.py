@@ -156,6 +156,10 @@ class Space:
         """What a split costs under ``costs``, by default those of the profile."""
         return evaluate(costs_of(costs or self.costs, sum(map(bool, stages))), stages, allow_empty=self.empty)
 
+    def memory(self, stages: Stages) -> float:
+        """The bytes that the largest stage holds: its weights and the tensors at its borders."""
+        return max(self.evaluate(stages).memory)
+
     def fits(self, stages: Stages) -> bool:
         """Whether each device can run its ops and hold what they need."""
         plan = self.evaluate(stages)
@@ -213,6 +217,16 @@ class Space:
     def plan(self) -> Stages:
         """The best split under the profile. Raises Infeasible where none fits the devices."""
         return self.places.first(plan(self.costs, self.stages, allow_empty=self.empty).stages)
+
+    @cached_property
+    def alone(self) -> Stages | None:
+        """The whole model as one stage, on the best device that can have it; None where none can or stages must be more."""
+        if not self.empty and self.stages > 1:
+            return None
+        whole = tuple(range(len(self.costs.names)))
+        found = [self.places.seated([whole], places) for places in self.places.choices(1)]
+        fitting = [stages for stages in found if self.fits(stages)]
+        return min(fitting, key=lambda stages: self.evaluate(stages).period, default=None)
 
     def best(
         self, costs: CostModel | Crowd, count: int, seconds: float = 10.0, limit: float = math.inf

@@ -19,13 +19,13 @@ class Verdict:
     text: str
 
 
-def judge(stages: int, period: Spread, baselines: Sequence[Baseline]) -> Verdict:
-    """Compare the best split's ``period`` (ms) with the baselines.
+def judge(stages: int, period: Spread, baselines: Sequence[Baseline], word: str = "best") -> Verdict:
+    """Compare the best split's ``period`` (ms) with the baselines; ``word`` is what the split is called.
 
     Splitting must win: where intervals overlap it ties, and the simpler way is advised, the whole model before
     replicas. A single stage is no split: where it wins the model is left whole, on the device of that stage.
     """
-    ours = f"the best split into {stages} stages takes {_text(period)} an item"
+    ours = f"the {word} split into {stages} stages takes {_text(period)} an item"
     won, loses = "Split", "so splitting loses"
     choice: Choice = "split"
     if stages == 1:

@@ -1,0 +1,273 @@
+"""``stages = "auto"``: any number of stages up to the devices."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.cli import main
+from autosplit.errors import Infeasible, SplitError
+from autosplit.planner import CostModel, plan
+from autosplit.study.conclude import best_trial
+from autosplit.study.config import StudyConfig
+from autosplit.study.correction import Measured, correct
+from autosplit.study.crowd import Crowd
+from autosplit.study.open import OpenStudy, open_study
+from autosplit.study.places import Places, widest
+from autosplit.study.progress import Silent
+from autosplit.study.run import run_study
+from autosplit.study.samplers import NAMES
+from autosplit.study.show import document
+from autosplit.study.simulated import SimulatedBench
+from autosplit.study.space import KEY, Space
+from autosplit.study.storage import storage_url
+from tests.planner.strategies import models
+
+Make = Callable[..., SimulatedBench]
+
+
+def used(stages: Any) -> int:
+    return sum(map(bool, stages))
+
+
+def over_all_numbers(costs: CostModel, devices: int) -> list[float]:
+    """The least period of each number of stages on each choice of devices, in its plainest form."""
+    found = []
+    for k in range(1, devices + 1):
+        for chosen in combinations(range(devices), k):
+            try:
+                found.append(plan(costs.on_devices(chosen), k).period)
+            except Infeasible:
+                continue
+    return found
+
+
+@st.composite
+def spaces(draw: Any) -> Space:
+    devices = draw(st.integers(1, 3))
+    costs = draw(
+        models(most=5, devices=draw(st.sampled_from([1, devices])), groups=draw(st.booleans()), unsupported=True)
+    )
+    return Space(costs, devices, empty=True)
+
+
+@given(spaces())
+@settings(deadline=None, max_examples=60)
+def test_the_plan_is_the_best_over_all_numbers_of_stages(space: Space) -> None:
+    periods = over_all_numbers(space.costs, space.stages)
+    if not periods:
+        with pytest.raises(Infeasible):
+            space.plan()
+        return
+    assert space.evaluate(space.plan()).period == min(periods)
+
+
+@given(spaces())
+@settings(deadline=None, max_examples=60)
+def test_listing_counts_every_split_once_and_each_is_its_key(space: Space) -> None:
+    every = list(space._all())
+    assert len(set(every)) == len(every) == space.size
+    assert all(space.split(space.key(stages)) == stages for stages in every)
+    listed = [space.evaluate(stages).period for stages in space.listed]
+    if listed:
+        best = space.best(space.costs, len(listed))
+        assert [space.evaluate(stages).period for stages in best] == listed
+        assert len(set(best)) == len(best)
+
+
+@given(spaces(), st.lists(st.floats(0, 1), min_size=4, max_size=4))
+@settings(deadline=None, max_examples=60)
+def test_any_parameters_decode_to_a_split_of_the_space(space: Space, values: list[float]) -> None:
+    stages = space.decode(dict(zip(space.names, values, strict=False)))
+    assert space.split(space.key(stages)) == stages
+    assert set(space.parameters(stages)) == set(space.names)
+
+
+@given(spaces())
+@settings(deadline=None, max_examples=30)
+def test_moves_reach_every_split(space: Space) -> None:
+    free = replace(space.costs, times=tuple((1.0,) * len(row) for row in space.costs.times))
+    space = Space(free, space.stages, empty=True)
+    seen, queue = {space.listed[0]}, [space.listed[0]]
+    for stages in queue:
+        fresh = [n for n in space.neighbours(stages) if n not in seen]
+        seen.update(fresh)
+        queue += list(dict.fromkeys(fresh))
+    assert len(seen) == space.size
+
+
+def test_on_devices_that_are_alike_empty_stages_come_last(chain_bench: Make) -> None:
+    space = Space(chain_bench(ops=4, stages=3).costs, 3, empty=True)
+    assert space.size == 1 + 3 + 3
+    assert all(list(stages) == sorted(stages, key=lambda ops: not ops) for stages in space.listed)
+    with pytest.raises(SplitError, match="is no split into 3 stages"):
+        space.split("3:0.3")
+
+
+def test_each_choice_among_unequal_devices_is_a_split_of_its_own() -> None:
+    costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0), (2.0, 2.0), (3.0, 3.0)))
+    space = Space(costs, 3, empty=True)
+    assert space.size == 3 + 3
+    assert space.evaluate(space.plan()).period == 2.0
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(0, 4))
+def test_choices_of_devices_are_the_different_ones(kinds: list[int], count: int) -> None:
+    places = Places(tuple(kinds))
+    found = list(places.choices(count))
+    different = {tuple(kinds[d] for d in chosen) for chosen in combinations(range(len(kinds)), count)}
+    assert {tuple(kinds[d] for d in chosen) for chosen in found} == different
+    assert len(found) == places.count(count) == len(different)
+    parts = [(d,) for d in range(count)]
+    assert all(places.first(s) == s for s in (places.seated(parts, chosen) for chosen in found))
+
+
+def test_the_narrowest_stages_stay_empty() -> None:
+    assert widest([0.5, 0.45], 2) == ([0, 2], [0.475])
+    assert widest([0.5, 0.1], 2) == ([1, 2], [0.5])
+    assert widest([0.5, 0.5], 1) == ([0], [])
+
+
+def test_random_splits_use_any_number_of_devices(branchy_bench: Make) -> None:
+    space, rng = Space(branchy_bench().costs, 3, empty=True), np.random.default_rng(0)
+    found = [space.random(rng) for _ in range(30)]
+    assert {used(stages) for stages in found} == {1, 2, 3}
+
+
+def test_many_splits_cost_what_each_costs_alone(chain_bench: Make) -> None:
+    costs = chain_bench(ops=5, stages=3).costs
+    slower = replace(costs, times=tuple(tuple(2 * t for t in row) for row in costs.times), overheads=(0.5,))
+    space = Space(costs, 3, empty=True)
+    crowd = Crowd((costs, slower, costs))
+    pool = space.placing.pool(space.listed)
+    assert pool.times(crowd) == pytest.approx(np.array([space.evaluate(s, crowd).loads for s in space.listed]))
+    assert pool.memory.tolist() == [space.memory(s) for s in space.listed]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_best_under_costs_that_depend_on_the_crowd(chain_bench: Make, rows: int) -> None:
+    costs = chain_bench(ops=7, stages=3).costs
+    row = np.array(costs.times[0])
+    crowd = Crowd(
+        tuple(replace(costs, times=tuple(tuple(row * s * (1 + d)) for d in range(rows))) for s in (1.0, 1.4, 2.4))
+    )
+    space = Space(crowd.of(1), 3, empty=True)
+    found = space.best(crowd, 10)
+    every = sorted(space.evaluate(s, crowd).period for s in space._all())
+    assert [space.evaluate(s, crowd).period for s in found] == pytest.approx(every[:10])
+
+
+def test_what_is_learnt_does_not_come_from_empty_stages(chain_bench: Make) -> None:
+    costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0),))
+    seen = [Measured(0, ((0, 1), ()), (2.0, 0.0), 2.0)]
+    corrected = correct(costs, ("cores:0", "cores:1"), seen, empty=True)
+    assert corrected.period(((0, 1), ())) == pytest.approx(2.0, rel=0.01)
+    assert corrected.stage_deviations(((0, 1), ()))[1] == 0.0
+
+
+def test_stages_that_slow_each_other_down_are_told_from_costs(chain_bench: Make) -> None:
+    costs = CostModel("c", ("a", "b", "c", "d"), (0, 1, 2, 4), ((1.0, 1.0, 1.0, 1.0),))
+    devices = ("cores:0", "cores:1")
+    seen = [
+        Measured(0, ((0, 1), (2, 3)), (3.6, 3.6), 3.6),
+        Measured(1, ((0, 1, 2, 3), ()), (4.0, 0.0), 4.0),
+    ]
+    corrected = correct(costs, devices, seen, empty=True)
+    assert corrected.period(((0, 1, 2), (3,))) > 1.5 * 3
+    assert corrected.period(((0, 1, 2, 3), ())) == pytest.approx(4.0, rel=0.1)
+
+
+@pytest.fixture
+def auto(tmp_path: Path) -> Callable[..., OpenStudy]:
+    def open_it(bench: Any, **search: Any) -> OpenStudy:
+        document = {"name": "s", "backend": "simulated", "stages": "auto", "devices": list(bench.devices)}
+        config = StudyConfig.model_validate({**document, "search": search})
+        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent())
+
+    return open_it
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("contention", [0.0, 0.35, 1.5])
+def test_a_study_finds_how_many_stages_are_best(
+    chain_bench: Make, auto: Callable[..., OpenStudy], contention: float, seed: int
+) -> None:
+    bench = chain_bench(ops=24, stages=4, contention=contention, seed=seed, error=0.1, noise=0.01)
+    on = auto(bench, trials=14)
+    run_study(on, Silent())
+    best = best_trial(on.study.trials, on.study.user_attrs)
+    assert best is not None
+    chosen = bench.truth(on.space.split(best[0].user_attrs[KEY])).period
+    least = min(plan(bench.true_of(k), k).period for k in range(1, 5))
+    assert chosen <= 1.03 * least
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_split_of_every_number_is_measured_before_none_is_left(
+    chain_bench: Make, auto: Callable[..., OpenStudy], name: str
+) -> None:
+    on = auto(chain_bench(ops=4, stages=3), trials=50, sampler=name, converge=False)
+    run_study(on, Silent())
+    assert on.study.user_attrs["stopped"].startswith("exhausted")
+    assert sorted(t.user_attrs[KEY] for t in on.study.trials) == sorted(map(on.space.key, on.space.listed))
+
+
+def test_a_trial_holds_a_place_for_every_device(chain_bench: Make, auto: Callable[..., OpenStudy]) -> None:
+    on = auto(chain_bench(ops=4, stages=3), trials=7, sampler="exhaustive")
+    run_study(on, Silent())
+    for trial in on.study.trials:
+        stored = trial.user_attrs
+        assert [bool(ops) for ops in stored["stages"]] == [t > 0 for t in stored["stage_ms"]]
+        assert len(stored["cuts"]) == len(stored["live"]) == used(stored["stages"]) - 1
+        assert stored["imbalance"] >= 1
+    found = document(on.study, on.url)
+    assert found["study"]["stages"] == "auto"
+    assert all(len(t["stage_ms"]) == 3 for t in found["trials"])
+
+
+STUDY = """
+backend = "simulated"
+stages = "auto"
+devices = ["cores:0", "cores:1", "cores:2"]
+[search]
+trials = 9
+[simulated]
+ops = 12
+error = 0.05
+contention = 2.0
+"""
+
+
+def test_the_command_advises_a_single_stage_where_more_only_slow_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.toml").write_text(STUDY)
+    assert main(["run", "a.toml", "-f", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert used(found["best"]["stages"]) == 1
+    assert found["best"]["cuts"] == []
+    assert "as one stage it takes" in found["verdict"]["text"]
+    assert main(["show", "a.db"]) == 0
+    assert "up to 3 stages" in " ".join(capsys.readouterr().out.split())
+    assert main(["run", "a.toml", "--stages", "3"]) == 2
+    assert "stages was 'auto', is '3'" in capsys.readouterr().err
+
+
+def test_a_split_of_a_fixed_number_keeps_its_key(chain_bench: Make) -> None:
+    costs = chain_bench(ops=6, stages=3).costs
+    fixed, free = Space(costs, 3), Space(costs, 3, empty=True)
+    assert all(free.split(fixed.key(stages)) == stages for stages in fixed.listed)
+
+
+def test_as_many_stages_as_cores_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosplit.study.config.available", lambda: (0, 2, 3))
+    config = StudyConfig.model_validate({"name": "n", "backend": "simulated", "stages": "auto"})
+    assert config.places == 3
