@@ -31,11 +31,11 @@ COMMANDS = {
     "faults": ("bench_faults.py",),
     "link": ("bench_link.py", "--repeat", "3"),
     "memory": ("bench_memory.py",),
-    "pipeline": ("bench_pipeline.py", "--seconds", "4"),
-    "study": ("bench_study.py", "--seconds", "1.5"),
-    "repeat": ("bench_study.py", "squeezenet", "shufflenet", "--repeat", "3"),
+    "pipeline": ("bench_pipeline.py", "--seconds", "3"),
+    "study": ("bench_study.py", "--seconds", "1"),
+    "repeat": ("bench_study.py", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "1"),
     "exhaustive": ("bench_exhaustive.py",),
-    "onnxruntime": ("bench_onnxruntime.py",),
+    "onnxruntime": ("bench_onnxruntime.py", "--study-seconds", "1", "--seconds", "8"),
 }
 
 
