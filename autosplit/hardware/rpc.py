@@ -153,7 +153,7 @@ def _session(device: Rpc, wait_s: float) -> Any:
             return _within(max(ANSWER_S, left), lambda: _greet(device))
         except Exception as error:  # TVM raises errors of many kinds
             if left <= 0:
-                raise MachineError(_absent(device, line_of(error, last=True))) from error
+                raise MachineError(_absent(device, _reason(error))) from error
         pause.wait(min(_RETRY_S, max(left, 0.0)))
 
 
@@ -198,6 +198,11 @@ def _within(seconds: float, work: Callable[[], Any]) -> Any:
         raise error
     finally:
         del error  # or its traceback would hold it, and with it those who asked, and their connections
+
+
+def _reason(error: Exception) -> str:
+    text = line_of(error, last=True)
+    return "nothing takes connections there" if "Connect to" in text else text
 
 
 def _absent(device: Rpc, reason: str) -> str:

@@ -21,7 +21,7 @@ from tests.study.server import postgresql
 
 TIMEOUT = 900  # seconds a block may take
 ADDRESS = "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
-PACKAGES = {"onnxruntime": "onnxruntime", "torch": "torch"}
+PACKAGES = {"onnxruntime": "onnxruntime", "rpc": "tornado", "torch": "torch"}
 LANGUAGES = {*RUN, "toml", "text", "json"}
 
 
