@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
 from autosplit.hardware import devices as device
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.costs import cost_model
+from autosplit.hardware.bench import Stages, used
+from autosplit.hardware.costs import cost_model, on_own_devices
 from autosplit.hardware.devices import Device
 from autosplit.hardware.isolated_bench import IsolatedBench
 from autosplit.hardware.measure import Budget
@@ -106,21 +106,25 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """A model and its stages, each a tuple of op indices."""
+    """A model and its stages, each a tuple of op indices; ``devices`` those it was planned for, one a stage."""
 
     model: Model
     stages: Stages
     predicted_ms: float | None = None
+    devices: tuple[str, ...] = ()
 
     def pipeline(self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
-        """Link the stages into a running pipeline, one core a stage unless ``devices`` says otherwise."""
-        return self.model.pipeline(self.stages, device.along(len(self.stages), devices), depth, trace)
+        """Link the stages into a running pipeline, on ``devices``, else those it was planned for, else one core a stage."""
+        return self.model.pipeline(self.stages, self._along(devices), depth, trace)
 
     def export(self, folder: str | Path, devices: Sequence[str] = (), **measured: Any) -> Path:
         """Write ``split.json`` and one loadable file a stage into ``folder``; returns the path of ``split.json``."""
         from autosplit.report.export import export
 
-        return export(self.model, self.stages, device.along(len(self.stages), devices), Path(folder), **measured)
+        return export(self.model, self.stages, self._along(devices), Path(folder), **measured)
+
+    def _along(self, devices: Sequence[str]) -> tuple[Device, ...]:
+        return device.along(len(self.stages), devices or self.devices)
 
 
 def load_model(
@@ -147,17 +151,32 @@ def load(folder: str | Path, devices: Sequence[str] = ()) -> Pipeline:
     return _load_export(Path(folder), devices)
 
 
-def plan(model: Model, stages: int = 2, devices: Sequence[str] = ()) -> Split:
+def plan(
+    model: Model,
+    stages: int | Literal["auto"] = 2,
+    devices: Sequence[str] = (),
+    regions: Mapping[str, str] | None = None,
+) -> Split:
     """The best split into ``stages`` for the measured profile of each device, and for what it takes to reach it.
 
-    ``devices`` are spelled as in a study file, one a stage; a core a stage by default. Raises Infeasible for too many
-    stages, MachineError for a device that is not there.
+    ``stages = "auto"`` weighs any number up to the devices. ``devices`` are spelled as in a study file, one a stage; a core
+    a stage by default. ``regions``: by the name of an external backend the device that its ops run on. Raises Infeasible
+    for too many stages, ConfigError for a device of regions that is none of the devices, MachineError for one that is not
+    there.
     """
     from autosplit import planner
 
-    along = device.along(stages, devices)
-    best = planner.plan(measured_costs(model, along), stages)
-    return Split(model, best.stages, best.period)
+    along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
+    names = list(map(str, along))
+    costs = on_own_devices(measured_costs(model, along), model.lowered.regions, regions or {}, names)
+    best = planner.plan(costs, len(along), allow_empty=stages == "auto")
+    chosen = used(best.stages, names)
+    return Split(model, tuple(s for s in best.stages if s), best.period, tuple(chosen) if devices else ())
+
+
+def most_stages(devices: Sequence[str]) -> int:
+    """How many stages there are at most: one a device, without any one a core that this process may use."""
+    return len(devices) or len(device.available())
 
 
 def measured_costs(model: BuiltModel, devices: Sequence[Device]) -> CostModel:

@@ -90,12 +90,13 @@ def devices(text: str | None) -> tuple[str, ...]:
 
 
 def stages(text: str) -> int | str:
-    """``--stages`` as an argparse type: a number above zero, or ``auto``."""
+    """``--stages`` as an argparse type: a number, or ``auto``."""
     if text == "auto":
         return text
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of stages; give a number from 1, or auto")
-    return int(text)
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of stages; give a number from 1, or auto") from None
 
 
 def seconds(text: str) -> float:

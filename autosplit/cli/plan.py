@@ -31,7 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     options.add_backend(parser)
-    parser.add_argument("--stages", type=int, required=True, metavar="K", help="number of stages")
+    parser.add_argument(
+        "--stages",
+        type=options.stages,
+        required=True,
+        metavar="K",
+        help="number of stages, or auto: any number up to the devices (of a graph file up to its maxFPGAs)",
+    )
     parser.add_argument("--devices", help="one device a stage for a model (default: a core a stage)")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds with the best split so far")
     parser.add_argument("--assign", action="store_true", help="search the order of the devices too")
@@ -48,10 +54,16 @@ def run(args: argparse.Namespace) -> int:
     """Plan and print."""
     if args.timeout is not None and not args.timeout > 0:
         raise ConfigError(f"--timeout {args.timeout} is no time; give more than 0 seconds")
+    auto = args.stages == "auto"
+    if auto:
+        args.stages, args.allow_empty = _most_stages(args), True
     costs = _costs(args)
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
     document = _document(args, costs, deadline)
+    if auto:
+        for split in (document, *document.get("k_best", ()), *document.get("pareto", ())):
+            _without_empty(split, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
     if args.save:
         _save(args.save, costs, args.stages)
@@ -76,6 +88,29 @@ def read_graph(path: Path) -> CostModel:
         return from_workload(document, path.stem)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from error
+
+
+def _most_stages(args: argparse.Namespace) -> int:
+    """As many stages as devices: those of the options or the cores of a model, those that a graph file names."""
+    if args.model.suffix.lower() != ".json":
+        from autosplit import api
+
+        return api.most_stages(options.devices(args.devices))
+    if (told := read_graph(args.model).devices) is not None:
+        return told
+    most = json.loads(args.model.read_text(encoding="utf-8")).get("maxFPGAs")
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        raise GraphError(f"{args.model}: maxFPGAs is {most!r}, so --stages auto has no limit; give a number of stages")
+    return most
+
+
+def _without_empty(split: dict[str, Any], alike: bool) -> None:
+    """Leave the empty stages out of a split, with their devices; of devices that are alike the first are used."""
+    kept = [n for n, ops in enumerate(split["stages"]) if ops]
+    for key in ("stages", "loads", "memory", "devices"):
+        split[key] = [split[key][n] for n in kept]
+    if alike:
+        split["devices"] = list(range(len(kept)))
 
 
 def _costs(args: argparse.Namespace) -> CostModel:
@@ -114,7 +149,8 @@ def _document(args: argparse.Namespace, costs: CostModel, deadline: Callable[[],
         "note": best.note,
     }
     if args.k_best is not None:
-        found = planner.k_best(costs, args.stages, args.k_best, **shared)
+        alike = args.allow_empty and costs.devices is None
+        found = planner.k_best(costs, args.stages, args.k_best, **shared, empty_last=alike)
         document["k_best"] = [_described(costs, p, order) for p in found]
     if args.pareto:
         front = planner.pareto_front(costs, args.stages, **shared)

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph
+from autosplit.hardware.devices import parse
 from autosplit.hardware.results import LinkCost, Profile
 from autosplit.planner import CostModel, Link
+
+
+def on_own_devices(
+    costs: CostModel, regions: Mapping[str, Sequence[int]], wanted: Mapping[str, str], devices: Sequence[str]
+) -> CostModel:
+    """The costs where the ops of some external backends run on one device of a pipeline only.
+
+    ``regions``: the ops of each backend; ``wanted``: the device of a backend, spelled as any that parses; ``devices``: those
+    along the pipeline. Raises ConfigError for a device that is not among them.
+    """
+    for backend, text in wanted.items():
+        name = str(parse(text))
+        if name not in devices:
+            raise ConfigError(
+                f"regions of backend '{backend}' are for device '{text}', which is none of {', '.join(devices)}; "
+                "name one of them"
+            )
+        allowed = [d for d, known in enumerate(devices) if known == name]
+        costs = costs.only_on(regions.get(backend, ()), allowed, len(devices))
+    return costs
 
 
 def cost_model(

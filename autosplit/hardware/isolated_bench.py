@@ -85,6 +85,12 @@ class IsolatedBench:
         return found
 
     @property
+    def regions(self) -> Mapping[str, Sequence[int]]:
+        """See LocalBench."""
+        found: dict[str, list[int]] = self._description["regions"]
+        return found
+
+    @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
         found: dict[str, str] = self._description["identity"]

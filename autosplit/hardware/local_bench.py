@@ -74,6 +74,11 @@ class LocalBench:
         return self.model.runner.together
 
     @property
+    def regions(self) -> Mapping[str, Sequence[int]]:
+        """By the name of an external backend the ops that it runs."""
+        return self.model.lowered.regions
+
+    @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
         own = {d: target for d, target in self._targets.items() if target != spelled(self.model.target)}

@@ -50,6 +50,7 @@ def _describe(bench: Any, job: Mapping[str, Any]) -> Any:
         "devices": bench.devices,
         "identity": dict(bench.identity),
         "together": bench.together,
+        "regions": dict(bench.regions),
     }
 
 

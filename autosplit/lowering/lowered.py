@@ -49,6 +49,15 @@ class Lowered:
     together: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
+    def regions(self) -> Mapping[str, tuple[int, ...]]:
+        """By the name of an external backend the ops that it runs, by index."""
+        found: dict[str, list[int]] = {}
+        for i, op in enumerate(self.graph.ops):
+            if op.kernel in self.composites:
+                found.setdefault(self.composites[op.kernel].backend.name, []).append(i)
+        return {name: tuple(ops) for name, ops in found.items()}
+
+    @cached_property
     def weight_bytes(self) -> int:
         """The bytes of all constants, each counted once."""
         return _bytes(c for call in self.calls for c in constants(call))

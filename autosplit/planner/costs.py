@@ -12,7 +12,7 @@ graph files.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -139,6 +139,17 @@ class CostModel:
     def with_groups(self, groups: Iterable[Iterable[int]]) -> CostModel:
         """The same costs with more ops kept together."""
         return replace(self, groups=(*self.groups, *map(bitset, groups)))
+
+    def only_on(self, ops: Iterable[int], allowed: Collection[int], devices: int) -> CostModel:
+        """The same costs on ``devices`` devices, of which only the ``allowed`` can run ``ops``."""
+        kept = set(ops)
+        rows = tuple(
+            tuple(
+                t if i not in kept or d in allowed else math.inf for i, t in enumerate(self.times[d % len(self.times)])
+            )
+            for d in range(devices)
+        )
+        return replace(self, times=rows)
 
     def on_devices(self, order: Sequence[int]) -> CostModel:
         """The same costs with the devices of the tables in another order along the pipeline, or only some of them."""

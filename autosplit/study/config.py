@@ -76,10 +76,12 @@ class Regions(_Section):
     """Ops that an external backend runs; see ``autosplit.lowering.external.Backend``.
 
     ``merge``: neighbours in a stage become one region; ``markers``: Relax ops that do not break one; ``together``: groups
-    of ops or source nodes that no cut may part.
+    of ops or source nodes that no cut may part. ``device``: the one of the study's devices that these ops run on; without
+    it they run on any.
     """
 
     backend: Name
+    device: Text | None = None
     merge: bool = True
     markers: list[Text] = Field(default_factory=list)
     together: list[list[Text]] = Field(default_factory=list)
@@ -181,6 +183,12 @@ class StudyConfig(_Section):
             raise ValueError("tuning is given, but it is for TVM's kernels, not for onnxruntime; remove tuning")
         if self.regions and self.backend != "tvm":
             raise ValueError(f"regions are given, but backend is '{self.backend}'; set backend = \"tvm\"")
+        for region in self.regions:
+            if region.device and self.devices is not None and region.device not in self.devices:
+                known = ", ".join(self.devices)
+                raise ValueError(
+                    f"regions.device is '{region.device}', which is none of {known}; name one of the devices"
+                )
         if self.export and self.backend == "simulated":
             raise ValueError("export is given, but simulated hardware builds nothing; remove export")
         return self

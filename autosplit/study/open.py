@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import autosplit
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench import Bench
-from autosplit.hardware.costs import cost_model
+from autosplit.hardware.costs import cost_model, on_own_devices
 from autosplit.hardware.profile import machine
 from autosplit.hardware.results import LinkCost, Profile
 from autosplit.planner import CostModel, plan
@@ -76,11 +76,13 @@ def open_study(
 
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """What all trials of a study share."""
+    placed = _placed(config)
     return {
         **bench.identity,
         "backend": config.backend,
         "objective": ", ".join(config.objectives),
         "stages": str(config.stages),
+        **({"regions on": " ".join(f"{b} {d}" for b, d in sorted(placed.items()))} if placed else {}),
     }
 
 
@@ -147,7 +149,8 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
     with guarded(url):
         known = records.read_profile(study.user_attrs["profile"])
         reached = records.read_links(study.user_attrs["links"])
-    space = Space(_costs(bench, known, reached), len(bench.devices), empty=config.stages == "auto")
+    costs = on_own_devices(_costs(bench, known, reached), getattr(bench, "regions", {}), _placed(config), bench.devices)
+    space = Space(costs, len(bench.devices), empty=config.stages == "auto")
     if "bound_ms" not in stored:
         bound = plan(space.costs, space.stages, allow_empty=space.empty).lower_bound
         _store(study, url, {"graph": records.graph_document(bench.graph), "bound_ms": float(bound)})
@@ -164,6 +167,11 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
     }
     _store(study, url, {key: value for key, value in described.items() if stored.get(key) != value})
     return space
+
+
+def _placed(config: StudyConfig) -> dict[str, str]:
+    """By the name of an external backend the device its regions run on, where it has one of its own."""
+    return {region.backend: region.device for region in config.regions if region.device}
 
 
 def _costs(bench: Bench, profile: list[Profile], links: list[LinkCost]) -> CostModel:

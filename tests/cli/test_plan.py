@@ -124,3 +124,21 @@ def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
     small = broken(lambda d: d.update(maxSizePerFPGA=15))
     assert main(["plan", graph(small), "--stages", "2"]) == 1
     assert "memory" in capsys.readouterr().err
+
+
+def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
+    """Moving the one tensor costs more than a second device gives."""
+    nodes = [
+        {"id": i, "supportedOnFpga": 1, "cpuLatency": 0, "fpgaLatency": 2, "isBackwardNode": 0, "size": 1}
+        for i in (0, 1)
+    ]
+    edges = [{"sourceId": 0, "destId": 1, "cost": 3, "size": 1}]
+    graph = {"maxFPGAs": 3, "maxCPUs": 0, "maxSizePerFPGA": 9, "nodes": nodes, "edges": edges}
+    (tmp_path / "g.json").write_text(json.dumps(graph))
+    assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto", "--k-best", "5", "-f", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["stages"], found["devices"], found["period"]) == ([[0, 1]], [0], 4)
+    assert [split["stages"] for split in found["k_best"]] == [[[0, 1]], [[0], [1]]]
+    (tmp_path / "g.json").write_text(json.dumps(graph | {"maxFPGAs": 0}))
+    assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto"]) == 2
+    assert "give a number of stages" in capsys.readouterr().err

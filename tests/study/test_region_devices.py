@@ -1,0 +1,124 @@
+"""Regions of an external backend on a device of their own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autosplit
+from autosplit import api
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.hardware.costs import on_own_devices
+from autosplit.hardware.local_bench import LocalBench
+from autosplit.hardware.measure import Budget
+from autosplit.lowering.external import Backend
+from autosplit.planner import CostModel
+from autosplit.study.config import StudyConfig, load
+from autosplit.study.open import OpenStudy, open_study
+from autosplit.study.progress import Silent
+from autosplit.study.run import run_study
+from autosplit.study.space import KEY
+from autosplit.study.storage import storage_url
+from tests import external_backend, nets
+
+pytest.importorskip("onnxruntime")
+NAME = external_backend.NAME
+NET = """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
+    a = Tanh(x)  b = Softmax<axis=1>(a)  c = Conv(b, w0)  d = Conv(c, w1)  e = Softmax<axis=1>(d)  y = Tanh(e)
+}"""
+TWO = tuple(map(str, api.device.along(2)))
+apart = pytest.mark.skipif(len(set(TWO)) < 2, reason="this machine has one core")
+
+
+@pytest.fixture
+def model(save: Callable[..., Path]) -> Iterator[Any]:
+    external_backend.register()
+    file = save(nets.net(NET, dict.fromkeys(("w0", "w1"), (4, 4, 1, 1))))
+    yield autosplit.load_model(file, backends=[Backend(NAME, external_backend.patterns())])
+    external_backend.unregister()
+
+
+def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStudy:
+    config = StudyConfig.model_validate(
+        {
+            "name": "s",
+            "model": str(model.path),
+            "devices": list(TWO),
+            "search": {"trials": 12, "sampler": "exhaustive"},
+            "regions": [{"backend": NAME, **({"device": device} if device else {})}],
+            **asked,
+        }
+    )
+    bench = LocalBench(model, api.device.along(2, TWO), Budget(seconds=0.02, items=4, latency_items=1))
+    return open_study(config, bench, storage_url("s", str(folder / "s.db")), Silent())
+
+
+@apart
+@pytest.mark.parametrize("stages", [2, "auto"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_c7_every_candidate_has_the_regions_on_their_device(
+    model: Any, tmp_path: Path, place: int, stages: Any
+) -> None:
+    on = study(model, tmp_path, TWO[place], stages=stages)
+    run_study(on, Silent())
+    convolutions = set(model.lowered.regions[NAME])
+    assert len(convolutions) == 2
+    measured = [t for t in on.study.trials if t.state.name == "COMPLETE"]
+    assert measured
+    for trial in measured:
+        assert convolutions <= set(on.space.split(trial.user_attrs[KEY])[place])
+        assert trial.user_attrs["max_rel_error"] < 1e-3  # against onnxruntime on the whole net
+    assert on.study.user_attrs["stopped"].startswith("exhausted")
+
+
+@apart
+def test_c7_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None:
+    study(model, tmp_path, TWO[0])
+    with pytest.raises(ConfigError, match=f"regions on was '{NAME} {TWO[0]}', is '{NAME} {TWO[1]}'"):
+        study(model, tmp_path, TWO[1])
+
+
+@apart
+def test_c7_a_plan_puts_them_there_too(model: Any) -> None:
+    for place, name in enumerate(TWO):
+        split = api.plan(model, 2, TWO, regions={NAME: name})
+        assert set(model.lowered.regions[NAME]) <= set(split.stages[place])
+        assert split.devices == TWO
+        with split.pipeline() as pipeline:
+            assert external_backend.close(pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4)
+    with pytest.raises(
+        ConfigError, match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is none of"
+    ):
+        api.plan(model, 2, TWO, regions={NAME: f"cores:{TWO[0][6:]},{TWO[1][6:]}"})
+
+
+def test_c7_a_plan_of_any_number_of_stages_runs(model: Any) -> None:
+    split = autosplit.plan(model, stages="auto")
+    assert 1 <= len(split.stages) <= len(api.device.available())
+    assert sorted(i for ops in split.stages for i in ops) == list(range(len(model.graph.ops)))
+    with split.pipeline() as pipeline:
+        assert external_backend.close(pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4)
+
+
+def test_c7_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
+    text = 'zoo = "x"\ndevices = ["cores:0", "cores:1"]\n[[regions]]\nbackend = "b"\ndevice = "cores:7"'
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"regions\.device is 'cores:7', which is none of cores:0, cores:1"):
+        load(tmp_path / "s.toml")
+
+
+def test_c7_ops_that_no_order_can_bring_there_are_told() -> None:
+    costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0),))
+    own = on_own_devices(costs, {"one": (0,), "two": (2,)}, {"one": "cores:0", "two": "cores:0"}, ["cores:0"])
+    assert own.times == costs.times
+    apart_costs = costs.only_on((0,), (1,), 2).only_on((2,), (0,), 2)
+    assert apart_costs.times == ((float("inf"), 1.0, 1.0), (1.0, 1.0, float("inf")))
+    with pytest.raises(Infeasible):
+        autosplit_plan(apart_costs)
+
+
+def autosplit_plan(costs: CostModel) -> Any:
+    from autosplit.planner import plan
+
+    return plan(costs, 2)
