@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from autosplit.hardware.results import Spread
 from autosplit.report.pictures_style import milliseconds, size
 from autosplit.report.record import Study, Trial
+from autosplit.study.objectives import front
 
 _BAR = 20  # characters of a full bar
 Name = Callable[[str, int], str]  # a text and how many of its characters to show
@@ -61,19 +62,22 @@ def ways(study: Study, name: Name, best: Callable[[str], str] = str) -> Table:
 def trials(study: Study, name: Name) -> Table:
     """One row a trial: what was measured and where it was cut, or why it failed."""
     compared = ("final comparison",) if study.duel else ()
-    rows = []
+    several = ("Pareto front",) if len(study.objectives) > 1 else ()
+    members, rows = _front(study), []
     for t in study.trials:
         busy = ", ".join(milliseconds(ms).removesuffix(" ms") for ms in t.stage_ms)
         period = spread_text(t.period_ms) if t.period_ms else ""
         latency = spread_text(t.latency_ms) if t.latency_ms else ""
         again = (spread_text(study.duel[t.number]) if t.number in study.duel else "",) if study.duel else ()
-        rows.append((str(t.number), t.state, period, *again, latency, busy, _detail(t, name)))
+        among = ("yes" if t.number in members else "",) if several else ()
+        rows.append((str(t.number), t.state, period, *again, latency, *among, busy, _detail(t, name)))
     columns = (
         "trial",
         "state",
         "time between two results",
         *compared,
         "latency",
+        *several,
         "stages, ms",
         "cut after, or why not",
     )
@@ -108,6 +112,12 @@ def spread_text(spread: Spread) -> str:
 def rate(period: Spread) -> str:
     """Results a second."""
     return f"{1000 / period.median:.4g}" if period.median else ""
+
+
+def _front(study: Study) -> frozenset[int]:
+    """The numbers of the trials that no other beats in all objectives."""
+    told = [t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)]
+    return frozenset(told[place].number for place in front([t.values for t in told]))
 
 
 def _detail(trial: Trial, name: Name) -> str:
