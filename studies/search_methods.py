@@ -7,7 +7,7 @@ study, and the winner's true period is set against the true optimum.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -68,47 +68,42 @@ class Case:
         seen = self.bench.measure(stages)
         return Measured(number, stages, seen.stage_ms, seen.period_ms.median)
 
-    def choose(self, measured: Sequence[Measured]) -> tuple[Stages, int]:
-        """The split a study of these trials ends with, and how many its final comparison measured once more."""
+    def choose(self, measured: Sequence[Measured]) -> Stages:
+        """The split that a study of these trials ends with."""
         corrected = corrected_costs(self.space, tuple(self.bench.devices), tuple(measured))
         best = [m.stages for m in finalists(corrected, measured)]
-        if len(best) == 1:
-            return best[0], 0
         periods = [spread.median for spread in self.bench.duel(best)[0]]
-        return best[periods.index(min(periods))], len(best)
+        return best[periods.index(min(periods))]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: ``trials`` until it would end within 1 % of the optimum, infinite where it never did.
+    """What a search found: after how many ``trials`` it would first end within 1 % of the optimum, infinite for never.
 
-    ``settled``: from which trial on it always would. ``duelled``: ``settled`` and what the final comparison then measures.
-    ``measured``: all its trials, after which it is ``loss`` above the optimum.
+    ``settled``: from which trial on it always would. ``measured``: all its trials, after which it is ``loss`` above the
+    optimum.
     """
 
     trials: float
     settled: float
-    duelled: float
     measured: int
     loss: float
 
 
 def judge(case: Case, measured: Sequence[Measured]) -> Found:
     """Look at what a search would have ended with after each of its trials."""
-    first = settled = duelled = math.inf
-    loss = math.inf
+    first = settled = loss = math.inf
     least = math.inf
     for n in range(1, len(measured) + 1):
         least = min(least, case.loss(measured[n - 1].stages))
         if least > NEAR and n < len(measured):
             continue
-        stages, again = case.choose(measured[:n])
-        loss = case.loss(stages)
+        loss = case.loss(case.choose(measured[:n]))
         if loss > NEAR:
-            settled = duelled = math.inf
+            settled = math.inf
         elif settled == math.inf:
-            first, settled, duelled = min(first, n), n, n + again
-    return Found(first, settled, duelled, len(measured), loss)
+            first, settled = min(first, n), n
+    return Found(first, settled, len(measured), loss)
 
 
 def planner(case: Case, trials: int) -> list[Measured]:
@@ -154,19 +149,24 @@ def randomly(case: Case, trials: int) -> list[Measured]:
     return [case.measure(n, stages) for n, stages in enumerate(s for s in found if s)]
 
 
-def plan_alone(case: Case, trials: int) -> list[Measured]:
+def plan_alone(case: Case) -> list[Measured]:
     """The best split for the known costs, no other measured."""
     return [case.measure(0, case.space.plan())]
 
 
-def coral(case: Case, trials: int) -> list[Measured]:
+def coral(case: Case) -> Found:
     """Coral's profiling partitioner (libcoral, partition_with_profiling): a bisection on the time of the slowest stage.
 
     It starts between the fastest and the slowest stage of an even split. For a target each stage but the last is cut
     shorter, op by op, until it meets it; if the last then does too, the target is lowered, else raised. Each new length
-    is a partition that is built and measured whole; what is known of any of its stages is not measured again.
+    is a partition that is built and measured whole; what is known of any of its stages is not measured again. Found is
+    what it ends with and how many partitions it measured; when it was near is not looked at.
     """
-    return list(_Coral(case).run())
+    search = _Coral(case)
+    best = search.run()
+    loss = case.loss(search.split(best))
+    count = len(search.measured)
+    return Found(count if loss <= NEAR else math.inf, math.inf, count, loss)
 
 
 def _optimize(
@@ -205,8 +205,8 @@ class _Coral:
         self.known: dict[tuple[int, int], float] = {}
         self.measured: list[Measured] = []
 
-    def run(self) -> Iterator[Measured]:
-        """All it measured, the partition it ends with last."""
+    def run(self) -> list[int]:
+        """The partition it ends with."""
         best = [self.size * (n + 1) // self.stages - self.size * n // self.stages for n in range(self.stages)]
         times = [self.time(best, s) for s in range(self.stages)]
         low, high = min(times), max(times)
@@ -217,8 +217,7 @@ class _Coral:
             if partition and last < high:
                 best = partition
             low, high = (low, target) if last < target else (target, min(high, last))
-        yield from self.measured
-        yield self.case.measure(len(self.measured), self.split(best))
+        return best
 
     def shorten(self, partition: list[int], stage: int, target: float, dead: set[tuple[int, int]]) -> list[int] | None:
         """The partition whose stages from ``stage`` on, but for the last, are as long as the target lets them be."""

@@ -160,6 +160,7 @@ class _Time:
             np.where(np.isfinite(rows), rows, 0.0) @ lattice.inside.T
         )  # a row a device: of the ops before each cut
         self.overheads = costs.overheads
+        self.differ = max(len(rows), len(self.overheads), len(lattice.moved)) > 1
         least = rows.min(axis=0)
         self.least = lattice.inside @ least
         self.bound = float(max(least.max(), least.sum() / lattice.stages))
@@ -176,13 +177,23 @@ class _Time:
             for k in range(1, count)
         ]
         ends = [np.array([0]), *windows, np.array([len(least) - 1])]
-        return [self._level(s, a, b, limit) for s, (a, b) in enumerate(pairwise(ends))]
+        whole: dict[int, _Level] = {}  # levels between all cuts are the same for devices that are alike
+        found = []
+        for s, (a, b) in enumerate(pairwise(ends)):
+            if len(a) == len(b) == len(least):
+                found.append(
+                    whole.get(s * self.differ) or whole.setdefault(s * self.differ, self._level(s, a, b, limit))
+                )
+            else:
+                found.append(self._level(s, a, b, limit))
+        return found
 
     def _level(self, stage: int, a: Index, b: Index, limit: float) -> _Level:
         before = self.before[stage if len(self.before) > 1 else 0]
         overhead = self.overheads[stage if len(self.overheads) > 1 else 0]
         moved = self.lattice.moved[stage if len(self.lattice.moved) > 1 else 0]
-        load = moved[np.ix_(a, b)] + (before[b] + overhead) - before[a][:, None]
+        own = moved if len(a) == len(b) == len(moved) else moved[np.ix_(a, b)]
+        load = own + (before[b] + overhead) - before[a][:, None]
         tail, head = np.nonzero(load <= limit)
         return _Level(a, b, tail, head, load[tail, head])
 

@@ -18,10 +18,11 @@ from autosplit.study.crowd import Crowd
 from autosplit.study.pool import Array, Pool
 from autosplit.study.space import Space
 
-AHEAD = 12  # unmeasured splits that are looked at each time
+AHEAD = 32  # unmeasured splits that are looked at each time
 EXPLORATION = 0.1  # share of the trials that go to a split that may be the best, not to the one that promises most
 DRAWS = 32  # of costs from what is known of them
 PLANS = 8  # draws that are planned for where a plan takes long
+QUICK = 1_000  # cuts up to which it does not
 WORTH = 0.05  # expected gain that is worth a trial, as a share of the margin
 RIVALS = 8  # measured splits of which one is the best
 FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it
@@ -74,7 +75,8 @@ class Outlook:
         best = sorted((m.stages for m in self.history.measured), key=self._expected)[:RIVALS]
         rivals = self.space.placing.pool(best)
         least = np.array([rivals.periods(costs).min(initial=math.inf) for costs in draws])
-        quick = self.pool is not None or self.space.lattice is not None
+        lattice = self.space.lattice
+        quick = self.pool is not None or (lattice is not None and len(lattice.cuts) <= QUICK)
         found = dict.fromkeys(self.free)
         gains = {} if quick else self._gains(found, draws, least)
         if max(gains.values(), default=0.0) >= self.worth:

@@ -12,7 +12,6 @@ import bench_memory
 import bench_onnxruntime
 import bench_pipeline
 import bench_planner
-import bench_search
 import bench_study
 import outcome
 import pytest
@@ -70,23 +69,6 @@ def test_a_planner_that_leaves_a_gap_misses_its_bar() -> None:
     rows = [{"gap %": 0.0, "seconds": 1.0}, {"gap %": 0.5, "seconds": 2.5}]
     assert [bar.holds for bar in bench_planner.bars(rows, [])] == [False, False]
     assert [bar.holds for bar in bench_planner.bars(rows[:1], [{"gap %": 6.0}])] == [True, True, False]
-
-
-def search_row(stages: int, trials: float, high: float) -> dict[str, Any]:
-    return {"stages": stages, "planner": {"trials": trials, "trials 90 %": high}}
-
-
-def test_the_search_is_judged_by_its_worst_graph() -> None:
-    good = [search_row(4, 4, 8), search_row(8, 6, 10)]
-    assert [bar.holds for bar in bench_search.bars(good)] == [True] * 4
-    bad = [search_row(4, 4.5, 9), search_row(8, 6, float("inf"))]
-    assert [bar.holds for bar in bench_search.bars(good + bad)] == [False, False, True, False]
-
-
-def test_a_search_that_never_ends_near_the_optimum_is_told_so() -> None:
-    found = {"trials": 3.5, "trials 90 %": float("inf"), "measured": 90, "loss": 0.012, "loss 90 %": 0.05}
-    cells = [bench_search.told(way, found) for way in ("planner", "Coral", "plan")]
-    assert cells == ["3.5 (never)", "3.5 (never) of 90", "1.2 (5.0) % off"]
 
 
 def test_predictions_count_after_the_first_five_trials() -> None:

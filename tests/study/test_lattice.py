@@ -1,0 +1,66 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosplit.planner import CostModel, Transfer, evaluate, k_best
+from autosplit.study import lattice as lattices
+from autosplit.study.lattice import Lattice, lattice
+from autosplit.study.simulated import SimulatedBench
+
+Make = Callable[..., SimulatedBench]
+
+
+def made(costs: CostModel, stages: int) -> Lattice:
+    found = lattice(costs, stages)
+    assert found is not None
+    return found
+
+
+def drawn(costs: CostModel, seed: int, devices: int = 1) -> CostModel:
+    """Other times and overheads, everything else as it was."""
+    rng = np.random.default_rng(seed)
+    rows = tuple(
+        tuple((np.array(costs.times[0]) * rng.lognormal(0, 0.4, len(costs.names))).tolist()) for _ in range(devices)
+    )
+    return replace(costs, times=rows, overheads=tuple(rng.random(devices).tolist()))
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_splits_are_those_the_planner_lists(branchy_bench: Make, seed: int, devices: int) -> None:
+    known = branchy_bench(blocks=3, branches=3, stages=3, seed=seed).costs
+    moved = tuple(np.random.default_rng(seed).random(len(known.tensors)).tolist())
+    known = replace(known, send=(moved,), receive=(moved,))
+    costs = drawn(known, seed, devices)
+    found = [evaluate(costs, stages) for stages in made(known, 3).best(costs, 25)]
+    listed = k_best(costs, 3, 25)
+    assert [(p.period, p.latency) for p in found] == [pytest.approx((p.period, p.latency)) for p in listed]
+    assert len({p.stages for p in found}) == 25
+
+
+def test_all_splits_are_listed_where_more_are_asked_for(chain_bench: Make) -> None:
+    costs = chain_bench(ops=7, stages=3).costs
+    assert len(made(costs, 3).best(costs, 100)) == 15
+
+
+def test_only_splits_within_a_limit_are_listed(chain_bench: Make) -> None:
+    costs = chain_bench(ops=12, stages=3).costs
+    best = k_best(costs, 3, 5)
+    assert made(costs, 3).best(costs, 9, best[2].period)[:3] == [p.stages for p in best[:3]]
+    assert made(costs, 3).best(costs, 9, best[0].period * 0.99) == []
+
+
+def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
+    inf = float("inf")
+    moved = (Transfer("t", 0, (1,), 8.0),)
+    costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0), (inf, 1.0, 1.0)), moved)
+    assert len(made(costs, 2).best(costs, 9)) == 2
+    heavy = replace(costs, times=((1.0, 1.0, 1.0),), sizes=(1.0, 1.0, 1.0), memory=(2.0, 1.0))
+    assert made(heavy, 2).best(heavy, 9) == [((0, 1), (2,))]
+
+
+def test_too_many_cuts_make_no_lattice(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lattices, "ENTRIES", 100)
+    assert lattice(branchy_bench().costs, 3) is None

@@ -1,0 +1,71 @@
+from collections.abc import Callable
+
+import pytest
+
+from autosplit.planner import CostModel
+from autosplit.study import proposals
+from autosplit.study.conclude import finalists
+from autosplit.study.correction import Measured, correct
+from autosplit.study.proposals import History, generator, outlook, planned
+from autosplit.study.simulated import SimulatedBench
+from autosplit.study.space import Space
+
+Make = Callable[..., SimulatedBench]
+
+
+def history(bench: SimulatedBench, space: Space, trials: int) -> History:
+    """What a study knows after some trials."""
+    measured: list[Measured] = []
+    for number in range(trials):
+        known = History(frozenset(space.key(m.stages) for m in measured), tuple(measured))
+        stages = planned(space, bench.devices, known, generator(0, number))
+        assert stages is not None
+        seen = bench.measure(stages)
+        measured.append(Measured(number, stages, seen.stage_ms, seen.period_ms.median))
+    return History(frozenset(space.key(m.stages) for m in measured), tuple(measured))
+
+
+def test_gains_are_told_of_free_splits_only(branchy_bench: Make) -> None:
+    bench = branchy_bench(blocks=4)
+    space = Space(bench.costs, 3)
+    known = history(bench, space, 4)
+    gains = outlook(space, bench.devices, known).gains
+    assert not {space.key(stages) for stages in gains} & known.taken
+    assert all(gain >= 0 for gain in gains.values())
+
+
+def test_the_split_of_largest_gain_is_next(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "EXPLORATION", 0.0)
+    bench = branchy_bench(blocks=4)
+    space = Space(bench.costs, 3)
+    known = history(bench, space, 3)
+    view = outlook(space, bench.devices, known)
+    assert view.gains[planned(space, bench.devices, known, generator(0, 3)) or ()] == max(view.gains.values())
+
+
+def test_exact_costs_converge_as_soon_as_that_can_be_known(chain_bench: Make) -> None:
+    bench = chain_bench(ops=30, stages=3, error=0.0, noise=0.001)
+    space = Space(bench.costs, 3)
+    assert not outlook(space, bench.devices, history(bench, space, 2)).converged
+    assert outlook(space, bench.devices, history(bench, space, 5)).converged
+
+
+def test_graphs_with_too_many_cuts_are_searched_alike(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = branchy_bench(blocks=3, branches=2)
+    quick = history(bench, Space(bench.costs, 3), 4)
+    monkeypatch.setattr("autosplit.study.lattice.ENTRIES", 10)
+    space = Space(bench.costs, 3)
+    assert space.lattice is None
+    slow = history(bench, space, 4)
+    assert slow.measured[0].stages == quick.measured[0].stages
+    assert len(slow.taken) == 4
+
+
+def test_a_lucky_measurement_alone_makes_no_finalist_of_a_bad_split() -> None:
+    costs = CostModel("c", ("a", "b", "c", "d"), (0, 1, 2, 4), ((1.0, 1.0, 1.0, 1.0),))
+    seen = [
+        Measured(0, ((0, 1), (2, 3)), (2.0, 2.0), 2.0),
+        Measured(1, ((0,), (1, 2, 3)), (1.0, 3.0), 3.0),
+        Measured(2, ((0, 1, 2), (3,)), (3.0, 1.0), 3.0),
+    ]
+    assert finalists(correct(costs, ("cores:0", "cores:1"), seen), seen) == seen[:1]
