@@ -21,11 +21,14 @@ from autosplit.study.objectives import METRICS
 from autosplit.study.progress import Progress
 from autosplit.study.samplers import sampler
 from autosplit.study.space import Space
-from autosplit.study.storage import connect, guarded, shown
+from autosplit.study.storage import connect, guarded, set_once, shown
 from autosplit.study.workers import one_at_a_time
 
 if TYPE_CHECKING:
     import optuna
+
+
+DEVICES = "devices of this host"  # what names the lock of those who measure
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,15 @@ class OpenStudy:
 
 
 def alone_on_devices(config: StudyConfig) -> AbstractContextManager[None]:
-    """A lock among all who measure on this host; simulated hardware is there for each."""
-    return contextlib.nullcontext() if config.backend == "simulated" else one_at_a_time("devices of this host")
+    """A lock among all who measure on this host; simulated hardware is there for each.
+
+    A holder whose process is stopped for longer than the lease keeps nobody out.
+    """
+    return (
+        contextlib.nullcontext()
+        if config.backend == "simulated"
+        else one_at_a_time(DEVICES, stopped=config.search.lease)
+    )
 
 
 def open_study(
@@ -118,8 +128,9 @@ def _refuse_another(study: optuna.Study, url: str, identity: Mapping[str, str]) 
         if study.get_trials(deepcopy=False) or len(study.directions) != len(identity["objective"].split(", ")):
             raise ConfigError(f"{where} was not made by autosplit; {remedy}")
         study.set_user_attr("autosplit", {"format": records.FORMAT, "version": autosplit.__version__})
-        study.set_user_attr("identity", dict(identity))
-        return
+        set_once(study, "identity", dict(identity))
+        attributes = study.user_attrs
+        found = attributes["autosplit"]
     if found.get("format") != records.FORMAT:
         raise ConfigError(f"{where} has format {found.get('format')}, this version writes {records.FORMAT}; {remedy}")
     if different := records.differences(attributes["identity"], identity):
@@ -134,18 +145,23 @@ def _placeholder() -> optuna.samplers.BaseSampler:
 
 
 def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, progress: Progress) -> Space:
-    """Profile, bound and baselines: taken from the study, measured and stored where it has none."""
+    """Profile, bound and baselines: taken from the study, measured and stored where it has none.
+
+    Workers on several hosts may measure them at once; all go on with what the first of them stored.
+    """
     with guarded(url):
         stored = study.user_attrs
     if not isinstance(stored.get("profile"), list):
         progress.note("profiling every op on each device")
         with alone_on_devices(config):
             profile = bench.profile()
-        _store(study, url, {"profile": records.profile_document(profile)})
+        with guarded(url):
+            set_once(study, "profile", records.profile_document(profile))
     if not isinstance(stored.get("links"), list):
         with alone_on_devices(config):
             links = bench.links()
-        _store(study, url, {"links": records.link_documents(links)})
+        with guarded(url):
+            set_once(study, "links", records.link_documents(links))
     with guarded(url):
         known = records.read_profile(study.user_attrs["profile"])
         reached = records.read_links(study.user_attrs["links"])
@@ -158,7 +174,8 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
         progress.note("measuring the unsplit model: on each device, on all cores, as replicas")
         with alone_on_devices(config):
             unsplit = bench.baselines()
-        _store(study, url, {"baselines": [records.baseline_document(b) for b in unsplit]})
+        with guarded(url):
+            set_once(study, "baselines", [records.baseline_document(b) for b in unsplit])
     described: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "devices": list(bench.devices),

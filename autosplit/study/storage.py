@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -146,6 +147,26 @@ def set_attributes(
             backend._set_trial_attr_without_commit(session, TrialUserAttributeModel, trial_id, key, value)
         for name, share in (parameters or {}).items():
             backend._set_trial_param_without_commit(session, trial_id, name, share, unit, unit)
+
+
+def set_once(study: optuna.Study, key: str, value: Any) -> Any:
+    """Store a user attribute of a study unless it has it; of several who do so at once, on any host, the first one wins.
+
+    Returns what is stored now.
+    """
+    import optuna
+
+    storage = study._storage
+    backend = getattr(storage, "_backend", storage)
+    if isinstance(backend, optuna.storages.RDBStorage):
+        from optuna.storages._rdb.models import StudyUserAttributeModel
+        from optuna.storages._rdb.storage import _create_scoped_session
+
+        with _create_scoped_session(backend.scoped_session, True) as session:  # a second row of the key is not taken
+            session.add(StudyUserAttributeModel(study_id=study._study_id, key=key, value_json=json.dumps(value)))
+    elif key not in study.user_attrs:
+        study.set_user_attr(key, value)
+    return study.user_attrs[key]
 
 
 def quiet() -> None:

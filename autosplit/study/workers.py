@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import math
 import os
 import socket
 import tempfile
@@ -61,11 +62,11 @@ def _exists(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def one_at_a_time(what: str, patience: float | None = None) -> Iterator[None]:
+def one_at_a_time(what: str, patience: float | None = None, stopped: float | None = None) -> Iterator[None]:
     """A lock among this user's processes on this host, freed by the system when its holder dies.
 
-    Where it cannot be had (no fcntl, no folder to write to, a holder stopped for ``patience`` seconds) the caller goes on
-    without one.
+    Where it cannot be had the caller goes on without one: no fcntl, no folder to write to, not free for ``patience`` seconds,
+    or its holder's process was stopped for ``stopped`` seconds.
     """
     try:
         import fcntl
@@ -80,22 +81,39 @@ def one_at_a_time(what: str, patience: float | None = None) -> Iterator[None]:
         yield
         return
     try:
-        if patience is None:
+        if patience is None and stopped is None:
             fcntl.flock(handle, fcntl.LOCK_EX)
+            held = True
         else:
-            _lock_within(handle, patience)
+            held = _lock_within(handle, patience or math.inf, stopped or math.inf)
+        if held:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(handle)
 
 
-def _lock_within(handle: int, patience: float) -> None:
-    """The system has no lock with a time limit, so it is asked again and again."""
+def _lock_within(handle: int, patience: float, stopped: float) -> bool:
+    """Whether the lock is held now. The system has no lock with a time limit, so it is asked again and again."""
     import fcntl
 
-    end = time.monotonic() + patience
-    while time.monotonic() < end:
+    seen = begun = time.monotonic()  # when the holder was last seen to run
+    while (now := time.monotonic()) < begun + patience and now < seen + stopped:
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return True
+        if not _is_stopped(os.pread(handle, 20, 0)):
+            seen = now
         time.sleep(0.02)
+    return False
+
+
+def _is_stopped(pid: bytes) -> bool:
+    """Whether a process is stopped, by a signal or a debugger; false where that is not told."""
+    if not pid.isdigit():
+        return False
+    try:
+        return Path(f"/proc/{int(pid)}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except OSError:
+        return False

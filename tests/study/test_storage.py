@@ -12,7 +12,7 @@ import pytest
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.study.leases import beat, lapsed, renewed
-from autosplit.study.storage import connect, connect_existing, shown, storage_url
+from autosplit.study.storage import connect, connect_existing, set_once, shown, storage_url
 
 
 def test_what_is_given_goes_before_the_environment_and_the_file(
@@ -95,3 +95,12 @@ def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path)
     assert again.returncode == 0, again.stderr
     assert again.stdout.count('"COMPLETE"') >= 8
     assert "RUNNING" not in again.stdout
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+def test_of_two_who_store_once_the_first_wins(tmp_path: Path, kind: str) -> None:
+    storage = storage_url("s", str(tmp_path / "s.db")) if kind == "sqlite" else optuna.storages.InMemoryStorage()
+    first = optuna.create_study(storage=storage, study_name="s")
+    second = optuna.load_study(storage=storage, study_name="s")
+    assert set_once(first, "profile", [1, 2]) == [1, 2]
+    assert set_once(second, "profile", [3]) == first.user_attrs["profile"] == [1, 2]

@@ -1,6 +1,10 @@
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +60,48 @@ def test_a_lock_keeps_other_processes_out() -> None:
         file = next(path for path in held if path.endswith(".lock"))
         assert subprocess.run([sys.executable, "-c", code, file], stderr=subprocess.DEVNULL).returncode != 0
     assert subprocess.run([sys.executable, "-c", code, file]).returncode == 0
+
+
+HOLD = """
+import sys
+from autosplit.study.workers import one_at_a_time
+with one_at_a_time(sys.argv[1]):
+    print("held", flush=True)
+    input()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A process that holds a lock of this test's own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield str(tmp_path), process
+    process.kill()
+    process.communicate()
+
+
+def test_a_stopped_holder_keeps_others_out_no_longer_than_its_lease(
+    holder: tuple[str, "subprocess.Popen[str]"],
+) -> None:
+    name, process = holder
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+    with one_at_a_time(name, stopped=0.1):
+        assert process.poll() is None
+
+
+def test_a_holder_that_works_keeps_others_out_as_long_as_it_takes(
+    holder: tuple[str, "subprocess.Popen[str]"],
+) -> None:
+    name, process = holder
+    waiting = threading.Thread(target=lambda: one_at_a_time(name, stopped=0.1).__enter__(), daemon=True)
+    waiting.start()
+    waiting.join(0.5)
+    assert waiting.is_alive()
+    process.communicate("")
+    waiting.join(30)
+    assert not waiting.is_alive()
