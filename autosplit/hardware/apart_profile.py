@@ -29,7 +29,12 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 def functions(ports: Iterable[StagePorts], lowered: Lowered, kernels: Kernels) -> dict[str, StagePorts]:
     """The ops that can run, each as a function: its name and its ports. ``ports`` has one op a stage."""
     ops = lowered.graph.ops
-    return {f"op{p.ops[0]}": p for p in ports if ops[p.ops[0]].kernel not in kernels.absent}
+    return {f"op{p.ops[0]}": p for p in ports if ops[p.ops[0]].kernel not in absent(lowered, kernels)}
+
+
+def absent(lowered: Lowered, kernels: Kernels) -> frozenset[str]:
+    """What a device other than local cores cannot run: kernels not compiled for it, and what external backends run."""
+    return kernels.absent.union(lowered.composites)
 
 
 def profile_apart(
@@ -44,7 +49,7 @@ def profile_apart(
 ) -> Profile:
     """Time every op in ``machine``, a virtual machine over ``functions`` on the TVM device ``runtime``.
 
-    An op whose kernel could not be compiled for the device takes for ever; those after it compute with zeros. A view or a
+    An op that the device cannot run takes for ever; those after it compute with zeros. A view or a
     constant takes no time.
     """
     tensors: dict[str, Any] = {}
@@ -63,7 +68,7 @@ def profile_apart(
             half.append(0.0)
             continue
         machine.set_input(name, *(tensors[port.name] for port in p.inputs))
-        computes = op.kernel not in kernels.views and (op.kernel in kernels.symbols or op.kernel in lowered.composites)
+        computes = op.kernel not in kernels.views and op.kernel in kernels.symbols
         samples = _timed(machine, runtime, name, seconds / len(ports)) if computes else _untimed(machine, name)
         found = spread(samples)
         op_ms.append(found.median)
@@ -105,7 +110,12 @@ def _last_readers(ports: Iterable[StagePorts]) -> dict[str, int]:
 
 
 def require_all(kernels: Kernels, lowered: Lowered, ports: StagePorts, device: str) -> None:
-    """Raises ModelError, naming the op, where a kernel of a stage could not be compiled for its device."""
+    """Raises ModelError, naming the op, where a stage has one that its device, other than local cores, cannot run."""
     for op in map(lowered.graph.ops.__getitem__, ports.ops):
+        if op.kernel in lowered.composites:
+            backend = lowered.composites[op.kernel].backend.name
+            raise ModelError(
+                f"op '{op.name}' of backend '{backend}' runs on local cores, not on '{device}'; write cores:0"
+            )
         if op.kernel in kernels.absent:
             raise ModelError(f"op '{op.name}' cannot be compiled for device '{device}'; give its stage another device")

@@ -16,7 +16,7 @@ from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
 from autosplit.hardware import cache, devices, judges
 from autosplit.hardware.bench import used
-from autosplit.hardware.devices import Device
+from autosplit.hardware.devices import Cores, Device
 from autosplit.hardware.judges import Judge
 from autosplit.hardware.kernels import Kernels, compile_kernels
 from autosplit.hardware.pipeline import Pipeline
@@ -81,7 +81,9 @@ class Model:
 
     def can_run(self, device: Device) -> bool:
         """Whether a device can run all of the model."""
-        return self.backend != TVM or not self.kernels_on(device).absent
+        if isinstance(device, Cores):
+            return True
+        return not self.kernels_on(device).absent and not self.lowered.composites
 
     @cached_property
     def _targets(self) -> dict[str, Any]:

@@ -134,6 +134,21 @@ def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, m
         limited.unsplit(devices.parse(two[0].device))
 
 
+def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
+    from dataclasses import replace
+    from types import SimpleNamespace
+
+    kernel = model.graph.ops[-1].kernel
+    known = {kernel: SimpleNamespace(backend=SimpleNamespace(name="dsp"), key="dsp")}
+    mixed = replace(model, lowered=replace(model.lowered, composites=known))
+    device = devices.parse(two[0].device)
+    times = mixed.profile(device, 0.1, force=True).op_ms
+    assert {op.kernel for op, t in zip(model.graph.ops, times, strict=True) if t == math.inf} == {kernel}
+    assert not mixed.can_run(device)
+    with pytest.raises(autosplit.errors.ModelError, match="of backend 'dsp' runs on local cores, not on 'rpc:"):
+        mixed.unsplit(device)
+
+
 def test_an_export_runs_on_its_servers(split, two, tmp_path):
     along = [two[0].device, str(devices.along(1)[0]), two[1].device]
     split.export(tmp_path, along)
