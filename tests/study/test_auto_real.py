@@ -1,0 +1,43 @@
+"""Any number of stages, two objectives, on a real net: from the study file to an export that runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import autosplit
+from autosplit import api
+from autosplit.cli import main
+
+pytest.importorskip("onnxruntime")
+STUDY = """
+zoo = "branches"
+stages = "auto"
+devices = ["{0}", "{1}"]
+objective = ["throughput", "memory"]
+[search]
+trials = 3
+[measure]
+seconds = 0.05
+items = 4
+latency_items = 1
+"""
+
+
+def test_a_trial_of_a_single_stage_is_measured_and_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.toml").write_text(STUDY.format(*map(str, api.device.along(2))))
+    assert main(["run", "net.toml", "-f", "json"]) == 0
+    trials = json.loads(capsys.readouterr().out)["trials"]
+    whole = next(t for t in trials if t["cuts"] == [])
+    assert sorted(map(bool, whole["stage_ms"])) == [False, True]
+    assert main(["export", "net.db", "-o", "out", "--trial", str(whole["number"])]) == 0
+    written = json.loads(Path("out/split.json").read_text())
+    used = [bool(ms) for ms in whole["stage_ms"]].index(True)
+    assert [stage["device"] for stage in written["stages"]] == [str(api.device.along(2)[used])]
+    with autosplit.load("out") as pipeline:
+        model = api.load_model(api.zoo_model("branches"))
+        assert len(pipeline.run(model.items(2))) == 2
+    assert main(["report", "net.db", "-o", "net.html"]) == 0
