@@ -156,7 +156,7 @@ def test_a_schedule_that_does_not_fit_leaves_the_kernel_as_it_is(fresh, save, mo
         def get(self, key):
             return record
 
-    monkeypatch.setattr(schedules, "_records", Everything)
+    monkeypatch.setattr(schedules, "shipped", Everything)
     assert runs(api.load_model(save(NET)))
 
 
