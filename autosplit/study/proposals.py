@@ -21,7 +21,7 @@ from autosplit.study.space import Space
 AHEAD = 32  # unmeasured splits that are looked at each time
 EXPLORATION = 0.1  # share of the trials that go to a split that may be the best, not to the one that promises most
 DRAWS = 32  # of costs from what is known of them
-PLANS = 8  # draws that are planned for where a plan takes long
+FEW_DRAWS = 8  # those with many trials measured, and those that are planned for where a plan takes long
 QUICK = 1_000  # cuts up to which it does not
 WORTH = 0.05  # expected gain that is worth a trial, as a share of the margin
 RIVALS = 8  # measured splits of which one is the best
@@ -71,7 +71,7 @@ class Outlook:
         there is one for a few draws only, and for none while those ahead promise enough.
         """
         place = len(self.history.measured)
-        draws = [self.corrected.draw(generator(place, n)) for n in range(DRAWS)]
+        draws = [self.corrected.draw(generator(place, n)) for n in range(DRAWS if self.pool is None else FEW_DRAWS)]
         best = sorted((m.stages for m in self.history.measured), key=self._expected)[:RIVALS]
         rivals = self.space.placing.pool(best)
         least = np.array([rivals.periods(costs).min(initial=math.inf) for costs in draws])
@@ -81,7 +81,7 @@ class Outlook:
         gains = {} if quick else self._gains(found, draws, least)
         if max(gains.values(), default=0.0) >= self.worth:
             return gains
-        for costs, limit in zip(draws[: DRAWS if quick else PLANS], least, strict=False):
+        for costs, limit in zip(draws[: DRAWS if quick else FEW_DRAWS], least, strict=False):
             found.update((s, None) for s in self._best(costs, limit) if self.space.key(s) not in self.history.taken)
         return self._gains(found, draws, least)
 
@@ -172,7 +172,7 @@ def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ..
     """By key the best splits under the costs corrected by these trials, and the best few for each draw of what they may be."""
     corrected = corrected_costs(space, devices, measured)
     splits = space.best(corrected.crowd, 3 * len(measured))
-    for draw in range(PLANS):
+    for draw in range(FEW_DRAWS):
         splits += space.best(corrected.draw(generator(len(measured), draw)), 4, seconds=2.0)
     return {space.key(stages): stages for stages in splits}
 
