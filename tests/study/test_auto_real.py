@@ -24,6 +24,7 @@ latency_items = 1
 """
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_single_stage_is_measured_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,9 +127,9 @@ def test_the_front_is_found(opened: Callable[..., OpenStudy], objective: list[st
 
 @pytest.mark.parametrize("sampler", NAMES)
 def test_every_sampler_proposes_for_several_objectives(opened: Callable[..., OpenStudy], sampler: str) -> None:
-    on = opened(weighted(ops=8), ALL, trials=8, sampler=sampler, converge=False)
+    on = opened(weighted(ops=8), ALL, trials=5, sampler=sampler, converge=False)
     run_study(on, Silent())
-    assert len({t.user_attrs[KEY] for t in on.study.trials}) == 8
+    assert len({t.user_attrs[KEY] for t in on.study.trials}) == 5
     assert all(len(t.values) == 3 for t in on.study.trials)
 
 
