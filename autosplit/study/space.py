@@ -162,11 +162,20 @@ class Space:
 
     def fits(self, stages: Stages) -> bool:
         """Whether each device can run its ops and hold what they need."""
+        if self._roomy:
+            return True
         plan = self.evaluate(stages)
         limits = self.costs.memory
         return plan.period < math.inf and all(
             held <= limits[d if len(limits) > 1 else 0] for d, held in enumerate(plan.memory)
         )
+
+    @cached_property
+    def _roomy(self) -> bool:
+        """Whether every device can run all ops and hold them with all tensors, so that every split fits."""
+        costs = self.costs
+        most = sum(costs.sizes) + (2 * sum(t.bytes for t in costs.tensors) if costs.activations else 0.0)
+        return min(costs.memory) >= most and all(max(row) < math.inf for row in costs.times)
 
     def random(self, rng: np.random.Generator) -> Stages | None:
         """A random split: random places in a random order of the ops; None where one that fits was not found."""
