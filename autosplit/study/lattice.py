@@ -151,22 +151,19 @@ def _moved(problem: Problem, words: Words, inside: Array, device: int) -> Array:
 
 
 class _Time:
-    """What the stages of a lattice take under some costs."""
+    """What the stages of a lattice take under some costs; ``before``: per device and cut the time of the ops before it."""
 
     def __init__(self, lattice: Lattice, costs: CostModel) -> None:
-        self.lattice = lattice
+        self.lattice, self.overheads = lattice, costs.overheads
         rows = np.array(costs.times)
-        self.before = (
-            np.where(np.isfinite(rows), rows, 0.0) @ lattice.inside.T
-        )  # a row a device: of the ops before each cut
-        self.overheads = costs.overheads
+        rows = np.where(np.isfinite(rows), rows, 0.0)  # ``moved`` says what cannot be run
+        self.before = rows @ lattice.inside.T
         self.differ = max(len(rows), len(self.overheads), len(lattice.moved)) > 1
         least = rows.min(axis=0)
         self.least = lattice.inside @ least
-        self.bound = float(max(least.max(), least.sum() / lattice.stages))
-        self.most = float(
-            self.before.max() + max(m[np.isfinite(m)].max() for m in lattice.moved) + max(costs.overheads)
-        )
+        moved = max(float(m.max(where=np.isfinite(m), initial=0.0)) for m in lattice.moved)
+        self.most = float(self.before.max()) + moved + max(costs.overheads)
+        self.bound = max(float(least.max()), float(least.sum()) / lattice.stages, _SAME * self.most)
 
     def levels(self, limit: float) -> list[_Level]:
         """The stages within a limit between cuts that as many stages as lie before, and behind, can reach within it."""

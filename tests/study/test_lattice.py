@@ -61,6 +61,17 @@ def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
     assert made(heavy, 2).best(heavy, 9) == [((0, 1), (2,))]
 
 
+def test_ops_that_cost_nothing_are_split_by_what_moves() -> None:
+    moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 1, (2,), 8.0))
+    costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((0.0, 0.0, 0.0),), moved, ((3.0, 1.0),))
+    assert made(costs, 2).best(costs, 9) == [((0, 1), (2,)), ((0,), (1, 2))]
+
+
+def test_an_op_that_no_device_can_run_leaves_nothing() -> None:
+    costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, float("inf")),))
+    assert made(costs, 2).best(costs, 9) == []
+
+
 def test_too_many_cuts_make_no_lattice(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lattices, "ENTRIES", 100)
     assert lattice(branchy_bench().costs, 3) is None
