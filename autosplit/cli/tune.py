@@ -24,7 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the database")
-    parser.add_argument("--samples", type=int, default=4, metavar="N", help="schedules to try a kernel, on average (default 4)")
+    parser.add_argument(
+        "--samples", type=int, default=4, metavar="N", help="schedules to try a kernel, on average (default 4)"
+    )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no kernel after this time")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn")
 

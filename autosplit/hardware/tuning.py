@@ -85,7 +85,9 @@ def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
     whole = sum(roots.values())
     if not whole:
         return dict.fromkeys(work, samples)
-    return {name: min(MOST * samples, max(1, round(samples * len(work) * root / whole))) for name, root in roots.items()}
+    return {
+        name: min(MOST * samples, max(1, round(samples * len(work) * root / whole))) for name, root in roots.items()
+    }
 
 
 def work_of(graph: FusedGraph) -> dict[str, float]:
