@@ -2,9 +2,10 @@
 
     python studies/bench_pipeline.py [NET ...] [--seconds S] [-o FILE]
 
-For each net the plan's two-stage split runs as a pipeline and, in turns with it, each of its stages alone on its own core. The
-share is the slowest stage's period over the pipeline's. Then the cost of a hop: a 1 MB tensor through stages that do nothing.
-Bars: median share 0.95, none below 0.90, 60 microseconds a hop.
+For each net the plan's two-stage split runs as a pipeline and, in turns with it, each of its stages alone on its own core, in
+many short rounds. The share of a round is the slowest stage's period over the pipeline's; that of a net is the median over its
+rounds, so that a processor that is slower for some seconds slows both alike. Then the cost of a hop: a 1 MB tensor through
+stages that do nothing. Bars: median share 0.95, none below 0.90, 60 microseconds a hop.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from outcome import Bar, arguments, at_least, at_most, finish, shown
 
 from autosplit import api, zoo
 from autosplit.hardware.devices import along
-from autosplit.hardware.duel import duel
+from autosplit.hardware.duel import turns
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.results import Spread
+from autosplit.hardware.stats import spread
 from autosplit.hardware.wiring import Connection, Port, StagePorts, Wiring
 
+ROUNDS = 15
 MEDIAN_BAR, LEAST_BAR, HOP_BAR_US = 0.95, 0.90, 60.0
 
 
@@ -52,10 +55,12 @@ def main() -> int:
     args = parser.parse_args()
     rows, shares = [], []
     for net in args.nets:
-        pipeline, *alone = contest(net, Budget(seconds=args.seconds))
-        shares.append(max(s.median for s in alone) / pipeline.median)
-        rows.append((net, shown(pipeline), *map(shown, alone), f"{shares[-1]:.3f}"))
-    columns = ("net", "pipeline ms", "stage 0 alone ms", "stage 1 alone ms", "share of the limit")
+        rounds = contest(net, Budget(seconds=args.seconds))
+        share = spread([max(s.median for s in alone) / pipeline.median for pipeline, *alone in rounds])
+        shares.append(share.median)
+        periods = [shown(spread([s for turn in own for s in turn.samples])) for own in zip(*rounds, strict=True)]
+        rows.append((net, *periods, f"{share.median:.3f}", f"{share.low:.3f} to {share.high:.3f}"))
+    columns = ("net", "pipeline ms", "stage 0 alone ms", "stage 1 alone ms", "share of the limit", "its interval")
     return finish("pipeline", columns, rows, bars=bars(shares, hop_us()), file=args.file)
 
 
@@ -68,8 +73,8 @@ def bars(shares: Sequence[float], hop: float) -> list[Bar]:
     ]
 
 
-def contest(net: str, budget: Budget) -> list[Spread]:
-    """The periods, in ms, of the pipeline and of each of its stages alone, measured in turns."""
+def contest(net: str, budget: Budget) -> list[list[Spread]]:
+    """The periods, in ms, of the pipeline and of each of its stages alone, round by round."""
     model = api.load_model(api.zoo_model(net))
     devices = along(2)
     stages = api.plan(model, 2).stages
@@ -82,7 +87,7 @@ def contest(net: str, budget: Budget) -> list[Spread]:
             item = {p.name: made[p.name] for p in ports.inputs}
             made |= one.run([item])[0]
             contenders.append(partial(streamed, one, [item]))
-        return duel(contenders, budget)
+        return turns(contenders, budget, ROUNDS)
 
 
 def by_itself(ports: StagePorts) -> Wiring:

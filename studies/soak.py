@@ -2,6 +2,7 @@
 
     python studies/soak.py                          # an hour of the net `branches` in three stages, exported for it
     python studies/soak.py out/ --minutes 5         # of a folder that `autosplit export` wrote
+    python studies/soak.py --rate 5                 # five items a second, as a camera hands them in
 
 One thread submits, another takes the results. Items repeat after a prime number of different ones, so a lost, repeated or
 exchanged item shows as a wrong output; outputs must be equal to the bit. Exits 1 where one is wrong or memory grew.
@@ -61,12 +62,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=float("inf"), help="items a second at most (default no limit)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as own:
         folder = args.folder or exported(Path(own))
         deadline = time.monotonic() + args.minutes * 60
         with autosplit.load(folder) as pipeline:
-            found = soak(pipeline, lambda _: time.monotonic() < deadline)
+            found = soak(pipeline, until(deadline, args.rate))
     print(
         f"{found.results} results in {found.seconds / 60:.1f} min, {found.results / found.seconds:.1f} a second, "
         f"{'all right and in order' if found.wrong is None else f'number {found.wrong} is WRONG'}, memory "
@@ -74,6 +76,17 @@ def main() -> int:
         f"{'' if found.grown <= GROWTH else ', which is TOO MUCH'}"
     )
     return 0 if found.sound else 1
+
+
+def until(deadline: float, rate: float = float("inf")) -> Callable[[int], bool]:
+    """Whether an item may still go in, before ``deadline`` of ``time.monotonic``; waits where ``rate`` a second says so."""
+    start = time.monotonic()
+
+    def goes_on(number: int) -> bool:
+        time.sleep(max(0.0, start + number / rate - time.monotonic()))
+        return time.monotonic() < deadline
+
+    return goes_on
 
 
 def exported(folder: Path) -> Path:

@@ -20,11 +20,17 @@ def duel(contenders: Sequence[Contender], budget: Budget, rounds: int = ROUNDS) 
 
     A contender works for about ``budget.seconds`` in all. The interval is that of the median over the turns' samples.
     """
+    met = turns(contenders, budget, rounds)
+    return [spread([s for turn in own for s in turn.samples]) for own in zip(*met, strict=True)]
+
+
+def turns(contenders: Sequence[Contender], budget: Budget, rounds: int) -> list[list[Spread]]:
+    """The periods of all contenders in ms, round by round: what was measured within moments can be compared in pairs."""
     turn = replace(budget, seconds=budget.seconds / rounds, items=max(4, budget.items // rounds), share=0.0)
-    samples: list[list[float]] = [[] for _ in contenders]
+    met = []
     order = list(range(len(contenders)))
     for _ in range(rounds):
-        for i in order:
-            samples[i].extend(contenders[i](turn).samples)
+        found = {i: contenders[i](turn) for i in order}
+        met.append([found[i] for i in range(len(contenders))])
         order.reverse()
-    return [spread(s) for s in samples]
+    return met
