@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from autosplit.errors import ConfigError
-from autosplit.study.config import StudyConfig, load
+from autosplit.study.config import SIZE_LIMIT, StudyConfig, load
 
 GOOD = 'zoo = "squeezenet"\nstages = 2\n'
 
@@ -63,6 +63,28 @@ def test_the_quickstart_is_a_study_file() -> None:
         ('backend = "simulated"\nstages = 2\nexport = "out"', "remove export"),
         ("stages = 2", "no model is given"),
         ('zoo = "x"', "stages is missing"),
+        (GOOD + "[simulated]\ngraph = 'g.json'", "zoo and simulated.graph are both given; keep one"),
+        (GOOD + 'targets = {"cores:0" = "llvm"}', "targets name 'cores:0', which is none of the devices"),
+        (GOOD + 'devices = ["a", "b"]\ntargets = {c = "llvm"}', "targets name 'c'"),
+        (GOOD + 'backend = "onnxruntime"\ntuning = "tuned"', "remove tuning"),
+        (GOOD + 'backend = "onnxruntime"\n[[regions]]\nbackend = "b"', 'set backend = "tvm"'),
+        (GOOD + 'devices = ["a", "b"]\n[[regions]]\nbackend = "b"\ndevice = "c"', "regions.device is 'c'"),
+        (GOOD + "[search]\nlease = 1", "search.lease is 1"),
+        (GOOD + "[search]\nlease = 86401", "search.lease is 86401"),
+        (GOOD + "[search]\nstagnation = 0", "search.stagnation is 0"),
+        (GOOD + "[search]\nseed = -1", "search.seed is -1"),
+        (GOOD + "[search]\ntimeout = 0.0", "search.timeout is 0.0"),
+        (GOOD + "[measure]\nitems = 1", "measure.items is 1"),
+        (GOOD + "[measure]\nlatency_items = 0", "measure.latency_items is 0"),
+        (GOOD + "[measure]\nsecond = 1.0", "did you mean measure.seconds?"),
+        (GOOD + "[simulated]\nnoise = -0.1", "simulated.noise is -0.1"),
+        (GOOD + "[simulated]\nops = 0", "simulated.ops is 0"),
+        (GOOD + 'model = ""', "model is ''"),
+        (GOOD + "name = '" + "x" * 101 + "'", "xxx...: string should have at most 100"),
+        ('zoo = "x"\nstages = 0', "stages is 0: give a number from 1 to 256"),
+        ('zoo = "x"\nstages = 257', "stages is 257"),
+        ('zoo = "x"\nstages = true', "stages is True"),
+        ('zoo = "x"\nstages = "many"', 'or "auto"'),
         ("stages = = 2", "is not TOML"),
         ("stages = " + "[" * 5000, "is not TOML"),
     ],
@@ -73,6 +95,39 @@ def test_an_error_names_key_value_and_remedy_in_one_line(tmp_path: Path, text: s
     assert told in str(caught.value)
     assert "mine.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stages = 1",
+        "stages = 256",
+        'stages = "auto"',
+        'stages = "auto"\ndevices = ["a", "b"]\ntargets = {b = "llvm"}\nregions = [{backend = "r", device = "b"}]',
+        "stages = 2\n[search]\nlease = 2\nstagnation = 1",
+        "stages = 2\n[search]\nlease = 86400",
+        "stages = 2\n[measure]\nitems = 2\nlatency_items = 1",
+        "stages = 2\nregions = [{backend = 'r', device = 'cores:7'}]",
+    ],
+)
+def test_what_lies_just_within_the_limits_is_taken(tmp_path: Path, text: str) -> None:
+    read(tmp_path, f'zoo = "x"\n{text}')
+
+
+def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(tmp_path: Path) -> None:
+    config = read(tmp_path, GOOD + 'tuning = "tuned"\nstorage = "s.db"\nexport = "out"')
+    assert (config.tuning, config.storage, config.export) == (str(tmp_path / "tuned"), "s.db", "out")
+    drawn = read(tmp_path, 'backend = "simulated"\nstages = 2\n[simulated]\ngraph = "g.json"\nops = 7')
+    assert drawn.simulated is not None
+    assert (drawn.simulated.graph, drawn.simulated.ops) == (str(tmp_path / "g.json"), 7)
+    assert read(tmp_path, 'model = "/net.onnx"\nstages = 2').model == "/net.onnx"
+
+
+def test_a_file_larger_than_a_study_file_can_be_is_not_parsed(tmp_path: Path) -> None:
+    text = GOOD + "#" * (SIZE_LIMIT - len(GOOD))
+    assert read(tmp_path, text).stages == 2
+    with pytest.raises(ConfigError, match="larger than"):
+        read(tmp_path, text + "#")
 
 
 def test_a_file_that_is_not_there_or_is_no_text(tmp_path: Path) -> None:

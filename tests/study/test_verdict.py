@@ -1,3 +1,5 @@
+import pytest
+
 from autosplit.hardware.results import Baseline, Spread
 from autosplit.study.verdict import judge
 
@@ -50,3 +52,39 @@ def test_without_baselines_nothing_is_claimed_against_them() -> None:
     verdict = judge(2, spread(8), [])
     assert verdict.choice == "split"
     assert "nothing was measured to compare it with" in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("period", "choice", "says"),
+    [
+        (8, "leave", "Do not split, leave the model whole: as one stage it takes 8 ms"),
+        (15, "leave", "which is faster."),
+        (11.9, "leave", "a tie"),
+    ],
+)
+def test_a_single_stage_is_never_called_a_split(period: float, choice: str, says: str) -> None:
+    verdict = judge(1, spread(period), [ONE, ALL])
+    assert verdict.choice == choice
+    assert says in verdict.text
+    assert "splitting" not in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("period", "outcome"), [(11.8, "tie"), (11.75, "Split:"), (12.2, "tie"), (12.25, "splitting loses")]
+)
+def test_intervals_that_touch_are_a_tie(period: float, outcome: str) -> None:
+    assert outcome in judge(2, Spread(period, period - 0.125, period + 0.125), [quarter]).text
+
+
+quarter = Baseline("all cores", Spread(12, 11.925, 12.075), Spread(12, 12, 12))
+
+
+def test_of_baselines_that_tie_with_as_many_copies_the_fastest_counts() -> None:
+    slower, faster = baseline("one core", 12.1), baseline("all cores", 12.0)
+    assert "on all cores" in judge(2, spread(20), [slower, faster]).text
+
+
+def test_the_split_is_called_what_it_is_and_a_period_of_nothing_does_not_divide() -> None:
+    text = judge(3, Spread(0.0, 0.0, 0.0), [ONE], "fastest").text
+    assert text.startswith("Split: the fastest split into 3 stages takes 0 ms")
+    assert "inf times" in text
