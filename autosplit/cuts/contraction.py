@@ -5,11 +5,11 @@ A stage between two nested downsets is convex, so groups on a cycle can never be
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from autosplit.cuts.downsets import members
+from autosplit.cuts.orders import topological
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,22 @@ def contract(predecessors: Sequence[int], together: Iterable[int] = ()) -> Contr
             if label[p] != label[i]:
                 before[label[i]] |= 1 << label[p]
     component = _components(before)
-    ops: dict[int, int] = {}
-    reads: dict[int, int] = {}
+    ops: dict[int, int] = {}  # in the order of the earliest op
     for i, g in enumerate(label):
         c = component[g]
         ops[c] = ops.get(c, 0) | 1 << i
+    index = {c: n for n, c in enumerate(ops)}
+    reads = [0] * len(ops)
     for g, producers in before.items():
-        c = component[g]
-        reads.setdefault(c, 0)
+        n = index[component[g]]
         for p in members(producers):
-            if component[p] != c:
-                reads[c] |= 1 << component[p]
-    order = _topological(ops, reads)
-    place = {c: n for n, c in enumerate(order)}
+            reads[n] |= 1 << index[component[p]]
+        reads[n] &= ~(1 << n)
+    groups = tuple(ops.values())
+    order = topological(reads, lambda n, when: n)
+    place = {n: at for at, n in enumerate(order)}
     return Contraction(
-        tuple(ops[c] for c in order), tuple(sum(1 << place[p] for p in members(reads[c])) for c in order)
+        tuple(groups[n] for n in order), tuple(sum(1 << place[p] for p in members(reads[n])) for n in order)
     )
 
 
@@ -111,24 +112,3 @@ def _components(before: dict[int, int]) -> dict[int, int]:
                         if p == node:
                             break
     return component
-
-
-def _topological(ops: dict[int, int], reads: dict[int, int]) -> list[int]:
-    """Components in a topological order, the one with the earliest op first among those that are ready."""
-    readers: dict[int, list[int]] = {c: [] for c in ops}
-    missing = {c: reads[c].bit_count() for c in ops}
-    for c, producers in reads.items():
-        for p in members(producers):
-            readers[p].append(c)
-    first = {c: (ops[c] & -ops[c]) for c in ops}
-    ready = [(first[c], c) for c in ops if not missing[c]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, c = heapq.heappop(ready)
-        order.append(c)
-        for r in readers[c]:
-            missing[r] -= 1
-            if not missing[r]:
-                heapq.heappush(ready, (first[r], r))
-    return order

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from autosplit.cuts import members
+from autosplit.cuts import successors as successors  # used with the orders below
+from autosplit.cuts import topological as topological
 
 Order = list[int]
-
-
-def topological(predecessors: Sequence[int], rank: Callable[[int, int], float]) -> Order:
-    """The topological order that takes, of the groups that are ready, the one of least ``rank(group, when it got
-    ready)``.
-    """
-    readers = successors(predecessors)
-    missing = [p.bit_count() for p in predecessors]
-    ready = [(rank(i, 0), i) for i, m in enumerate(missing) if not m]
-    heapq.heapify(ready)
-    order: Order = []
-    while ready:
-        _, i = heapq.heappop(ready)
-        order.append(i)
-        for r in readers[i]:
-            missing[r] -= 1
-            if not missing[r]:
-                heapq.heappush(ready, (rank(r, len(order)), r))
-    return order
-
-
-def successors(predecessors: Sequence[int]) -> list[list[int]]:
-    """The direct readers of each group."""
-    readers: list[list[int]] = [[] for _ in predecessors]
-    for i, producers in enumerate(predecessors):
-        for p in members(producers):
-            readers[p].append(i)
-    return readers
 
 
 def given(predecessors: Sequence[int]) -> Order:
