@@ -26,7 +26,6 @@ from typing import Any
 
 from autosplit.cli import options
 from autosplit.cli.show import emit
-from autosplit.errors import ConfigError
 
 HELP = "run a study: search for the split that runs fastest on the devices, measuring each candidate"
 
@@ -87,15 +86,6 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "stages": args.stages,
         "devices": args.devices,
-        "shapes": dict(map(_shape, args.shape)) or None,
+        "shapes": {name: list(shape) for name, shape in options.shapes(args.shape).items()} or None,
         "search": {"trials": args.trials, "timeout": args.timeout, "seed": args.seed},
     }
-
-
-def _shape(text: str) -> tuple[str, list[int]]:
-    """An input's name and shape from ``name=1x3x224x224``; a name may hold '='."""
-    name, _, shape = text.rpartition("=")
-    parts = shape.split("x")
-    if not name or not all(p.isascii() and p.isdigit() for p in parts):
-        raise ConfigError(f"--shape '{text}' is no shape; write it as NAME=1x3x224x224")
-    return name, [int(p) for p in parts]

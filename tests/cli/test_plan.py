@@ -1,9 +1,14 @@
 import copy
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
-from autosplit.cli import main
+from autosplit import api
+from autosplit.cli import main, options
+from autosplit.cli import plan as plan_command
+from autosplit.hardware import devices
 
 GRAPH = {
     "maxFPGAs": 2,
@@ -142,3 +147,87 @@ def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
     (tmp_path / "g.json").write_text(json.dumps(graph | {"maxFPGAs": 0}))
     assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto"]) == 2
     assert "give a number of stages" in capsys.readouterr().err
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """`plan MODEL` without a model: costs as if measured; returns the devices they were asked for."""
+    asked = []
+
+    def costs(model, along):
+        asked.append([str(d) for d in along])
+        return plan_command.read_graph(model)
+
+    monkeypatch.setattr(devices, "available", lambda: (0, 1, 2))
+    monkeypatch.setattr(options, "load_model", lambda args: args.model.with_suffix(".json"))
+    monkeypatch.setattr(api, "measured_costs", costs)
+    return asked
+
+
+def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(graph, measured, capsys):
+    model = graph().replace(".json", ".onnx")
+    assert planned(capsys, model, "--stages", "2")["stages"] == [[0, 1, 2], [3]]
+    planned(capsys, model, "--stages", "2", "--devices", "cores:2 cores:0")
+    assert measured == [["cores:0", "cores:1"], ["cores:2", "cores:0"]]
+
+
+def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured, capsys):
+    model = graph().replace(".json", ".onnx")
+    planned(capsys, model, "--stages", "auto")
+    planned(capsys, model, "--stages", "auto", "--devices", "cores:1;cores:2")
+    assert list(map(len, measured)) == [3, 2]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--shape", "x=1"], ["--devices", "cores:0"], ["--target", "llvm"], ["--device-target", "a=b"],
+     ["--backend", "onnxruntime"]],
+)  # fmt: skip
+def test_options_of_a_model_are_refused_for_a_graph_file(graph, said, option):
+    code, line = said("plan", graph(), "--stages", "2", *option)
+    assert (code, "a graph file has its costs" in line) == (2, True)
+
+
+def test_costs_that_cannot_be_saved_are_named(graph, said, tmp_path):
+    code, line = said("plan", graph(), "--stages", "2", "--save", tmp_path / "no" / "saved.json")
+    assert (code, "saved.json: cannot be written" in line) == (2, True)
+
+
+def two_devices():
+    """The graph with a second device, twice as fast."""
+    nodes = [{**n, "deviceLatencies": [n["fpgaLatency"], n["fpgaLatency"] / 2]} for n in GRAPH["nodes"]]
+    return {**GRAPH, "nodes": nodes, "edges": []}
+
+
+def test_unequal_devices_are_named_by_their_place_in_the_file(graph, capsys):
+    file = graph(two_devices())
+    assert planned(capsys, file, "--stages", "2")["period"] == 3.5
+    found = planned(capsys, file, "--stages", "1")
+    assert (len(found["stages"]), found["devices"], found["period"]) == (1, [1], 5.0)
+    assert planned(capsys, file, "--stages", "auto")["devices"] == [0, 1]
+
+
+def test_the_table_tells_what_each_number_is(graph, tmp_path, capsys):
+    saved = str(tmp_path / "saved.json")
+    more = ("--k-best", "2", "--pareto", "--baselines", "--count", "--save", saved)
+    assert main(["plan", graph(), "--stages", "2", *more]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.match(r"graph: period 6.5, lower bound 6.5 \(optimal\), latency 11, \d+\.\d\d s$", lines[0])
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert rows[:2] == [["0", "0", "3", "6.5", "0.0", "0 … 2"], ["1", "1", "1", "4.5", "0.0", "3"]]
+    assert ["0", "6.5", "11", "3 1"] in [[*row[:3], row[-1]] for row in rows]
+    assert {"best splits", "period, latency and peak memory", "baselines", "legal splits: 3", saved} <= set(lines)
+
+
+def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):
+    from autosplit import planner
+
+    real = planner.plan
+    for bound, told in ((6.0, "at most 8.33 % above the best"), (0.0, "no bound above 0 is proven")):
+        monkeypatch.setattr(
+            planner, "plan", lambda *a, b=bound, **k: replace(real(*a, **k), lower_bound=b, optimal=False, note="late")
+        )
+        assert main(["plan", graph(), "--stages", "2"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert told in lines[0]
+        assert lines[1] == "late"

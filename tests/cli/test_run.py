@@ -99,8 +99,6 @@ def test_another_question_is_refused_and_forced_beside(study: str, capsys: pytes
         (2, ["nowhere.toml"], "does not exist"),
         (2, ["net.toml", "--trials", "0"], "search.trials is 0"),
         (2, ["net.toml", "--stages", "30"], "'chain' has 20 ops that can be parted; use fewer stages"),
-        (2, ["net.toml", "--shape", "x"], "write it as NAME=1x3x224x224"),
-        (2, ["net.toml", "--shape", "x=1xx3"], "write it as NAME=1x3x224x224"),
         (2, ["net.toml", "--storage", "no such thing://x"], "is no database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
         (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),

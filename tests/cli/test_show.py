@@ -1,21 +1,32 @@
 import json
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autosplit.cli import main
+from autosplit.cli.show import emit
 
 STUDY = 'backend = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "net.toml").write_text(STUDY)
+    assert main(["run", str(folder / "net.toml"), "--storage", str(folder / "net.db")]) == 0
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def folder(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder of a finished study, as the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AUTOSPLIT_STORAGE", raising=False)
-    (tmp_path / "net.toml").write_text(STUDY)
-    assert main(["run", "net.toml"]) == 0
-    capsys.readouterr()
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -51,9 +62,62 @@ def test_a_database_that_is_not_there_is_not_made(folder: Path, capsys: pytest.C
     assert not (folder / "other.db").exists()
 
 
-def test_another_database_is_no_study(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_database_is_no_study(folder: Path, said: Callable[..., tuple[int, str]]) -> None:
     base = sqlite3.connect(folder / "foreign.db")
     base.execute("CREATE TABLE t (x)")
     base.close()
-    assert main(["show", "foreign.db"]) in (2, 3)
-    assert "Traceback" not in capsys.readouterr().err
+    code, line = said("show", "foreign.db")
+    assert (code, "foreign.db" in line) == (2, True)
+
+
+FOUND: dict[str, Any] = {
+    "study": {
+        "name": "s", "model": "net", "stages": "auto", "devices": ["a", "b", "c"], "objective": ["memory", "latency"],
+        "stopped": "trial limit",
+    },
+    "trials": [
+        {
+            "number": 0, "state": "COMPLETE", "cuts": [["p", "q"], ["r"]], "stage_ms": [1.5, 0.0, 2.25], "error": None,
+            "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0}, "latency_ms": None, "memory_bytes": 1.25e6,
+        },
+        {
+            "number": 1, "state": "FAIL", "cuts": [["p"]], "stage_ms": None, "error": "no room", "period_ms": None,
+            "latency_ms": None, "memory_bytes": None,
+        },
+    ],
+    "pareto": [0, 1], "bound_ms": 1.5, "verdict": {"text": "Split: it wins."}, "export": "out",
+    "best": {
+        "number": 0, "cuts": [["p", "q"], ["r"]], "live": [[["t", 2048]], [["u", 1024], ["v", 512]]],
+        "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0}, "duel_ms": {"median": 2.5, "low": 2.0, "high": 3.0},
+    },
+    "baselines": [
+        {"name": "replicas", "period_ms": {"median": 4.0, "low": 4.0, "high": 4.0}, "latency_ms": None, "copies": 2}
+    ],
+}  # fmt: skip
+
+
+def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(FOUND, "table")
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert lines[0] == "study s: net, up to 3 stages; trial limit"
+    assert rows == [
+        ["0", "complete", "2.000 (1.000 to 3.000)", "", "1.250", "1.500, -, 2.250", "p, q | r", "* front"],
+        ["1", "fail", "", "", "", "", "no room", "front"],
+        ["1", "p, q", "t (2 KiB)"],
+        ["2", "r", "u (1 KiB), v (0 KiB)"],
+        ["replicas", "4.000 (4.000 to 4.000)", "", "2"],
+        ["bound for the profile", "1.500", "", ""],
+    ]
+    assert "best split: trial 0, 2.500 (2.000 to 3.000) ms an item" in lines
+    assert lines[-2:] == ["Split: it wins.", "exported to out"]
+
+
+def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = {"trials": [], "pareto": [], "best": None, "baselines": [], "bound_ms": None, "verdict": None}
+    study = {**FOUND["study"], "stages": 2, "stopped": None, "objective": "throughput"}
+    emit({"study": study, **nothing}, "table")
+    out = capsys.readouterr().out
+    assert out.startswith("study s: net, 2 stages\n")
+    assert "best split" not in out
+    assert "memory" not in out

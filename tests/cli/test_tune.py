@@ -1,0 +1,67 @@
+"""The command around the tuner: what it hands over, what it tells while it lasts and at the end."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from autosplit.cli import main, options
+from autosplit.hardware import tuning
+from autosplit.hardware.tuning import Tuned
+
+FOUND = [Tuned("conv", 2.0, 0.5, 4), Tuned("relu", 0.25, None, 2, "every sample failed")]
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    """The arguments that the tuner got, by position; it finds the same for any model."""
+    got = []
+
+    def tune(*arguments):
+        got.append(arguments)
+        yield from FOUND
+
+    model = SimpleNamespace(lowered=SimpleNamespace(kernels={"conv": 1, "relu": 2}), target="llvm", graph="graph")
+    monkeypatch.setattr(options, "load_model", lambda args: model)
+    monkeypatch.setattr(tuning, "work_of", lambda graph: {"work of": graph})
+    monkeypatch.setattr(tuning, "tune", tune)
+    return got
+
+
+def test_the_document_has_an_entry_a_kernel_and_progress_is_on_stderr(tuned, capsys):
+    assert main(["tune", "net.onnx", "-o", "folder", "-f", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {
+        "database": "folder",
+        "kernels": [
+            {"kernel": "conv", "before_ms": 2.0, "after_ms": 0.5, "tried": 4, "note": ""},
+            {"kernel": "relu", "before_ms": 0.25, "after_ms": None, "tried": 2, "note": "every sample failed"},
+        ],
+    }
+    first, second = err.splitlines()
+    assert first.startswith("1 of 2 conv: 2.0000 to 0.5000 ms, about ")
+    assert second.startswith("2 of 2 relu: 0.2500 to - ms, about 0 s left")
+
+
+def test_the_table_says_why_a_kernel_keeps_its_default(tuned, capsys):
+    assert main(["tune", "net.onnx", "-o", "folder"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("folder: 2 kernels\n")
+    for text in ("conv", "0.5000", "every sample failed"):
+        assert text in out
+
+
+def test_options_reach_the_tuner(tuned, capsys):
+    assert main(["tune", "net.onnx", "-o", "folder", "--samples", "9", "--seed", "5"]) == 0
+    (functions, target, folder, samples, seed, late, work), *_ = tuned
+    assert (functions, target, folder, samples, seed) == ({"conv": 1, "relu": 2}, "llvm", Path("folder"), 9, 5)
+    assert work == {"work of": "graph"}
+    assert not late()
+
+
+def test_without_options_it_takes_four_samples_and_any_time(tuned, capsys):
+    assert main(["tune", "net.onnx", "-o", "folder"]) == 0
+    assert tuned[0][3:5] == (4, 0)
+    assert main(["tune", "net.onnx", "-o", "folder", "--timeout", "-1"]) == 0
+    assert [got[5]() for got in tuned] == [False, True]
