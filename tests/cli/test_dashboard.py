@@ -14,6 +14,7 @@ import optuna
 import pytest
 
 from autosplit.cli import main
+from autosplit.report import dashboard, source
 
 
 @pytest.fixture
@@ -81,3 +82,22 @@ def test_what_cannot_be_served_is_one_line_and_exit_2(
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("more", "verb"), [([], "read"), (["--writable"], "change and delete")])
+def test_whoever_lets_other_machines_in_is_told_what_they_can_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], verb: str
+) -> None:
+    asked = []
+
+    def open_server(found: object, host: str, port: int, **options: bool) -> object:
+        asked.append((host, port, options))
+        return contextlib.nullcontext(None), "http://here"
+
+    monkeypatch.setattr(dashboard, "open_server", open_server)
+    monkeypatch.setattr(source, "find", lambda study, storage: None)
+    monkeypatch.setattr(contextlib.nullcontext, "serve_forever", lambda server: None, raising=False)
+    assert main(["dashboard", "s.db", "--allow-remote", "--host", "0.0.0.0", "--port", "1", *more]) == 0
+    out, err = capsys.readouterr()
+    assert (out, verb in err) == ("http://here\n", True)
+    assert asked == [("0.0.0.0", 1, {"writable": bool(more), "allow_remote": True})]

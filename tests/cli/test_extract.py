@@ -50,3 +50,8 @@ def test_b2_what_cannot_be_taken_out_is_one_line(residual, said, options, told):
     code, line = said("extract", residual, *options)
     assert code == 2
     assert told in line
+
+
+def test_the_table_ends_with_the_files_that_were_written(residual, tmp_path, capsys):
+    assert main(["extract", str(residual), "--ops", "conv1a", "-o", str(tmp_path / "b.so")]) == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == [str(tmp_path / f"b.{end}") for end in ("so", "json", "onnx")]
