@@ -1,6 +1,6 @@
 """Tune the kernels of a model: try a few schedules a kernel, keep the fastest in a database.
 
-  autosplit tune net.onnx -o tuned/                 about 2 s a sample, 4 samples a kernel on average
+  autosplit tune net.onnx -o tuned/                 8 samples a kernel on average, about a second each
   autosplit tune net.onnx -o tuned/ --samples 32    slower kernels left behind
   autosplit profile net.onnx --tuning tuned/        what it brought
 
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the database")
     parser.add_argument(
-        "--samples", type=int, default=4, metavar="N", help="schedules to try a kernel, on average (default 4)"
+        "--samples", type=int, default=8, metavar="N", help="schedules to try a kernel, on average (default 8)"
     )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no kernel after this time")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn")

@@ -6,12 +6,17 @@ other tool on the same kernels serves as well, and what is made here serves othe
 
 from __future__ import annotations
 
+import inspect
 import math
 import random
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,7 +64,7 @@ def tune(
     functions: Mapping[str, Any],
     target: Any,
     folder: Path,
-    samples: int = 4,
+    samples: int = 8,
     seed: int = 0,
     is_over: Callable[[], bool] = lambda: False,
     work: Mapping[str, float] | None = None,
@@ -133,6 +138,7 @@ def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
     import tvm
     from tvm.s_tir import meta_schedule as ms
 
+    _define_intrinsics()
     attributes = {**dict(target.attrs), "kind": target.kind.name, "num-cores": _PARALLEL_CORES}
     try:
         context = ms.TuneContext(
@@ -148,6 +154,24 @@ def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
         return list(context.generate_measure_candidates() or ())
     except Exception:  # TVM raises errors of many kinds for a kernel it has no schedule for
         return []
+
+
+def _define_intrinsics() -> None:
+    """Have TVM define its tensor intrinsics, once, in little time.
+
+    Each goes through TVM's parser, which asks for the whole stack with its source lines and reads the frames only. Where many
+    modules are loaded (PyTorch, say) looking up the lines takes half a minute.
+    """
+
+    def frames_alone(context: int = 1) -> list[Any]:
+        return [SimpleNamespace(frame=f, code_context=None) for f, _ in traceback.walk_stack(sys._getframe(1))]
+
+    real = inspect.stack
+    inspect.stack = frames_alone  # type: ignore[assignment]
+    try:
+        import_module("tvm.s_tir.tensor_intrin")
+    finally:
+        inspect.stack = real
 
 
 def _commit(known: Any, module: Any, candidate: Any, ms_time: float, target: Any) -> None:
