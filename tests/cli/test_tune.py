@@ -60,8 +60,7 @@ def test_options_reach_the_tuner(tuned, capsys):
     assert not late()
 
 
-def test_without_options_it_takes_four_samples_and_any_time(tuned, capsys):
+def test_without_a_timeout_it_takes_any_time(tuned, capsys):
     assert main(["tune", "net.onnx", "-o", "folder"]) == 0
-    assert tuned[0][3:5] == (4, 0)
     assert main(["tune", "net.onnx", "-o", "folder", "--timeout", "-1"]) == 0
     assert [got[5]() for got in tuned] == [False, True]
