@@ -6,9 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from autosplit.study.progress import Lines, LiveTable, Silent, Status, duration
 
 pty = pytest.importorskip("pty")
 
@@ -90,3 +93,74 @@ def test_elsewhere_every_trial_is_a_plain_line(tmp_path: Path) -> None:
     assert len(trials) == 14
     assert re.search(STANDING, trials[-1])
     assert "\x1b" not in "".join(lines)
+
+
+FIRST = Status(0, 2.0, (1.0, 2.0), None, 2.0, 1.5, 1, 9, 89.4)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h"), (86_400, "24.0 h")],
+)
+def test_times_are_told_in_the_unit_one_would_say(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (FIRST, "trial 0: 2.000 ms, stages 1.000, 2.000; 1 of 9 trials, best 2.000 ms, bound of the profile 1.500 ms, "
+                "about 89 s left"),
+        (Status(3, None, (), "no room", None, None, 4, 9, None), "trial 3: failed: no room; 4 of 9 trials"),
+        (Status(3, None, (), "no room", 2.0, None, 4, 9, 0.0), "trial 3: failed: no room; 4 of 9 trials, "
+                "best 2.000 ms, about 0 s left"),
+    ],
+)  # fmt: skip
+def test_a_line_tells_the_trial_and_where_the_study_stands(
+    capsys: pytest.CaptureFixture[str], status: Status, line: str
+) -> None:
+    Lines().trial(status)
+    assert capsys.readouterr() == ("", line + "\n")
+
+
+def shown(table: LiveTable) -> list[str]:
+    from rich.console import Console
+
+    console = Console(width=90)
+    with console.capture() as captured:
+        console.print(table._view())
+    return captured.get().splitlines()
+
+
+def test_the_table_keeps_the_last_trials_and_the_last_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LiveTable()
+    monkeypatch.setattr(table, "_show", lambda: None)
+    for text in "abcd":
+        table.note(f"note {text}")
+    assert shown(table) == ["note b", "note c", "note d"]
+    for number in range(LiveTable.SHOWN + 2):
+        failed = number == 5
+        table.trial(
+            replace(FIRST, number=number, period_ms=None if failed else 2.0, error="no [b]" if failed else None)
+        )
+    table.note("after")
+    lines = shown(table)
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert [int(row[0]) for row in rows] == list(range(2, LiveTable.SHOWN + 2))
+    assert rows[3] == ["5", "failed", "no [b]"]
+    assert rows[4] == ["6", "2.000", "1.000, 2.000"]
+    assert lines[-1] == "after"
+    assert lines[-2].startswith("1 of 9 trials, best 2.000 ms")
+
+
+def test_the_best_so_far_stands_out() -> None:
+    table = LiveTable()
+    table._trials = [FIRST, replace(FIRST, number=1, period_ms=3.0), replace(FIRST, number=2, period_ms=None)]
+    rows = table._view().renderables[0].rows  # type: ignore[union-attr]
+    assert [row.style for row in rows] == ["bold", None, None]
+
+
+def test_what_is_closed_can_be_closed_again() -> None:
+    for made in (LiveTable(), Lines(), Silent()):
+        made.close()
+        made.close()
