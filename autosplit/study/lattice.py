@@ -25,13 +25,14 @@ from autosplit.planner import CostModel
 from autosplit.planner.constraints import FREE
 from autosplit.planner.pairs import Side, loads
 from autosplit.planner.problem import Problem, pose, scale
-from autosplit.planner.rows import Words, list_rows, to_bits, to_int
+from autosplit.planner.rows import Words, list_rows, to_int
+from autosplit.study.sweep import SAME, reach, sweep, windows
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 ENTRIES = 4_000_000  # pairs of cuts, over all devices that are not alike
-_SAME = 1e-9  # relative difference below which latencies count as equal
+_LARGE = 0.8  # share of the mean stage from which on a single op may decide the period
 _FIRST_STEP = 0.01  # how far above its bound the least period is looked for first
 
 
@@ -42,19 +43,23 @@ class _Level:
     ``tail`` and ``head``: places in those, ordered by tail; ``first``: where the stages from each tail begin.
     """
 
-    before: Index
-    after: Index
+    before: slice
+    after: slice
     tail: Index
     head: Index
     load: Array
 
+    @property
+    def size(self) -> int:
+        return int(self.before.stop - self.before.start)
+
     @cached_property
     def first(self) -> Index:
-        return np.searchsorted(self.tail, np.arange(len(self.before) + 1))
+        return np.searchsorted(self.tail, np.arange(self.size + 1))
 
     def least(self, values: Array) -> Array:
         """The least of a value of each stage over the stages of each tail; infinite for a tail without one."""
-        found = np.full(len(self.before), math.inf)
+        found = np.full(self.size, math.inf)
         some = np.flatnonzero(np.diff(self.first))
         if len(some):
             found[some] = np.minimum.reduceat(values, self.first[some])
@@ -83,7 +88,9 @@ class _Ahead:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """All cuts of a space of ``stages`` stages, the empty one first and the full one last, as bitsets of ops.
+    """All cuts of a space of ``stages`` stages, as bitsets of ops, ordered by the known time of the ops before them.
+
+    So the empty one is the first, the full one the last, and of two nested ones the larger stands later.
 
     ``inside``: cut by op, 1 where the op lies before the cut. ``moved``: a matrix a device or one for all, cut before by
     cut after: what the stage's transfers cost in ms, infinite where the pair makes no stage that the device can run.
@@ -104,15 +111,40 @@ class Lattice:
         ahead = self._grown(time, time.bound if limit == math.inf else limit, 1, limit)
         if not ahead.ways:
             return []
-        best = ahead.within(float(ahead.period[0][0]) * (1 + _SAME))
+        best = ahead.within(float(ahead.period[0][0]) * (1 + SAME))
         if best.ways < count:
             best = self._grown(time, min(best.limit, limit), count, limit)
         return [self._parts(path) for path in islice(_best_first(best), count)]
 
+    def best_of_each(self, costs: Sequence[CostModel], limits: Sequence[float]) -> list[Stages | None]:
+        """The best split under each of some costs; None where its period is not below the limit of the costs."""
+        found: list[Stages | None] = [None] * len(costs)
+        kept = [
+            n for n, (c, limit) in enumerate(zip(costs, limits, strict=True)) if self._bound(c) < limit * (1 - SAME)
+        ]
+        if kept:
+            swept = sweep(self.stages, self.inside, self.moved, [costs[n] for n in kept])
+            for n, path in zip(kept, swept.best(np.array([limits[n] for n in kept]) * (1 - SAME)), strict=True):
+                found[n] = self._parts(path) if path else None
+        return found
+
+    def _bound(self, costs: CostModel) -> float:
+        """No split has a lower period than the least stage with the op that takes longest; 0 where devices differ."""
+        if max(len(costs.times), len(costs.overheads), len(self.moved)) > 1 or math.inf in costs.times[0]:
+            return 0.0
+        times = np.array(costs.times[0])
+        op = int(times.argmax())
+        if times[op] < _LARGE * times.sum() / self.stages:
+            return 0.0
+        before, after = np.flatnonzero(self.inside[:, op] == 0), np.flatnonzero(self.inside[:, op])
+        spent = self.inside @ times
+        load = self.moved[0][np.ix_(before, after)] + (spent[after] - spent[before, None])
+        return float(load.min()) + costs.overheads[0]
+
     def _grown(self, time: _Time, low: float, count: int, most: float) -> _Ahead:
         """The stages within a limit from ``low`` to ``most`` that leave at least ``count`` ways; all where fewer do."""
         most = min(most, time.most)
-        limit, step = low * (1 + _SAME), _FIRST_STEP
+        limit, step = low * (1 + SAME), _FIRST_STEP
         while (ahead := _look(limit, time.levels(limit))).ways < count and limit < most:
             limit, step = min(limit * (1 + step), most), 2 * step
         return ahead
@@ -130,12 +162,22 @@ def lattice(costs: CostModel, stages: int) -> Lattice | None:
         words = list_rows(problem.contraction.predecessors, math.isqrt(ENTRIES // kinds))
     except TooManyDownsets:
         return None
-    words = words[np.argsort(to_bits(words, problem.size).sum(axis=1), kind="stable")]
     cuts = tuple(problem.contraction.expand(to_int(row)) for row in words)
+    order = _in_time(costs, cuts)
+    words, cuts = words[order], tuple(cuts[n] for n in order)
     ops = np.zeros((len(cuts), len(costs.names)))
     for n, cut in enumerate(cuts):
         ops[n, list(members(cut))] = 1.0
     return Lattice(stages, cuts, ops, tuple(_moved(problem, words, ops, d) for d in range(kinds)))
+
+
+def _in_time(costs: CostModel, cuts: Sequence[int]) -> list[int]:
+    """The places of some cuts ordered by the time of the ops before them, those of equal times by their number."""
+    rows = np.array(costs.times)
+    times = np.where(np.isfinite(rows), rows, 0.0).mean(axis=0).tolist()
+    # a sum rounded but once never falls where an op is added
+    keys = [(math.fsum(times[i] for i in members(cut)), cut.bit_count()) for cut in cuts]
+    return sorted(range(len(cuts)), key=keys.__getitem__)
 
 
 def _moved(problem: Problem, words: Words, inside: Array, device: int) -> Array:
@@ -163,36 +205,32 @@ class _Time:
         self.least = lattice.inside @ least
         moved = max(float(m.max(where=np.isfinite(m), initial=0.0)) for m in lattice.moved)
         self.most = float(self.before.max()) + moved + max(costs.overheads)
-        self.bound = max(float(least.max()), float(least.sum()) / lattice.stages, _SAME * self.most)
+        self.bound = max(float(least.max()), float(least.sum()) / lattice.stages, SAME * self.most)
 
     def levels(self, limit: float) -> list[_Level]:
         """The stages within a limit between cuts that as many stages as lie before, and behind, can reach within it."""
-        count, least = self.lattice.stages, self.least
-        slack = least[-1] * _SAME
-        windows = [
-            np.flatnonzero((least <= k * limit + slack) & (least[-1] - least <= (count - k) * limit + slack))
-            for k in range(1, count)
-        ]
-        ends = [np.array([0]), *windows, np.array([len(least) - 1])]
-        whole: dict[int, _Level] = {}  # levels between all cuts are the same for devices that are alike
+        ends = windows(self.lattice.stages, self.least[None], np.array([limit]))
+        made: dict[tuple[int, ...], _Level] = {}  # levels between the same cuts are the same for devices that are alike
         found = []
-        for s, (a, b) in enumerate(pairwise(ends)):
-            if len(a) == len(b) == len(least):
-                found.append(
-                    whole.get(s * self.differ) or whole.setdefault(s * self.differ, self._level(s, a, b, limit))
-                )
-            else:
-                found.append(self._level(s, a, b, limit))
+        for stage, (a, b) in enumerate(pairwise(ends)):
+            key = (stage * self.differ, a.start, a.stop, b.start, b.stop)
+            if key not in made:
+                made[key] = self._level(stage, ends, limit)
+            found.append(made[key])
         return found
 
-    def _level(self, stage: int, a: Index, b: Index, limit: float) -> _Level:
+    def _level(self, stage: int, ends: Sequence[slice], limit: float) -> _Level:
+        a, b = ends[stage], ends[stage + 1]
         before = self.before[stage if len(self.before) > 1 else 0]
-        overhead = self.overheads[stage if len(self.overheads) > 1 else 0]
+        after = before + self.overheads[stage if len(self.overheads) > 1 else 0]
         moved = self.lattice.moved[stage if len(self.lattice.moved) > 1 else 0]
-        own = moved if len(a) == len(b) == len(moved) else moved[np.ix_(a, b)]
-        load = own + (before[b] + overhead) - before[a][:, None]
-        tail, head = np.nonzero(load <= limit)
-        return _Level(a, b, tail, head, load[tail, head])
+        parts = [(np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0))]
+        for rows, columns in reach(ends, stage, before[None], np.array([limit])):
+            load = moved[rows, columns] + (after[columns] - before[rows, None])
+            tail, head = np.nonzero(load <= limit)
+            parts.append((tail + (rows.start - a.start), head + (columns.start - b.start), load[tail, head]))
+        tail, head, load = map(np.concatenate, zip(*parts, strict=True))
+        return _Level(a, b, tail, head, load)
 
 
 def _look(limit: float, levels: Sequence[_Level]) -> _Ahead:
@@ -202,7 +240,7 @@ def _look(limit: float, levels: Sequence[_Level]) -> _Ahead:
     for level in reversed(levels):
         period.append(level.least(np.maximum(level.load, period[-1][level.head])))
         latency.append(level.least(level.load + latency[-1][level.head]))
-        ways = np.asarray(np.bincount(level.tail, ways[level.head], len(level.before)), dtype=np.float64)
+        ways = np.asarray(np.bincount(level.tail, ways[level.head], level.size), dtype=np.float64)
     return _Ahead(limit, levels, period[::-1], latency[::-1], float(ways[0]))
 
 
@@ -218,7 +256,7 @@ class _Step:
 
 def _best_first(ahead: _Ahead) -> Iterator[tuple[int, ...]]:
     """The cuts of each split, by period, then latency; those equal to rounding come in no order."""
-    unit = max(_SAME * float(ahead.period[0][0]), 1e-300)
+    unit = max(SAME * float(ahead.period[0][0]), 1e-300)
     places = counter()
     queue: list[tuple[float, float, int, int, tuple[int, ...], _Step, Iterator[_Step]]] = []
 
@@ -232,7 +270,7 @@ def _best_first(ahead: _Ahead) -> Iterator[tuple[int, ...]]:
         push(path, others)
         path = (*path, step.cut)
         if len(path) > len(ahead.levels):
-            yield (0, *(int(level.after[place]) for level, place in zip(ahead.levels, path[1:], strict=True)))
+            yield (0, *(level.after.start + place for level, place in zip(ahead.levels, path[1:], strict=True)))
         else:
             push(path, _steps(ahead, len(path) - 1, step, unit))
 

@@ -22,7 +22,7 @@ AHEAD = 32  # unmeasured splits that are looked at each time
 EXPLORATION = 0.1  # share of the trials that go to a split that may be the best, not to the one that promises most
 DRAWS = 32  # of costs from what is known of them
 FEW_DRAWS = 8  # those with many trials measured, and those that are planned for where a plan takes long
-QUICK = 1_000  # cuts up to which it does not
+QUICK = 1_000_000  # stages to look at up to which it does not
 WORTH = 0.05  # expected gain that is worth a trial, as a share of the margin
 RIVALS = 8  # measured splits of which one is the best
 FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it
@@ -75,15 +75,22 @@ class Outlook:
         best = sorted((m.stages for m in self.history.measured), key=self._expected)[:RIVALS]
         rivals = self.space.placing.pool(best)
         least = np.array([rivals.periods(costs).min(initial=math.inf) for costs in draws])
-        lattice = self.space.lattice
-        quick = self.pool is not None or (lattice is not None and len(lattice.cuts) <= QUICK)
+        quick = self.pool is not None or self._pairs <= QUICK
         found = dict.fromkeys(self.free)
         gains = {} if quick else self._gains(found, draws, least)
         if max(gains.values(), default=0.0) >= self.worth:
             return gains
-        for costs, limit in zip(draws[: DRAWS if quick else FEW_DRAWS], least, strict=False):
-            found.update((s, None) for s in self._best(costs, limit) if self.space.key(s) not in self.history.taken)
+        planned = DRAWS if quick else FEW_DRAWS
+        for stages in self._best(draws[:planned], least[:planned].tolist()):
+            if stages is not None and self.space.key(stages) not in self.history.taken:
+                found[stages] = None
         return self._gains(found, draws, least)
+
+    @property
+    def _pairs(self) -> float:
+        """How many stages a plan looks at at most: the pairs of cuts of each level but the first and the last."""
+        lattice = self.space.lattice
+        return math.inf if lattice is None else len(lattice.cuts) ** 2 * max(1, self.space.stages - 2)
 
     def _gains(self, splits: Iterable[Stages], draws: Sequence[Crowd], least: Array) -> dict[Stages, float]:
         pool = self.space.placing.pool(splits)
@@ -103,15 +110,19 @@ class Outlook:
 
     def guess(self, rng: np.random.Generator) -> Stages:
         """The split that is best for costs drawn from what is known of them."""
-        return self._best(self.corrected.draw(rng), math.inf)[0]
-
-    def _best(self, costs: Crowd, limit: float) -> list[Stages]:
-        """The best split under some costs, none where its period is above a limit."""
+        costs = self.corrected.draw(rng)
         if self.pool is None:
-            return self.space.best(costs, 1, limit=limit)
-        periods = self.pool.periods(costs)
-        n = int(periods.argmin())
-        return [self.pool.stages[n]] if periods[n] <= limit else []
+            return self.space.best(costs, 1)[0]
+        return self.pool.stages[int(self.pool.periods(costs).argmin())]
+
+    def _best(self, draws: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
+        """For each draw of the costs its best split, None where its period is not below the limit."""
+        if self.pool is None:
+            return self.space.best_of_each(draws, limits)
+        periods = np.array([self.pool.periods(costs) for costs in draws])
+        best = periods.argmin(axis=1)
+        least = periods[np.arange(len(draws)), best]
+        return [self.pool.stages[n] if p < limit else None for n, p, limit in zip(best, least, limits, strict=True)]
 
     @cached_property
     def _expected(self) -> Callable[[Stages], float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -265,6 +265,13 @@ class Space:
                 return found
         plans = k_best(costs, self.stages, count, deadline=late)
         return [p.stages for p in plans if p.period <= limit]
+
+    def best_of_each(self, costs: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
+        """The best split under each of some costs; None where its period is not below the limit of the costs."""
+        if self.empty or self.lattice is None:
+            found = [self.best(c, 1, limit=limit) for c, limit in zip(costs, limits, strict=True)]
+            return [next(iter(splits), None) for splits in found]
+        return self.lattice.best_of_each([costs_of(c, self.stages) for c in costs], limits)
 
     @cached_property
     def lattice(self) -> Lattice | None:

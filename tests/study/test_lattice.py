@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -52,6 +53,28 @@ def test_only_splits_within_a_limit_are_listed(chain_bench: Make) -> None:
     assert made(costs, 3).best(costs, 9, best[0].period * 0.99) == []
 
 
+@pytest.mark.parametrize("devices", [1, 3])
+def test_the_best_split_is_found_for_many_costs_at_once(branchy_bench: Make, devices: int) -> None:
+    known = branchy_bench(blocks=3, branches=3, stages=3).costs
+    moved = tuple(np.random.default_rng(0).random(len(known.tensors)).tolist())
+    known = replace(known, send=(moved,), receive=(moved,))
+    draws = [drawn(known, seed, devices) for seed in range(6)]
+    best = [k_best(costs, 3, 1)[0] for costs in draws]
+    found = made(known, 3).best_of_each(draws, [math.inf, *(1.3 * p.period for p in best[1:5]), best[5].period])
+    assert [evaluate(c, s).loads for c, s in zip(draws, found[:5], strict=False) if s] == [
+        pytest.approx(p.loads) for p in best[:5]
+    ]
+    assert found[5] is None
+
+
+def test_where_one_op_takes_longest_no_better_split_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0),))
+    table = made(costs, 3)
+    assert table.best_of_each([costs], [9.1]) == [((0,), (1,), (2, 3))]
+    monkeypatch.setattr(lattices, "sweep", None)
+    assert table.best_of_each([costs], [9.0]) == [None]
+
+
 def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
     inf = float("inf")
     moved = (Transfer("t", 0, (1,), 8.0),)
@@ -59,6 +82,7 @@ def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
     assert len(made(costs, 2).best(costs, 9)) == 2
     heavy = replace(costs, times=((1.0, 1.0, 1.0),), sizes=(1.0, 1.0, 1.0), memory=(2.0, 1.0))
     assert made(heavy, 2).best(heavy, 9) == [((0, 1), (2,))]
+    assert made(heavy, 2).best_of_each([heavy], [inf]) == [((0, 1), (2,))]
 
 
 def test_ops_that_cost_nothing_are_split_by_what_moves() -> None:
@@ -70,6 +94,7 @@ def test_ops_that_cost_nothing_are_split_by_what_moves() -> None:
 def test_an_op_that_no_device_can_run_leaves_nothing() -> None:
     costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, float("inf")),))
     assert made(costs, 2).best(costs, 9) == []
+    assert made(costs, 2).best_of_each([costs], [math.inf]) == [None]
 
 
 def test_too_many_cuts_make_no_lattice(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
