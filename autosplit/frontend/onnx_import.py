@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
-from autosplit.frontend import known, onnx_file
+from autosplit.frontend import known, onnx_file, onnx_spelling
 from autosplit.frontend.name_table import NameTable
 from autosplit.frontend.source import Source, SourceNode
 
@@ -150,7 +150,8 @@ def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any
             elif (found := known.evaluated(protos[self.position], inputs, opset)) is not None:
                 result = found[0] if len(found) == 1 else relax.Tuple(found)
             else:
-                result = super()._convert_operator(op_name, inputs, attrs, opset)
+                convert = super()._convert_operator
+                result = onnx_spelling.converted(convert, protos[self.position], inputs, attrs, opset, read)
             self.position += 1
             return result
 

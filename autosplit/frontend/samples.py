@@ -12,15 +12,17 @@ from autosplit.errors import ModelError
 Array = np.ndarray[Any, np.dtype[Any]]
 Signature = Sequence[tuple[str, Sequence[int], str]]
 
-_INTEGERS = 8  # 0 to 7: fit to be quantities, and indices into a short table
+# how many integers are drawn from, by their bytes: narrow ones are quantities; wide ones are indices, and the shortest table
+# has two rows (token types), or a mask, where only 0 and 1 mean anything
+_INTEGERS = {1: 8, 2: 8, 4: 2, 8: 2}
 
 
 def random_items(signature: Signature, count: int, seed: int) -> list[dict[str, Array]]:
     """So many items for inputs given as (name, shape, dtype), the same for the same arguments.
 
-    Floats are standard normal, booleans even chances, integers 0 to 7. An item depends on its number, not on ``count``;
-    an array on the name of its input, not on its place. Raises ModelError for another dtype, and for a dimension that
-    is not a number from 0 on.
+    Floats are standard normal, booleans even chances, integers of 8 and 16 bits 0 to 7, wider ones 0 and 1. An item depends
+    on its number, not on ``count``; an array on the name of its input, not on its place. Raises ModelError for another
+    dtype, and for a dimension that is not a number from 0 on.
     """
     inputs = [(name, _shape(name, shape), _dtype(name, dtype)) for name, shape, dtype in signature]
     return [{name: _draw(name, shape, dtype, seed, item) for name, shape, dtype in inputs} for item in range(count)]
@@ -30,7 +32,7 @@ def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int, it
     generator = np.random.default_rng([seed, item, *name.encode()])
     if dtype.kind == "f":
         return np.asarray(generator.standard_normal(shape)).astype(dtype)
-    return np.asarray(generator.integers(0, 2 if dtype.kind == "b" else _INTEGERS, shape)).astype(dtype)
+    return np.asarray(generator.integers(0, 2 if dtype.kind == "b" else _INTEGERS[dtype.itemsize], shape)).astype(dtype)
 
 
 def _dtype(name: str, dtype: str) -> np.dtype[Any]:

@@ -44,7 +44,8 @@ def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 
             reason = f", as the model at {file} cannot be run here: {error}"
     given, expected, judge = found or _recorded(folder, document)
     with load(folder) as pipeline:
-        return compare(pipeline.run(given), expected), judge + reason
+        kinds = {port.dtype for stage in document.stages for port in (*stage.inputs, *stage.outputs)}
+        return compare(pipeline.run(given), expected, kinds), judge + reason
 
 
 def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[Spread, Spread, tuple[float, ...]]:

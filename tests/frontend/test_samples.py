@@ -46,9 +46,10 @@ def test_floats_are_standard_normal():
     assert abs(values.std() - 1) < 0.05
 
 
-def test_integers_are_small_and_not_negative():
-    values = random_items([("x", (1000,), "int8")], 1, seed=0)[0]["x"]
-    assert set(values.tolist()) == set(range(8))
+@pytest.mark.parametrize(("dtype", "number"), [("int8", 8), ("uint16", 8), ("int32", 2), ("int64", 2)])
+def test_integers_are_small_and_fit_to_be_indices_into_a_table_of_two_rows(dtype, number):
+    values = random_items([("x", (1000,), dtype)], 1, seed=0)[0]["x"]
+    assert set(values.tolist()) == set(range(number))
 
 
 def test_sizes_may_be_numpy_integers():

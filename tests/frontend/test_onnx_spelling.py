@@ -1,0 +1,66 @@
+"""Nodes that TVM's converters misread are put into terms that they read, or refused by name."""
+
+import numpy as np
+import pytest
+
+from autosplit import api
+from tests.nets import judge, net
+
+pytest.importorskip("onnx")
+SIZES = np.array([9, 7], np.int64)
+SCALES = np.array([1, 1, 2, 2], np.float32)
+EMPTY = np.zeros(0, np.float32)
+
+
+def one(line: str, weights: dict, opset: int) -> object:
+    return net(f"g (float[1,3,4,4] x) => (float[n,c,h,w] y) {{ {line} }}", weights, opset=opset)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        one("y = Slice<starts=[1,1],ends=[-1,9],axes=[2,3]>(x)", {}, 9),
+        one('y = Upsample<mode="linear">(x, s)', {"s": SCALES}, 9),
+        one('y = Resize<mode="linear">(x, s)', {"s": SCALES}, 10),
+        one('y = Resize<mode="linear">(x, e, e, s)', {"e": EMPTY, "s": np.array([1, 3, 9, 7], np.int64)}, 11),
+        one('y = Resize<mode="linear", axes=[-1,2]>(x, , , s)', {"s": SIZES}, 18),
+        one("y = ConvTranspose<strides=[2,2],output_shape=[8,9]>(x, w)", {"w": (3, 2, 3, 3)}, 17),
+        one("p = Pow(x, two)  y = Pow(p, half)", {"two": np.array(2), "half": np.array([0.5])}, 17),
+        one(
+            "i = ArgMax<axis=1,keepdims=0>(x)  y = OneHot<axis=1>(i, d, v)",
+            {"d": np.array(3), "v": SCALES[1:3] * 0.1},
+            17,
+        ),
+        one("y, i = MaxPool<kernel_shape=[2,2]>(x)", {}, 17),
+    ],
+    ids=["slice9", "upsample9", "resize10", "resize11", "axes", "output_shape", "pow", "one_hot", "indices"],
+)
+def test_a_spelling_of_another_opset_is_read(save, model):
+    loaded = api.load_model(save(model))
+    judge(loaded, loaded.split([]), items=1)
+
+
+@pytest.mark.parametrize(
+    ("line", "weights", "opset", "said_of"),
+    [
+        ('y = Resize<antialias=1,mode="linear">(x, , s)', {"s": SCALES}, 18, "without antialias"),
+        ("y = Resize(x, , s)", {"s": SCALES[::-1].copy()}, 18, "the axes after the second only"),
+        (
+            "y = Resize(x, , s)",
+            {"s": SCALES * np.float32(0.65)},
+            18,
+            "scales 1 at axis 0 by 0.65, which is no whole size",
+        ),
+        ("y = BatchNormalization<training_mode=1>(x, v, v, v, v)", {"v": (3,)}, 17, "training_mode=1"),
+        ("z, i = MaxPool<kernel_shape=[2,2]>(x)  y = Cast<to=1>(i)", {}, 17, "does not make its output 'i'"),
+        ("m, y, i = LayerNormalization(x, s)", {"s": (4,)}, 17, "does not make its output 'y'"),
+        ("z = IsInf<detect_negative=0>(x)  y = Cast<to=1>(z)", {}, 17, "infinities of both signs"),
+        ("y = ConvTranspose<output_shape=[40,40]>(x, w)", {"w": (3, 2, 3, 3)}, 17, "use output_padding"),
+        ("y = Attention(x, x, x)", {}, 23, "Attention of the ONNX standard"),
+    ],
+)
+def test_what_the_converter_would_ignore_is_refused_with_the_node(said, save, line, weights, opset, said_of):
+    code, told = said("inspect", save(one(line, weights, opset)))
+    assert code == 2
+    assert "cannot be imported: " in told
+    assert said_of in told
