@@ -10,6 +10,7 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.frontend.source import Signature, Source
 from autosplit.graph import FusedGraph, Op, build
+from autosplit.lowering.amounts import bytes_of, flops_of, is_constant, size_of, static_shape
 from autosplit.lowering.attribution import Attribution, attribute
 from autosplit.lowering.external import Backend, Composite, partition
 from autosplit.lowering.external_groups import groups
@@ -60,7 +61,7 @@ class Lowered:
     @cached_property
     def weight_bytes(self) -> int:
         """The bytes of all constants, each counted once."""
-        return _bytes(c for call in self.calls for c in constants(call))
+        return bytes_of(c for call in self.calls for c in constants(call))
 
 
 def lower(source: Source, target: Any, backends: Sequence[Backend] = ()) -> Lowered:
@@ -80,7 +81,7 @@ def constants(call: Call) -> Iterator[Any]:
         value = stack.pop()
         if isinstance(value, list):
             stack.extend(value)
-        elif _is_constant(value):
+        elif is_constant(value):
             yield value
         else:
             stack.extend(getattr(value, "args", getattr(value, "fields", ())))
@@ -94,7 +95,7 @@ class _Reader:
         self._source = source
         self._module = module
         self._names: Attribution = attribute(source, module)
-        self._flops = {g.name_hint: _flops(f) for g, f in module.fused.functions.items() if g.name_hint != "main"}
+        self._flops = {g.name_hint: flops_of(f) for g, f in module.fused.functions.items() if g.name_hint != "main"}
         self._ops: list[Op] = []
         self._calls: list[Call] = []
         self._shapes: dict[str, tuple[tuple[int, ...], str, int]] = {}
@@ -155,7 +156,7 @@ class _Reader:
                 sources=self._names.sources.get(position, ()),
                 inputs=tuple(reads),
                 outputs=tuple(results),
-                weight_bytes=_bytes(constants(call)),
+                weight_bytes=bytes_of(constants(call)),
                 flops=self._flops.get(kernel, 0.0),
                 parts=self._names.parts.get(position, ()),
             )
@@ -165,9 +166,9 @@ class _Reader:
     def _tensor(self, name: str, kind: Any) -> str:
         """Enter a tensor under ``name``, or under a free name near it; returns the name used."""
         name = next(n for n in _candidates(name) if n not in self._shapes)
-        shape = _static_shape(name, kind)
+        shape = static_shape(name, kind)
         dtype = str(kind.dtype)
-        self._shapes[name] = (shape, dtype, _size(shape, dtype))
+        self._shapes[name] = (shape, dtype, size_of(shape, dtype))
         return name
 
     def _resolve(self, value: Any) -> Any:
@@ -180,7 +181,7 @@ class _Reader:
             return [self._resolve(field) for field in value.fields]
         if isinstance(value, relax.TupleGetItem):
             return self._resolve(value.tuple_value)[value.index]
-        if _is_constant(value):
+        if is_constant(value):
             return value
         raise ModelError(f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut")
 
@@ -196,7 +197,7 @@ class _Reader:
 
     def _constant_output(self, name: str, value: Any) -> str:
         """An output that is known without running the model is an op too: some stage must hand it out."""
-        if not _is_constant(value):
+        if not is_constant(value):
             raise ModelError(f"output '{name}' is no tensor; only tensors can leave a pipeline")
         tensor = self._tensor(name, value.ty)
         self._add(f"op{len(self._ops)}_constant", "constant", Call(value, {}), [tensor], -1)
@@ -217,43 +218,3 @@ def _tensors(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _tensors(item)
-
-
-def _static_shape(name: str, kind: Any) -> tuple[int, ...]:
-    from tvm import relax
-
-    sizes = getattr(getattr(kind, "shape", None), "values", None) if isinstance(kind, relax.TensorType) else None
-    if sizes is None or not all(hasattr(s, "value") for s in sizes):
-        raise ModelError(f"tensor '{name}' has a shape known only at run time ({kind}); give static shapes by --shape")
-    return tuple(int(s.value) for s in sizes)
-
-
-def _size(shape: tuple[int, ...], dtype: str) -> int:
-    import tvm
-
-    count = 1
-    for size in shape:
-        count *= size
-    kind = tvm.DataType(dtype)
-    return count * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
-
-
-def _bytes(values: Iterator[Any]) -> int:
-    unique = {value: value for value in values}
-    return sum(_size(tuple(map(int, v.value.shape)), str(v.value.dtype)) for v in unique.values())
-
-
-def _is_constant(value: Any) -> bool:
-    import tvm
-
-    return isinstance(value, tvm.ir.GenericConst)
-
-
-def _flops(function: Any) -> float:
-    import tvm
-    from tvm.s_tir.analysis import estimate_tir_flops
-
-    try:
-        return float(estimate_tir_flops(tvm.IRModule({"main": function})))
-    except Exception:
-        return 0.0  # an external kernel, or one whose loops are not static

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.cuts import Contraction, bitset, members
 from autosplit.errors import ConfigError, Infeasible
+from autosplit.planner.constrained import levels, limited, required
 from autosplit.planner.constraints import Constraints
 from autosplit.planner.costs import CostModel
 from autosplit.planner.split import Plan, evaluate_cuts, value
 
 Array = NDArray[np.float64]
 Deadline = Callable[[], bool]
-_T = TypeVar("_T")
 _UNITS = 2.0**50  # all costs together, in units: sums of them are exact in double precision
 
 
@@ -130,7 +129,7 @@ def pose(costs: CostModel, stages: int, constraints: Constraints, *, allow_empty
         raise ConfigError(f"{stages} stages asked for; ask for at least 1")
     if costs.devices not in (None, stages):
         raise ConfigError(f"{stages} stages on {costs.devices} devices; ask for one stage a device")
-    costs = _limited(costs, stages, constraints)
+    costs = limited(costs, stages, constraints)
     contraction = costs.contraction
     n = len(contraction.groups)
     if n < stages and not allow_empty:
@@ -140,7 +139,7 @@ def pose(costs: CostModel, stages: int, constraints: Constraints, *, allow_empty
     group_of = contraction.group_of()
     tensors, names = _tensors(costs, group_of)
     index = [[t for t, _ in kept] for kept in tensors.values()]
-    inside, outside = _levels(costs, group_of, stages, constraints, n)
+    inside, outside = levels(costs, group_of, stages, constraints, n)
     return Problem(
         costs=costs,
         stages=stages,
@@ -160,7 +159,7 @@ def pose(costs: CostModel, stages: int, constraints: Constraints, *, allow_empty
         memory=np.array([value(costs.memory, d) for d in range(stages)]),
         inside=inside,
         outside=outside,
-        required=_required(constraints, names),
+        required=required(constraints, names),
         live_tensors=math.inf if constraints.live_tensors is None else constraints.live_tensors,
         live_bytes=math.inf if constraints.live_bytes is None else constraints.live_bytes,
     )
@@ -185,35 +184,6 @@ def _rounding(problem: Problem) -> float:
     return problem.size + 2.0 * len(problem.producer) + 2
 
 
-def _limited(costs: CostModel, stages: int, constraints: Constraints) -> CostModel:
-    """The costs with the groups, pinned devices and memory of the constraints."""
-    together = [bitset(op_index(costs, op) for op in group) for group in constraints.together]
-    tensors = {t.name: t for t in costs.tensors if t.producer is not None}
-    for name in constraints.forbid:
-        tensor = find_tensor(tensors, name)
-        together.append(bitset(tensor.consumers) | 1 << (tensor.producer or 0))
-    if len(constraints.memory) not in (1, stages):
-        raise ConfigError(f"memory of {len(constraints.memory)} devices given for {stages} stages; give 1 or {stages}")
-    memory = tuple(min(value(costs.memory, d), value(constraints.memory, d)) for d in range(stages))
-    alike = len(set(memory)) == 1
-    changed = replace(costs, groups=(*costs.groups, *together), memory=memory[:1] if alike else memory)
-    return changed if together or changed.memory != costs.memory else costs
-
-
-def op_index(costs: CostModel, op: str | int) -> int:
-    """The index of an op by id. Raises ConfigError where there is none."""
-    if op not in costs.index:
-        raise ConfigError(f"a constraint names op {op!r}, which the graph does not have; use one of its ids")
-    return costs.index[op]
-
-
-def find_tensor(tensors: Mapping[str, _T], name: str) -> _T:
-    """The tensor by name. Raises ConfigError where there is none."""
-    if name not in tensors:
-        raise ConfigError(f"a constraint names tensor {name!r}, which no cut can lie at; use one between two ops")
-    return tensors[name]
-
-
 def _tensors(
     costs: CostModel, group_of: tuple[int, ...]
 ) -> tuple[dict[tuple[int, int], list[tuple[int, str]]], dict[str, int | None]]:
@@ -236,31 +206,3 @@ def _summed(table: tuple[tuple[float, ...], ...], index: list[list[int]]) -> Arr
     return np.array([[sum(r[t] for t in ts) for ts in index] for r in table], dtype=float).reshape(
         len(table), len(index)
     )
-
-
-def _levels(
-    costs: CostModel, group_of: tuple[int, ...], stages: int, constraints: Constraints, n: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    inside, outside = [0] * (stages + 1), [0] * (stages + 1)
-    inside[stages], outside[0] = (1 << n) - 1, (1 << n) - 1
-    for word, pins in (("stage", constraints.stages), ("device", constraints.devices)):
-        for op, stage in pins.items():
-            if not 0 <= stage < stages:
-                raise ConfigError(f"op {op!r} is pinned to {word} {stage}; give one of 0 to {stages - 1}")
-            bit = 1 << group_of[op_index(costs, op)]
-            for level in range(stages + 1):
-                if level > stage:
-                    inside[level] |= bit
-                else:
-                    outside[level] |= bit
-    return tuple(inside), tuple(outside)
-
-
-def _required(constraints: Constraints, names: dict[str, int | None]) -> tuple[int, ...]:
-    found = []
-    for name in constraints.require:
-        t = find_tensor(names, name)
-        if t is None:
-            raise Infeasible(f"a cut at tensor {name!r} is required, but its ops stay together; drop one of the two")
-        found.append(t)
-    return tuple(dict.fromkeys(found))

@@ -14,6 +14,7 @@ from autosplit.cuts.stages import cuts_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.results import Baseline, Spread
+from autosplit.report.plain import list_of, mapping_of, number_of, numbers_of, spread_of, strings_of, text_of
 from autosplit.study.objectives import of_study
 
 if TYPE_CHECKING:
@@ -120,25 +121,25 @@ def read(study: optuna.Study) -> Study:
     """The record of an Optuna study; attributes that make no sense are left out."""
     attributes = study.user_attrs
     graph = _graph(attributes.get("graph"))
-    verdict = _mapping(attributes.get("verdict"))
-    duel = _mapping(attributes.get("duel"))
+    verdict = mapping_of(attributes.get("verdict"))
+    duel = mapping_of(attributes.get("duel"))
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     return Study(
         name=study.study_name,
         graph=graph,
-        devices=_strings(attributes.get("devices")),
-        op_ms=tuple(_numbers(_mapping(p).get("op_ms")) for p in _list(attributes.get("profile"))),
-        bound_ms=_number(attributes.get("bound_ms")),
-        baselines=_compared([_baseline(_mapping(entry)) for entry in _list(attributes.get("baselines"))], duel),
-        choice=_text(verdict.get("choice")),
-        verdict=_text(verdict.get("text")),
-        stopped=_text(attributes.get("stopped")),
-        identity={k: _text(v) for k, v in _mapping(attributes.get("identity")).items()},
-        config=_mapping(attributes.get("config")),
+        devices=strings_of(attributes.get("devices")),
+        op_ms=tuple(numbers_of(mapping_of(p).get("op_ms")) for p in list_of(attributes.get("profile"))),
+        bound_ms=number_of(attributes.get("bound_ms")),
+        baselines=_compared([_baseline(mapping_of(entry)) for entry in list_of(attributes.get("baselines"))], duel),
+        choice=text_of(verdict.get("choice")),
+        verdict=text_of(verdict.get("text")),
+        stopped=text_of(attributes.get("stopped")),
+        identity={k: text_of(v) for k, v in mapping_of(attributes.get("identity")).items()},
+        config=mapping_of(attributes.get("config")),
         trials=tuple(_trial(t, graph, of_study(attributes)[0] == "throughput") for t in trials),
         duel=_duel(duel, sum(t.state.name == "COMPLETE" for t in trials)),
-        version=_text(_mapping(attributes.get("autosplit")).get("version")),
-        machine=_text(attributes.get("machine")),
+        version=text_of(mapping_of(attributes.get("autosplit")).get("version")),
+        machine=text_of(attributes.get("machine")),
         days=_days(trials),
     )
 
@@ -156,25 +157,26 @@ def profile_of(study: Study, trial: Trial) -> tuple[float, ...]:
 def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, timed: bool = True) -> Trial:
     """A trial; ``timed``: whether its first value is a period."""
     a = trial.user_attrs
-    written = _list(a.get("stages"))
+    written = list_of(a.get("stages"))
     stages = _stages([ops for ops in written if ops], graph)
     places = tuple(i for i, ops in enumerate(written) if ops) if stages else ()
-    times = _numbers(a.get("stage_ms"))[:_MOST_STAGES]
+    times = numbers_of(a.get("stage_ms"))[:_MOST_STAGES]
     return Trial(
         number=trial.number,
         state=trial.state.name.lower(),
         stages=stages,
-        live=tuple(_live(cut) for cut in _list(a.get("live"))[:_MOST_STAGES]),
-        period_ms=_spread(a.get("period_ms")) or (_spread({"median": (trial.values or [None])[0]}) if timed else None),
-        latency_ms=_spread(a.get("latency_ms")),
+        live=tuple(_live(cut) for cut in list_of(a.get("live"))[:_MOST_STAGES]),
+        period_ms=spread_of(a.get("period_ms"))
+        or (spread_of({"median": (trial.values or [None])[0]}) if timed else None),
+        latency_ms=spread_of(a.get("latency_ms")),
         stage_ms=tuple(times[i] for i in places) if places and len(times) == len(written) else times,
-        predicted_ms=_number(a.get("predicted_ms")),
-        max_rel_error=_number(a.get("max_rel_error")),
-        error=_text(a.get("error")),
-        cuts=tuple(_strings(cut) for cut in _list(a.get("cuts"))[:_MOST_STAGES]),
+        predicted_ms=number_of(a.get("predicted_ms")),
+        max_rel_error=number_of(a.get("max_rel_error")),
+        error=text_of(a.get("error")),
+        cuts=tuple(strings_of(cut) for cut in list_of(a.get("cuts"))[:_MOST_STAGES]),
         places=places,
         values=tuple(trial.values or ()),
-        memory_bytes=_number(a.get("memory_bytes")),
+        memory_bytes=number_of(a.get("memory_bytes")),
     )
 
 
@@ -188,14 +190,14 @@ def _duel(duel: Mapping[str, Any], complete: int) -> dict[int, Spread]:
     """The periods of the final comparison by trial; none where it was held over other trials than are complete now."""
     if duel.get("measured") != complete:
         return {}
-    entries = [(e.get("number"), _spread(e.get("period_ms"))) for e in map(_mapping, _list(duel.get("entries")))]
+    entries = [(e.get("number"), spread_of(e.get("period_ms"))) for e in map(mapping_of, list_of(duel.get("entries")))]
     return {number: spread for number, spread in entries if isinstance(number, int) and spread}
 
 
 def _compared(baselines: Sequence[Baseline | None], duel: Mapping[str, Any]) -> tuple[Baseline, ...]:
     """The baselines that make sense, with their periods from the final comparison where it was held over all of them."""
     known = [b for b in baselines if b]
-    again = [_spread(period) for period in _list(duel.get("baselines"))]
+    again = [spread_of(period) for period in list_of(duel.get("baselines"))]
     if len(again) != len(known):
         return tuple(known)
     return tuple(replace(b, period_ms=period or b.period_ms) for b, period in zip(known, again, strict=True))
@@ -219,7 +221,7 @@ def _graph(document: Any) -> FusedGraph | None:
 
 
 def _stages(value: Any, graph: FusedGraph | None) -> tuple[tuple[int, ...], ...]:
-    stages = tuple(tuple(_list(ops)) for ops in _list(value))
+    stages = tuple(tuple(list_of(ops)) for ops in list_of(value))
     whole = all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for ops in stages for i in ops)
     if not whole or not all(stages) or len(stages) > _MOST_STAGES:
         return ()
@@ -232,56 +234,17 @@ def _stages(value: Any, graph: FusedGraph | None) -> tuple[tuple[int, ...], ...]
 
 
 def _live(cut: Any) -> tuple[tuple[str, int], ...]:
-    pairs = [entry for entry in _list(cut) if isinstance(entry, list | tuple) and len(entry) == 2]
-    return tuple((_text(name), int(count)) for name, size in pairs if (count := _number(size)) is not None)
+    pairs = [entry for entry in list_of(cut) if isinstance(entry, list | tuple) and len(entry) == 2]
+    return tuple((text_of(name), int(count)) for name, size in pairs if (count := number_of(size)) is not None)
 
 
 def _baseline(entry: Mapping[str, Any]) -> Baseline | None:
-    name, period, latency = _text(entry.get("name")), _spread(entry.get("period_ms")), _spread(entry.get("latency_ms"))
-    copies = _number(entry.get("copies"))
+    name, period, latency = (
+        text_of(entry.get("name")),
+        spread_of(entry.get("period_ms")),
+        spread_of(entry.get("latency_ms")),
+    )
+    copies = number_of(entry.get("copies"))
     if not name or period is None:
         return None
     return Baseline(name, period, latency or Spread(math.nan, math.nan, math.nan), int(copies or 1))
-
-
-def _spread(value: Any) -> Spread | None:
-    entry = _mapping(value)
-    median = _number(entry.get("median"))
-    if median is None:
-        return None
-    low, high = _number(entry.get("low")), _number(entry.get("high"))
-    return Spread(median, median if low is None else low, median if high is None else high)
-
-
-def _number(value: Any) -> float | None:
-    """A finite number that is not negative; everything in a record counts time, bytes or copies."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
-
-
-def _numbers(value: Any) -> tuple[float, ...]:
-    """All numbers of a list, or none where one of them is no number: they count places."""
-    found = [_number(v) for v in _list(value)]
-    return tuple(v for v in found if v is not None) if None not in found else ()
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    return tuple(_text(v) for v in _list(value))
-
-
-def _text(value: Any) -> str:
-    """One line of text, empty for what is no text."""
-    return " ".join(value.split())[:2000] if isinstance(value, str) else ""

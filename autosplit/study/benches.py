@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosplit.hardware.bench import Bench
-from autosplit.study.config import SimulatedHardware, StudyConfig
+from autosplit.study.config import StudyConfig
+from autosplit.study.sections import SimulatedHardware
 
 if TYPE_CHECKING:
     from autosplit.study.simulated import SimulatedBench

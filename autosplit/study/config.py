@@ -11,80 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices import available
 from autosplit.study.objectives import NAMES, Objective
+from autosplit.study.sections import Measure, Name, Regions, Search, Section, SimulatedHardware, Text
 
 MOST_STAGES = 256
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
-Text = Annotated[str, Field(min_length=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Search(_Section):
-    """How splits are proposed and when to stop; ``timeout`` in seconds of one run, ``stagnation`` in trials.
-
-    ``converge``: whether to stop when no unmeasured split can beat the best. A worker that was silent for ``lease`` seconds
-    is taken for lost, and its split is measured by another.
-    """
-
-    sampler: Literal["planner", "tpe", "random", "exhaustive"] = "planner"
-    trials: Annotated[int, Field(ge=1)] = 20
-    timeout: Positive | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
-    stagnation: Annotated[int, Field(ge=1)] | None = None
-    converge: bool = True
-    lease: Annotated[int, Field(ge=2, le=86_400)] = 120
-
-
-class Measure(_Section):
-    """When the measurement of a candidate ends: see ``autosplit.hardware.measure.Budget``, whose fields these are."""
-
-    seconds: Positive = 5.0
-    share: Positive = 0.01
-    items: Annotated[int, Field(ge=2, le=1_000_000)] = 16
-    latency_items: Annotated[int, Field(ge=1, le=1_000_000)] = 3
-
-
-class SimulatedHardware(_Section):
-    """Hardware that exists only in numbers: ``error`` of the known costs and ``noise`` of a measurement are relative.
-
-    ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain of ``ops`` ops.
-    ``contention``: relative slowdown a further stage; ``overhead``: ms a stage; ``delay``: seconds a measurement takes.
-    """
-
-    graph: Text | None = None
-    ops: Annotated[int, Field(ge=1, le=10_000)] = 60
-    error: Share = 0.35
-    noise: Share = 0.02
-    contention: Share = 0.0
-    overhead: Share = 0.0
-    delay: Share = 0.0
-    seed: Annotated[int, Field(ge=0)] = 0
-
-
-class Regions(_Section):
-    """Ops that an external backend runs; see ``autosplit.lowering.external.Backend``.
-
-    ``merge``: neighbours in a stage become one region; ``markers``: Relax ops that do not break one; ``together``: groups
-    of ops or source nodes that no cut may part. ``device``: the one of the study's devices that these ops run on; without
-    it they run on any.
-    """
-
-    backend: Name
-    device: Text | None = None
-    merge: bool = True
-    markers: list[Text] = Field(default_factory=list)
-    together: list[list[Text]] = Field(default_factory=list)
 
 
 def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
@@ -114,7 +49,7 @@ def _stages(value: Any) -> int | Literal["auto"]:
     return value
 
 
-class StudyConfig(_Section):
+class StudyConfig(Section):
     """A whole study file, its defaults filled in; paths are absolute once ``load`` has read it.
 
     ``stages``: how many, or ``"auto"``: any number up to the devices, a single one included; without ``devices`` up to the
@@ -263,7 +198,7 @@ def _explain(error: ValidationError) -> str:
 
 def _known(loc: tuple[int | str, ...]) -> str:
     """What the writer of an unknown key may have meant: the nearest known key of any section."""
-    sections: dict[str, type[_Section]] = {
+    sections: dict[str, type[Section]] = {
         "": StudyConfig,
         "search.": Search,
         "measure.": Measure,

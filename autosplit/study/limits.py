@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from autosplit.errors import Infeasible
 from autosplit.study import fronts, proposals
-from autosplit.study.config import Search
 from autosplit.study.samplers import LOST, history_of
+from autosplit.study.sections import Search
 from autosplit.study.space import Space
 
 if TYPE_CHECKING:

@@ -1,0 +1,78 @@
+"""The sections of a study file, each with its defaults: search, measure, simulated and regions.
+
+This module imports pydantic; import it where a study file is read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=100)]
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of a study file: unknown keys and values of another type are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Search(Section):
+    """How splits are proposed and when to stop; ``timeout`` in seconds of one run, ``stagnation`` in trials.
+
+    ``converge``: whether to stop when no unmeasured split can beat the best. A worker that was silent for ``lease`` seconds
+    is taken for lost, and its split is measured by another.
+    """
+
+    sampler: Literal["planner", "tpe", "random", "exhaustive"] = "planner"
+    trials: Annotated[int, Field(ge=1)] = 20
+    timeout: Positive | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    stagnation: Annotated[int, Field(ge=1)] | None = None
+    converge: bool = True
+    lease: Annotated[int, Field(ge=2, le=86_400)] = 120
+
+
+class Measure(Section):
+    """When the measurement of a candidate ends: see ``autosplit.hardware.measure.Budget``, whose fields these are."""
+
+    seconds: Positive = 5.0
+    share: Positive = 0.01
+    items: Annotated[int, Field(ge=2, le=1_000_000)] = 16
+    latency_items: Annotated[int, Field(ge=1, le=1_000_000)] = 3
+
+
+class SimulatedHardware(Section):
+    """Hardware that exists only in numbers: ``error`` of the known costs and ``noise`` of a measurement are relative.
+
+    ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain of ``ops`` ops.
+    ``contention``: relative slowdown a further stage; ``overhead``: ms a stage; ``delay``: seconds a measurement takes.
+    """
+
+    graph: Text | None = None
+    ops: Annotated[int, Field(ge=1, le=10_000)] = 60
+    error: Share = 0.35
+    noise: Share = 0.02
+    contention: Share = 0.0
+    overhead: Share = 0.0
+    delay: Share = 0.0
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class Regions(Section):
+    """Ops that an external backend runs; see ``autosplit.lowering.external.Backend``.
+
+    ``merge``: neighbours in a stage become one region; ``markers``: Relax ops that do not break one; ``together``: groups
+    of ops or source nodes that no cut may part. ``device``: the one of the study's devices that these ops run on; without
+    it they run on any.
+    """
+
+    backend: Name
+    device: Text | None = None
+    merge: bool = True
+    markers: list[Text] = Field(default_factory=list)
+    together: list[list[Text]] = Field(default_factory=list)
