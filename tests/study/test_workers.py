@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,7 @@ def test_a_lock_keeps_other_processes_out() -> None:
 
 HOLD = """
 import sys
+import tempfile
 from autosplit.study.workers import one_at_a_time
 with one_at_a_time(sys.argv[1]):
     print("held", flush=True)
@@ -105,3 +107,47 @@ def test_a_holder_that_works_keeps_others_out_as_long_as_it_takes(
     process.communicate("")
     waiting.join(30)
     assert not waiting.is_alive()
+
+
+@pytest.fixture
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without /proc."""
+
+    def absent(path: Path) -> bytes:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_bytes", absent)
+
+
+@pytest.mark.usefixtures("unseen")
+@pytest.mark.parametrize(("raised", "dead"), [(None, False), (PermissionError, False), (ProcessLookupError, True)])
+def test_without_proc_a_signal_tells_whether_a_process_is_there(
+    monkeypatch: pytest.MonkeyPatch, raised: type[OSError] | None, dead: bool
+) -> None:
+    asked = []
+
+    def kill(pid: int, number: int) -> None:
+        asked.append((pid, number))
+        if raised:
+            raise raised
+
+    monkeypatch.setattr(os, "kill", kill)
+    assert is_dead({"host": this_worker()["host"], "pid": 4711, "start": ""}) is dead
+    assert asked[-1] == (4711, 0)
+
+
+@pytest.mark.parametrize("why", ["no fcntl", "no folder", "somebody else's folder"])
+def test_where_no_lock_can_be_had_one_goes_on_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
+) -> None:
+    if why == "no fcntl":
+        monkeypatch.setitem(sys.modules, "fcntl", None)
+    elif why == "no folder":
+        (tmp_path / "file").touch()
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "file"))
+    else:
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with one_at_a_time("x"), one_at_a_time("x"):
+        pass
+    assert not list(tmp_path.rglob("*.lock"))
