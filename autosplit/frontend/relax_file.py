@@ -44,7 +44,10 @@ def read(path: Path) -> Any:
         if not isinstance(module, tvm.IRModule):
             raise ModelError(f"model '{path}' holds a {type(module).__name__}, not a module; save the IRModule")
     else:
-        module = relax_script.parse(text)
+        try:
+            module = relax_script.parse(text)
+        except ModelError as error:
+            raise ModelError(f"model '{path}': {error}") from error
     for name in _foreign(module):
         raise ModelError(f"model '{path}' calls '{name}', which it does not hold; give such a module in the API")
     return module

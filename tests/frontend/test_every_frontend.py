@@ -1,0 +1,157 @@
+"""What every frontend has in common: one suite, run against each kind of file that a model comes in.
+
+A new frontend adds a ``Form`` that writes the net ``relu(x w w)`` as its file; ``after`` is the name its first product goes by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.errors import ConfigError, ModelError
+from tests import nets
+
+
+def as_onnx(file: Path, rows: int | None) -> None:
+    import onnx
+
+    text = f"""g (float[{rows or "n"},4] x, float[4,4] w) => (float[{rows or "n"},4] y) {{
+        product = MatMul(x, w)  square = MatMul(product, w)  y = Relu(square)
+    }}"""
+    onnx.save(nets.net(text), file)
+
+
+def script(rows: int | None) -> str:
+    size = rows or '"n"'
+    return f"""
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(({size}, 4), "float32"), w: R.Tensor((4, 4), "float32")):
+        with R.dataflow():
+            product = R.matmul(x, w)
+            square = R.matmul(product, w)
+            y = R.nn.relu(square)
+            R.output(y)
+        return y
+"""
+
+
+def as_script(file: Path, rows: int | None) -> None:
+    file.write_text(script(rows), encoding="utf-8")
+
+
+def as_module(file: Path, rows: int | None) -> None:
+    import tvm
+
+    from autosplit.frontend import relax_file
+
+    as_script(written := file.with_suffix(".py"), rows)
+    file.write_text(tvm.ir.save_json(relax_file.read(written)), encoding="utf-8")
+
+
+def as_program(file: Path, rows: int | None) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x, w):
+            return torch.relu((x @ w) @ w)
+
+    dynamic = None if rows else {"x": {0: torch.export.Dim("n")}, "w": None}
+    given = torch.ones(rows or 3, 4), torch.ones(4, 4)
+    torch.export.save(torch.export.export(Net(), given, dynamic_shapes=dynamic), file)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a frontend's file is written, with ``rows`` rows of ``x`` or, without, any number."""
+
+    suffix: str
+    write: Callable[[Path, int | None], None]
+    after: str
+
+
+FORMS = (
+    Form(".onnx", as_onnx, "product"),
+    Form(".py", as_script, "product"),
+    Form(".json", as_module, "product"),
+    Form(".pt2", as_program, "matmul"),
+)
+
+
+@pytest.fixture(params=FORMS, ids=lambda form: form.suffix[1:])
+def form(request):
+    return request.param
+
+
+@pytest.fixture
+def file(form, tmp_path):
+    form.write(path := tmp_path / f"net{form.suffix}", 2)
+    return path
+
+
+@pytest.fixture
+def model(file):
+    return autosplit.load_model(file)
+
+
+def test_inputs_are_those_of_the_source_in_its_order(model):
+    assert [(i.name, i.shape, i.dtype) for i in model.lowered.inputs] == [
+        ("x", (2, 4), "float32"),
+        ("w", (4, 4), "float32"),
+    ]
+
+
+def test_every_op_tells_the_source_nodes_it_came_from(model, form):
+    assert all(op.sources for op in model.graph.ops)
+    assert form.after in model.graph.ops[0].sources
+
+
+def test_a_split_by_the_name_of_a_node_computes_what_the_net_does(model, form):
+    split = model.split([[form.after]])
+    items = model.items(3)
+    with split.pipeline() as pipeline:
+        found = [next(iter(result.values())) for result in pipeline.run(items)]
+    assert nets.live(split) == (form.after,)
+    for item, result in zip(items, found, strict=True):
+        np.testing.assert_allclose(result, np.maximum(item["x"] @ item["w"] @ item["w"], 0), rtol=1e-4, atol=1e-4)
+
+
+def test_the_judge_agrees_with_the_net(model):
+    items = model.items(2)
+    for item, result in zip(items, model.expected(items), strict=True):
+        (value,) = result.values()
+        np.testing.assert_allclose(value, np.maximum(item["x"] @ item["w"] @ item["w"], 0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_size_known_only_at_run_time_must_be_given(form, tmp_path):
+    form.write(path := tmp_path / f"any{form.suffix}", None)
+    with pytest.raises((ConfigError, ModelError), match=r"'x'.*--shape"):
+        autosplit.load_model(path)
+    assert autosplit.load_model(path, shapes={"x": (5, 4)}).lowered.inputs[0].shape == (5, 4)
+
+
+def test_a_shape_for_an_input_that_is_not_there_is_refused(file):
+    with pytest.raises(ConfigError, match="'nothing'"):
+        autosplit.load_model(file, shapes={"nothing": (1,)})
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04K\x01.", b"not a model"])
+def test_what_is_no_model_is_refused_by_name(form, tmp_path, content):
+    path = tmp_path / f"broken{form.suffix}"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="broken"):
+        autosplit.load_model(path)
+
+
+def test_a_file_that_is_not_there_is_named(form, tmp_path):
+    with pytest.raises(ModelError, match="nowhere"):
+        autosplit.load_model(tmp_path / f"nowhere{form.suffix}")
