@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
 from autosplit.report.record import FORMAT
+from autosplit.study.storage import without_driver
 
 if TYPE_CHECKING:
     import optuna
@@ -196,7 +197,7 @@ def told(source: Source) -> Iterator[None]:
     except (AutosplitError, BrokenPipeError):  # who reads what is printed may leave while the study is open
         raise
     except ImportError as error:
-        raise MachineError(f"storage '{source.shown}' needs a package that is missing: {error}; install it") from error
+        raise without_driver(source.url, error) from error
     except Exception as error:  # the database is untrusted: what its rows make Optuna raise is not foreseeable
         operational = sqlalchemy.exc.OperationalError
         # a server that cannot be reached comes wrapped by Optuna, and so does a SQLite file without tables

@@ -61,6 +61,14 @@ def guarded(url: str) -> Iterator[None]:
         ) from error
 
 
+def without_driver(url: str, error: ImportError) -> MachineError:
+    """What to say where the driver of a database is not installed."""
+    missing = line_of(error.__cause__ or error)
+    spelling = "write postgresql+psycopg://… and " if "psycopg2" in missing else ""
+    remedy = f"{spelling}pip install 'autosplit[postgres]'" if url.startswith("postgresql") else "pip install it"
+    return MachineError(f"storage '{shown(url)}' needs a driver that is not installed: {missing}; {remedy}")
+
+
 def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
     """Open a storage, made where it is missing; ``lease`` in seconds for those who measure.
 
@@ -79,7 +87,7 @@ def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
             ) from None
         raise
     except ImportError as error:
-        raise MachineError(f"storage '{shown(url)}' needs a package that is missing: {error}; install it") from None
+        raise without_driver(url, error) from None
     except (RuntimeError, ValueError) as error:  # another schema version
         raise MachineError(f"storage '{shown(url)}' cannot be used: {error}; use another one") from None
 
