@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
-from autosplit.errors import SplitError
+from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
 from autosplit.hardware import devices as device
 from autosplit.hardware.bench import Stages, used
@@ -209,7 +209,10 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     reason = next((f.reason for f in graph.folded if f.name == name), None)
     if reason:
         raise SplitError(f"node '{name}' left no op ({reason}); name the node before or after it")
-    raise SplitError(f"no op and no source node is called '{name}'; `autosplit inspect` lists them")
+    known = [*graph.index, *(n for op in graph.ops for n in (*op.sources, *op.outputs))]
+    raise SplitError(
+        f"no op and no source node is called '{name}'; `autosplit inspect` lists them{nearest(name, known)}"
+    )
 
 
 def open_bench(

@@ -5,6 +5,9 @@ Every message names the thing, the value found and the remedy. ``exit_code`` is 
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class AutosplitError(Exception):
     """Base of every error a user can act on; its text is one line, ``log`` what the failed process printed last."""
@@ -48,6 +51,14 @@ class MachineError(AutosplitError):
     """A package, disk, storage or device that is missing or broken."""
 
     exit_code = 3
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The remedy of a message about an unknown ``name``: which known ones are spelled most like it, if any are."""
+    by_lower = {k.lower(): k for k in known}
+    inside = [k for low, k in by_lower.items() if name.lower() in low]
+    alike = [by_lower[low] for low in difflib.get_close_matches(name.lower(), by_lower, 3)] or inside[:3]
+    return f"; did you mean {' or '.join(repr(k) for k in alike)}?" if alike else ""
 
 
 def line_of(error: BaseException, last: bool = False) -> str:

@@ -1,4 +1,6 @@
-"""The command line: one file a command, no logic. A command module has ``HELP``, ``configure(parser)`` and ``run(args)``."""
+"""The command line: one file a command, no logic. A command module has ``HELP``, ``configure(parser)`` and ``run(args)``, and
+``AFTER_INTERRUPT`` where its user should know what an interrupt leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AutosplitError as error:
         return _report(error, error.exit_code, args.debug)
     except KeyboardInterrupt as error:
-        return _report(error, INTERRUPTED, args.debug, "interrupted")
+        return _report(error, INTERRUPTED, args.debug, f"interrupted{args.after_interrupt}")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -53,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="autosplit", description=autosplit.__doc__)
+    parser = argparse.ArgumentParser(prog="autosplit", description=(autosplit.__doc__ or "").splitlines()[0])
     parser.add_argument("--version", action="version", version=f"autosplit {autosplit.__version__}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("-f", "--format", choices=("table", "json"), default="table", help="how to print the result")
@@ -69,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.configure(command)
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, after_interrupt=getattr(module, "AFTER_INTERRUPT", ""))
     return parser
 
 

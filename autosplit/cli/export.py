@@ -29,5 +29,5 @@ def run(args: argparse.Namespace) -> int:
 
     with source.reading(source.find(args.study, args.storage)) as study:
         file = export_trial(study, args.output, args.trial)
-    output.emit_json({"file": str(file)}) if args.format == "json" else print(file)
+    output.emit_json({"file": str(file)}) if args.format == "json" else print(f"wrote {file}")
     return 0

@@ -33,8 +33,11 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         output.emit_json(document)
         return 0
-    columns = ("#", "fused op", "source nodes", "reads", "makes", "MB")
-    output.emit_table(inspection.title(document), columns, inspection.rows(model.graph))
+    columns = ("#", "fused op", "source nodes", "reads", "makes", "size")
+    print(inspection.title(document))
+    for line in inspection.ports(document):
+        print(line)
+    output.emit_table("", columns, inspection.rows(model.graph))
     for folded in document["folded"]:
         print(f"folded: {folded['name']} ({folded['reason']})")
     return 0

@@ -93,10 +93,9 @@ def stages(text: str) -> int | str:
     """``--stages`` as an argparse type: a number, or ``auto``."""
     if text == "auto":
         return text
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of stages; give a number from 1, or auto") from None
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of stages; give a number from 1, or auto")
+    return int(text)
 
 
 def seconds(text: str) -> float:

@@ -32,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
     with source.reading(source.find(args.study, args.storage)) as study:
         record = read(study)
     page.write(record, args.output)
-    output.emit_json({"file": str(args.output)}) if args.format == "json" else print(args.output)
+    output.emit_json({"file": str(args.output)}) if args.format == "json" else print(f"wrote {args.output}")
     return 0

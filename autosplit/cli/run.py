@@ -28,6 +28,7 @@ from autosplit.cli import options
 from autosplit.cli.show import emit
 
 HELP = "run a study: search for the split that runs fastest on the devices, measuring each candidate"
+AFTER_INTERRUPT = "; the study is kept, and the same command goes on where it stopped"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
     told = progress()
+    if config.backend != "simulated":
+        told.note("reading the model and compiling its ops")
     bench = open_bench(config)
     try:
         on = open_study(config, bench, url, told, name=args.name, force=args.force)

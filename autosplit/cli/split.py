@@ -45,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         output.emit_json(document | {"file": str(file) if file else None})
         return 0
-    columns = ("tensor", "shape", "dtype", "MB", "made by", "read by")
+    columns = ("tensor", "shape", "dtype", "size", "made by", "read by")
     for cut in document["cuts"]:
         output.emit_table(by_hand.title(cut), columns, by_hand.rows(cut))
     for stage in document["stages"]:
         print(by_hand.stage_line(stage))
     if file:
-        print(file)
+        print(f"wrote {file}; `autosplit verify {args.output}` compares it with the model")
     return 0

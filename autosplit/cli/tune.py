@@ -18,6 +18,7 @@ from pathlib import Path
 from autosplit.cli import options, output
 
 HELP = "tune the kernels of a model into a database that studies can name"
+AFTER_INTERRUPT = "; what was tuned is kept, and the same command goes on where it stopped"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -163,7 +163,8 @@ def _cores(text: str, rest: str) -> Cores:
         numbers.extend(range(int(first), min(int(last or first), int(first) + there[-1] + 1) + 1))
     missing = [n for n in numbers if n not in there]
     if missing or not numbers:
-        raise MachineError(f"device '{text}' needs core {missing or 'numbers'}; this process may use {list(there)}")
+        wanted = ", ".join(map(str, missing[:8])) or "numbers"
+        raise MachineError(f"device '{text}' needs core {wanted}; this process may use {', '.join(map(str, there))}")
     return Cores(tuple(dict.fromkeys(numbers)))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
 from autosplit.graph import FusedGraph
-from autosplit.report.inspection import MB, tensor
+from autosplit.report.inspection import spelled, tensor
+from autosplit.report.pictures_style import size
 
 if TYPE_CHECKING:
     from autosplit.api import Split
@@ -36,11 +37,10 @@ def title(cut: dict[str, Any]) -> str:
 
 
 def rows(cut: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row a tensor that crosses the cut: name, shape, dtype, MB, who makes it, who reads it."""
+    """One row a tensor that crosses the cut: name, shape, dtype, size, who makes it, who reads it."""
     for crossing in cut["tensors"]:
-        shape = "x".join(map(str, crossing["shape"])) or "scalar"
-        size = f"{crossing['bytes'] / MB:.6f}"
-        yield crossing["name"], shape, crossing["dtype"], size, crossing["producer"], " ".join(crossing["consumers"])
+        shape, held = spelled(crossing["shape"]), size(crossing["bytes"])
+        yield crossing["name"], shape, crossing["dtype"], held, crossing["producer"], " ".join(crossing["consumers"])
 
 
 def stage_line(stage: dict[str, Any]) -> str:

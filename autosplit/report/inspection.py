@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
-from autosplit.errors import SplitError
+from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
+from autosplit.report.pictures_style import size
 
 if TYPE_CHECKING:
     from autosplit.hardware.model import Model
-
-MB = 1e6
 
 
 def document(model: Model) -> dict[str, Any]:
@@ -65,12 +64,30 @@ def title(document: dict[str, Any]) -> str:
     return f"{document['model']['name']}: {len(document['ops'])} fused ops, {total} legal cuts"
 
 
+def ports(document: dict[str, Any]) -> Iterator[str]:
+    """The inputs and the outputs of the model, a line each: name, type and shape."""
+    for what in ("inputs", "outputs"):
+        told = (f"{p['name']} {p['dtype']} {spelled(p['shape'])}" for p in document[what])
+        yield f"{what}: {', '.join(told)}"
+
+
+def spelled(shape: Sequence[int]) -> str:
+    """A shape as ``--shape`` takes it: 1x3x224x224."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
 def rows(graph: FusedGraph) -> Iterator[tuple[object, ...]]:
-    """One row an op: number, name, sources, tensors read and made, MB made."""
+    """One row an op: number, name, sources, tensors read and made, bytes made."""
     for i, op in enumerate(graph.ops):
         sources = " ".join(op.sources) or f"(part of {' '.join(op.parts)})"
-        size = sum(graph.tensors[t].bytes for t in op.outputs) / MB
-        yield i, op.name, sources, " ".join(op.inputs), " ".join(op.outputs), f"{size:.3f}"
+        yield (
+            i,
+            op.name,
+            sources,
+            " ".join(op.inputs),
+            " ".join(op.outputs),
+            size(sum(graph.tensors[t].bytes for t in op.outputs)),
+        )
 
 
 def find(graph: FusedGraph, node: str) -> dict[str, Any]:
@@ -82,7 +99,8 @@ def find(graph: FusedGraph, node: str) -> dict[str, Any]:
     parts = [op.name for op in graph.ops if node in op.parts]
     reason = next((f.reason for f in graph.folded if f.name == node), None)
     if not made and reason is None:
-        raise SplitError(f"no source node is called '{node}'; `autosplit inspect` lists them")
+        known = [*(n for op in graph.ops for n in op.sources), *(f.name for f in graph.folded)]
+        raise SplitError(f"no source node is called '{node}'; `autosplit inspect` lists them{nearest(node, known)}")
     return {"node": node, "op": made[0] if made else None, "parts": parts, "folded": reason}
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from autosplit.report.pictures_style import milliseconds
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -69,23 +72,26 @@ class Lines:
 
 
 class LiveTable:
-    """A table of the latest trials that changes in place, the standing below it."""
+    """A table of the latest trials that changes in place, the standing below it, and how long the latest step has lasted."""
 
     SHOWN = 12
+    REFRESHES = 0.2  # a second: a sign of life that disturbs no measurement
 
     def __init__(self) -> None:
         self._trials: list[Status] = []
         self._notes: list[str] = []
         self._live: Live | None = None
+        self._since = time.monotonic()
 
     def note(self, text: str) -> None:
         """Show the line below the table, until the next trial is finished."""
-        self._notes = [*self._notes, text][-3:]
+        self._notes, self._since = [*self._notes, text][-3:], time.monotonic()
         self._show()
 
     def trial(self, status: Status) -> None:
         """Add a row and bring the standing up to date."""
         self._trials, self._notes = [*self._trials, status][-self.SHOWN :], []
+        self._since = time.monotonic()
         self._show()
 
     def close(self) -> None:
@@ -99,9 +105,10 @@ class LiveTable:
         from rich.live import Live
 
         if self._live is None:
-            self._live = Live(self._view(), console=Console(stderr=True), auto_refresh=False)
+            console = Console(stderr=True)
+            self._live = Live(get_renderable=self._view, console=console, refresh_per_second=self.REFRESHES)
             self._live.start()
-        self._live.update(self._view(), refresh=True)
+        self._live.refresh()
 
     def _view(self) -> Group:
         """The latest trials, the best of them in bold, then in whole lines the standing and the latest notes."""
@@ -110,15 +117,21 @@ class LiveTable:
         from rich.text import Text
 
         if not self._trials:
-            return Group(*map(Text, self._notes))
-        table = Table("trial", "period ms", "stages ms")
+            return Group(*map(Text, self._told()))
+        table = Table("trial", "period", "busy time of each stage")
         standing = self._trials[-1]
         for status in self._trials:
-            period = "failed" if status.period_ms is None else f"{status.period_ms:.3f}"
-            detail = status.error or ", ".join(f"{t:.3f}" for t in status.stage_ms)
+            period = "failed" if status.period_ms is None else milliseconds(status.period_ms)
+            detail = status.error or ", ".join(map(milliseconds, status.stage_ms))
             best = status.period_ms is not None and status.period_ms == standing.best_ms
             table.add_row(*map(Text, (str(status.number), period, detail)), style="bold" if best else None)
-        return Group(table, Text(_standing(standing)), *map(Text, self._notes))
+        return Group(table, Text(_standing(standing)), *map(Text, self._told()))
+
+    def _told(self) -> list[str]:
+        """The latest notes, the last with the seconds since."""
+        lasted = time.monotonic() - self._since
+        last = [f"{note}, for {duration(lasted)}" if lasted >= 1 else note for note in self._notes[-1:]]
+        return [*self._notes[:-1], *last]
 
 
 def progress() -> Progress:
@@ -136,12 +149,14 @@ def duration(seconds: float) -> str:
 def _result(status: Status) -> str:
     if status.period_ms is None:
         return f"failed: {status.error}"
-    return f"{status.period_ms:.3f} ms, stages {', '.join(f'{t:.3f}' for t in status.stage_ms)}"
+    return f"{milliseconds(status.period_ms)}, stages {', '.join(map(milliseconds, status.stage_ms))}"
 
 
 def _standing(status: Status) -> str:
     parts = [f"{status.finished} of {status.total} trials"]
-    parts += [f"best {status.best_ms:.3f} ms"] if status.best_ms is not None else []
-    parts += [f"bound of the profile {status.bound_ms:.3f} ms"] if status.bound_ms is not None else []
+    parts += [f"best {milliseconds(status.best_ms)}"] if status.best_ms is not None else []
+    parts += (
+        [f"no split can beat {milliseconds(status.bound_ms)} by the profile"] if status.bound_ms is not None else []
+    )
     parts += [f"about {duration(status.seconds_left)} left"] if status.seconds_left is not None else []
     return ", ".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from autosplit.report.pictures_style import milliseconds, size
 from autosplit.study.conclude import best_trial, compared_baselines
 from autosplit.study.objectives import front, of_study
 from autosplit.study.records import baseline_document, read_spread
@@ -98,11 +99,12 @@ def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Seq
         crossing = [
             (n, ", ".join(ops), _tensors(tensors)) for n, (ops, tensors) in enumerate(zip(cuts, live, strict=False), 1)
         ]
-        title = f"best split: trial {best['number']}, {_ms(best['duel_ms'] or best['period_ms'])} ms an item"
+        again = ", in the final comparison in turns" if best["duel_ms"] else ""
+        title = f"best split: trial {best['number']}, {_ms(best['duel_ms'] or best['period_ms'])} ms an item{again}"
         yield title, ("cut", "after", "live tensors"), crossing
     unsplit = [(b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"]) for b in found["baselines"]]
     if found["bound_ms"] is not None:
-        unsplit.append(("bound for the profile", f"{found['bound_ms']:.3f}", "", ""))
+        unsplit.append(("no split can beat, by the profile", _number(found["bound_ms"]), "", ""))
     yield "without splitting", ("baseline", "period ms", "latency ms", "copies"), unsplit
 
 
@@ -118,18 +120,26 @@ def _mark(found: Mapping[str, Any], number: int) -> str:
 
 
 def _row(trial: Mapping[str, Any], memory: bool) -> tuple[object, ...]:
-    stages = ", ".join(f"{t:.3f}" if t else "-" for t in trial["stage_ms"] or ())
+    stages = ", ".join(_number(t) if t else "-" for t in trial["stage_ms"] or ())
     detail = trial["error"] or " | ".join(", ".join(ops) for ops in trial["cuts"] or ())
     held = trial["memory_bytes"]
-    size = (f"{held / 1e6:.3f}" if isinstance(held, int | float) else "",) if memory else ()
+    room = (f"{held / 1e6:.3g}" if isinstance(held, int | float) else "",) if memory else ()
     times = _ms(trial["period_ms"]), _ms(trial["latency_ms"])
-    return trial["number"], trial["state"].lower(), *times, *size, stages, detail
+    return trial["number"], trial["state"].lower(), *times, *room, stages, detail
 
 
 def _ms(document: object) -> str:
     spread = read_spread(document)
-    return f"{spread.median:.3f} ({spread.low:.3f} to {spread.high:.3f})" if spread else ""
+    if spread is None:
+        return ""
+    ends = f" ({_number(spread.low)} to {_number(spread.high)})" if spread.low != spread.high else ""
+    return _number(spread.median) + ends
+
+
+def _number(ms: float) -> str:
+    """Three digits, as the report and the verdict write a time; the column names the unit."""
+    return milliseconds(ms).removesuffix(" ms")
 
 
 def _tensors(live: Any) -> str:
-    return ", ".join(f"{name} ({size / 1024:.0f} KiB)" for name, size in live)
+    return ", ".join(f"{name} ({size(count)})" for name, count in live)

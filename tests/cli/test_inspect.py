@@ -64,6 +64,8 @@ def test_an_unknown_node_is_named(said, branches):
         2,
         "no source node is called 'nope'; `autosplit inspect` lists them",
     )
+    code, line = said("inspect", branches.path, "--node", "Stme")
+    assert (code, line.endswith("; did you mean 'stem'?")) == (2, True)
 
 
 def test_a_shape_on_the_command_line_is_taken(shown, save):

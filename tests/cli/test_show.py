@@ -46,8 +46,8 @@ def test_the_table_names_cuts_and_live_tensors(capsys: pytest.CaptureFixture[str
     assert main(["show", "net.db"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "best split: trial" in text
-    assert "KiB)" in text
-    assert "bound for the profile" in text
+    assert " B)" in text
+    assert "no split can beat, by the profile" in text
 
 
 def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,14 +102,14 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     assert lines[0] == "study s: net, up to 3 stages; trial limit"
     assert rows == [
-        ["0", "complete", "2.000 (1.000 to 3.000)", "", "1.250", "1.500, -, 2.250", "p, q | r", "* front"],
+        ["0", "complete", "2 (1 to 3)", "", "1.25", "1.5, -, 2.25", "p, q | r", "* front"],
         ["1", "fail", "", "", "", "", "no room", "front"],
-        ["1", "p, q", "t (2 KiB)"],
-        ["2", "r", "u (1 KiB), v (0 KiB)"],
-        ["replicas", "4.000 (4.000 to 4.000)", "", "2"],
-        ["bound for the profile", "1.500", "", ""],
+        ["1", "p, q", "t (2.05 kB)"],
+        ["2", "r", "u (1.02 kB), v (512 B)"],
+        ["replicas", "4", "", "2"],
+        ["no split can beat, by the profile", "1.5", "", ""],
     ]
-    assert "best split: trial 0, 2.500 (2.000 to 3.000) ms an item" in lines
+    assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison in turns" in lines
     assert lines[-2:] == ["Split: it wins.", "exported to out"]
 
 

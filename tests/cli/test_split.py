@@ -77,7 +77,7 @@ def test_a10_the_written_split_computes_what_the_model_computes(residual, docume
 def test_a10_the_table_names_nodes_tensors_and_sizes(residual, capsys):
     assert main(["split", str(residual), "--after", "relu1a"]) == 0
     text = capsys.readouterr().out
-    for part in ("relu1a", "(conv0b sum0 out0)", "0.000576", "1x4x6x6", "stage 1"):
+    for part in ("relu1a", "(conv0b sum0 out0)", "576 B", "1x4x6x6", "stage 1"):
         assert part in text
 
 
@@ -138,5 +138,7 @@ def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, ca
     asked = []
     monkeypatch.setattr(api.Split, "export", lambda split, *to: asked.append(to) or "out/split.json")
     assert main(["split", str(residual), "--after", "out0", "-o", "out", "--devices", "cores:0;cores:0"]) == 0
-    assert capsys.readouterr().out.endswith("\nout/split.json\n")
+    assert capsys.readouterr().out.endswith(
+        "\nwrote out/split.json; `autosplit verify out` compares it with the model\n"
+    )
     assert asked == [(Path("out"), ("cores:0", "cores:0"))]

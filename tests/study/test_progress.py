@@ -25,7 +25,7 @@ converge = false
 [simulated]
 delay = 0.02
 """
-STANDING = r"14 of 14 trials, best \d+\.\d{3} ms, bound of the profile \d+\.\d{3} ms, about \d+ s left"
+STANDING = r"14 of 14 trials, best [\d.]+ ms, no split can beat [\d.]+ ms by the profile, about \d+ s left"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
@@ -68,7 +68,7 @@ def test_a_terminal_shows_one_table_with_the_best_so_far_the_bound_and_the_time_
     run(tmp_path, theirs)
     os.close(theirs)
     lines = [line.rstrip() for line in screen(read.communicate()[0].decode()) if line.strip()]
-    assert [line.count("trial ┃ period ms") for line in lines].count(1) == 1
+    assert [line.count("trial ┃ period") for line in lines].count(1) == 1
     assert [int(m[1]) for line in lines if (m := re.match(r"│ (\d+) ", line))] == list(range(2, 14))
     assert re.fullmatch(STANDING, lines[-2])
     assert lines[-1].startswith("comparing the best ")
@@ -109,11 +109,11 @@ def test_times_are_told_in_the_unit_one_would_say(seconds: float, told: str) -> 
 @pytest.mark.parametrize(
     ("status", "line"),
     [
-        (FIRST, "trial 0: 2.000 ms, stages 1.000, 2.000; 1 of 9 trials, best 2.000 ms, bound of the profile 1.500 ms, "
+        (FIRST, "trial 0: 2 ms, stages 1 ms, 2 ms; 1 of 9 trials, best 2 ms, no split can beat 1.5 ms by the profile, "
                 "about 89 s left"),
         (Status(3, None, (), "no room", None, None, 4, 9, None), "trial 3: failed: no room; 4 of 9 trials"),
         (Status(3, None, (), "no room", 2.0, None, 4, 9, 0.0), "trial 3: failed: no room; 4 of 9 trials, "
-                "best 2.000 ms, about 0 s left"),
+                "best 2 ms, about 0 s left"),
     ],
 )  # fmt: skip
 def test_a_line_tells_the_trial_and_where_the_study_stands(
@@ -148,9 +148,19 @@ def test_the_table_keeps_the_last_trials_and_the_last_notes(monkeypatch: pytest.
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     assert [int(row[0]) for row in rows] == list(range(2, LiveTable.SHOWN + 2))
     assert rows[3] == ["5", "failed", "no [b]"]
-    assert rows[4] == ["6", "2.000", "1.000, 2.000"]
+    assert rows[4] == ["6", "2 ms", "1 ms, 2 ms"]
     assert lines[-1] == "after"
-    assert lines[-2].startswith("1 of 9 trials, best 2.000 ms")
+    assert lines[-2].startswith("1 of 9 trials, best 2 ms")
+
+
+def test_a_step_that_takes_long_tells_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LiveTable()
+    monkeypatch.setattr(table, "_show", lambda: None)
+    table.note("profiling")
+    table._since -= 100
+    assert shown(table) == ["profiling, for 2 min"]
+    table.note("measuring")
+    assert shown(table) == ["profiling", "measuring"]
 
 
 def test_the_best_so_far_stands_out() -> None:
