@@ -11,7 +11,6 @@ Printed are the stages, their loads, the period, and a lower bound no split can 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
-from autosplit.errors import ConfigError, GraphError
+from autosplit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from autosplit.planner import CostModel, Plan
+    from autosplit.planner import CostModel
 
 HELP = "find the provably best split of a model or of a graph file"
 
@@ -52,21 +51,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan and print."""
+    from autosplit.hardware import graph_file
+    from autosplit.report import planned
+
     if args.timeout is not None and not args.timeout > 0:
         raise ConfigError(f"--timeout {args.timeout} is no time; give more than 0 seconds")
     auto = args.stages == "auto"
     if auto:
-        args.stages, args.allow_empty = _most_stages(args), True
-    costs = _costs(args)
+        args.allow_empty = True
+    costs, args.stages = _costs(args)
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
-    document = _document(args, costs, deadline)
+    document = planned.document(
+        costs,
+        args.stages,
+        deadline=deadline,
+        allow_empty=args.allow_empty,
+        assign=args.assign,
+        max_period=args.max_period,
+        k_best=args.k_best,
+        pareto=args.pareto,
+        baselines=args.baselines,
+        count=args.count,
+    )
     if auto:
-        for split in (document, *document.get("k_best", ()), *document.get("pareto", ())):
-            _without_empty(split, alike=costs.devices is None)
+        planned.leave_out_empty(document, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
     if args.save:
-        _save(args.save, costs, args.stages)
+        graph_file.save_graph(args.save, costs, args.stages)
     if args.format == "json":
         output.emit_json(document)
     else:
@@ -74,130 +86,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def read_graph(path: Path) -> CostModel:
-    """The cost model of a graph file. Raises GraphError where it cannot be read or is malformed."""
-    from autosplit.planner import from_workload
+def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
+    """The costs and how many stages are asked for; of a graph file those it has, of a model those measured."""
+    from autosplit.hardware import graph_file
 
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GraphError(f"{path}: cannot be read ({error.strerror}); name a graph file") from error
-    except (ValueError, RecursionError) as error:
-        raise GraphError(f"{path}: is not JSON ({error}); see the format in the documentation") from error
-    try:
-        return from_workload(document, path.stem)
-    except GraphError as error:
-        raise GraphError(f"{path}: {error}") from error
-
-
-def _most_stages(args: argparse.Namespace) -> int:
-    """As many stages as devices: those of the options or the cores of a model, those that a graph file names."""
-    if args.model.suffix.lower() != ".json":
-        from autosplit import api
-
-        return api.most_stages(options.devices(args.devices))
-    if (told := read_graph(args.model).devices) is not None:
-        return told
-    most = json.loads(args.model.read_text(encoding="utf-8")).get("maxFPGAs")
-    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        raise GraphError(f"{args.model}: maxFPGAs is {most!r}, so --stages auto has no limit; give a number of stages")
-    return most
-
-
-def _without_empty(split: dict[str, Any], alike: bool) -> None:
-    """Leave the empty stages out of a split, with their devices; of devices that are alike the first are used."""
-    kept = [n for n, ops in enumerate(split["stages"]) if ops]
-    for key in ("stages", "loads", "memory", "devices"):
-        split[key] = [split[key][n] for n in kept]
-    if alike:
-        split["devices"] = list(range(len(kept)))
-
-
-def _costs(args: argparse.Namespace) -> CostModel:
     if args.model.suffix.lower() == ".json":
         if args.shape or args.devices or args.target or args.device_target or args.backend != "tvm":
             raise ConfigError("--shape, --target, --devices and --backend are for models; a graph file has its costs")
-        return read_graph(args.model)
+        if args.stages == "auto":
+            return graph_file.graph_and_stages(args.model)
+        return graph_file.read_graph(args.model), args.stages
     from autosplit import api
     from autosplit.hardware import devices
 
+    named = options.devices(args.devices)
+    stages = api.most_stages(named) if args.stages == "auto" else args.stages
     model = options.load_model(args)
-    return api.measured_costs(model, devices.along(args.stages, options.devices(args.devices)))
+    return api.measured_costs(model, devices.along(stages, named)), stages
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
     return None if timeout is None else lambda: time.perf_counter() - start > timeout
-
-
-def _document(args: argparse.Namespace, costs: CostModel, deadline: Callable[[], bool] | None) -> dict[str, Any]:
-    """What was asked for, as the JSON document without ``seconds``."""
-    from autosplit import cuts, planner
-
-    shared: dict[str, Any] = {"deadline": deadline, "allow_empty": args.allow_empty}
-    order = tuple(range(args.stages))
-    if args.assign or (costs.devices or 0) > args.stages:
-        best = planner.plan_assigned(costs, args.stages, **shared)
-        costs, order = costs.on_devices(best.devices) if costs.devices else costs, best.devices
-    if args.max_period is not None:
-        best = planner.least_latency(costs, args.stages, args.max_period, **shared)
-    elif not args.assign:
-        best = planner.plan(costs, args.stages, **shared)
-    document = _described(costs, best, order) | {
-        "lower_bound": best.lower_bound,
-        "gap": best.gap,
-        "optimal": best.optimal,
-        "note": best.note,
-    }
-    if args.k_best is not None:
-        alike = args.allow_empty and costs.devices is None
-        found = planner.k_best(costs, args.stages, args.k_best, **shared, empty_last=alike)
-        document["k_best"] = [_described(costs, p, order) for p in found]
-    if args.pareto:
-        front = planner.pareto_front(costs, args.stages, **shared)
-        document["pareto"] = [_described(costs, p, order) for p in front.plans]
-        document["pareto_complete"] = front.complete
-    if args.baselines:
-        document["baselines"] = [_baseline(b, best) for b in planner.baselines(costs, args.stages, deadline=deadline)]
-    if args.count:
-        for key, count in (
-            ("cuts", cuts.count(costs.contraction, deadline=deadline)),
-            ("splits", cuts.count_splits(costs.contraction, args.stages, deadline=deadline)),
-        ):
-            document[key] = {"total": count.total, "complete": count.complete}
-    return document
-
-
-def _described(costs: CostModel, plan: Plan, order: tuple[int, ...]) -> dict[str, Any]:
-    return {
-        "stages": [[costs.ids[i] for i in ops] for ops in plan.stages],
-        "loads": list(plan.loads),
-        "period": plan.period,
-        "latency": plan.latency,
-        "bytes_moved": plan.bytes_moved,
-        "memory": list(plan.memory),
-        "devices": [order[d] for d in range(len(plan.stages))],
-    }
-
-
-def _baseline(baseline: Any, best: Plan) -> dict[str, Any]:
-    plan = baseline.plan
-    loss = None if plan is None or not best.period else 100 * (plan.period / best.period - 1)
-    return {
-        "name": baseline.name,
-        "period": None if plan is None else plan.period,
-        "loss_percent": loss,
-        "candidates": baseline.candidates,
-        "note": baseline.note,
-    }
-
-
-def _save(path: Path, costs: CostModel, stages: int) -> None:
-    from autosplit.planner import to_workload
-
-    try:
-        path.write_text(json.dumps(to_workload(costs, stages), indent=1, allow_nan=False), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
 
 
 def _print(args: argparse.Namespace, costs: CostModel, found: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ numbers.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,10 @@ import numpy as np
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.bench import Stages
+from autosplit.hardware.graph_file import read_graph
 from autosplit.hardware.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
-from autosplit.planner import CostModel, Plan, evaluate, from_workload
+from autosplit.planner import CostModel, Plan, evaluate
 
-GRAPH_LIMIT = 64_000_000  # bytes of a graph file
 _CORE_SHARE = 0.7  # what a further core adds to an unsplit run
 
 
@@ -141,16 +140,8 @@ class SimulatedBench:
 
 
 def from_file(path: Path, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
-    """A bench over a graph file. Raises ConfigError where it cannot be read, GraphError where it is malformed."""
-    try:
-        if path.stat().st_size > GRAPH_LIMIT:
-            raise ConfigError(f"graph file '{path}' is larger than {GRAPH_LIMIT} bytes; give a smaller one")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"graph file '{path}' cannot be read: {error.strerror}; correct simulated.graph") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"graph file '{path}' is not JSON: {error}; give a graph file as `plan` reads it") from None
-    costs = from_workload(document, path.stem)
+    """A bench over a graph file. Raises GraphError where it cannot be read or is malformed."""
+    costs = read_graph(path)
     return SimulatedBench(graph_of(costs), costs, devices, simulation)
 
 

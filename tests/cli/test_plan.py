@@ -7,8 +7,8 @@ import pytest
 
 from autosplit import api
 from autosplit.cli import main, options
-from autosplit.cli import plan as plan_command
 from autosplit.hardware import devices
+from autosplit.hardware.graph_file import read_graph
 
 GRAPH = {
     "maxFPGAs": 2,
@@ -156,7 +156,7 @@ def measured(monkeypatch):
 
     def costs(model, along):
         asked.append([str(d) for d in along])
-        return plan_command.read_graph(model)
+        return read_graph(model)
 
     monkeypatch.setattr(devices, "available", lambda: (0, 1, 2))
     monkeypatch.setattr(options, "load_model", lambda args: args.model.with_suffix(".json"))

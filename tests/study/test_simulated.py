@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from autosplit.cuts import cuts_of
-from autosplit.errors import ConfigError, GraphError, StageError
+from autosplit.errors import GraphError, StageError
 from autosplit.planner import CostModel, evaluate, plan, to_workload
 from autosplit.study.simulated import SimulatedBench, Simulation, from_file, graph_of
 
@@ -67,11 +67,9 @@ def test_a_device_that_cannot_run_an_op_fails_the_candidate() -> None:
         bench.measure(((0,), (1,)))
 
 
-@pytest.mark.parametrize(
-    ("text", "error"), [(None, ConfigError), ("{", ConfigError), ("[" * 9000, ConfigError), ("{}", GraphError)]
-)
-def test_a_file_that_is_no_graph(tmp_path: Path, text: str | None, error: type[Exception]) -> None:
+@pytest.mark.parametrize("text", [None, "{", "[" * 9000, "{}"])
+def test_a_file_that_is_no_graph(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "g.json").write_text(text)
-    with pytest.raises(error):
+    with pytest.raises(GraphError, match=r"g\.json"):
         from_file(tmp_path / "g.json", TWO, Simulation())

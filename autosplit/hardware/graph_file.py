@@ -1,0 +1,56 @@
+"""Graph files on disk: the costs of a graph as JSON, which other planners read too; `planner.workload` says what is in one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from autosplit.errors import ConfigError, GraphError
+from autosplit.planner import CostModel, from_workload, to_workload
+
+GRAPH_LIMIT = 64_000_000  # bytes
+
+
+def read_graph(path: Path) -> CostModel:
+    """The cost model of a graph file. Raises GraphError where it cannot be read, is too large or malformed."""
+    return _parsed(path, _document(path))
+
+
+def graph_and_stages(path: Path) -> tuple[CostModel, int]:
+    """The cost model of a graph file and how many stages it may have: one a device, without any its ``maxFPGAs``.
+
+    Raises GraphError where it cannot be read, is malformed or has no such number.
+    """
+    document = _document(path)
+    costs = _parsed(path, document)
+    most = document.get("maxFPGAs") if costs.devices is None else costs.devices
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        raise GraphError(f"{path}: maxFPGAs is {most!r}, so --stages auto has no limit; give a number of stages")
+    return costs, most
+
+
+def save_graph(path: Path, costs: CostModel, stages: int) -> None:
+    """Write costs as a graph file for up to ``stages`` stages. Raises ConfigError where the file cannot be written."""
+    try:
+        path.write_text(json.dumps(to_workload(costs, stages), indent=1, allow_nan=False), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
+
+
+def _document(path: Path) -> Any:
+    try:
+        if path.stat().st_size > GRAPH_LIMIT:
+            raise GraphError(f"{path}: is larger than {GRAPH_LIMIT} bytes; give a smaller graph file")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GraphError(f"{path}: cannot be read ({error.strerror}); name a graph file") from error
+    except (ValueError, RecursionError) as error:
+        raise GraphError(f"{path}: is not JSON ({error}); see the format in the documentation") from error
+
+
+def _parsed(path: Path, document: Any) -> CostModel:
+    try:
+        return from_workload(document, path.stem)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from error
