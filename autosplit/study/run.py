@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Measurement
 from autosplit.study import conclude, leases, records
 from autosplit.study.limits import check_failures, commonest_error, stop_reason, tally
+from autosplit.study.lost import Lost
 from autosplit.study.objectives import values
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Progress, Status
@@ -20,15 +22,12 @@ from autosplit.study.proposals import corrected_costs, nearest_free
 from autosplit.study.samplers import LOST, history_of
 from autosplit.study.space import KEY
 from autosplit.study.storage import guarded, set_attributes
-from autosplit.study.workers import is_dead, one_at_a_time, this_worker
+from autosplit.study.telling import Teller
+from autosplit.study.workers import one_at_a_time
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
-
-_UNCLAIMED = 60.0  # seconds after which a running trial without a worker is taken for lost
-_LOG = 2000  # characters kept of what a failed worker printed last
-_DEATHS = 5  # processes that may die over one split before it counts as failed
 
 Clock = Callable[[], float]
 
@@ -45,6 +44,14 @@ class _Loop:
     @property
     def study(self) -> optuna.Study:
         return self.on.study
+
+    @cached_property
+    def _teller(self) -> Teller:
+        return Teller(self.study, self.progress)
+
+    @cached_property
+    def _lost(self) -> Lost:
+        return Lost(self.study, self.progress, self._teller, locked=self.on.url.startswith("sqlite"))
 
     def trials(self) -> Sequence[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
@@ -65,7 +72,7 @@ class _Loop:
         except BaseException as error:
             reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
             with contextlib.suppress(MachineError), guarded(self.on.url):
-                self._release(reason)
+                self._lost.release(self.trials(), reason)
             raise
 
     def _one(self, before: int) -> str:
@@ -82,20 +89,14 @@ class _Loop:
             self._report(trial.number, before + 1)
         return ""
 
-    def _release(self, reason: str) -> None:
-        """Finish what this process has running, its split unmeasured."""
-        for t in tally(self.trials()).running:
-            if t.user_attrs.get("worker") == this_worker():
-                self._fail(t._trial_id, t.number, reason, lost=True)
-
     def _next(self, trials: Sequence[FrozenTrial]) -> tuple[optuna.Trial | None, str]:
         """The next trial: one whose worker died, else a new one; or why there is none."""
         import optuna
 
-        for lost in self._orphans(trials):
-            if self._adopt(lost):
-                return optuna.Trial(self.study, lost._trial_id), ""
-        if self._reap():
+        for orphan in self._lost.orphans(trials):
+            if self._lost.adopt(orphan):
+                return optuna.Trial(self.study, orphan._trial_id), ""
+        if self._lost.reap():
             trials = self.trials()
         elapsed = self.clock() - self.began
         search, bench = self.on.config.search, self.on.bench
@@ -103,7 +104,9 @@ class _Loop:
             return None, reason
         trial = self.study.ask()
         if self._is_one_too_many(trial.number):
-            self._fail(trial._trial_id, trial.number, "other workers started the last trials in the same moment", True)
+            self._teller.fail(
+                trial._trial_id, trial.number, "other workers started the last trials in the same moment", True
+            )
             return None, "trial limit: other workers measure the last trials"
         return trial, ""
 
@@ -114,46 +117,6 @@ class _Loop:
         earlier = [t for t in self.trials() if t.number < number and not t.user_attrs.get(LOST)]
         return len(earlier) >= self.on.config.search.trials
 
-    def _reap(self) -> bool:
-        """Give up the trials whose workers have been silent for longer than their lease; their splits are free again."""
-        late = self._lapsed()
-        for t in late:
-            worker = t.user_attrs.get("worker")
-            who = f"process {worker.get('pid')} on {worker.get('host')}" if isinstance(worker, dict) else "its worker"
-            self._fail(t._trial_id, t.number, f"{who} was silent for longer than its lease", lost=True)
-            self.progress.note(f"trial {t.number}: {who} was silent for longer than its lease; its split is free again")
-        return bool(late)
-
-    def _lapsed(self) -> list[FrozenTrial]:
-        silent = leases.lapsed(self.study)
-        return [t for t in tally(self.trials()).running if t._trial_id in silent] if silent else []
-
-    def _orphans(self, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:
-        """Running trials whose worker certainly lives no more."""
-        for t in tally(trials).running:
-            worker = t.user_attrs.get("worker")
-            if is_dead(worker) or (worker is None and self._is_stale(t)):
-                yield t
-
-    def _is_stale(self, trial: FrozenTrial) -> bool:
-        """Whether a trial that names no worker was left so: on a file, those who start trials hold the lock we hold."""
-        import datetime
-
-        started = trial.datetime_start
-        age = (datetime.datetime.now() - started).total_seconds() if started else _UNCLAIMED
-        return self.on.url.startswith("sqlite") or age >= _UNCLAIMED
-
-    def _adopt(self, trial: FrozenTrial) -> bool:
-        """Take a dead worker's trial over, to measure its split again; one that killed too many fails instead."""
-        deaths = int(trial.user_attrs.get("deaths", 0)) + 1
-        if deaths >= _DEATHS:
-            self._fail(trial._trial_id, trial.number, f"the process died {deaths} times while measuring this split")
-            return False
-        leases.beat(self.study, trial._trial_id)
-        set_attributes(self.study, trial._trial_id, {"worker": this_worker(), "deaths": deaths})
-        self.progress.note(f"trial {trial.number}: its worker died; measuring it again")
-        return True
-
     def _measure(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> bool:
         """Measure the split of a trial and tell; a candidate that fails is a failed trial, a machine is not.
 
@@ -163,7 +126,7 @@ class _Loop:
         with guarded(self.on.url):
             stages = self._describe(trial, known)
             if stages is None:
-                self._fail(trial._trial_id, trial.number, "no unmeasured split is left", lost=True)
+                self._teller.fail(trial._trial_id, trial.number, "no unmeasured split is left", lost=True)
                 return nearest_free(space, None, history_of(space, self.trials())) is not None
         try:
             if not space.fits(stages):
@@ -174,7 +137,7 @@ class _Loop:
             raise
         except AutosplitError as error:
             with guarded(self.on.url):
-                self._fail(trial._trial_id, trial.number, str(error), log=error.log)
+                self._teller.fail(trial._trial_id, trial.number, str(error), log=error.log)
             return True
         with guarded(self.on.url):
             self._finish(trial, measurement, self.on.space.memory(stages))
@@ -202,24 +165,7 @@ class _Loop:
         attributes = records.measured_attributes(measurement)
         period, latency = measurement.period_ms.median, measurement.latency_ms.median
         told = values(self.on.config.objectives, period, latency, memory)
-        self._tell(trial._trial_id, trial.number, attributes, told)
-
-    def _fail(self, trial_id: int, number: int, error: str, lost: bool = False, log: str = "") -> None:
-        more = {**({LOST: True} if lost else {}), **({"log": log[-_LOG:]} if log else {})}
-        self._tell(trial_id, number, {"error": error, **more}, None)
-
-    def _tell(self, trial_id: int, number: int, attributes: Mapping[str, Any], told: list[float] | None) -> None:
-        """Store and tell; where another worker has finished the trial meanwhile, say so and go on."""
-        import optuna
-
-        state = optuna.trial.TrialState.FAIL if told is None else optuna.trial.TrialState.COMPLETE
-        try:
-            set_attributes(self.study, trial_id, attributes)
-            self.study.tell(number, told, state=state)
-        except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
-            if not self.study._storage.get_trial(trial_id).state.is_finished():
-                raise
-            self.progress.note(f"trial {number}: another worker finished it meanwhile; this result is dropped")
+        self._teller.tell(trial._trial_id, trial.number, attributes, told)
 
     def _report(self, number: int, measured: int) -> None:
         trials = self.trials()
