@@ -35,7 +35,10 @@ def keep(file: Path, make: Callable[[Path], object]) -> Path:
 
 @contextlib.contextmanager
 def writing(file: Path) -> Iterator[Path]:
-    """A temporary path that becomes ``file`` when the block ends well, and goes away when it does not."""
+    """A temporary path that becomes ``file`` when the block ends well, and goes away when it does not.
+
+    Raises MachineError where the disk refuses.
+    """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent)

@@ -87,7 +87,7 @@ class LocalBench:
 
     @cached_property
     def expected(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """What the judge computes for the items that candidates are judged by."""
+        """What the judge computes for the items that candidates are judged by: for each its outputs by name."""
         return self.model.expected(self._items)
 
     def profile(self) -> Sequence[Profile]:

@@ -143,11 +143,14 @@ class Model:
         return self.runner.link(device)
 
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """Random items for the model's inputs."""
+        """Random items: for each the array of every input by name, in its shape and dtype; alike for a ``seed``."""
         return random_items([(i.name, i.shape, i.dtype) for i in self.lowered.inputs], count, seed)
 
     def expected(self, items: Sequence[Item]) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """What the judge computes for the items on the original model."""
+        """What the judge computes for the items on the original model: for each its outputs by name.
+
+        Raises MachineError where the package that does is missing, ModelError where it refuses the model.
+        """
         return self.judge.outputs(items)
 
     @property

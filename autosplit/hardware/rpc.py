@@ -120,8 +120,8 @@ _OPENING = threading.Lock()
 def connect(device: Rpc, wait_s: float = 0.0) -> Connection:
     """The connection of this process to a server, opened if there is none that answers; hold it while it is in use.
 
-    A server that refuses is tried again for ``wait_s``. Raises MachineError, naming the address and the remedy, where it
-    does not come.
+    A server that refuses is tried again for ``wait_s`` seconds. Raises MachineError, naming the address and the remedy,
+    where it does not come.
     """
     with _OPENING:
         found = _OPEN.get(device)
@@ -133,7 +133,10 @@ def connect(device: Rpc, wait_s: float = 0.0) -> Connection:
 
 @contextlib.contextmanager
 def reached(devices: Iterable[Device], wait_s: float = 0.0) -> Iterator[list[Connection]]:
-    """Hold the servers among some devices open for a while. Raises MachineError where one is not there."""
+    """Hold the servers among some devices open for a while; see ``connect`` for ``wait_s`` in seconds.
+
+    Raises MachineError where one is not there.
+    """
     servers = [d for d in dict.fromkeys(devices) if isinstance(d, Rpc)]
     held = [connect(d, wait_s) for d in servers]
     try:

@@ -15,7 +15,8 @@ def spread(samples: Sequence[float]) -> Spread:
     """The median and its 95 % interval by order statistics, which assumes nothing of the distribution.
 
     The ranks are those of the normal approximation to the binomial (Conover, Practical Nonparametric Statistics, 3.2);
-    with fewer than six samples no interval reaches 95 %, and the range is given.
+    with fewer than six samples no interval reaches 95 %, and the range is given. In the unit of the samples. Raises ValueError
+    without any.
     """
     if not samples:
         raise ValueError("a spread needs at least one sample")

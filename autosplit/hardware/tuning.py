@@ -43,7 +43,10 @@ class Tuned:
 
 
 def database(folder: Path, create: bool = False) -> Any:
-    """The database in ``folder``. Raises ConfigError where there is none and none shall be made."""
+    """The database in ``folder``.
+
+    Raises ConfigError where it is damaged, or there is none and none shall be made, MachineError where it cannot be made.
+    """
     from tvm.s_tir import meta_schedule as ms
 
     files = [folder / WORKLOADS, folder / RECORDS]
@@ -73,6 +76,7 @@ def tune(
 
     ``samples`` is for a kernel on average: with ``work``, the arithmetic each does for one item, the heavy ones get more.
     Every record is on disk when it is yielded, so an interrupted run goes on where it stopped. ``is_over`` ends it early.
+    Raises as ``database`` does.
     """
     known = database(folder, create=True)
     tries = shares({name: (work or {}).get(name, 0.0) for name in functions}, samples)
@@ -96,7 +100,7 @@ def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
 
 
 def work_of(graph: FusedGraph) -> dict[str, float]:
-    """The arithmetic of each kernel for one item, over all the ops that call it."""
+    """The floating-point operations of each kernel for one item, over all the ops that call it."""
     found: dict[str, float] = {}
     for op in graph.ops:
         found[op.kernel] = found.get(op.kernel, 0.0) + op.flops
@@ -167,7 +171,7 @@ def _define_intrinsics() -> None:
         return [SimpleNamespace(frame=f, code_context=None) for f, _ in traceback.walk_stack(sys._getframe(1))]
 
     real = inspect.stack
-    inspect.stack = frames_alone  # type: ignore[assignment]
+    inspect.stack = frames_alone
     try:
         import_module("tvm.s_tir.tensor_intrin")
     finally:

@@ -17,7 +17,7 @@ def decode(costs: CostModel, shares: Sequence[float], branch: float = 0.0) -> tu
 
     ``branch``, 0 to 1, chooses how parallel branches are laid out: 0 one after the other, 1 side by side, between them
     a blend. Shares may come in any order; each stage keeps at least one group of ops, so every input decodes to a
-    legal split. Raises Infeasible where the graph has fewer groups than stages.
+    legal split. Raises Infeasible where the graph has fewer groups than stages, ConfigError for a number that is no share.
     """
     for share in (*shares, branch):
         if not 0 <= share <= 1:

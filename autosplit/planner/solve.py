@@ -66,7 +66,8 @@ def k_best(
     """The k best distinct splits in order of period, latency and bytes moved; fewer where there are no more.
 
     ``empty_last`` allows empty stages after all others only, so that no split is listed twice where devices are alike.
-    ``note`` of the first says where a limit or the deadline left it at fewer, or at splits along a few op orders.
+    ``note`` of the first says where a limit or the deadline left it at fewer, or at splits along a few op orders. Raises as
+    ``plan`` does, and ConfigError for ``k`` below 1.
     """
     if k < 1:
         raise ConfigError(f"the {k} best splits asked for; ask for at least 1")

@@ -85,7 +85,7 @@ def evaluate(costs: CostModel, stages: Sequence[Iterable[int]], *, allow_empty: 
 
 
 def evaluate_cuts(costs: CostModel, cuts: Sequence[int], *, allow_empty: bool = False) -> Plan:
-    """``evaluate`` for K-1 nested downsets of ops."""
+    """``evaluate`` for K-1 nested downsets, as bitsets of ops. Raises SplitError for cuts that do not nest, and as it does."""
     ends = (0, *cuts, full(costs))
     for number, (before, after) in enumerate(pairwise(ends)):
         if back := before & ~after:
