@@ -3,23 +3,23 @@
   python studies/bench_search.py [FOLDER] [--seeds 20] [--first-seed 0] [--graphs NAME,NAME] [--quick] [-o FILE]
   python studies/bench_search.py --overhead
 
-For the zoo's graphs and the graph files in FOLDER (msr-fiddle/dnn-partitioning), into 4 and 8 stages: the best measured split is
-within 1 % of the true optimum after how many measured trials, the final comparison included. What is counted:
+For the zoo's graphs and the graph files in FOLDER (msr-fiddle/dnn-partitioning), into 4 and 8 stages: the best measured
+split is within 1 % of the true optimum after how many measured trials, the final comparison included. What is counted:
 
-- A seed draws the hidden true costs, each op's known time times a lognormal factor, and the noise of every measurement. The true
-  optimum is the exact plan for the true costs.
-- A trial is one split measured, as a time of each of its stages. After its trial n a search is taken to end: the few best measured
-  splits are compared once more, with a quarter of the noise, as at the end of a study, and the winner's true period is set against
-  the optimum. Its number is the first n whose winner is within 1 %, infinite where there is none. The measurements of that last
-  comparison are not counted.
-- "ends after": the trials after which the study stops by itself, 20 at most; "at loss %": how far the winner then is from the
-  optimum, median / 90th percentile.
+- A seed draws the hidden true costs, each op's known time times a lognormal factor, and the noise of every measurement.
+  The true optimum is the exact plan for the true costs.
+- A trial is one split measured, as a time of each of its stages. After its trial n a search is taken to end: the few best
+  measured splits are compared once more, with a quarter of the noise, as at the end of a study, and the winner's true
+  period is set against the optimum. Its number is the first n whose winner is within 1 %, infinite where there is none.
+  The measurements of that last comparison are not counted.
+- "ends after": the trials after which the study stops by itself, 20 at most; "at loss %": how far the winner then is from
+  the optimum, median / 90th percentile.
 
-Median / 90th percentile over the seeds for the default sampler; medians over some of the seeds for Optuna's TPE on sorted cut
-indices and on shares of the cost (the plan its first trial), for random splits, all three up to a cap (> 40: not within it), and
-for Coral's partitioner, of which the candidates it measures are counted; and what the plan alone, nothing measured, would lose. A
-zoo graph has times by its ops' operations and bytes. No choice of the sampler was made on seeds below 100, which are those of the
-table: --first-seed is for trying others. --overhead: what a trial costs beside building and measuring it.
+Median / 90th percentile over the seeds for the default sampler; medians over some of the seeds for Optuna's TPE on sorted
+cut indices and on shares of the cost (the plan its first trial), for random splits, all three up to a cap (> 40: not
+within it), and for Coral's partitioner, of which the candidates it measures are counted; and what the plan alone, nothing
+measured, would lose. A zoo graph has times by its ops' operations and bytes. --first-seed tries other seeds than those of
+the table. --overhead: what a trial costs beside building and measuring it.
 """
 
 from __future__ import annotations

@@ -225,6 +225,10 @@ class Space:
 
     def plan(self) -> Stages:
         """The best split under the profile. Raises Infeasible where none fits the devices."""
+        return self._plan
+
+    @cached_property
+    def _plan(self) -> Stages:
         return self.places.first(plan(self.costs, self.stages, allow_empty=self.empty).stages)
 
     @cached_property
