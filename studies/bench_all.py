@@ -35,7 +35,7 @@ COMMANDS = {
     "study": ("bench_study.py", "--seconds", "1"),
     "repeat": ("bench_study.py", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "1"),
     "exhaustive": ("bench_exhaustive.py",),
-    "onnxruntime": ("bench_onnxruntime.py", "--study-seconds", "1", "--seconds", "8"),
+    "onnxruntime": ("bench_onnxruntime.py", "--trials", "8", "--study-seconds", "1", "--seconds", "8"),
 }
 
 
