@@ -84,17 +84,44 @@ def test_baselines_take_the_periods_of_the_last_comparison_where_there_is_one_fo
     assert [b.latency_ms for b in compared_baselines({"baselines": stored})] == [one, one]
 
 
-def test_the_few_that_may_be_the_best_compete_and_the_one_measured_fastest_is_among_them() -> None:
-    costs = CostModel("c", tuple("abcdefgh"), tuple(1 << i - 1 if i else 0 for i in range(8)), ((1.0,) * 8,))
+def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list[int]]:
+    """The numbers of the finalists among all splits of a chain into two, best first, and all numbers in that order.
+
+    The best split has the highest number. The one at ``slow`` was measured in next to no time.
+    """
+    costs = CostModel("c", tuple("abcdefgh"), tuple(1 << i - 1 if i else 0 for i in range(8)), (times,))
     space = Space(costs, 2)
-    splits = sorted(space.listed, key=lambda s: space.evaluate(s).period)
+    periods = {s: space.evaluate(s).period for s in space.listed}
+    splits = sorted(space.listed, key=periods.__getitem__)
+    numbers = list(range(len(splits)))[::-1]
     measured = [
-        Measured(n, s, space.evaluate(s).loads, space.evaluate(s).period if n != len(splits) - 1 else 0.5)
-        for n, s in enumerate(splits)
+        Measured(n, s, space.evaluate(s).loads, 0.5 if n == slow else periods[s])
+        for n, s in zip(numbers, splits, strict=True)
     ]
-    chosen = finalists(corrected_costs(space, ("cores:0", "cores:1"), tuple(measured)), measured)
-    numbers = [m.number for m in chosen]
-    assert len(numbers) <= RIVALS
-    assert numbers == sorted(numbers)
-    assert {0, len(splits) - 1} <= set(numbers)
-    assert finalists(corrected_costs(space, ("cores:0", "cores:1"), ()), []) == []
+    corrected = corrected_costs(space, ("cores:0", "cores:1"), tuple(measured))
+    return [m.number for m in finalists(corrected, measured)], numbers
+
+
+def test_of_many_that_may_be_the_best_the_likeliest_few_compete() -> None:
+    found, numbers = chosen_of((10.0, *(0.0001,) * 7))
+    assert found == sorted(found)
+    assert len(found) == RIVALS < len(numbers)
+
+
+def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
+    found, numbers = chosen_of((1.0,) * 8)
+    assert numbers[0] in found
+    assert numbers[-1] not in found
+
+
+def test_the_one_measured_fastest_always_competes() -> None:
+    for times in ((1.0,) * 8, (10.0, *(0.0001,) * 7)):
+        found, _ = chosen_of(times, slow=0)
+        assert 0 in found
+        assert found == sorted(found)
+        assert len(found) <= RIVALS
+
+
+def test_nothing_measured_has_no_finalists() -> None:
+    costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0),))
+    assert finalists(corrected_costs(Space(costs, 2), ("cores:0", "cores:1"), ()), []) == []

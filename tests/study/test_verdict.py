@@ -79,6 +79,13 @@ def test_intervals_that_touch_are_a_tie(period: float, outcome: str) -> None:
 quarter = Baseline("all cores", Spread(12, 11.925, 12.075), Spread(12, 12, 12))
 
 
+@pytest.mark.parametrize(("low", "choice"), [(11.0, "leave"), (11.125, "replicate")])
+def test_of_baselines_whose_intervals_touch_the_one_of_fewest_copies_counts(low: float, choice: str) -> None:
+    copies = Baseline("replicas", Spread(10.5, 10.0, 11.0), Spread(10.5, 10.0, 11.0), 2)
+    whole = Baseline("all cores", Spread(11.5, low, 12.0), Spread(11.5, low, 12.0))
+    assert judge(2, spread(20), [whole, copies]).choice == choice
+
+
 def test_of_baselines_that_tie_with_as_many_copies_the_fastest_counts() -> None:
     slower, faster = baseline("one core", 12.1), baseline("all cores", 12.0)
     assert "on all cores" in judge(2, spread(20), [slower, faster]).text
