@@ -91,13 +91,16 @@ class Part:
         return part(self.model.graph, self.ops, self.model.lowered.outputs)
 
     def pipeline(self, on: str | None = None) -> Pipeline:
-        """Link it into a pipeline of one stage, on the first core unless ``on`` says otherwise."""
+        """Link it into a pipeline of one stage, on the first core unless ``on``, a device's spelling, says otherwise.
+
+        Raises ConfigError for a misspelt device, MachineError for one that is not there.
+        """
         return self.model.run_on(self.wiring, device.along(1, (on,) if on else ()))
 
     def export(self, file: str | Path) -> Path:
         """Write it as the library ``file``, with a manifest beside it, and as ONNX where it can be; returns the manifest.
 
-        ``autosplit.load`` takes the manifest.
+        ``autosplit.load`` takes the manifest. Raises MachineError where the disk refuses or nothing here links.
         """
         from autosplit.report.extract import export
 
@@ -106,7 +109,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """A model and its stages, each a tuple of op indices; ``devices`` those it was planned for, one a stage."""
+    """A model and its stages, each a tuple of op indices.
+
+    ``predicted_ms``: the period planned for them; ``devices``: the spellings of those it was planned for, one a stage.
+    """
 
     model: Model
     stages: Stages
@@ -114,11 +120,20 @@ class Split:
     devices: tuple[str, ...] = ()
 
     def pipeline(self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
-        """Link the stages into a running pipeline, on ``devices``, else those it was planned for, else one core a stage."""
+        """Link the stages into a running pipeline, on ``devices``, else those it was planned for, else one core a stage.
+
+        ``depth`` items wait between neighbouring stages; ``trace`` keeps the events of every stage. Raises ConfigError for
+        another number of devices than stages, MachineError for a device that is not there, SplitError where the backend
+        cannot cut so.
+        """
         return self.model.pipeline(self.stages, self._along(devices), depth, trace)
 
     def export(self, folder: str | Path, devices: Sequence[str] = (), **measured: Any) -> Path:
-        """Write ``split.json`` and one loadable file a stage into ``folder``; returns the path of ``split.json``."""
+        """Write ``split.json`` and one loadable file a stage into ``folder``; returns the path of ``split.json``.
+
+        ``measured``: what is known of the split, see ``report.export.export``. Raises as ``pipeline`` does, and MachineError
+        where the disk refuses or nothing here links a stage's file.
+        """
         from autosplit.report.export import export
 
         return export(self.model, self.stages, self._along(devices), Path(folder), **measured)
@@ -136,19 +151,14 @@ def load_model(
     backend: str = TVM,
     targets: Mapping[str, str] | None = None,
 ) -> Model:
-    """Read and fuse a model file or object; see ``autosplit.hardware.model.load_model``."""
+    """Read and fuse a model: an ONNX, TVMScript (.py), module (.json) or exported-program (.pt2) file, or such an object.
+
+    ``shapes``: of inputs whose shape is dynamic, by name; ``target``, ``targets``, ``tuning``, ``backends`` and ``backend``
+    as in ``autosplit.hardware.model.load_model``. Raises ModelError or ConfigError where the model, the shapes or the backend
+    are wrong, MachineError without the package that reads it.
+    """
     built = _load(model, shapes, target, tuning, backends, backend, targets)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
-
-
-def load(folder: str | Path, devices: Sequence[str] = ()) -> Pipeline:
-    """A pipeline from an exported folder: without the model file, the study or a compiler. See ``report.load``.
-
-    On the devices it was made for, unless ``devices`` says otherwise.
-    """
-    from autosplit.report.load import load as _load_export
-
-    return _load_export(Path(folder), devices)
 
 
 def plan(

@@ -1,5 +1,6 @@
 import pytest
 
+import autosplit
 from autosplit import api, versions
 from autosplit.errors import MachineError
 
@@ -50,7 +51,7 @@ def test_a_pair_that_does_not_fit_is_named_with_the_remedy(pretend, tvm, ffi, li
 
 def test_a_wrong_pair_is_told_before_tvm_is_loaded(pretend, exported, branches):
     pretend("0.27.0", "0.1.15.post2")
-    for use, path in ((api.load_model, branches.path), (api.load, exported)):
+    for use, path in ((api.load_model, branches.path), (autosplit.load, exported)):
         with pytest.raises(MachineError, match=r"0\.1\.15\.post2 crashes"):
             use(path)
 

@@ -54,6 +54,11 @@ def least_period(model, stages):
         add([(period, 1), *load], model.overheads[0])
         if model.memory[0] < float("inf"):
             add([term for i in range(n) for term in on(i, s, -model.sizes[i])], -model.memory[0])
+    return minimised(rows, period)
+
+
+def minimised(rows, period):
+    """The least value of column ``period``, the last, where all others are 0 or 1; None where nothing satisfies the rows."""
     matrix = lil_matrix((len(rows), period + 1))
     for row, (terms, _) in enumerate(rows):
         for column, factor in terms:
