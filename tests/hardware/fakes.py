@@ -13,7 +13,7 @@ from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.pipeline import Pipeline
 from autosplit.hardware.wiring import wire
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0  # a busy machine takes long to start servers; who passes waits no longer than needed
 
 
 def graph(ops: Sequence[tuple[str, Sequence[str]]], inputs: Sequence[str], outputs: Sequence[str]) -> FusedGraph:
