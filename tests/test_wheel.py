@@ -1,0 +1,92 @@
+"""What is built: the files in the wheel and the sdist, and that the wheel works in an empty folder, away from the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+STUDY = 'model = "net.onnx"\nstages = 2\n[search]\ntrials = 2\n[measure]\nseconds = 0.5\n'
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The sdist, and the wheel that is built from it."""
+    pytest.importorskip("build")
+    folder = tmp_path_factory.mktemp("built")
+    subprocess.run([sys.executable, "-m", "build", "-o", folder, ROOT], check=True, capture_output=True, text=True)
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="module")
+def autosplit(built, tmp_path_factory):
+    """Runs the wheel's command line in an empty folder, with the packages that are installed here."""
+    site, empty = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("empty")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", site, built[1]]
+    subprocess.run(pip, check=True, capture_output=True)
+    environment = {**os.environ, "PYTHONPATH": str(site), "AUTOSPLIT_CACHE": str(empty / "cache")}
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=empty, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("-c", "import autosplit; print(autosplit.__file__)").startswith(str(site))
+    (empty / "study.toml").write_text(STUDY)
+    return run
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(built):
+    names = set(zipfile.ZipFile(built[1]).namelist())
+    there = {str(f.relative_to(ROOT)) for f in (ROOT / "autosplit").rglob("*") if f.is_file() and f.suffix != ".pyc"}
+    assert {n for n in names if ".dist-info/" not in n} == there
+    assert {
+        "autosplit/py.typed",
+        "autosplit/report/split.schema.json",
+        "autosplit/report/page.html",
+        "autosplit/hardware/schedules.json.gz",
+    } <= there
+    assert any(n.endswith(".dist-info/licenses/LICENSE") for n in names)
+
+
+def test_the_sdist_holds_what_a_reader_and_a_tester_need(built):
+    with tarfile.open(built[0]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"} <= names
+    assert {"docs/tutorial.md", "studies/quickstart.toml", "tests/conftest.py", "autosplit/py.typed"} <= names
+
+
+def test_every_command_has_help(autosplit):
+    from autosplit.cli import COMMANDS
+
+    assert all(name in autosplit("-m", "autosplit", "--help") for name in COMMANDS)
+
+
+def test_doctor_finds_what_it_needs(autosplit):
+    found = json.loads(autosplit("-m", "autosplit", "doctor", "-f", "json"))
+    assert found
+
+
+def test_from_a_net_to_a_verified_export(autosplit):
+    for arguments in (
+        "zoo make branches -o net.onnx",
+        "inspect net.onnx",
+        "plan net.onnx --stages 2",
+        "run study.toml",
+        "show study.toml",
+        "export study.toml -o out",
+        "bench out",
+    ):
+        assert autosplit("-m", "autosplit", *arguments.split())
+    assert json.loads(autosplit("-m", "autosplit", "verify", "out", "-f", "json"))["equal"]
