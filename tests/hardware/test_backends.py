@@ -37,6 +37,8 @@ def model(backend, branches):
 
 @pytest.fixture
 def split(model):
+    for device in HERE:
+        model.profile(device, seconds=0.05)
     return autosplit.plan(model, 2)
 
 

@@ -110,3 +110,5 @@ def test_without_pinning_every_core_is_there(monkeypatch):
     assert not devices.can_pin()
     assert devices.available() == tuple(range(os.cpu_count()))
     Cores((0,)).bind()
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert devices.available() == (0,)

@@ -95,6 +95,8 @@ def test_a_cut_inside_a_node_is_refused(load):
 def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "cache"))
     model = load(nets.residual())
+    for device in devices.along(2):
+        model.profile(device, seconds=0.05)
     split = autosplit.plan(model, 2)
     split.export(tmp_path / "out")
     nets.judge(model, split)

@@ -30,6 +30,14 @@ def test_the_interval_holds_the_median_of_what_is_sampled_19_times_in_20():
     assert 0.93 < share < 0.99
 
 
+@pytest.mark.parametrize("count", [7, 20, 41, 100, 1001])
+def test_the_interval_reaches_as_far_above_the_median_as_below(count):
+    found = spread(list(map(float, range(count))))
+    below, above = found.median - found.low, found.high - found.median
+    assert abs(below - above) <= 1
+    assert below == pytest.approx(1.96 * math.sqrt(count) / 2, abs=1)
+
+
 def test_few_samples_give_their_range():
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, (3.0, 1.0, 2.0))
 

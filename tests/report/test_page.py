@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import optuna
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cli import main
@@ -201,11 +201,16 @@ KEYS = ("identity", "config", "graph", "devices", "profile", "bound_ms", "baseli
 OWN = ("stages", "cuts", "live", "period_ms", "latency_ms", "stage_ms", "error")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def brief(make: Any, graphs: Any) -> optuna.Study:
+    """A study whose page is drawn in a moment."""
+    return make("sqlite://", graphs.chain(14), trials=2)
+
+
+@settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.dictionaries(st.sampled_from(OWN), JSON))
-def test_any_attributes_make_a_page(finished: Path, given: dict[str, Any], own: dict[str, Any]) -> None:
-    with reading(Source(f"sqlite:///{finished}", "fire")) as found:
-        study = hostile(found, "")
+def test_any_attributes_make_a_page(brief: optuna.Study, given: dict[str, Any], own: dict[str, Any]) -> None:
+    study = hostile(brief, "")
     for key, value in given.items():
         study.set_user_attr(key, value)
     trial = study.get_trials()[0]
