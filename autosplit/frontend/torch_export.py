@@ -10,7 +10,7 @@ import contextlib
 import io
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,26 @@ from autosplit.frontend.relax_shapes import Shapes, bind_shapes
 from autosplit.frontend.source import Signature, Source, SourceNode, mark
 
 SUFFIX = ".pt2"
+# What TVM's importer knows, but not in every form: several layers, a number of another type, no kernel. Torch's own
+# decomposition is in ops that it reads.
+_DECOMPOSED = frozenset(
+    {
+        "_upsample_bicubic2d_aa.default",
+        "_upsample_bicubic2d_aa.vec",
+        "_upsample_bilinear2d_aa.default",
+        "_upsample_bilinear2d_aa.vec",
+        "gru.input",
+        "lstm.input",
+        "pixel_shuffle.default",
+        "pixel_unshuffle.default",
+        "rsub.Scalar",
+        "rsub.Tensor",
+        "std.correction",
+        "std.default",
+        "std.dim",
+    }
+)
+_NORMS = frozenset({"group_norm.default", "layer_norm.default"})  # read with a weight and a bias alone
 
 
 def is_program(value: Any) -> bool:
@@ -102,7 +122,7 @@ def _functional(program: Any) -> Any:
     from torch.export import default_decompositions
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    known = set(ExportedProgramImporter().convert_map)
+    known = set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_bare_norms(program.graph))
     for spec in _user(program.graph_signature.input_specs):
         if type(spec.arg).__name__ != "TensorArgument":
             raise ModelError(f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone")
@@ -120,7 +140,26 @@ def _functional(program: Any) -> Any:
             )
         if node.op == "call_function" and _target(node.target) not in known:
             raise ModelError(f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it")
+        if node.op == "call_function" and _target(node.target).startswith("upsample_"):
+            _require_whole_sizes(node)
     return program
+
+
+def _bare_norms(graph: Any) -> Iterator[str]:
+    for node in graph.nodes:
+        if node.op == "call_function" and _target(node.target) in _NORMS and None in (*node.args, None, None)[2:4]:
+            yield _target(node.target)
+
+
+def _require_whole_sizes(node: Any) -> None:
+    """TVM scales by the ratio of the sizes, torch by the factor it was given; they differ where a size was rounded."""
+    factors = node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
+    sizes = node.args[0].meta["val"].shape[2:]
+    for size, factor in zip(sizes, factors, strict=False):
+        if node.args[2] is not True and isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
+            raise ModelError(
+                f"node '{node.name}' scales {size} by {factor:.4g}, which is no whole size; export it with a size instead"
+            )
 
 
 def _target(op: Any) -> str:
