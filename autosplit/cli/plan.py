@@ -113,32 +113,33 @@ def _print(args: argparse.Namespace, costs: CostModel, found: dict[str, Any]) ->
     proof = "optimal" if found["optimal"] else f"at most {100 * found['gap']:.2f} % above the best"
     if math.isinf(found["gap"]):
         proof = "no bound above 0 is proven"
+    unit, places = _unit_and_places(args)
     print(
-        f"{costs.name}: period {found['period']:.6g}, lower bound {found['lower_bound']:.6g} ({proof}), "
-        f"latency {found['latency']:.6g}, {found['seconds']:.2f} s"
+        f"{costs.name}: period {found['period']:.6g}{unit}, lower bound {found['lower_bound']:.6g}{unit} ({proof}), "
+        f"latency {found['latency']:.6g}{unit}, planned in {found['seconds']:.2f} s"
     )
     if found["note"]:
         print(found["note"])
     rows = [
-        (n, device, len(ops), f"{load:.6g}", f"{memory / 1e6:.1f}", _ends(ops))
+        (n, places[device] if places else device, len(ops), f"{load:.6g}", f"{memory / 1e6:.1f}", _ends(ops))
         for n, (ops, load, memory, device) in enumerate(
             zip(found["stages"], found["loads"], found["memory"], found["devices"], strict=True)
         )
     ]
-    output.emit_table("", ("stage", "device", "ops", "load", "MB", "first to last op"), rows)
+    output.emit_table("", ("stage", "device", "ops", f"load{unit}", "MB", "first to last op"), rows)
     for key, title in (("k_best", "best splits"), ("pareto", "period, latency and peak memory")):
         if key in found:
             output.emit_table(
                 title,
-                ("split", "period", "latency", "MB moved", "peak MB", "ops a stage"),
+                ("split", f"period{unit}", f"latency{unit}", "MB moved", "peak MB", "ops a stage"),
                 [_split_row(n, p) for n, p in enumerate(found[key])],
             )
     if "baselines" in found:
         rows_ = [
-            (b["name"], _cell(b["period"]), _cell(b["loss_percent"]), b["candidates"] or "", b["note"])
+            (b["name"], _cell(b["period"]), _cell(b["loss_percent"], 3), b["candidates"] or "", b["note"])
             for b in found["baselines"]
         ]
-        output.emit_table("baselines", ("split", "period", "loss %", "stages measured", ""), rows_)
+        output.emit_table("baselines", ("split", f"period{unit}", "loss %", "stages measured", "note"), rows_)
     for key in ("cuts", "splits"):
         if key in found:
             print(f"legal {key}: {'' if found[key]['complete'] else 'at least '}{found[key]['total']}")
@@ -157,5 +158,14 @@ def _ends(ops: list[Any]) -> str:
     return "" if not ops else str(ops[0]) if len(ops) == 1 else f"{ops[0]} … {ops[-1]}"
 
 
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
+def _cell(value: float | None, digits: int = 6) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _unit_and_places(args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """What a model's times are in and its devices by number; a graph file has neither."""
+    if args.model.suffix.lower() == ".json":
+        return "", ()
+    from autosplit.hardware import devices
+
+    return " ms", tuple(map(str, devices.along(args.stages, options.devices(args.devices))))

@@ -25,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the profile."""
     from autosplit.hardware import devices
+    from autosplit.report.inspection import tuning_hint
 
     model = options.load_model(args)
     device = devices.parse(args.device) if args.device else devices.along(1)[0]
@@ -49,4 +50,6 @@ def run(args: argparse.Namespace) -> int:
     ]
     title = f"{model.graph.name} on {found.device}: {total:.3f} ms in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
+    if hint := tuning_hint(model.untuned_on(device)):
+        print(hint)
     return 0

@@ -58,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the study and print it; export the best split where the study file asks for it."""
+    from autosplit.report.inspection import tuning_hint
     from autosplit.study.benches import open_bench
     from autosplit.study.config import load
     from autosplit.study.export import export_best
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
         told.note("reading the model and compiling its ops")
     bench = open_bench(config)
     try:
+        if hint := tuning_hint(getattr(bench, "untuned", 0.0)):
+            told.note(hint)
         on = open_study(config, bench, url, told, name=args.name, force=args.force)
         run_study(on, told)
         folder = export_best(on)

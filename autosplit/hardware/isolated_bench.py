@@ -91,6 +91,11 @@ class IsolatedBench:
         return found
 
     @property
+    def untuned(self) -> float:
+        """See LocalBench."""
+        return float(self._description["untuned"])
+
+    @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
         found: dict[str, str] = self._description["identity"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.hardware import cache, toolchain
-from autosplit.hardware.schedules import schedule
+from autosplit.hardware.schedules import is_scheduled, schedule
 from autosplit.hardware.target import spelled
 from autosplit.hardware.target import toolchain as versions
 
@@ -25,7 +25,8 @@ class Kernels:
 
     ``symbols`` maps a kernel's name to its symbol; ``views`` are the kernels that only reshape; ``objects`` maps a symbol to
     its object file, empty where nothing here can link or the target has no such files (then ``built`` is the module).
-    ``absent`` are the names of kernels that could not be compiled for the target.
+    ``absent`` are the names of kernels that could not be compiled for the target, ``unscheduled`` those that run as TVM lowered
+    them, for neither a database nor a shipped record has a schedule for them.
     """
 
     symbols: Mapping[str, str]
@@ -33,6 +34,7 @@ class Kernels:
     objects: Mapping[str, Path]
     built: Any = None
     absent: frozenset[str] = field(default=frozenset())
+    unscheduled: frozenset[str] = field(default=frozenset())
 
     @cached_property
     def module(self) -> Any:
@@ -60,6 +62,7 @@ def compile_kernels(
 
     views = frozenset(name for name, function in functions.items() if has_reshape_pattern(function))
     functions = schedule(functions, target, tuning)
+    plain = frozenset(name for name, function in functions.items() if not is_scheduled(function)) - views
     where = f"{spelled(target)},{versions()}"
     symbols = {name: _symbol(function, where) for name, function in functions.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in functions.items()}
@@ -80,7 +83,7 @@ def compile_kernels(
     absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
     symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
     there = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
-    return Kernels(symbols, views, objects, None if in_files else _build(there, target), absent)
+    return Kernels(symbols, views, objects, None if in_files else _build(there, target), absent, plain)
 
 
 def _symbol(function: Any, where: str) -> str:

@@ -79,6 +79,11 @@ class LocalBench:
         return self.model.lowered.regions
 
     @property
+    def untuned(self) -> float:
+        """See Model.untuned_on; that of the first device."""
+        return self.model.untuned_on(self.places[0])
+
+    @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
         own = {d: target for d, target in self._targets.items() if target != spelled(self.model.target)}

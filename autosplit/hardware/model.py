@@ -24,7 +24,7 @@ from autosplit.hardware.results import LinkCost, Profile
 from autosplit.hardware.runner import BACKENDS, TVM, Runner, runner_of
 from autosplit.hardware.stage import Stage
 from autosplit.hardware.target import spelled, target_of, target_on
-from autosplit.hardware.tuning import RECORDS
+from autosplit.hardware.tuning import RECORDS, work_of
 from autosplit.hardware.wiring import Wiring, wire
 from autosplit.lowering.external import Backend
 from autosplit.lowering.lowered import Lowered, lower
@@ -61,6 +61,12 @@ class Model:
     def kernels(self) -> Kernels:
         """The compiled kernels; compiles those the cache does not hold."""
         return compile_kernels(self.lowered.kernels, self.target, self.tuning)
+
+    def untuned_on(self, device: Device) -> float:
+        """The share of the arithmetic, 0 to 1, that kernels do for which no schedule is known; 0 where TVM runs no stage."""
+        work = work_of(self.graph) if self.backend == TVM else {}
+        plain = self.kernels_on(device).unscheduled if work else frozenset()
+        return sum(amount for name, amount in work.items() if name in plain) / (sum(work.values()) or 1.0)
 
     def target_on(self, device: Device) -> Any:
         """The target of a device; one that is not given is asked of the device. Raises MachineError where it is not there."""

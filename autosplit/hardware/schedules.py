@@ -22,7 +22,7 @@ def schedule(functions: Mapping[str, Any], target: Any, tuning: Path | None = No
     """The kernels by name, scheduled where a record is known. Raises ConfigError where ``tuning`` holds no database."""
     done = _from_database(functions, tuning, target) if tuning else dict(functions)
     if target.kind.name != "llvm":
-        return {name: f if _is_scheduled(f) else _on_gpu(f, target) for name, f in done.items()}
+        return {name: f if is_scheduled(f) else _on_gpu(f, target) for name, f in done.items()}
     return {name: _shipped(f) if f.same_as(functions[name]) else f for name, f in done.items()}
 
 
@@ -44,7 +44,7 @@ def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> d
     with target, database(folder), quiet():
         module = relax.transform.MetaScheduleApplyDatabase()(tvm.IRModule(dict(functions)))
     scheduled = {g.name_hint: f for g, f in module.functions.items()}
-    return {name: scheduled[name] if _is_scheduled(scheduled[name]) else f for name, f in functions.items()}
+    return {name: scheduled[name] if is_scheduled(scheduled[name]) else f for name, f in functions.items()}
 
 
 def _shipped(function: Any) -> Any:
@@ -88,5 +88,6 @@ def shipped() -> Mapping[str, Any]:
     return found
 
 
-def _is_scheduled(function: Any) -> bool:
+def is_scheduled(function: Any) -> bool:
+    """Whether ``schedule`` found a schedule for the kernel."""
     return bool((function.attrs or {}).get("tirx.is_scheduled", False))

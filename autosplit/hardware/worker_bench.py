@@ -51,6 +51,7 @@ def _describe(bench: Any, job: Mapping[str, Any]) -> Any:
         "identity": dict(bench.identity),
         "together": bench.together,
         "regions": dict(bench.regions),
+        "untuned": bench.untuned,
     }
 
 

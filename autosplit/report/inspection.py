@@ -104,6 +104,16 @@ def find(graph: FusedGraph, node: str) -> dict[str, Any]:
     return {"node": node, "op": made[0] if made else None, "parts": parts, "folded": reason}
 
 
+def tuning_hint(untuned: float) -> str:
+    """What to do about kernels without a schedule that do the share ``untuned`` of the arithmetic; empty where it is little."""
+    if untuned <= 0.1:
+        return ""
+    return (
+        f"{untuned:.0%} of the arithmetic is done by kernels that no schedule is known for, often several times slower than "
+        'they could be; `autosplit tune MODEL -o tuned` finds schedules, and tuning = "tuned" or --tuning tuned uses them'
+    )
+
+
 def sentence(place: dict[str, Any]) -> str:
     """``find`` in one line."""
     if place["op"] is None:

@@ -23,6 +23,7 @@ from autosplit.report.pictures_style import milliseconds
 from autosplit.report.record import Study, Trial, profile_of
 from autosplit.report.tables import Table, plain, rate, spread_text
 from autosplit.report.toml_text import dumps
+from autosplit.study.verdict import rival_of
 
 _CHOICES = {"split": "Split.", "replicate": "Run replicas.", "leave": "Do not split."}
 _STUDY_FILE = 20_000  # characters of a study file that are shown
@@ -83,8 +84,8 @@ def _figures(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
         yield f"best split (trial {best.number})", spread_text(period)
         yield "its results a second", rate(period)
     if study.baselines:
-        way = min(study.baselines, key=lambda b: b.period_ms.median)
-        yield f"best without splitting ({way.name})", spread_text(way.period_ms)
+        way = rival_of(study.baselines)
+        yield f"without splitting ({way.name})", spread_text(way.period_ms)
     if study.bound_ms is not None:
         yield "lower bound for the measured op times", milliseconds(study.bound_ms)
     failed = sum(t.state == "fail" for t in study.trials)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from autosplit.report.pictures_style import INK, PALETTE, Form, chart, colour, head, label, render
 from autosplit.report.plots import pareto
 from autosplit.report.record import Study, Trial
+from autosplit.study.verdict import rival_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ def convergence(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
         x, y = [n for n, _ in again], [p for _, p in again]
         axes.plot(x, y, "D", color=_DUEL, markersize=7, label="final comparison")
     if study.baselines:
-        way = min(study.baselines, key=lambda b: b.period_ms.median)
+        way = rival_of(study.baselines)
         name = f"without splitting: {label(way.name, 30)}"
         axes.axhline(way.period_ms.median, color=_WAY, linestyle="-.", linewidth=1.4, label=name)
     if study.bound_ms is not None:
@@ -88,6 +89,7 @@ def throughput_latency(study: Study, *, form: Form = "png", width: int = 640) ->
     for i, b in enumerate(b for b in study.baselines if b.period_ms.median and b.latency_ms.median > 0):
         place = b.latency_ms.median, 1000 / b.period_ms.median
         axes.plot(*place, "sD^P"[i % 4], color=_WAY, markersize=8, label=label(b.name, 30))
+    axes.margins(0.08)  # room for whole marks
     axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
     head(figure, axes, "Throughput against latency")

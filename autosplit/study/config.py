@@ -155,7 +155,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"study file '{path}' is larger than {SIZE_LIMIT} bytes; give a study file in TOML")
     try:
         return tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError:
+        raise ConfigError(f"study file '{path}' is no text; give a study file in TOML, which names the model") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"study file '{path}' is not TOML: {error}; correct that place") from None
 
 
@@ -181,7 +183,9 @@ def _make_absolute(data: dict[str, Any], folder: Path) -> None:
 
 def _explain(error: ValidationError) -> str:
     """The first thing wrong, as one line: key, value and what to do."""
-    first = error.errors()[0]
+    first = min(
+        error.errors(), key=lambda e: e["type"] != "extra_forbidden"
+    )  # a misspelt key may make another one missing
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f"{key} is no key; {_known(first['loc'])}"

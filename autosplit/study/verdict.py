@@ -33,7 +33,7 @@ def judge(stages: int, period: Spread, baselines: Sequence[Baseline], word: str 
         won, loses, choice = "Do not split, leave the model whole", "which is faster", "leave"
     if not baselines:
         return Verdict(choice, f"{won}: {ours}; nothing was measured to compare it with.")
-    rival = _best(baselines)
+    rival = rival_of(baselines)
     name = _described(rival)
     ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
     against = f"{ratio:.2f} times the throughput of {name} at {_text(rival.period_ms)}"
@@ -46,8 +46,8 @@ def judge(stages: int, period: Spread, baselines: Sequence[Baseline], word: str 
     return Verdict(choice, f"{advice}: {ours}, {against}; that is a tie, their intervals overlap.")
 
 
-def _best(baselines: Sequence[Baseline]) -> Baseline:
-    """The fastest baseline; among those that tie with it the one of fewest copies."""
+def rival_of(baselines: Sequence[Baseline]) -> Baseline:
+    """What a split has to beat: the fastest baseline, or among those that tie with it the one of fewest copies."""
     fastest = min(baselines, key=lambda b: b.period_ms.median)
     ties = [b for b in baselines if b.period_ms.low <= fastest.period_ms.high]
     return min(ties, key=lambda b: (b.copies, b.period_ms.median))

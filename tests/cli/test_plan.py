@@ -43,6 +43,7 @@ def test_a_graph_file_is_planned_in_its_own_ids(graph, capsys):
     assert found["loads"] == [6.5, 4.5]
     assert (found["period"], found["lower_bound"], found["optimal"]) == (6.5, 6.5, True)
     assert found["seconds"] > 0
+    assert not {"k_best", "pareto", "baselines", "cuts", "splits"} & set(found)
 
 
 def test_more_can_be_asked(graph, capsys):
@@ -117,11 +118,16 @@ def test_a_file_that_is_not_there_or_no_text_is_exit_code_2(tmp_path, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "args", [("--stages", "0"), ("--stages", "2", "--timeout", "-1"), ("--stages", "2", "--shape", "x=1")]
-)
+@pytest.mark.parametrize("args", [("--stages", "2", "--timeout", "-1"), ("--stages", "2", "--shape", "x=1")])
 def test_options_that_cannot_be_used_are_exit_code_2(args, graph, capsys):
     assert main(["plan", graph(), *args]) == 2
+
+
+@pytest.mark.parametrize("stages", ["0", "-1", "two", "1.5"])
+def test_what_is_no_number_of_stages_is_refused(stages, graph, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", graph(), f"--stages={stages}"])
+    assert capsys.readouterr().err.endswith("is no number of stages; give a number from 1, or auto\n")
 
 
 def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
@@ -212,7 +218,7 @@ def test_the_table_tells_what_each_number_is(graph, tmp_path, capsys):
     more = ("--k-best", "2", "--pareto", "--baselines", "--count", "--save", saved)
     assert main(["plan", graph(), "--stages", "2", *more]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert re.match(r"graph: period 6.5, lower bound 6.5 \(optimal\), latency 11, \d+\.\d\d s$", lines[0])
+    assert re.match(r"graph: period 6.5, lower bound 6.5 \(optimal\), latency 11, planned in \d+\.\d\d s$", lines[0])
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     assert rows[:2] == [["0", "0", "3", "6.5", "0.0", "0 … 2"], ["1", "1", "1", "4.5", "0.0", "3"]]
     assert ["0", "6.5", "11", "3 1"] in [[*row[:3], row[-1]] for row in rows]

@@ -47,6 +47,7 @@ class FakeWorker:
 ANSWERS = {
     "describe": {
         "graph": dump(GRAPH), "devices": ["cores:0"], "together": [[0]], "regions": {"npu": [0]}, "identity": {"cpu": "c"},
+        "untuned": 0.5,
     },
     "profile": [dump(Profile("cores:0", (1.5,), (0.1,)))],
     "links": [dump(LinkCost("cores:0", 4e6, 0.5, 0.25))],
@@ -69,7 +70,7 @@ def bench(monkeypatch):
 
 def test_values_come_back_as_they_were(bench):
     assert bench.graph == GRAPH
-    assert (bench.devices, bench.together, bench.regions) == (("cores:0",), [[0]], {"npu": [0]})
+    assert (bench.devices, bench.together, bench.regions, bench.untuned) == (("cores:0",), [[0]], {"npu": [0]}, 0.5)
     assert bench.identity == {"cpu": "c"}
     assert bench.profile() == [Profile("cores:0", (1.5,), (0.1,))]
     assert bench.links() == [LinkCost("cores:0", 4e6, 0.5, 0.25)]

@@ -8,9 +8,10 @@ import pytest
 
 from autosplit import api, cuts
 from autosplit.errors import MachineError, ModelError
-from autosplit.hardware import kernels, schedules, toolchain
+from autosplit.hardware import devices, kernels, schedules, toolchain
 from autosplit.hardware.kernels import compile_kernels
 from autosplit.hardware.reference import compare
+from autosplit.report.inspection import tuning_hint
 from tests.build import node, onnx_model, value
 
 pytest.importorskip("onnxruntime")
@@ -174,3 +175,16 @@ def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
     kept += [squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut]
     assert len(kept) == 103
     assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
+
+
+def test_what_no_schedule_is_known_for_is_told_with_its_share(squeezenet, branches, monkeypatch):
+    (core,) = devices.along(1)
+    assert squeezenet.untuned_on(core) < 0.1
+    monkeypatch.setattr(schedules, "shipped", dict)
+    plain = compile_kernels(branches.lowered.kernels, branches.target)
+    assert plain.unscheduled == set(branches.lowered.kernels) - plain.views
+
+
+def test_much_arithmetic_without_a_schedule_is_worth_a_hint():
+    assert tuning_hint(0.05) == ""
+    assert tuning_hint(0.96).startswith("96% of the arithmetic")
