@@ -117,7 +117,7 @@ class Lattice:
         return [self._parts(path) for path in islice(_best_first(best), count)]
 
     def best_of_each(self, costs: Sequence[CostModel], limits: Sequence[float]) -> list[Stages | None]:
-        """The best split under each of some costs; None where its period is not below the limit of the costs."""
+        """Under each of some costs the most even split of least period; None where that is not below the limit of the costs."""
         found: list[Stages | None] = [None] * len(costs)
         kept = [
             n for n, (c, limit) in enumerate(zip(costs, limits, strict=True)) if self._bound(c) < limit * (1 - SAME)

@@ -252,8 +252,9 @@ def free_splits(
     if len(best) < len(taken) + AHEAD and (space.size is None or len(found) < space.size):
         for stages in _around(space, [*best[:AHEAD], *starts]):
             found.setdefault(space.key(stages), stages)
-    free = [stages for key, stages in found.items() if key not in taken]
-    return sorted(free, key=lambda stages: space.evaluate(stages, costs).period)[:AHEAD]
+    pool = space.placing.pool(stages for key, stages in found.items() if key not in taken)
+    order = np.argsort(pool.periods(costs), kind="stable")
+    return [pool.stages[n] for n in order[:AHEAD]]
 
 
 def _around(space: Space, starts: list[Stages]) -> Iterable[Stages]:

@@ -1,8 +1,9 @@
 """The best split of a lattice for each of many cost models, in one sweep for all of them.
 
 Two dynamic programmes from the first stage to the last, on arrays of cost model by cut: the least period of a path to each
-cut, then the least latency of one whose stages keep to the least period of all. Stages that are too long are passed over in
-blocks (``reach``), and so are cuts that too few stages lie before or behind (``windows``).
+cut, then the least sum of squared stage times of one whose stages keep to the least period of all: the most even split of
+least period, the likeliest to keep it should the costs be others. Stages that are too long are passed over in blocks
+(``reach``), and so are cuts that too few stages lie before or behind (``windows``).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Sweep:
         return Sweep(self.stages, self.before[kept], self.least[kept], self.overheads[kept], self.moved)
 
     def best(self, limits: Array) -> list[tuple[int, ...] | None]:
-        """For each cost model the cuts of its split of least period, then latency; None where the period is above its limit."""
+        """For each cost model the cuts of its most even split of least period; None where the period is above its limit."""
         found: list[tuple[int, ...] | None] = [None] * len(limits)
         if not len(limits):
             return found
@@ -90,9 +91,9 @@ class Sweep:
         return found
 
     def _back(self, limits: Array) -> Index:
-        """Cost model by end of a stage: the cuts of the path of least latency with no stage above the limit."""
+        """Cost model by end of a stage: the cuts of the most even path with no stage above the limit."""
         ends = windows(self.stages, self.least, limits)
-        latency = self._forward(limits, None)
+        squares = self._forward(limits, None)
         path = np.zeros((len(limits), self.stages + 1), dtype=np.intp)
         path[:, -1] = self.before.shape[2] - 1
         for stage in reversed(range(self.stages)):
@@ -100,14 +101,14 @@ class Sweep:
             before, overhead, moved = self._of(stage)
             reached = np.take_along_axis(before, b[:, None], 1) + overhead
             load = moved[a, b].T + (reached - before[:, a])
-            spent = np.where(load <= limits[:, None], load + latency[stage], math.inf)
-            path[:, stage] = a.start + spent.argmin(axis=1)
+            uneven = np.where(load <= limits[:, None], load * load + squares[stage], math.inf)
+            path[:, stage] = a.start + uneven.argmin(axis=1)
         return path
 
     def _forward(self, limits: Array, join: Callable[..., Array] | None) -> list[Array]:
-        """For each level, cost model by cut of its window: the least ``join`` of the stages up to there; without one their sum.
+        """For each level, cost model by cut of its window: the least ``join`` of the stages up to there.
 
-        For the sum only stages within the limits count.
+        Without one it is the sum of their squares, where only stages within the limits count.
         """
         ends = windows(self.stages, self.least, limits)
         known = [np.zeros((len(limits), 1))]
@@ -120,6 +121,7 @@ class Sweep:
                 so_far = known[-1][:, rows.start - a.start : rows.stop - a.start, None]
                 if join is None:
                     np.copyto(load, math.inf, where=load > limits[:, None, None])
+                    np.multiply(load, load, out=load)
                     load += so_far
                 else:
                     join(load, so_far, out=load)

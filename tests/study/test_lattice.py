@@ -59,12 +59,15 @@ def test_the_best_split_is_found_for_many_costs_at_once(branchy_bench: Make, dev
     moved = tuple(np.random.default_rng(0).random(len(known.tensors)).tolist())
     known = replace(known, send=(moved,), receive=(moved,))
     draws = [drawn(known, seed, devices) for seed in range(6)]
-    best = [k_best(costs, 3, 1)[0] for costs in draws]
-    found = made(known, 3).best_of_each(draws, [math.inf, *(1.3 * p.period for p in best[1:5]), best[5].period])
-    assert [evaluate(c, s).loads for c, s in zip(draws, found[:5], strict=False) if s] == [
-        pytest.approx(p.loads) for p in best[:5]
-    ]
+    best = [k_best(costs, 3, 1)[0].period for costs in draws]
+    found = made(known, 3).best_of_each(draws, [math.inf, *(1.3 * period for period in best[1:5]), best[5]])
+    assert [evaluate(c, s).period for c, s in zip(draws, found, strict=True) if s] == pytest.approx(best[:5])
     assert found[5] is None
+
+
+def test_of_splits_of_equal_period_the_most_even_is_found() -> None:
+    costs = CostModel("c", tuple("abcde"), (0, 1, 2, 4, 8), ((9.0, 1.0, 1.0, 1.0, 1.0),))
+    assert made(costs, 3).best_of_each([costs], [math.inf]) == [((0,), (1, 2), (3, 4))]
 
 
 def test_where_one_op_takes_longest_no_better_split_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
