@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", type=int, default=8, metavar="N", help="schedules to try a kernel, on average (default 8)"
     )
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no kernel after this time")
+    parser.add_argument("--timeout", type=options.seconds, metavar="SECONDS", help="start no kernel after this time")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn")
 
 

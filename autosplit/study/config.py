@@ -143,6 +143,14 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
         raise ConfigError(f"study file '{path}': {_explain(error)}") from None
 
 
+def stored(data: object, study: str) -> StudyConfig:
+    """The study file kept with a study. Raises ConfigError where it is none that this version reads."""
+    try:
+        return StudyConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"study '{study}' was not stored by this version of autosplit: {_explain(error)}") from None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:

@@ -39,7 +39,7 @@ def export_trial(study: optuna.Study, folder: Path, number: int | None = None) -
     Infeasible where no trial was completed.
     """
     from autosplit.study.benches import open_bench
-    from autosplit.study.config import StudyConfig
+    from autosplit.study.config import stored
 
     attributes = study.user_attrs
     trials = study.get_trials(deepcopy=False)
@@ -50,7 +50,7 @@ def export_trial(study: optuna.Study, folder: Path, number: int | None = None) -
         trial, period = best
     else:
         trial, period = _trial(trials, number)
-    config = StudyConfig.model_validate(attributes.get("config"))
+    config = stored(attributes.get("config"), study.study_name)
     bench = open_bench(config)
     try:
         different = records.differences(attributes.get("identity", {}), identity_of(config, bench))

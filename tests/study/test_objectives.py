@@ -208,6 +208,14 @@ def test_a_trial_that_failed_is_not_exported(opened: Callable[..., OpenStudy], t
             export_trial(on.study, tmp_path / "out", number)
 
 
+def test_a_study_whose_file_no_longer_reads_is_not_exported(opened: Callable[..., OpenStudy], tmp_path: Path) -> None:
+    on = opened(weighted(), BOTH, trials=1)
+    run_study(on, Silent())
+    on.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
+    with pytest.raises(ConfigError, match="was not stored by this version of autosplit: gone is no key"):
+        export_trial(on.study, tmp_path / "out")
+
+
 STUDY = """
 backend = "simulated"
 stages = 3
