@@ -76,5 +76,7 @@ def _check_downset(graph: FusedGraph, cut: int, number: int) -> None:
 
 def _empty(graph: FusedGraph, number: int, before: int) -> str:
     ops = graph.ops
-    last = f"after op '{ops[max(members(before))].name}'" if before else f"before op '{ops[0].name}'" if ops else ""
+    if not ops:
+        return f"model '{graph.name}' has no op: its outputs are its inputs; there is nothing to split"
+    last = f"after op '{ops[max(members(before))].name}'" if before else f"before op '{ops[0].name}'"
     return f"stage {number} is empty ({last}); give it an op or use fewer stages"

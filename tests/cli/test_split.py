@@ -92,7 +92,7 @@ def test_a10_a_comma_inside_a_name_counts_where_the_name_is_known(save, document
     [
         (["nope"], "'nope'"),
         (["out0,nope"], "'nope'"),
-        (["out1", "out0"], "op 'op3_"),  # the sum of block 1 lies before cut 1, not before cut 2 by itself
+        (["out1", "out0"], "does not hold the one before it: op 'op3_"),  # the sum of block 1 lies before cut 1 alone
         (["out1", "out1"], "empty"),
         (["y"], "empty"),
         ([","], "empty"),
@@ -103,6 +103,13 @@ def test_a10_an_impossible_cut_is_one_line_that_names_the_op(residual, said, aft
     assert code == 2
     assert told in line
     assert "op" in line
+
+
+def test_a10_an_empty_stage_is_an_error_wherever_it_lies(residual):
+    model = autosplit.load_model(residual)
+    for after in ([["out1"], ["out1"]], [["y"]], [[]]):
+        with pytest.raises(SplitError, match="is empty"):
+            model.split(after)
 
 
 def test_a10_a_folded_node_says_why_it_cannot_be_cut_after(save, said):

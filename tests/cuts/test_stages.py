@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from autosplit import cuts
 from autosplit.errors import SplitError
+from autosplit.graph import build
 from tests.cuts.graphs import diamond
 
 
@@ -47,6 +48,12 @@ def test_an_illegal_chain_of_cuts_names_the_op(nested, message):
 def test_illegal_stages_name_the_op(stages, message):
     with pytest.raises(SplitError, match=message):
         cuts.cuts_of(diamond(), stages)
+
+
+def test_a_graph_without_ops_has_nothing_to_split():
+    graph = build("copy", (), {"x": ((4,), "float32", 16)}, ("x",), ("x",))
+    with pytest.raises(SplitError, match="model 'copy' has no op: its outputs are its inputs"):
+        cuts.stages(graph, [])
 
 
 def test_live_tensors_are_made_before_and_read_after():

@@ -55,6 +55,13 @@ def test_b2_a_part_may_read_and_make_several_tensors(save):
     judge_part(model, part, intermediate(model, model.items(1)[0]))
 
 
+def test_b2_a_part_hands_out_the_models_outputs_inside_it(save):
+    model = autosplit.load_model(save(nets.boundaries()))
+    part = model.extract(["both", "mid"])
+    assert {p.name for p in part.wiring.outputs} == {"both", "mid"}
+    judge_part(model, part, intermediate(model, model.items(1)[0]))
+
+
 def test_b2_a_set_that_is_not_convex_shows_the_path_that_leaves_and_returns(save):
     model = autosplit.load_model(save(nets.parallel()))
     op = {source: op.name for op in model.graph.ops for source in op.sources}

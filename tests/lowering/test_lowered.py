@@ -14,6 +14,7 @@ EVERY = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in z
 ONES = np.ones((1, 4), np.float32)
 BN = {k: np.linspace(0.5, 1.5, 3, dtype=np.float32) for k in "sbmv"}
 SQUARE = [value("x", (4, 4))]
+LONG = "block/" * 300
 
 
 def placed(graph):
@@ -108,6 +109,80 @@ ODD = {
         [node("TopK", "x k", "v i"), node("Exp", "v", "y")],
         outputs=["y", value("i", None, "INT64")],
         weights={"k": np.array([2], np.int64)},
+    ),
+    "added to itself": onnx_model(
+        [node("Softmax", "x", "a"), node("Add", "a a", "b"), node("MatMul", "b b", "y")], SQUARE
+    ),
+    "partly read": onnx_model(
+        [node("Softmax", "x", "r"), node("Split", "r s", "a b c", axis=1), node("Softmax", "a", "y")],
+        outputs=["b", "y"],
+        weights={"s": np.array([2, 1, 1])},
+    ),
+    "places alone": onnx_model(
+        [node("TopK", "x k", "v i"), node("Cast", "i", "f", to=1), node("Softmax", "f", "y")],
+        weights={"k": np.array([2])},
+    ),
+    "constant node as output": onnx_model(
+        [node("Softmax", "x", "y"), node("Constant", "", "c", value_ints=[3, 4])],
+        outputs=["y", value("c", (2,), "INT64")],
+    ),
+    "names of a weight": onnx_model(
+        [node("Add", "x w", "y"), node("Identity", "w", "c"), node("Identity", "w", "d")],
+        outputs=["y", "w", "c", "d"],
+        weights={"w": ONES},
+    ),
+    "names of an input": onnx_model([node("Softmax", "x", "y"), node("Identity", "x", "z")], outputs=["x", "y", "z"]),
+    "scalars": onnx_model(
+        [
+            node("ReduceSum", "x", "s", keepdims=0),
+            node("Exp", "s", "e"),
+            node("Softmax", "x", "f"),
+            node("Mul", "f e", "y"),
+        ],
+        outputs=["y", "s"],
+    ),
+    "nothing in it": onnx_model(
+        [
+            node("Softmax", "x", "r"),
+            node("Slice", "r b b", "a"),
+            node("Exp", "a", "q"),
+            node("Concat", "q x", "y", axis=0),
+        ],
+        outputs=["y", "a"],
+        weights={"b": np.array([0])},
+    ),
+    "whole numbers and booleans": onnx_model(
+        [
+            node("Greater", "x z", "m"),
+            node("Not", "m", "n"),
+            node("ArgMax", "x", "i", axis=1),
+            node("Softmax", "x", "q"),
+            node("Where", "n q x", "w"),
+            node("Gather", "w i", "y", axis=1),
+        ],
+        outputs=["y", value("n", None, "BOOL"), value("i", None, "INT64")],
+        weights={"z": np.float32(0)},
+    ),
+    "long names": onnx_model(
+        [node("Softmax", "x", LONG + "a", LONG), node("Exp", LONG + "a", LONG + "b", LONG + "c")], outputs=[LONG + "b"]
+    ),
+    "names of paths": onnx_model(
+        [node("Softmax", "../x", "/a", "../n"), node("Exp", "/a", "..", ".")], [value("../x")], [".."]
+    ),
+    "names of ops": onnx_model(
+        [
+            node("Softmax", "x", "op1_exp"),
+            node("Exp", "op1_exp", "op0_softmax.0"),
+            node("MatMul", "op0_softmax.0 x", "y"),
+        ],
+        SQUARE,
+    ),
+    "marks of ours": onnx_model(
+        [node("Softmax", "src1_", "src0_"), node("Exp", "src0_", "in0"), node("MatMul", "in0 src1_", "y")],
+        [value("src1_", (4, 4))],
+    ),
+    "names of each other": onnx_model(
+        [node("Softmax", "x", "a", "b"), node("MatMul", "a a", "b", "a"), node("Softmax", "b", "y", "x")], SQUARE
     ),
     "skipping mask": onnx_model(
         [node("MatMul", "x m", "a"), node("MatMul", "a m", "b"), node("MatMul", "b m", "y")],

@@ -1,8 +1,9 @@
-"""Issue 4, B1 and B3: source names both ways, and stages as ONNX submodels, on the nets of the zoo."""
+"""Issue 4, B1 to B3: source names both ways, and stages as ONNX submodels, on the nets of the zoo."""
 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 
 import pytest
 
@@ -54,6 +55,21 @@ def test_b1_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
         got = pipeline.run([item])
     assert compare(got, [{name: known[name] for name, _ in outputs}]).equal
     assert len(outputs) > 0.5 * len(model.graph.ops)  # the rest lies inside nodes that take several kernels
+
+
+def test_b2_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, known):
+    """From the first op past a third to the first it leads to past two thirds, of those whose boundary ONNX names."""
+    graph = model.graph
+    third = len(graph.ops) // 3
+    for first, last in product(range(third, 2 * third), range(2 * third, len(graph.ops))):
+        if cuts.closure(graph, [last]) >> first & 1:
+            part = model.extract(first=[graph.ops[first].name], last=[graph.ops[last].name])
+            if known.keys() >= {p.name for p in (*part.wiring.inputs, *part.wiring.outputs)}:
+                break
+    with part.pipeline() as pipeline:
+        (got,) = pipeline.run([{p.name: known[p.name] for p in part.wiring.inputs}])
+    assert len(part.ops) > 1
+    assert compare([got], [{p.name: known[p.name] for p in part.wiring.outputs}]).equal
 
 
 def test_b3_onnxruntime_chained_over_the_submodels_equals_the_original(model, known):

@@ -32,6 +32,13 @@ def test_a1_a_sum_with_two_readers_is_one_connection_and_one_input(split):
     nets.judge(found.model, found)
 
 
+def test_a1_two_readers_on_two_stages_are_one_connection(split):
+    found = split(nets.preactivation(), ["add0"], ["r1"])
+    of_sum = [c for c in found.model.wiring(found.stages).connections if c.tensor == "add0"]
+    assert [(c.source, c.stages) for c in of_sum] == [((0, 0), (1, 2))]
+    nets.judge(found.model, found)
+
+
 def test_a2_a_cut_inside_a_residual_block_connects_both_live_tensors(split):
     found = split(nets.residual(), ["relu1a"])
     wiring = found.model.wiring(found.stages)
