@@ -41,7 +41,6 @@ _DECOMPOSED = frozenset(
         "std.dim",
     }
 )
-_NORMS = frozenset({"group_norm.default", "layer_norm.default"})  # read with a weight and a bias alone
 
 
 def is_program(value: Any) -> bool:
@@ -122,7 +121,7 @@ def _functional(program: Any) -> Any:
     from torch.export import default_decompositions
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    known = set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_bare_norms(program.graph))
+    known = set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_odd_forms(program.graph))
     for spec in _user(program.graph_signature.input_specs):
         if type(spec.arg).__name__ != "TensorArgument":
             raise ModelError(f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone")
@@ -145,10 +144,32 @@ def _functional(program: Any) -> Any:
     return program
 
 
-def _bare_norms(graph: Any) -> Iterator[str]:
+def _require_shape(node: Any, value: Any) -> None:
+    """A result of another shape than torch's was read wrongly."""
+    meant = getattr(node.meta.get("val"), "shape", None)
+    found = getattr(getattr(getattr(value, "ty", None), "shape", None), "values", None)
+    if meant is None or found is None or node.op != "call_function":
+        return
+    pairs = [
+        (m, int(f.value)) for m, f in zip(meant, found, strict=False) if isinstance(m, int) and hasattr(f, "value")
+    ]
+    if len(meant) != len(found) or any(m != f for m, f in pairs):
+        raise ModelError(
+            f"TVM's importer makes {[getattr(f, 'value', f) for f in found]} of its shape, torch one of {list(meant)}"
+        )
+
+
+def _odd_forms(graph: Any) -> Iterator[str]:
+    """Ops that the program has in a form the importer misreads: norms without weights, attention with a scale."""
     for node in graph.nodes:
-        if node.op == "call_function" and _target(node.target) in _NORMS and None in (*node.args, None, None)[2:4]:
-            yield _target(node.target)
+        name = _target(node.target) if node.op == "call_function" else ""
+        bare = None in (*node.args, None, None)[2:4]
+        if name == "group_norm.default" and bare:
+            raise ModelError(f"node '{node.name}' normalises groups without weight and bias; export it with both")
+        if name == "layer_norm.default" and bare:
+            yield name
+        if name == "scaled_dot_product_attention.default" and node.kwargs.get("scale") is not None:
+            yield name
 
 
 def _require_whole_sizes(node: Any) -> None:
@@ -196,6 +217,7 @@ def _importer(called: Mapping[str, str]) -> Any:
 
         def __setitem__(self, node: Any, value: Any) -> None:
             self.last = called.get(node.name, node.name)
+            _require_shape(node, value)
             super().__setitem__(node, self._marked(self.last, value) if node.op == "call_function" else value)
             if node.op == "placeholder" and isinstance(value, relax.Var):
                 self._holds[value] = node.name

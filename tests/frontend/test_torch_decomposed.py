@@ -48,6 +48,15 @@ def test_an_interpolation_that_would_be_another_is_refused_by_name(options, told
         loaded(Resized(), 1, 1, 4, 4)
 
 
+def test_a_result_of_another_shape_is_refused_by_name():
+    class Picked(torch.nn.Module):
+        def forward(self, x):
+            return x[:, :, torch.tensor([0, 2]), torch.tensor([1, 3])]
+
+    with pytest.raises(ModelError, match="torch one of"):
+        loaded(Picked(), 1, 2, 4, 4)
+
+
 @pytest.mark.slow
 def test_an_lstm_of_several_layers_in_both_directions_is_split():
     model = loaded(Recurrent(), 1, 3, 2)
