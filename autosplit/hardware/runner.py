@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices import Cores, Device, Rpc
@@ -91,11 +92,24 @@ def load_stage(
             shutil.copyfile(file, there)
 
         return RpcStage(rpc.connect(device), sha256, copied, inputs, len(outputs))
-    import tvm
-
     from autosplit.hardware.stage import VmStage
 
-    return VmStage(tvm.runtime.load_module(str(file)), device)
+    return VmStage(_library(file), device)
+
+
+def _library(file: Path) -> Any:
+    """The library in a file as it is now.
+
+    A library stays loaded, and the loader knows it by its path: under the path of one that was replaced it would give that.
+    So each load takes a path of its own; ``tvm.runtime.load_module`` would follow the link back.
+    """
+    import tvm  # noqa: F401  it brings what reads TVM's libraries
+    import tvm_ffi
+
+    with tempfile.TemporaryDirectory(prefix="autosplit-") as folder:
+        link = Path(folder) / file.name
+        link.symlink_to(file.resolve())
+        return tvm_ffi.load_module(str(link))
 
 
 def local_cores(backend: str, device: Device) -> Cores:

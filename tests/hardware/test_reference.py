@@ -41,6 +41,12 @@ def test_another_shape_or_dtype_is_seen(mine):
     assert judge(mine) == Accuracy(False, np.inf, np.inf, 1)
 
 
+def test_a_value_that_is_not_finite_and_an_output_that_is_missing_are_infinitely_wrong():
+    wrong = Accuracy(False, np.inf, np.inf, 1)
+    assert judge(np.full_like(RIGHT, np.nan)) == wrong
+    assert compare([{}], [{"y": RIGHT}]) == wrong
+
+
 def test_what_is_not_finite_must_stand_where_it_is_expected():
     wanted = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
     assert judge(wanted.copy(), wanted).equal

@@ -138,6 +138,13 @@ def test_a_measured_net_pays_links_for_inputs_tensors_and_outputs():
     assert found.memory == (10 + 16 + 8, 20 + 8 + 16)
 
 
+def test_a_tensor_that_is_read_on_and_an_output_leaves_its_stage_once():
+    ops = (Op("A", "k", (), ("x",), ("a",)), Op("B", "k", (), ("a",), ("b",)))
+    graph = build("net", ops, dict.fromkeys("xab", ((1,), "float32", 4)), ("x",), ("a", "b"))
+    costs = CostModel.from_graph(graph, [[1.0, 2.0]], links=Link(latency=0.5))
+    assert evaluate(costs, [(0,), (1,)]).loads == (1 + 0.5 + 0.5, 2 + 0.5 + 0.5)
+
+
 def test_links_that_cost_nothing_leave_the_ops():
     assert evaluate(measured(op_times=[[1.0, 2.0]]), [(0,), (1,)]).loads == (1.0, 2.0)
 

@@ -54,6 +54,15 @@ def test_exporting_again_replaces_what_was_there(branches, tmp_path):
     assert "hinted" in [s for op in manifest.read(tmp_path).stages[0].ops for s in op.sources]
 
 
+def test_an_export_over_one_that_runs_is_the_one_that_is_loaded_next(branches, tmp_path):
+    items = branches.items(2)
+    branches.split([["first"]]).export(tmp_path / "out")
+    with autosplit.load(tmp_path / "out"):
+        branches.split([["hinted"]]).export(tmp_path / "out")
+        with autosplit.load(tmp_path / "out") as pipeline:
+            assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
 def test_the_manifest_says_what_goes_where(export, branches):
     found = export.document
     assert [c["tensor"] for c in found["connections"] if c["to"] == [{"output": "early"}]] == ["early"]
