@@ -46,6 +46,13 @@ class Places:
                 for rest in self.choices(used - 1, d):
                     yield (d, *rest)
 
+    def elsewhere(self, stages: Stages) -> Iterator[Stages]:
+        """The splits with the same parts of which one is on a device of another kind."""
+        used = [d for d, ops in enumerate(stages) if ops]
+        for places in self.choices(len(used)):
+            if sum(self.kinds[a] != self.kinds[b] for a, b in zip(used, places, strict=True)) == 1:
+                yield self.seated([stages[d] for d in used], places)
+
     def count(self, used: int) -> int:
         """How many ``choices`` there are: the different subsequences of the kinds, without listing them."""
         found = [1] + [0] * used

@@ -195,7 +195,9 @@ class Space:
         return None
 
     def neighbours(self, stages: Stages) -> Iterator[Stages]:
-        """The legal splits that have one group of ops on the stage before or after its own, or a whole stage."""
+        """The legal splits that have one group of ops on the stage before or after its own, a whole stage there, or a stage
+        on another device that stays empty now.
+        """
         cuts = list(accumulate(map(bitset, stages[:-1]), int.__or__))
         for c, cut in enumerate(cuts):
             lower, upper = (0, *cuts)[c], (*cuts, full(self.costs))[c + 1]
@@ -209,6 +211,8 @@ class Space:
                 found = self.places.first(found) if self.empty else found
                 if found != stages and self.fits(found):
                     yield found
+        if self.empty:
+            yield from filter(self.fits, self.places.elsewhere(stages))
 
     def _moves(self, cut: int) -> Iterable[int]:
         """The legal cuts with one group of ops more or less."""

@@ -103,6 +103,11 @@ def test_moves_reach_every_split(space: Space) -> None:
     assert len(seen) == space.size
 
 
+def test_a_stage_moves_past_devices_that_are_alike() -> None:
+    assert list(Places((0, 0, 1)).elsewhere(((0,), (), ()))) == [((), (), (0,))]
+    assert list(Places((0, 1, 1)).elsewhere(((0,), (1,), ()))) == [((), (0,), (1,))]
+
+
 def test_on_devices_that_are_alike_empty_stages_come_last(chain_bench: Make) -> None:
     space = Space(chain_bench(ops=4, stages=3).costs, 3, empty=True)
     assert space.size == 1 + 3 + 3
