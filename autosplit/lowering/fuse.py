@@ -8,6 +8,7 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.lowering.fold import fold_weights
+from autosplit.lowering.indices import bound_indices
 from autosplit.lowering.provenance import adopt_names
 
 
@@ -28,7 +29,7 @@ def fuse(module: Any, target: Any) -> FusedModule:
     from tvm.relax import transform as t
 
     dispatch = [backend.DispatchSampling(), backend.DispatchSortScan()]  # ops that LegalizeOps leaves to them
-    simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), fold_weights, t.FoldConstant()]
+    simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), bound_indices, fold_weights, t.FoldConstant()]
     legalise = [*dispatch, t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FoldConstant(), t.DeadCodeElimination(["main"])]
     with target, warnings.catch_warnings():
         warnings.simplefilter("ignore")

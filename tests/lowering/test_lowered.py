@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autosplit import api, cuts, zoo
+from autosplit.hardware.devices import along
 from autosplit.hardware.reference import compare
 from tests.build import node, onnx_model, value
 
@@ -262,3 +263,12 @@ def test_weights_are_counted_once(save):
     model = api.load_model(save(onnx_model(nodes, SQUARE, weights={"w": np.eye(4, dtype=np.float32)})))
     assert model.lowered.weight_bytes == 64
     assert [op.weight_bytes for op in model.graph.ops] == [64, 64]
+
+
+def test_an_index_out_of_bounds_reads_nothing_else(save):
+    table = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
+    ins, outs = [value("i", (1, 3), "INT64")], [value("y", (1, 3, 2))]
+    gather = onnx_model([node("Gather", "t i", "g", axis=0), node("Relu", "g", "y")], ins, outs, weights={"t": table})
+    with api.load_model(save(gather)).unsplit(along(1)[0]) as pipeline:
+        (out,) = pipeline.run([{"i": np.array([[1, -1, 1 << 40]])}])
+    assert np.array_equal(out["y"], table[[[1, 3, 3]]])
