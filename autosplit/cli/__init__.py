@@ -35,6 +35,9 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (0, 1 nothing feasible, 2 usage, 3 environment, 130 interrupted)."""
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by whoever started the program
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  for the whole run
     args = _parser().parse_args(argv)
     try:
         code = int(args.run(args) or 0)

@@ -99,6 +99,11 @@ def test_help_imports_nothing_heavy(arguments):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_closed_output_is_no_error(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["zoo", "list"]) == 0
+
+
 def test_python_m_autosplit_is_the_command():
     done = subprocess.run(
         [sys.executable, "-m", "autosplit", "zoo", "list", "-f", "json"], capture_output=True, check=True
