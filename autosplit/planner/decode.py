@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from autosplit.cuts import members
+from autosplit.cuts import members, topological
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner import orders
 from autosplit.planner.costs import CostModel
@@ -57,7 +57,7 @@ def _blend(predecessors: Sequence[int], branch: float) -> list[int]:
             place[g] = n
         places.append(place)
     deep, broad = places
-    return orders.topological(predecessors, lambda g, when: (1 - branch) * deep[g] + branch * broad[g])
+    return topological(predecessors, lambda g, when: (1 - branch) * deep[g] + branch * broad[g])
 
 
 def _time(costs: CostModel, op: int) -> float:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from autosplit.cuts import members
-from autosplit.cuts import successors as successors  # used with the orders below
-from autosplit.cuts import topological as topological
+from autosplit.cuts import members, successors, topological
 
 Order = list[int]
 

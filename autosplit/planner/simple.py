@@ -9,8 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from autosplit.cuts import members
-from autosplit.planner import orders
+from autosplit.cuts import members, successors
 from autosplit.planner.constraints import FREE
 from autosplit.planner.costs import CostModel
 from autosplit.planner.exact import search
@@ -108,7 +107,7 @@ def _blocks(times: Sequence[float], count: int) -> list[int]:
 
 def _single_tensor(problem: Problem) -> set[int]:
     """Cuts that only one tensor crosses: what lies on its producer's side when the tensor is taken away."""
-    readers = orders.successors(problem.contraction.predecessors)
+    readers = successors(problem.contraction.predecessors)
     links = [set(members(p)) | set(r) for p, r in zip(problem.contraction.predecessors, readers, strict=True)]
     found = {0, (1 << problem.size) - 1}
     several = {(p, c) for p, c, n in zip(problem.producer, problem.consumers, problem.number, strict=True) if n > 1}

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.cuts import bitset, count_splits, downsets, full, members
+from autosplit.cuts import bitset, count_splits, downsets, full, members, successors, topological
 from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.assign import kinds_of
-from autosplit.planner.orders import successors, topological
 from autosplit.planner.split import check_stages
 from autosplit.study import uses
 from autosplit.study.crowd import Crowd, costs_of
