@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit.cli import main
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware import devices, rpc
 from autosplit.hardware.isolated_bench import IsolatedBench
@@ -171,13 +172,12 @@ def test_a_server_that_is_not_there_is_named_with_the_remedy(split):
         split.pipeline([f"tracker:127.0.0.1:{port}/pi"] * 3)
 
 
-def test_a_study_on_a_server_that_is_not_there_ends_with_exit_code_3(model, said, tmp_path):
+def test_a_study_on_a_server_that_is_not_there_ends_with_exit_code_3(model, capsys, tmp_path):
     file = tmp_path / "study.toml"
     port = processes.free_port()
     file.write_text(f'model = "{model.path}"\ndevices = ["rpc:127.0.0.1:{port}", "cores:{devices.available()[0]}"]')
-    code, line = said("run", file, "--storage", tmp_path / "study.db")
-    assert code == 3
-    assert f"127.0.0.1:{port}" in line
+    assert main(["run", str(file), "--storage", str(tmp_path / "study.db")]) == 3
+    assert f"127.0.0.1:{port}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, two, monkeypatch):

@@ -140,7 +140,11 @@ def test_an_error_that_is_none_of_a_storages_goes_on_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("raised", "error", "told"),
     [
-        (ModuleNotFoundError("No module named 'psycopg'"), MachineError, "needs a package that is missing: No module"),
+        (
+            ModuleNotFoundError("No module named 'psycopg'"),
+            MachineError,
+            "needs a driver that is not installed: No module",
+        ),
         (RuntimeError("schema version 99"), MachineError, "cannot be used: schema version 99; use another one"),
         (sqlalchemy.exc.ArgumentError("nonsense"), ConfigError, "is no database URL; give a file path or postgresql"),
     ],
