@@ -59,7 +59,7 @@ def as_module(file: Path, rows: int | None) -> None:
 
 
 def as_program(file: Path, rows: int | None) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
 
     class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x, w):
@@ -72,23 +72,25 @@ def as_program(file: Path, rows: int | None) -> None:
 
 @dataclass(frozen=True)
 class Form:
-    """How a frontend's file is written, with ``rows`` rows of ``x`` or, without, any number."""
+    """How a frontend's file is written, with ``rows`` rows of ``x`` or, without, any number; ``needs`` is a package."""
 
     suffix: str
     write: Callable[[Path, int | None], None]
     after: str
+    needs: str
 
 
 FORMS = (
-    Form(".onnx", as_onnx, "product"),
-    Form(".py", as_script, "product"),
-    Form(".json", as_module, "product"),
-    Form(".pt2", as_program, "matmul"),
+    Form(".onnx", as_onnx, "product", "onnx"),
+    Form(".py", as_script, "product", "tvm"),
+    Form(".json", as_module, "product", "tvm"),
+    Form(".pt2", as_program, "matmul", "torch"),
 )
 
 
 @pytest.fixture(params=FORMS, ids=lambda form: form.suffix[1:])
 def form(request):
+    pytest.importorskip(request.param.needs)
     return request.param
 
 
