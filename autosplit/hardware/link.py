@@ -7,7 +7,7 @@ shared by reference: however many candidates there are, weights are held once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,39 @@ from autosplit.hardware import toolchain
 from autosplit.hardware.kernels import Kernels, used
 from autosplit.hardware.target import foreign_triple
 from autosplit.hardware.wiring import StagePorts
+from autosplit.lowering.amounts import bytes_of
 from autosplit.lowering.external_regions import generate
-from autosplit.lowering.lowered import Call, Lowered
+from autosplit.lowering.lowered import Call, Lowered, constants
 
 ENTRY = "main"
+LARGE = (
+    1 << 16
+)  # bytes of a constant from which on a program with it inside takes long to make: TVM hashes what it holds
 _BUILDING = threading.Lock()  # TVM's block builders form one stack, whichever thread they are of
 
 
-def link(lowered: Lowered, kernels: Kernels, ports: StagePorts, target: Any, merge: bool = True) -> Any:
+def link(
+    lowered: Lowered,
+    kernels: Kernels,
+    ports: StagePorts,
+    target: Any,
+    merge: bool = True,
+    weights: Sequence[Any] = (),
+) -> Any:
     """The runtime module of one stage, to be run in this process.
 
     ``merge``: neighbouring composites of an external backend may become one region; without it each runs by itself.
+    ``weights``: constants (see ``large_weights``) that the stage takes after its inputs instead of holding them.
     """
     with _BUILDING:
-        return _executable(lowered, kernels, {ENTRY: ports}, target, [kernels.module], merge)
+        return _executable(lowered, kernels, {ENTRY: ports}, target, [kernels.module], merge, weights)
+
+
+def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
+    """The large constants that kernels of a stage read, each once; those of an external backend stay in its code."""
+    ops = [i for i in ports.ops if lowered.graph.ops[i].kernel not in lowered.composites]
+    found = dict.fromkeys(c for i in ops for c in constants(lowered.calls[i]))
+    return tuple(c for c in found if bytes_of(iter((c,))) >= LARGE)
 
 
 def link_each(lowered: Lowered, kernels: Kernels, functions: Mapping[str, StagePorts], target: Any) -> Any:
@@ -87,13 +106,14 @@ def _executable(
     target: Any,
     libraries: list[Any],
     merge: bool = True,
+    weights: Sequence[Any] = (),
 ) -> Any:
     from tvm import relax
     from tvm.relax.vm_build import _ffi_api, _vmcodegen
 
     builder = relax.BlockBuilder()
     for name, ports in functions.items():
-        _function(builder, name, lowered, kernels, ports)
+        _function(builder, name, lowered, kernels, ports, weights)
     module = builder.get()
     ops = [lowered.graph.ops[i] for ports in functions.values() for i in ports.ops]
     external = {op.kernel: op.name for op in ops if op.kernel in lowered.composites}
@@ -108,12 +128,15 @@ def _executable(
     return _ffi_api.VMLink(executable, target, None, libraries, constants)
 
 
-def _function(builder: Any, name: str, lowered: Lowered, kernels: Kernels, ports: StagePorts) -> None:
-    """Add a Relax function that takes the stage's inputs and returns a tuple of its outputs."""
+def _function(
+    builder: Any, name: str, lowered: Lowered, kernels: Kernels, ports: StagePorts, weights: Sequence[Any]
+) -> None:
+    """Add a Relax function that takes the stage's inputs, then ``weights``, and returns a tuple of its outputs."""
     from tvm import relax
 
     params = {p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype)) for i, p in enumerate(ports.inputs)}
-    env: dict[str, Any] = dict(params)
+    params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
+    env: dict[Any, Any] = dict(params)
     leaving = {p.name for p in ports.outputs}
     with builder.function(name, list(params.values())):
         with builder.dataflow():
@@ -128,13 +151,13 @@ def _function(builder: Any, name: str, lowered: Lowered, kernels: Kernels, ports
         builder.emit_func_output(result)
 
 
-def _expression(call: Call, kernel: str, kernels: Kernels, env: dict[str, Any], view: bool) -> Any:
+def _expression(call: Call, kernel: str, kernels: Kernels, env: dict[Any, Any], view: bool) -> Any:
     """The op's call on this stage's variables; a kernel that only reshapes becomes a view where nobody outside sees it."""
     from tvm import relax
 
     value = call.value
     if not isinstance(value, relax.Call):
-        return value
+        return env.get(value, value)
     arguments = [_argument(a, call.reads, env) for a in value.args]
     if kernel not in kernels.symbols:
         return relax.Call(value.op, arguments, value.attrs, value.ty_args)
@@ -145,7 +168,7 @@ def _expression(call: Call, kernel: str, kernels: Kernels, env: dict[str, Any], 
     return relax.call_dps_packed(kernels.symbols[kernel], arguments[1], results)
 
 
-def _argument(expression: Any, reads: Any, env: dict[str, Any]) -> Any:
+def _argument(expression: Any, reads: Any, env: dict[Any, Any]) -> Any:
     from tvm import relax
 
     if isinstance(expression, relax.Var):
@@ -154,12 +177,12 @@ def _argument(expression: Any, reads: Any, env: dict[str, Any]) -> Any:
         return relax.Tuple([_argument(f, reads, env) for f in expression.fields])
     if isinstance(expression, relax.TupleGetItem):
         return relax.TupleGetItem(_argument(expression.tuple_value, reads, env), expression.index)
-    return expression
+    return env.get(expression, expression)
 
 
-def _value(held: Any, env: dict[str, Any]) -> Any:
+def _value(held: Any, env: dict[Any, Any]) -> Any:
     from tvm import relax
 
     if isinstance(held, str):
         return env[held]
-    return relax.Tuple([_value(h, env) for h in held]) if isinstance(held, list) else held
+    return relax.Tuple([_value(h, env) for h in held]) if isinstance(held, list) else env.get(held, held)

@@ -30,10 +30,10 @@ class Stage(Protocol):
 class VmStage:
     """A stage in TVM's virtual machine, on a set of local cores or a local GPU.
 
-    ``module`` is what ``link`` made or what was loaded from a stage file.
+    ``module`` is what ``link`` made or what was loaded from a stage file; ``weights`` are tensors it takes after its inputs.
     """
 
-    def __init__(self, module: Any, device: Cores | Cuda) -> None:
+    def __init__(self, module: Any, device: Cores | Cuda, weights: Sequence[Any] = ()) -> None:
         import tvm
         from tvm import relax
 
@@ -41,6 +41,7 @@ class VmStage:
         self._runtime = device.runtime()
         self._is_local = isinstance(device, Cores)
         runtimes = self._runtime if self._is_local else [self._runtime, tvm.cpu()]
+        self._weights = tuple(weights)
         self._main = relax.VirtualMachine(module, runtimes)["main"]
 
     def open(self) -> None:
@@ -50,7 +51,7 @@ class VmStage:
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage; results of other TVM stages are taken without a copy where they lie in the same memory."""
-        results = tuple(self._main(*map(self._accepted, values)))
+        results = tuple(self._main(*map(self._accepted, values), *self._weights))
         if not self._is_local:
             self._runtime.sync()  # a GPU's kernels are only started by then
         return results

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.hardware import apart_profile, cache, link_cost, profile, rpc
 from autosplit.hardware.devices import Cores, Device, Rpc
-from autosplit.hardware.link import link, link_each, write
+from autosplit.hardware.link import large_weights, link, link_each, write
 from autosplit.hardware.results import LinkCost, Profile
 from autosplit.hardware.rpc_stage import RpcStage, machine_of
 from autosplit.hardware.stage import Stage, VmStage
@@ -53,7 +53,9 @@ class TvmRunner:
         if not isinstance(device, Cores):
             apart_profile.require_all(kernels, lowered, ports, str(device))
         if not isinstance(device, Rpc):
-            return VmStage(link(lowered, kernels, ports, target), device)
+            weights = large_weights(lowered, ports) if isinstance(device, Cores) else ()
+            module = link(lowered, kernels, ports, target, weights=weights)
+            return VmStage(module, device, [w.value for w in weights])
         key = cache.digest(self.model.sha256, spelled(target), repr(ports), *sorted(kernels.symbols.values()))
 
         def written(file: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from autosplit import api, cuts
 from autosplit.errors import MachineError, ModelError
-from autosplit.hardware import devices, kernels, schedules, toolchain
+from autosplit.hardware import devices, kernels, link, schedules, toolchain
 from autosplit.hardware.kernels import compile_kernels
 from autosplit.hardware.reference import compare
 from autosplit.report.inspection import tuning_hint
@@ -175,6 +175,24 @@ def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
     kept += [squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut]
     assert len(kept) == 103
     assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
+
+
+def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh, save):
+    large = np.random.default_rng(0).standard_normal((160, 160), np.float32) / 13
+    ops = [
+        node("MatMul", "x w", "a"),
+        node("Softmax", "a", "b"),
+        node("MatMul", "b w", "c"),
+        node("MatMul", "c w", "y"),
+    ]
+    outs = [value("y", (4, 160)), value("w", (160, 160))]
+    model = api.load_model(save(onnx_model(ops, [value("x", (4, 160))], outs, weights={"w": large})))
+    (whole,) = model.whole.stages
+    assert [w.value.numpy().nbytes for w in link.large_weights(model.lowered, whole)] == [large.nbytes]
+    items = model.items(2)
+    for last in ("a", "b", "c"):
+        with model.split([[last]]).pipeline() as pipeline:
+            assert compare(pipeline.run(items), model.expected(items)).equal
 
 
 def test_what_no_schedule_is_known_for_is_told_with_its_share(squeezenet, branches, monkeypatch):
