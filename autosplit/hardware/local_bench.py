@@ -236,4 +236,4 @@ def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: 
         thread.join()
     ends = [measure.completions(p.events, f + 1, len(p.submitted)) for p, f in zip(pipelines, first, strict=True)]
     last = min(e[-1] for e in ends)  # after this, not all of them work any more
-    return spread(measure.gaps(sorted(t for e in ends for t in e if t <= last)))
+    return spread(measure.gaps(sorted(t for e in ends for t in e if t <= last), len(pipelines)))

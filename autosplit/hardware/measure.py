@@ -80,13 +80,13 @@ def completions(events: Sequence[Event], first: int, last: int) -> list[float]:
     return [done[i] for i in sorted(done)]
 
 
-def gaps(ends: Sequence[float]) -> list[float]:
+def gaps(ends: Sequence[float], together: int = 1) -> list[float]:
     """Times between results in ms, from completion times in seconds.
 
     A stage that alternates between fast and slow must not hide in a median: gaps are averaged over a few neighbours, a
-    sixteenth of the stream.
+    sixteenth of the stream. Results of ``together`` sources come in groups; an average takes whole groups.
     """
-    width = max(1, (len(ends) - 1) // 16)
+    width = together * max(1, (len(ends) - 1) // (16 * together))
     return [(ends[i + width] - ends[i]) / width * MS for i in range(0, len(ends) - width, width)]
 
 

@@ -33,6 +33,11 @@ def test_gaps_of_a_long_stream_are_means_of_neighbours():
     assert 0.7 < np.median(measure.gaps(ends)) < 1.3
 
 
+def test_results_of_two_that_work_in_step_are_averaged_in_pairs():
+    ends = [0.05 * (i // 2) + 1e-4 * (i % 2) for i in range(9)]
+    assert measure.gaps(ends, 2) == pytest.approx([25.0] * 4)
+
+
 @pytest.mark.parametrize(
     "budget", [Budget(seconds=0.05, items=8), Budget(seconds=1e-9, items=5), Budget(seconds=0.05, share=0.0)]
 )
