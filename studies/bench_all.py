@@ -33,9 +33,9 @@ COMMANDS = {
     "memory": ("bench_memory.py",),
     "pipeline": ("bench_pipeline.py", "--seconds", "3"),
     "study": ("bench_study.py", "--seconds", "1"),
-    "repeat": ("bench_study.py", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "1"),
+    "repeat": ("bench_study.py", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "2"),
     "exhaustive": ("bench_exhaustive.py",),
-    "onnxruntime": ("bench_onnxruntime.py", "--trials", "8", "--study-seconds", "1", "--seconds", "8"),
+    "onnxruntime": ("bench_onnxruntime.py", "--study-seconds", "1", "--seconds", "8"),
 }
 
 
