@@ -28,6 +28,7 @@ WORKLOADS = "WORKLOADS"  # stands for the folder in a command
 COMMANDS = {
     "planner": ("bench_planner.py", WORKLOADS, "--wide"),
     "search": ("bench_search.py", WORKLOADS),
+    "overhead": ("bench_search.py", "--overhead"),
     "faults": ("bench_faults.py",),
     "link": ("bench_link.py", "--repeat", "3"),
     "memory": ("bench_memory.py",),
