@@ -35,7 +35,7 @@ COMMANDS = {
     "pipeline": ("bench_pipeline.py", "--seconds", "3"),
     "study": ("bench_study.py", "--seconds", "1"),
     "repeat": ("bench_study.py", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "2"),
-    "exhaustive": ("bench_exhaustive.py",),
+    "exhaustive": ("bench_exhaustive.py", "--within", "1.2"),
     "onnxruntime": ("bench_onnxruntime.py", "--study-seconds", "1", "--seconds", "8"),
 }
 
