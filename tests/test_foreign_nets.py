@@ -17,15 +17,22 @@ def test_indices_into_a_table_of_two_rows_are_never_out_of_it(save, tmp_path):
     judge(model, model.split([]))
 
 
-def test_half_precision_inside_is_judged_as_such(save, tmp_path):
+@pytest.mark.parametrize("after", [["t"], []])
+def test_half_precision_inside_is_judged_as_such(save, tmp_path, after):
     text = """g (float[4,64] x) => (float[4,64] y)
         { h = Cast<to=10>(x) a = MatMul(h, w) t = Tanh(a) b = MatMul(t, w) y = Cast<to=1>(b) }"""
     model = api.load_model(
         save(net(text, {"w": np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)}))
     )
-    split = model.split(["t"])
-    split.export(tmp_path / "out")
+    model.split([after] if after else []).export(tmp_path / "out")
     assert verify(tmp_path / "out")[0].equal
+
+
+def test_half_precision_inside_one_fused_op_counts_too(save):
+    text = "g (float[4,64] x) => (float[4,64] y) { h = Cast<to=10>(x) t = Exp(h) u = Sqrt(t) y = Cast<to=1>(u) }"
+    model = api.load_model(save(net(text)))
+    assert {t.dtype for t in model.graph.tensors.values()} == {"float32"}
+    assert model.lowered.dtypes == {"float32", "float16"}
 
 
 def test_single_precision_is_not_judged_as_half():

@@ -194,8 +194,7 @@ class LocalBench:
     def _judged(self, pipeline: Pipeline) -> Accuracy:
         """How far a pipeline is from the judge, which goes first: an item that it refuses could crash a kernel."""
         expected = self.expected
-        kinds = {tensor.dtype for tensor in self.model.graph.tensors.values()}
-        return require_equal(compare(pipeline.run(self._items), expected, kinds))
+        return require_equal(compare(pipeline.run(self._items), expected, self.model.lowered.dtypes))
 
     def _together(self, pipelines: Sequence[Pipeline]) -> Contender:
         one = len(pipelines) == 1

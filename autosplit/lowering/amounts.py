@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.lowering.provenance import bindings
 
 
 def static_shape(name: str, kind: Any) -> tuple[int, ...]:
@@ -33,6 +34,15 @@ def bytes_of(values: Iterator[Any]) -> int:
     """The bytes of constants, each counted once."""
     unique = {value: value for value in values}
     return sum(size_of(tuple(map(int, v.value.shape)), str(v.value.dtype)) for v in unique.values())
+
+
+def dtypes_of(function: Any) -> frozenset[str]:
+    """The element types of all that a Relax function binds."""
+    from tvm import relax
+
+    found = [b.var.ty for b in bindings(function)]
+    fields = [f for kind in found for f in (kind.fields if isinstance(kind, relax.TupleType) else (kind,))]
+    return frozenset(str(kind.dtype) for kind in fields if isinstance(kind, relax.TensorType))
 
 
 def is_constant(value: Any) -> bool:

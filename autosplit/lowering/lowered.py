@@ -10,7 +10,7 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.frontend.source import Signature, Source
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.lowering.amounts import bytes_of, flops_of, is_constant, size_of, static_shape
+from autosplit.lowering.amounts import bytes_of, dtypes_of, flops_of, is_constant, size_of, static_shape
 from autosplit.lowering.attribution import Attribution, attribute
 from autosplit.lowering.external import Backend, Composite, partition
 from autosplit.lowering.external_groups import groups
@@ -38,7 +38,8 @@ class Lowered:
 
     ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name; ``outputs`` pairs each output name of
     the model with the tensor that holds it; ``composites`` are what external backends run, by the symbol an op calls,
-    ``together`` the ops of each region that no cut may part.
+    ``together`` the ops of each region that no cut may part. ``dtypes`` are the element types it computes in, those inside
+    a fused op too.
     """
 
     graph: FusedGraph
@@ -48,6 +49,7 @@ class Lowered:
     outputs: tuple[tuple[str, str], ...]
     composites: Mapping[str, Composite] = field(default_factory=dict)
     together: tuple[tuple[int, ...], ...] = ()
+    dtypes: frozenset[str] = frozenset()
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -122,7 +124,8 @@ class _Reader:
         inputs = (i.name for i in source.inputs)
         graph = build(source.name, self._ops, self._shapes, inputs, tensors, self._names.folded)
         kernels = {g.name_hint: f for g, f in self._module.fused.functions.items() if g.name_hint != "main"}
-        return Lowered(graph, tuple(self._calls), kernels, source.inputs, outputs, self._composites)
+        dtypes = frozenset(t.dtype for t in graph.tensors.values()) | dtypes_of(self._module.flat["main"])
+        return Lowered(graph, tuple(self._calls), kernels, source.inputs, outputs, self._composites, dtypes=dtypes)
 
     def _op(self, position: int, var: Any, value: Any) -> None:
         import tvm

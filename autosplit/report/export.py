@@ -52,6 +52,7 @@ def export(
             inputs=port_parts(wiring.inputs),
             outputs=port_parts(wiring.outputs),
             file=str(model.path.resolve()) if model.path else None,
+            dtypes=tuple(sorted(model.lowered.dtypes)),
         ),
         stages=tuple(parts),
         connections=tuple(map(connection_part, wiring.connections)),

@@ -41,6 +41,7 @@ def export(part: Part, file: Path) -> Path:
             inputs=whole_export.port_parts(wiring.inputs),
             outputs=whole_export.port_parts(wiring.outputs),
             file=str(file.with_suffix(".onnx").resolve()) if stage.onnx else None,
+            dtypes=tuple(sorted(model.lowered.dtypes)),
         ),
         stages=(stage,),
         connections=tuple(map(whole_export.connection_part, wiring.connections)),

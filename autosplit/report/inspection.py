@@ -60,8 +60,11 @@ def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
 def title(document: dict[str, Any]) -> str:
     """The graph in one line."""
     count = document["cuts"]
-    total = f"{count['total']:,}" if count["complete"] else f"more than {count['total']:,}"
-    return f"{document['model']['name']}: {len(document['ops'])} fused ops, {total} legal cuts"
+    ops = f"{document['model']['name']}: {len(document['ops'])} fused op{'' if len(document['ops']) == 1 else 's'}"
+    if not count["complete"]:
+        return f"{ops}, more than {count['total']:,} downsets"
+    inner = count["total"] - 2  # the empty and the full one cut nothing off
+    return f"{ops}, {count['total']:,} downsets: {inner:,} cut{'' if inner == 1 else 's'} into two stages"
 
 
 def ports(document: dict[str, Any]) -> Iterator[str]:

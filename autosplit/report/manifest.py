@@ -48,13 +48,14 @@ class TensorPort(_Part):
 
 
 class ModelPart(_Part):
-    """The model that was split; ``file`` is where it lay, a hint for ``verify``."""
+    """The model that was split; ``file`` is where it lay, a hint for ``verify``; ``dtypes``: element types it computes in."""
 
     name: str
     sha256: Digest
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
     file: str | None = None
+    dtypes: tuple[str, ...] = ()
 
 
 class OpPart(_Part):

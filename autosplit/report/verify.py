@@ -45,7 +45,7 @@ def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 
     given, expected, judge = found or _recorded(folder, document)
     with load(folder) as pipeline:
         kinds = {port.dtype for stage in document.stages for port in (*stage.inputs, *stage.outputs)}
-        return compare(pipeline.run(given), expected, kinds), judge + reason
+        return compare(pipeline.run(given), expected, kinds.union(document.model.dtypes)), judge + reason
 
 
 def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[Spread, Spread, tuple[float, ...]]:

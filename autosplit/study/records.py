@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 FORMAT = 1
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def spread_document(spread: Spread) -> dict[str, float]:
@@ -151,16 +153,22 @@ def measured_attributes(measurement: Measurement) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
-    """What differs between two identities, one phrase a key."""
+    """What differs between two identities, one phrase a key; of a digest 12 digits are told."""
     return [
-        f"{key} was {_short(recorded.get(key))}, is {_short(now.get(key))}"
+        _changed(key, recorded.get(key), now.get(key))
         for key in sorted({*recorded, *now})
         if recorded.get(key) != now.get(key)
     ]
 
 
+def _changed(key: str, before: object, after: object) -> str:
+    if _DIGEST.fullmatch(str(before)) and _DIGEST.fullmatch(str(after)):
+        return f"the {key} has changed (sha256 {str(before)[:12]}, now {str(after)[:12]})"
+    return f"{key} was {_short(before)}, is {_short(after)}"
+
+
 def _short(value: object) -> str:
-    text = "not set" if value is None else f"'{value}'"
+    text = "not set" if value is None else f"'{_DIGEST.sub(lambda found: found[0][:12], str(value))}'"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

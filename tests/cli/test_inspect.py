@@ -40,7 +40,7 @@ def test_the_document_is_a_graph(found):
 
 def test_the_table_shows_every_op_and_what_was_folded(shown, squeezenet):
     text = shown(squeezenet.path)
-    assert text.startswith(f"{squeezenet.graph.name}: 41 fused ops, 50 legal cuts")
+    assert text.startswith(f"{squeezenet.graph.name}: 41 fused ops, 50 downsets: 48 cuts into two stages\n")
     assert all(op.name in text for op in squeezenet.graph.ops)
     assert f"folded: {squeezenet.graph.folded[0].name} (identity: passes 'r60' on)" in text
 
