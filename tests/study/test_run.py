@@ -274,7 +274,7 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Op
 
 def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:
     run_study(opened(chain_bench(ops=20), trials=1), Silent())
-    with pytest.raises(ConfigError, match=r"study 's' in .*measures something else: model was .*--force"):
+    with pytest.raises(ConfigError, match=r"study 's' in .*measures something else: the model has changed .*--force"):
         opened(chain_bench(ops=21), trials=1)
     with pytest.raises(ConfigError, match="stages was '3', is '2'"):
         opened(chain_bench(ops=20, stages=2), trials=1)
