@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,11 @@ class FusedModule:
     fused: Any
 
 
-def fuse(module: Any, target: Any) -> FusedModule:
-    """Lower and fuse the function ``main`` of ``module`` for ``target``. Raises ModelError where a pass fails."""
+def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedModule:
+    """Lower and fuse the function ``main`` of ``module`` for ``target``. Raises ModelError where a pass fails.
+
+    ``check`` looks at the module before and after constants are folded, and raises ModelError for what cannot be lowered.
+    """
     from tvm.relax import backend
     from tvm.relax import transform as t
 
@@ -34,8 +38,12 @@ def fuse(module: Any, target: Any) -> FusedModule:
     with target, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            module = adopt_names(_run(simplify, adopt_names(module)))
+            module = adopt_names(module)
+            check(module, False)
+            module = adopt_names(_run(simplify, module))
+            check(module, True)
             module = adopt_names(_run(legalise, t.CanonicalizeBindings()(module)))
+            check(module, True)
             grouped = t.FuseOps()(module)
             return FusedModule(module, grouped, t.FuseTIR()(grouped))
         except ModelError:

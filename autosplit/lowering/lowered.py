@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from autosplit.errors import ModelError
@@ -12,6 +12,7 @@ from autosplit.frontend.source import Signature, Source
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.amounts import bytes_of, dtypes_of, flops_of, is_constant, size_of, static_shape
 from autosplit.lowering.attribution import Attribution, attribute
+from autosplit.lowering.dynamic import require_static
 from autosplit.lowering.external import Backend, Composite, partition
 from autosplit.lowering.external_groups import groups
 from autosplit.lowering.flat import variables
@@ -72,7 +73,7 @@ def lower(source: Source, target: Any, backends: Sequence[Backend] = ()) -> Lowe
     What a pattern of ``backends`` matches is an op of its own, which nothing fuses with and no cut divides.
     """
     module, composites = partition(source, backends) if backends else (source.module, {})
-    lowered = _Reader(source, fuse(module, target), composites).lowered()
+    lowered = _Reader(source, fuse(module, target, partial(require_static, source)), composites).lowered()
     return replace(lowered, together=groups(lowered.graph, composites, backends))
 
 

@@ -245,10 +245,22 @@ def test_folded_nodes_say_why(save):
     }
 
 
+CHOICE = [value("x"), value("c", (4,), "BOOL")]
+INDEX = [value("x"), value("i", (2,), "INT64")]
+
+
 @pytest.mark.parametrize(
     ("model", "line"),
     [
-        (onnx_model([node("NonZero", "x", "y")]), "tensor 'y' has a shape known only at run time"),
+        (onnx_model([node("NonZero", "x", "y")]), "node 'y' (NonZero) makes a tensor whose size depends on the data, "),
+        (
+            onnx_model([node("Relu", "x", "r"), node("Compress", "r c", "z"), node("Relu", "z", "y")], CHOICE),
+            "node 'z' (Compress) makes a tensor whose size depends on the data, ",
+        ),
+        (
+            onnx_model([node("Relu", "x", "r"), node("Slice", "r i i", "z"), node("Relu", "z", "y")], INDEX),
+            "node 'z' (Slice) makes a tensor whose size depends on the data, ",
+        ),
         (onnx_model([node("SplitToSequence", "x", "y", axis=1)]), "output 'y' is no tensor"),
         (onnx_model([node("SplitToSequence", "x", "y", axis=1, keepdims=0)]), "output 'y' is no tensor"),
     ],

@@ -1,0 +1,38 @@
+"""Shapes that depend on the data: a split needs every size before the model runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.frontend.source import Source, marked
+from autosplit.lowering.provenance import bindings
+
+
+def require_static(source: Source, module: Any, folded: bool) -> None:
+    """Raises ModelError naming the first node of ``source`` that makes a tensor of unknown size in ``main`` of ``module``.
+
+    All sizes of the inputs are known by then, so only values can decide about others (NonZero, Compress, Range). Before
+    constants are ``folded``, sizes that are expressions may still become numbers.
+    """
+    unknown = False
+    for binding in bindings(module["main"]):
+        unknown = unknown or _is_dynamic(binding.var.ty, folded)
+        index = marked(binding.var.name) if unknown else None
+        maker = next((n for n in source.nodes if index is not None and source.tensors[index] in n.outputs), None)
+        if maker:
+            raise ModelError(
+                f"node '{maker.name}' ({maker.kind}) makes a tensor whose size depends on the data, and a split needs fixed "
+                "sizes; replace the node, or leave it and what follows it out of the model"
+            )
+
+
+def _is_dynamic(kind: Any, folded: bool) -> bool:
+    from tvm import relax
+
+    if isinstance(kind, relax.TupleType):
+        return any(_is_dynamic(field, folded) for field in kind.fields)
+    if not isinstance(kind, relax.TensorType):
+        return False
+    sizes = getattr(kind.shape, "values", None)
+    return kind.shape is None or (folded and (sizes is None or not all(hasattr(size, "value") for size in sizes)))
