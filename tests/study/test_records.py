@@ -46,6 +46,7 @@ def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
     assert records.read_baselines([*documents, 3, {"name": "no period"}]) == kept
     assert records.read_baselines([{"period_ms": DOCUMENT}]) == [Baseline("?", SPREAD, SPREAD, 1)]
     assert records.read_baselines({"not": "a list"}) == []
+    assert records.read_baselines(None) == records.read_baselines(3) == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,13 @@ def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
 
 @pytest.mark.parametrize(
     ("times", "imbalance", "slowest"),
-    [((2.0, 4.0), 4 / 3, 1), ((6.0, 0.0, 2.0), 1.5, 0), ((3.0,), 1.0, 0), ((0.0, 0.0), 1.0, 0)],
+    [
+        ((2.0, 4.0), 4 / 3, 1),
+        ((6.0, 0.0, 2.0), 1.5, 0),
+        ((0.25, 0.75), 1.5, 1),
+        ((3.0,), 1.0, 0),
+        ((0.0, 0.0), 1.0, 0),
+    ],
 )
 def test_what_was_measured_is_told_in_single_numbers_too(
     times: tuple[float, ...], imbalance: float, slowest: int
@@ -135,3 +142,13 @@ def test_what_was_measured_is_told_in_single_numbers_too(
 )
 def test_what_differs_is_named_with_both_values(recorded: dict[str, str], now: dict[str, str], said: list[str]) -> None:
     assert records.differences(recorded, now) == said
+
+
+def test_a_baseline_that_names_no_copies_is_one() -> None:
+    found = records.read_baselines([{"name": "a", "period_ms": DOCUMENT, "copies": None}, {"name": "b", "copies": 2}])
+    assert [(b.name, b.copies) for b in found] == [("a", 1)]
+
+
+def test_a_latency_that_is_missing_is_the_period() -> None:
+    (found,) = records.read_baselines([{"name": "a", "period_ms": DOCUMENT, "latency_ms": 3, "copies": 2}])
+    assert found == Baseline("a", SPREAD, SPREAD, 2)
