@@ -1,8 +1,11 @@
+import hashlib
 import os
 import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosplit.errors import MachineError, ModelError
 from autosplit.hardware import cache
@@ -90,3 +93,43 @@ def test_two_processes_that_make_the_same_file_both_get_a_whole_one(tmp_path):
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), letter]) for letter in "ab"]
     assert [p.wait(60) for p in both] == [0, 0]
+
+
+def test_what_is_kept_can_be_read_by_others(tmp_path):
+    file = cache.keep(tmp_path / "kept.o", writes("first"))
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+def test_writing_keeps_no_file_open(tmp_path):
+    def is_open():
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    before = is_open()
+    for i in range(20):
+        with cache.writing(tmp_path / f"{i}") as temporary:
+            temporary.write_text("x")
+    assert is_open() <= before + 2
+
+
+def test_the_file_being_written_has_the_suffix_of_the_file_and_lies_beside_it(tmp_path):
+    with cache.writing(tmp_path / f"{'n' * 240}.png") as temporary:
+        assert (temporary.suffix, temporary.parent) == (".png", tmp_path)
+        assert temporary.name.startswith(".n")
+        temporary.write_text("x")
+    assert [f.name for f in tmp_path.iterdir()] == [f"{'n' * 240}.png"]
+
+
+def test_a_digest_is_twenty_hex_digits_and_the_same_in_every_process():
+    assert cache.digest("a", "b") == "c519d6f09be2719d50e0"
+    assert len(cache.digest()) == 20
+
+
+@given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
+def test_other_parts_have_another_digest(first, second):
+    assert (cache.digest(*first) == cache.digest(*second)) == (first == second)
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", b"x" * 1_000_000])
+def test_a_file_s_digest_is_that_of_its_content(tmp_path, content):
+    (tmp_path / "f").write_bytes(content)
+    assert cache.sha256(tmp_path / "f") == hashlib.sha256(content).hexdigest()

@@ -1,8 +1,12 @@
+import contextlib
 import os
 import re
 import threading
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware import devices
@@ -112,3 +116,88 @@ def test_without_pinning_every_core_is_there(monkeypatch):
     Cores((0,)).bind()
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert devices.available() == (0,)
+
+
+def test_servers_of_one_key_are_counted_from_nothing_and_each_key_by_itself():
+    texts = ["tracker:t:1/a", "cores:0", "tracker:t:1/b", "tracker:t:1/a", "tracker:t:1/a/cuda:0", "tracker:t:1/a"]
+    found = devices.apart([Cores((0,)) if t == "cores:0" else devices.parse(t) for t in texts])
+    assert [getattr(d, "copy", None) for d in found] == [0, None, 0, 1, 0, 2]
+
+
+@pytest.mark.usefixtures("four")
+def test_of_many_cores_that_are_not_there_eight_are_named():
+    with pytest.raises(MachineError, match=r"needs core 3, 4, 6;"):
+        devices.parse("cores:0-9")
+    with pytest.raises(MachineError) as found:
+        devices.parse("cores:" + ",".join(map(str, range(10, 30))))
+    assert "needs core 10, 11, 12, 13, 14, 15, 16, 17; this process may use 0, 1, 2, 5" in str(found.value)
+
+
+@pytest.mark.usefixtures("four")
+def test_a_range_without_a_core_needs_numbers():
+    with pytest.raises(MachineError, match="needs core numbers;"):
+        devices.parse("cores:2-1")
+
+
+@pytest.mark.parametrize("number", ["1000", "99999999999999999999", "1_0", "+1", " 1"])
+def test_a_gpu_s_number_has_at_most_three_plain_digits(number):
+    assert devices.parse("cuda:999") == Cuda(999)
+    with pytest.raises(ConfigError, match="is unknown"):
+        devices.parse(f"cuda:{number}")
+
+
+@pytest.mark.parametrize(("port", "fits"), [("1", True), ("65535", True), ("65536", False), ("0", False)])
+def test_a_port_lies_between_1_and_65535(port, fits):
+    if fits:
+        assert devices.parse(f"rpc:h:{port}").port == int(port)
+        return
+    with pytest.raises(ConfigError, match="where HOST:PORT belongs; write rpc:HOST:PORT"):
+        devices.parse(f"rpc:h:{port}")
+
+
+@pytest.mark.parametrize("host", ["-h", "h-", ".h", "h.", "h/../x", "h;x", "$(x)", "h\n", "ü", ""])
+def test_a_host_is_a_plain_name(host):
+    with pytest.raises(ConfigError):
+        devices.parse(f"rpc:{host}:9090")
+
+
+HOSTS = st.from_regex(r"[a-z0-9_]([a-z0-9._-]{0,20}[a-z0-9_])?", fullmatch=True)
+KEYS = st.from_regex(r"[A-Za-z0-9._-]{1,10}", fullmatch=True).filter(lambda k: k not in devices.KINDS)
+
+
+@given(HOSTS, st.integers(1, 65535), KEYS, st.booleans(), st.sampled_from(devices.KINDS), st.integers(0, 999))
+def test_a_server_reads_back_as_it_is_spelled(host, port, key, by_tracker, kind, number):
+    device = Rpc(host, port, key, by_tracker, kind, number)
+    assert devices.parse(str(device)) == device
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_device_or_an_error_of_ours(text):
+    with contextlib.suppress(ConfigError, MachineError):
+        assert str(devices.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("enabled", "there", "told"), [(False, True, "TVM built with CUDA"), (True, False, "nvidia-smi")]
+)
+def test_a_gpu_that_cannot_be_used_says_why(monkeypatch, enabled, there, told):
+    tvm = pytest.importorskip("tvm")
+    monkeypatch.setattr(tvm.runtime, "enabled", lambda name: enabled)
+    monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=there, number=number))
+    with pytest.raises(MachineError, match=f"device 'cuda:3' .*{told}"):
+        Cuda(3).runtime()
+
+
+def test_a_gpu_that_is_there_is_given(monkeypatch):
+    tvm = pytest.importorskip("tvm")
+    monkeypatch.setattr(tvm.runtime, "enabled", lambda name: name == "cuda")
+    monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=True, number=number))
+    assert Cuda(3).runtime().number == 3
+
+
+def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):
+    tvm = pytest.importorskip("tvm")
+    asked = []
+    monkeypatch.setattr(tvm, "get_global_func", lambda name: lambda *given: asked.append((name, *given)))
+    Cores((3, 1)).bind_kernels()
+    assert asked == [("runtime.config_threadpool", -2, 2, ["3", "1"])]

@@ -1,7 +1,12 @@
 """Measuring with a clock one turns by hand: what counts is which results are timed, not how long a machine takes."""
 
+from itertools import accumulate, count
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosplit.hardware import measure
 from autosplit.hardware.measure import Budget
@@ -71,3 +76,92 @@ def test_a_failing_stage_ends_the_measurement():
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True, before={1: fail})
     with pytest.raises(StageError, match="broken"):
         in_time(lambda: measure.period_and_stages(pipeline, items(3), Budget(seconds=20, share=0)))
+
+
+class Scripted:
+    """A pipeline that only tells when: stage 1 needs ``takes(i)`` ms for item i, every other stage 0.25 ms."""
+
+    def __init__(self, takes, stages=3):
+        self.wiring = SimpleNamespace(stages=[None] * stages)
+        self.takes, self.events, self.submitted, self.most_inside = takes, [], [], 0
+        self._taken, self._now, self._free, self._ends = 0, 0.0, [0.0] * stages, []
+
+    def submit(self, item):
+        number, ready = len(self.submitted), self._now
+        self.submitted.append(ready)
+        self.most_inside = max(self.most_inside, number + 1 - self._taken)
+        for stage, free in enumerate(self._free):
+            start = max(ready, free)
+            ready = self._free[stage] = start + (self.takes(number) if stage == 1 else 0.25) / 1e3
+            self.events.append(Event(stage, number, start, ready))
+        self._ends.append(ready)
+
+    def results(self):
+        while self._taken < len(self._ends):
+            self._now = self._ends[self._taken]
+            self._taken += 1
+            yield {}
+
+
+def steady(takes, budget, clock=lambda: 0.0):
+    scripted = Scripted(takes)
+    period, busy = measure.period_and_stages(scripted, [{}], budget, clock)
+    return period, busy, scripted
+
+
+def test_the_fill_of_the_pipeline_does_not_count():
+    period, busy, _ = steady(lambda i: 500.0 if i < 6 else 2.0, Budget(seconds=1.0, share=0.001, items=16))
+    assert (period.low, period.median, period.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert busy == pytest.approx((0.25, 2.0, 0.25))
+
+
+def test_the_drain_of_the_pipeline_does_not_count():
+    counted = 9 + 16  # six inside and three stages to fill, then the items asked for
+    period, busy, scripted = steady(lambda i: 2.0 if i < counted else 500.0, Budget(seconds=1.0, share=0.5, items=16))
+    assert len(scripted.submitted) > counted
+    assert period.high == pytest.approx(2.0)
+    assert busy == pytest.approx((0.25, 2.0, 0.25))
+
+
+@pytest.mark.parametrize("stages", [1, 2, 5])
+def test_twice_as_many_items_as_stages_are_inside(stages):
+    scripted = Scripted(lambda i: 1.0, stages)
+    measure.period_and_stages(scripted, [{}], Budget(share=0.5, items=4))
+    assert scripted.most_inside == max(2, 2 * stages)
+
+
+def test_a_measurement_that_settles_ends_before_its_time():
+    _, _, scripted = steady(lambda i: 2.0, Budget(seconds=1e9, share=0.01, items=16))
+    assert len(scripted.submitted) < 60
+
+
+def test_a_measurement_that_does_not_settle_ends_with_its_time():
+    ticks = count()
+    period, _, scripted = steady(lambda i: 1.0 + i % 7, Budget(100.0, 0.0, 4), lambda: float(next(ticks)))
+    assert 100 <= len(scripted.submitted) <= 130
+    assert period.low < period.high
+
+
+def test_a_time_that_is_over_at_once_still_gives_the_items_asked_for():
+    ticks = count(0, 1000)
+    period, _, _ = steady(lambda i: 2.0, Budget(1.0, 0.0, 40), lambda: float(next(ticks)))
+    assert len(period.samples) == pytest.approx(40 // 2, abs=1)  # averaged in twos
+
+
+def test_latency_is_from_handing_in_to_the_last_stage():
+    scripted = Scripted(lambda i: 10.0 * (i + 1))
+    assert measure.latency(scripted, [{}], Budget(latency_items=3)).samples == pytest.approx((10.5, 20.5, 30.5))
+    assert scripted.most_inside == 1
+
+
+def test_a_budget_is_five_seconds_a_percent_sixteen_items_and_three_latencies():
+    assert Budget() == Budget(seconds=5.0, share=0.01, items=16, latency_items=3)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=200), st.integers(1, 4))
+def test_gaps_add_up_to_the_time_they_span(steps, together):
+    ends = list(accumulate(steps))
+    found = measure.gaps(ends, together)
+    width = together * max(1, (len(ends) - 1) // (16 * together))
+    assert sum(found) * width / 1e3 == pytest.approx(ends[len(found) * width] - ends[0], abs=1e-6)
+    assert len(ends) - 1 - len(found) * width <= width

@@ -50,3 +50,29 @@ def test_no_sample_has_no_spread():
 def test_half_the_interval_as_a_share():
     assert half_width(Spread(10.0, 9.0, 12.0)) == pytest.approx(0.15)
     assert half_width(Spread(0.0, 0.0, 0.0)) == math.inf
+
+
+def covers(count: int) -> float:
+    """How often the interval of so many samples of a continuous distribution holds its median, to the last digit."""
+    found = spread(list(map(float, range(count))))
+    below = range(int(found.low) + 1, int(found.high) + 1)  # how many samples may lie below the median
+    return sum(math.comb(count, k) for k in below) / 2**count
+
+
+@pytest.mark.parametrize("count", [*range(6, 60), 99, 100, 500, 501])
+def test_the_interval_is_no_narrower_than_it_says_and_hardly_wider(count):
+    assert 0.945 <= covers(count) <= (0.99 if count < 20 else 0.98)
+
+
+@given(positive, st.floats(0.1, 10))
+def test_other_units_give_the_same_share(samples, factor):
+    scaled = half_width(spread([factor * s for s in samples]))
+    assert scaled == pytest.approx(half_width(spread(samples)), rel=1e-6, abs=1e-9)
+
+
+def test_the_samples_are_kept_as_they_came():
+    assert spread([3.0, 1.0, 2.0, 1.0]).samples == (3.0, 1.0, 2.0, 1.0)
+
+
+def test_a_small_median_has_a_share_too():
+    assert half_width(Spread(0.01, 0.009, 0.011)) == pytest.approx(0.1)

@@ -72,3 +72,52 @@ def test_a_linker_that_does_not_start_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "compiler", lambda triple: (str(tmp_path / "no-linker"),))
     with pytest.raises(MachineError, match="no-linker' did not run"):
         toolchain.link_shared(tmp_path / "stage.so", [])
+
+
+@pytest.mark.parametrize(
+    ("triple", "commands", "taken"),
+    [
+        ("aarch64-unknown-linux-gnu", ["aarch64-unknown-linux-gnu-gcc", "aarch64-linux-gnu-gcc"],
+         ("aarch64-unknown-linux-gnu-gcc",)),
+        ("aarch64-unknown-linux-gnu", ["aarch64-linux-gnu-gcc", "cc"], ("aarch64-linux-gnu-gcc",)),
+        ("aarch64-linux-gnu", ["cc"], (*ZIG, "-target", "aarch64-linux-gnu")),
+        ("armv7-unknown-linux-musleabihf", [], (*ZIG, "-target", "armv7-linux-musleabihf")),
+        ("armv7l-linux-gnueabihf", ["armv7l-linux-gnueabihf-gcc"], ("armv7l-linux-gnueabihf-gcc",)),
+        ("riscv64", [], (*ZIG, "-target", "riscv64-linux-gnu")),
+        ("aarch64-linux-android", [], (*ZIG, "-target", "aarch64-linux-gnu")),
+    ],
+)  # fmt: skip
+def test_for_another_machine_a_cross_compiler_links_or_zig(machine, triple, commands, taken):
+    machine(commands, zig=True)
+    assert toolchain.compiler(triple) == taken
+
+
+def test_without_a_cross_compiler_the_one_to_install_is_named(machine):
+    machine(["cc", "gcc"])
+    with pytest.raises(
+        MachineError, match=r"nothing here links for 'aarch64-linux-gnu'.* install aarch64-linux-gnu-gcc"
+    ):
+        toolchain.compiler("aarch64-linux-gnu")
+
+
+def test_the_linker_is_asked_for_a_shared_library_of_all_objects(monkeypatch, tmp_path):
+    write = "import sys, pathlib; a = sys.argv; pathlib.Path(a[3]).write_text(' '.join(a[1:3] + a[4:]))"
+    asked = []
+    monkeypatch.setattr(toolchain, "compiler", lambda triple: asked.append(triple) or script(write))
+    toolchain.link_shared(tmp_path / "stage.so", [tmp_path / "a.o", "b.o"], "some-triple")
+    assert (tmp_path / "stage.so").read_text() == f"-shared -o {tmp_path}/a.o b.o"
+    assert asked == ["some-triple"]
+
+
+def test_a_linker_that_never_ends_is_ended(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(toolchain, "compiler", lambda triple: script("import time; time.sleep(600)"))
+    with pytest.raises(MachineError, match=r"did not run: .*timed out"):
+        toolchain.link_shared(tmp_path / "stage.so", [])
+
+
+def test_zig_is_there_where_its_package_is(monkeypatch):
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: object() if name == "ziglang" else None)
+    assert toolchain._has_zig()
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    assert not toolchain._has_zig()
