@@ -9,6 +9,7 @@ along and the tensors that cross it. Without -o nothing is written.
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from autosplit.cli import options, output
@@ -51,5 +52,5 @@ def run(args: argparse.Namespace) -> int:
     for stage in document["stages"]:
         print(by_hand.stage_line(stage))
     if file:
-        print(f"wrote {file}; `autosplit verify {args.output}` compares it with the model")
+        print(f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` compares it with the model")
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend import relax_script
+from autosplit.frontend.relax_functions import inlined
 from autosplit.frontend.relax_shapes import ENTRY, Shapes, bind_shapes
 from autosplit.frontend.source import Signature, Source, SourceNode, mark
 
@@ -57,7 +58,7 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> Source:
     """Import an IRModule whose function ``main`` has static shapes once ``shapes`` is applied; see ``load``."""
     from tvm.relax import transform as t
 
-    module = bind_shapes(_inlined(module), shapes or {})
+    module = bind_shapes(inlined(module), shapes or {})
     try:
         module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
     except Exception as error:
@@ -92,28 +93,6 @@ def _calls_by_name(op: str) -> bool:
     return kind.startswith(
         ("call_extern", "call_pure_extern", "call_packed", "call_cpacked", "tvm_call", "call_llvm")
     ) or (kind.endswith(("packed", "packed_lowered")))
-
-
-def _inlined(module: Any) -> Any:
-    """The module with every Relax function that ``main`` calls inside ``main``."""
-    import tvm
-    from tvm import relax
-
-    functions = {g.name_hint: f for g, f in module.functions.items() if isinstance(f, relax.Function)}
-    if ENTRY not in functions:
-        known = ", ".join(sorted(functions)) or "no Relax function"
-        raise ModelError(f"the module has no function '{ENTRY}' (it has {known}); name the one to split '{ENTRY}'")
-    others = {g: f for g, f in module.functions.items() if isinstance(f, relax.Function) and g.name_hint != ENTRY}
-    if not others:
-        return module
-    try:
-        main = functions[ENTRY].inline_functions(others)
-    except Exception as error:
-        names = ", ".join(sorted(g.name_hint for g in others))
-        raise ModelError(f"functions {names} cannot be put inside '{ENTRY}': {line_of(error, last=True)}") from error
-    kept = {g: f for g, f in module.functions.items() if g not in others}
-    gvar = next(g for g in kept if g.name_hint == ENTRY)
-    return tvm.IRModule({**kept, gvar: main}, attrs=module.attrs)
 
 
 class _Names:

@@ -19,6 +19,7 @@ from autosplit.frontend.importing import Imported
 from autosplit.frontend.source import Source
 from autosplit.hardware.reference import onnxruntime_outputs
 from autosplit.hardware.target import target_of
+from autosplit.lowering.indices import bound_indices
 
 Item = Mapping[str, np.ndarray[Any, Any]]
 Outputs = dict[str, np.ndarray[Any, Any]]
@@ -64,7 +65,7 @@ class Unfused:
         from tvm.relax import backend
         from tvm.relax import transform as t
 
-        module = self.source.module
+        module = bound_indices(self.source.module)
         with self.target:
             for step in (
                 t.DecomposeOpsForInference(),

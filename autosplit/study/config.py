@@ -6,6 +6,7 @@ This module imports pydantic; import it where a study file is read.
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -135,7 +136,7 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
     Raises ConfigError, one line, naming the key, its value and the remedy.
     """
     data = _overlay(_read(path), options or {})
-    data.setdefault("name", path.stem)
+    data.setdefault("name", re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).lstrip(".-") or "study")
     _make_absolute(data, path.resolve().parent)
     try:
         return StudyConfig.model_validate(data)

@@ -189,6 +189,33 @@ class Module:
         autosplit.load_model(script(text))
 
 
+@pytest.mark.parametrize("functions", [("main",), ("main", "a"), ("main", "a", "b")])
+def test_d5_a_function_that_calls_itself_is_refused_by_name(script, functions):
+    text = "@I.ir_module\nclass M:\n"
+    for name, called in zip(functions, (*functions[1:], functions[-1]), strict=True):
+        text += f"""    @R.function
+    def {name}(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        y: R.Tensor((4,), "float32") = M.{called}(x)
+        return y
+"""
+    with pytest.raises(ModelError, match=rf"functions? .*{functions[-1]}"):
+        autosplit.load_model(script(text))
+
+
+def test_d5_an_index_out_of_bounds_is_judged_without_reading_foreign_memory(script):
+    text = """
+@I.ir_module
+class M:
+    @R.function
+    def main(i: R.Tensor((3,), "int64"), t: R.Tensor((4, 2), "float32")) -> R.Tensor((3, 2), "float32"):
+        y = R.take(t, i, axis=0)
+        return y
+"""
+    table = np.arange(8, dtype=np.float32).reshape(4, 2)
+    (found,) = autosplit.load_model(script(text)).expected([{"i": np.array([1, 1 << 40, -1]), "t": table}])
+    assert found["y"][:2].tolist() == table[[1, 3]].tolist()
+
+
 BODY = """
 @I.ir_module
 class M:

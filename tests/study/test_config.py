@@ -24,6 +24,14 @@ def test_a_short_file_is_enough(tmp_path: Path) -> None:
     assert (config.name, config.zoo, config.stages, config.search.sampler) == ("mine", "squeezenet", 2, "planner")
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [("my study.toml", "my-study"), ("größe 2.toml", "gr-e-2"), ("模型.toml", "study")]
+)
+def test_a_file_with_a_name_that_no_study_can_have_gives_one_near_it(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).write_text(GOOD)
+    assert load(tmp_path / file).name == name
+
+
 def test_the_model_lies_beside_the_study_file(tmp_path: Path) -> None:
     assert read(tmp_path, 'model = "net.onnx"\nstages = 2').model == str(tmp_path / "net.onnx")
 
