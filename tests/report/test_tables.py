@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autosplit.graph import Op, build
 from autosplit.hardware.results import Baseline, Spread
 from autosplit.report import tables
 from autosplit.report.notes import headline, study_note, trial_note
@@ -141,3 +142,109 @@ def test_the_study_note_tells_why_it_stopped_and_the_bound() -> None:
     assert "No split can be faster than 4 ms" in note
     assert "Stopped: time limit" in note
     assert [line.split(" | ")[0] for line in note.splitlines()[-3:]] == ["| machine", "| measured", "| autosplit"]
+
+
+NET = build(
+    "net",
+    [Op(f"op_{c}", "k", (), ("x",), (c,)) for c in "abc"],
+    dict.fromkeys("xabc", ((1,), "float32", 4)),
+    ["x"],
+    ["a", "b", "c"],
+)
+
+
+def test_a_stage_is_told_by_its_first_and_last_op_whatever_their_order() -> None:
+    study = with_trials(one := trial(0, stages=((2, 0), (1,))), graph=NET)
+    rows = tables.stages(study, one, tables.plain).rows
+    assert [row[2:5] for row in rows] == [("2", "op_a", "op_c"), ("1", "op_b", "op_b")]
+
+
+def test_without_times_there_are_no_columns_for_them() -> None:
+    study = with_trials(one := trial(0, stages=((0,),)))
+    found = tables.stages(study, one, tables.plain)
+    assert found.columns == ("stage", "device", "ops", "first op", "last op", "live tensors sent on")
+    assert found.right == (0, 2)
+    timed = replace(one, stage_ms=(1.0,))
+    assert tables.stages(study, timed, tables.plain).right == (0, 2, 5)
+    assert {len(row) for row in tables.stages(study, timed, tables.plain).rows} == {8}
+
+
+def test_bars_are_shares_of_the_period_and_never_empty() -> None:
+    one = trial(0, 10.0, stages=((0,), (1,), (2,)), stage_ms=(5.0, 10.0, 0.0))
+    rows = tables.stages(with_trials(one), one, tables.plain).rows
+    assert [row[6].count("█") for row in rows] == [10, 20, 1]
+    slower = replace(one, period_ms=None)
+    assert [r[6].count("█") for r in tables.stages(with_trials(slower), slower, tables.plain).rows] == [10, 20, 1]
+    idle = replace(slower, stage_ms=(0.0,))
+    assert [r[6].count("█") for r in tables.stages(with_trials(idle), idle, tables.plain).rows][:1] == [1]
+
+
+def test_a_stage_beyond_the_devices_has_none() -> None:
+    one = trial(0, stages=((0,), (1,), (2,), (3,)), stage_ms=(1.0,) * 4)
+    assert [r[1] for r in tables.stages(with_trials(one), one, tables.plain).rows] == ["a", "b", "c", ""]
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (3, "t2 (3 B), t1 (2 B), t0 (1 B)"),
+        (4, "t3 (4 B), t2 (3 B), t1 (2 B), t0 (1 B)"),
+        (6, "t5 (6 B), t4 (5 B), t3 (4 B), t2 (3 B), 2 more (3 B)"),
+    ],
+)
+def test_the_four_largest_tensors_are_named_and_the_rest_counted(count: int, shown: str) -> None:
+    one = trial(0, stages=((0,), (1,)), live=(tuple((f"t{i}", i + 1) for i in range(count)),))
+    assert tables.stages(with_trials(one), one, tables.plain).rows[0][-1] == shown
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "told"),
+    [
+        ("fail", "", "no reason was recorded"),
+        ("fail", "crash", "crash"),
+        ("complete", "late", "late"),
+        ("complete", "", "op_a"),
+    ],
+)
+def test_a_trial_that_failed_says_why_and_others_where_they_were_cut(state: str, error: str, told: str) -> None:
+    study = with_trials(trial(0, state=state, error=error, cuts=(("op_a",),)))
+    assert tables.trials(study, tables.plain).rows[0][-1] == told
+
+
+def test_a_trial_that_is_not_complete_is_on_no_front() -> None:
+    config = {"objective": ["throughput", "memory"]}
+    every = (
+        trial(0, 2.0, values=(2.0, 5.0)),
+        trial(1, 1.0, values=(1.0, 1.0), state="fail"),
+        trial(2, 3.0, values=(1.0,)),
+    )
+    found = tables.trials(with_trials(*every, config=config), tables.plain)
+    at = found.columns.index("Pareto front")
+    assert [row[at] for row in found.rows] == ["yes", "", ""]
+
+
+def test_every_name_goes_through_what_makes_it_safe() -> None:
+    def name(text: str, limit: int) -> str:
+        return f"<{tables.plain(text, limit)}>"
+
+    one = trial(0, 4.0, stages=((0,),), stage_ms=(1.0,), live=((("t", 1),),), cuts=(("op_a", "op_b"),))
+    study = with_trials(one, trial(1, state="fail", error="why"), graph=NET)
+    assert [tables.stages(study, one, name).rows[0][i] for i in (1, 3, 4, 7)] == [
+        "<a>",
+        "<op_a>",
+        "<op_a>",
+        "<t> (1 B)",
+    ]
+    assert [row[-1] for row in tables.trials(study, name).rows] == ["<op_a>, <op_b>", "<why>"]
+    assert tables.ways(study, name).rows[0][0] == "<one core>"
+    assert tables.question(study, name).startswith("How is <net> best split into 3 stages on <a>, <b>, <c>?")
+
+
+@pytest.mark.parametrize(("median", "told"), [(2.0, "500"), (0.0003, "3.333e+06"), (0.0, ""), (1000.0, "1")])
+def test_results_a_second_are_a_thousand_by_the_period(median: float, told: str) -> None:
+    assert tables.rate(flat(median)) == told
+
+
+def test_a_time_that_is_not_known_is_empty() -> None:
+    assert tables.spread_text(Spread(float("nan"), 1.0, 2.0)) == ""
+    assert tables.spread_text(Spread(2.0, 1.0, 3.0)) == "2 ms (1 ms to 3 ms)"

@@ -39,3 +39,37 @@ def test_what_lies_too_deep_is_left_out(kind):
     for _ in range(500):
         value = kind(value)
     assert tomllib.loads(dumps({"deep": value, "name": "net"}))["name"] == "net"
+
+
+def nested(kind, depth):
+    value = 1
+    for _ in range(depth):
+        value = kind(value)
+    return value
+
+
+@pytest.mark.parametrize("kind", [lambda v: [v], lambda v: {"k": v}])
+def test_eight_levels_are_written_and_no_more(kind):
+    assert tomllib.loads(dumps({"deep": nested(kind, 8)})) == {"deep": nested(kind, 8)}
+    assert tomllib.loads(dumps({"deep": nested(kind, 9)})) != {"deep": nested(kind, 9)}
+
+
+def test_tables_in_lists_are_written_inline_without_what_has_no_value():
+    text = dumps({"cuts": [{"after": "a b", "none": None}, None, [1, None, 2.5]]})
+    assert text == 'cuts = [{after = "a b"}, [1, 2.5]]\n'
+
+
+@pytest.mark.parametrize("key", ["", "a.b", "a b", "ü", '"', "]", "\n", "#", "=", "a\x7f"])
+def test_any_key_reads_back_as_a_key_and_as_a_section(key):
+    values = {key: 1, "s": {key: {key: True}}}
+    assert tomllib.loads(dumps(values)) == values
+
+
+def test_an_empty_section_stays():
+    assert tomllib.loads(dumps({"a": {}, "b": {"c": {}}})) == {"a": {}, "b": {"c": {}}}
+
+
+def test_numbers_that_are_none_are_toml_too():
+    found = tomllib.loads(dumps({"a": float("inf"), "b": -float("inf"), "c": float("nan")}))
+    assert (found["a"], found["b"]) == (float("inf"), -float("inf"))
+    assert found["c"] != found["c"]

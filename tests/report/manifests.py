@@ -1,0 +1,40 @@
+"""A small manifest written by hand: two stages, a tensor that skips one, an output that is read too."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+
+def port(name: str, shape: tuple[int, ...] = (2, 3), dtype: str = "float32") -> dict[str, Any]:
+    return {"name": name, "shape": list(shape), "dtype": dtype}
+
+
+def stage(index: int, inputs: list[str], outputs: list[str]) -> dict[str, Any]:
+    made = {"ops": [{"name": f"op{index}", "sources": []}], "device": "cores:0", "sha256": "0" * 64}
+    ports = {"inputs": [port(n) for n in inputs], "outputs": [port(n) for n in outputs]}
+    return {"index": index, "file": f"stage{index}.so", **made, **ports}
+
+
+def tensor(name: str, source: dict[str, Any], *to: dict[str, Any]) -> dict[str, Any]:
+    return {"tensor": name, "bytes": 24, "from": source, "to": list(to)}
+
+
+SOUND: dict[str, Any] = {
+    "format": 1,
+    "model": {"name": "net", "sha256": "f" * 64, "inputs": [port("x")], "outputs": [port("b"), port("y")]},
+    "stages": [stage(0, ["x"], ["a", "b"]), stage(1, ["a", "x"], ["c"]), stage(2, ["b", "c"], ["y"])],
+    "connections": [
+        tensor("x", {"input": "x"}, {"stage": 0, "input": "x"}, {"stage": 1, "input": "x"}),
+        tensor("a", {"stage": 0, "output": 0}, {"stage": 1, "input": "a"}),
+        tensor("b", {"stage": 0, "output": 1}, {"stage": 2, "input": "b"}, {"output": "b"}),
+        tensor("c", {"stage": 1, "output": 0}, {"stage": 2, "input": "c"}),
+        tensor("y", {"stage": 2, "output": 0}, {"output": "y"}),
+    ],
+    "environment": {},
+}
+
+
+def sound() -> dict[str, Any]:
+    """A copy to change."""
+    return copy.deepcopy(SOUND)
