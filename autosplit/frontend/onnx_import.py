@@ -145,7 +145,9 @@ def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any
 
         def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
             node = nodes[self.position]
-            if op_name == "Dropout" and not read.intersection(node.outputs[1:]) and not _trains(inputs, attrs):
+            if op_name == "Dropout" and _trains(inputs, attrs):
+                raise ValueError("it drops values at random, as in training; export the model for inference")
+            if op_name == "Dropout" and not read.intersection(node.outputs[1:]):
                 result: Any = inputs[0] if len(node.outputs) == 1 else relax.Tuple([inputs[0]] * len(node.outputs))
             elif (found := known.evaluated(protos[self.position], inputs, opset)) is not None:
                 result = found[0] if len(found) == 1 else relax.Tuple(found)

@@ -60,5 +60,5 @@ def _require_static(param: Any) -> None:
         raise ModelError(
             f"input '{param.name}' has a dynamic shape ({text}); give it, e.g. --shape {param.name}={example}"
         )
-    if str(param.ty.dtype) in ("", "void"):
+    if str(param.ty.dtype) in ("", "void", "None"):
         raise ModelError(f"input '{param.name}' has no element type; declare it in the module")

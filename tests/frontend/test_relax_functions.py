@@ -103,6 +103,11 @@ def test_an_input_whose_rank_alone_is_known_is_named() -> None:
         relax_file.convert(module(function("main", "y = R.exp(x)\nreturn y", given)), "net")
 
 
+def test_an_input_without_an_element_type_is_named() -> None:
+    with pytest.raises(ModelError, match="input 'x' has no element type"):
+        relax_file.convert(module(function("main", "return x", "x: R.Tensor((2, 3))")), "net")
+
+
 @pytest.mark.parametrize(
     ("shape", "told"),
     [
