@@ -25,7 +25,8 @@ FEW_DRAWS = 8  # those with many trials measured, and those that are planned for
 QUICK = 1_000_000  # stages to look at up to which it does not
 WORTH = 0.05  # expected gain that is worth a trial, as a share of the margin
 RIVALS = 8  # measured splits of which one is the best
-FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it
+FEWEST_MEASURED = 3  # before that the error of the costs is not known well enough to stop for it,
+FEWEST_STAGES = 10  # nor before as many stage times: five trials of two stages
 PLANNED = 32  # measured trials from which on the plan is made anew only when they have doubled
 AROUND = 3  # splits whose neighbours are weighed in between
 SEARCHED = 2_000  # splits that are visited in search of one that is free
@@ -132,7 +133,8 @@ class Outlook:
     @property
     def converged(self) -> bool:
         """Whether no free split is expected to gain what is worth a trial."""
-        if len(self.history.measured) < FEWEST_MEASURED:
+        measured = self.history.measured
+        if len(measured) < FEWEST_MEASURED or sum(bool(ops) for m in measured for ops in m.stages) < FEWEST_STAGES:
             return not self.free
         return max(self.gains.values(), default=0.0) < self.worth
 

@@ -50,6 +50,16 @@ def test_exact_costs_converge_as_soon_as_that_can_be_known(chain_bench: Make) ->
     assert outlook(space, bench.devices, history(bench, space, 5)).converged
 
 
+@pytest.mark.parametrize(("stages", "trials"), [(2, 5), (3, 4), (4, 3)])
+def test_ten_stage_times_of_three_trials_are_the_least_to_stop_for(
+    chain_bench: Make, stages: int, trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proposals, "WORTH", 9.0)
+    bench = chain_bench(ops=30, stages=stages)
+    space = Space(bench.costs, stages)
+    assert [outlook(space, bench.devices, history(bench, space, n)).converged for n in (trials - 1, trials)] == [0, 1]
+
+
 def test_graphs_with_too_many_cuts_are_searched_alike(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = branchy_bench(blocks=3, branches=2)
     quick = history(bench, Space(bench.costs, 3), 4)
