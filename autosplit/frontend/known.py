@@ -46,7 +46,7 @@ def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
     import tvm
 
     given = [i for i in inputs if i is not None]
-    if node.op_type == "Size" and given and (shape := _sizes(given[0])) is not None:
+    if node.op_type == "Size" and given and (shape := fixed_sizes(given[0])) is not None:
         return [constant(np.int64(math.prod(shape)))]
     if node.op_type not in _KINDS | _GROWING or not given:
         return None
@@ -56,7 +56,8 @@ def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
     return _run(node, arrays, opset) if _is_small(node.op_type, list(arrays.values())) else None
 
 
-def _sizes(value: Any) -> list[int] | None:
+def fixed_sizes(value: Any) -> list[int] | None:
+    """The shape of a tensor-valued expression, None where not every size is a number."""
     sizes = getattr(getattr(value.ty, "shape", None), "values", None)
     return [int(s.value) for s in sizes] if sizes is not None and all(hasattr(s, "value") for s in sizes) else None
 

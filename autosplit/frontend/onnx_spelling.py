@@ -48,6 +48,8 @@ def _slice(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]
 
 def _pow(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]:
     """The exponent has any type; the result has the base's."""
+    if str(inputs[0].ty.dtype)[:3] in ("int", "uin"):
+        raise ValueError(f"TVM has powers of floats only, its base is {inputs[0].ty.dtype}; multiply, or cast to float")
     return _list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
 
 

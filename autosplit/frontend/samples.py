@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,27 +12,35 @@ from autosplit.errors import ModelError
 Array = np.ndarray[Any, np.dtype[Any]]
 Signature = Sequence[tuple[str, Sequence[int], str]]
 
-# how many integers are drawn from, by their bytes: narrow ones are quantities; wide ones are indices, and the shortest table
-# has two rows (token types), or a mask, where only 0 and 1 mean anything
+# how many integers are drawn from, by their bytes, where nothing else is known of the input: narrow ones are quantities; wide
+# ones are indices, and the shortest table has two rows (token types), or a mask, where only 0 and 1 mean anything
 _INTEGERS = {1: 8, 2: 8, 4: 2, 8: 2}
 
 
-def random_items(signature: Signature, count: int, seed: int) -> list[dict[str, Array]]:
+def random_items(
+    signature: Signature, count: int, seed: int, below: Mapping[str, int] | None = None
+) -> list[dict[str, Array]]:
     """So many items for inputs given as (name, shape, dtype), the same for the same arguments.
 
-    Floats are standard normal, booleans even chances, integers of 8 and 16 bits 0 to 7, wider ones 0 and 1. An item depends
-    on its number, not on ``count``; an array on the name of its input, not on its place. Raises ModelError for another
+    Floats are standard normal, booleans even chances, integers of 8 and 16 bits 0 to 7, wider ones 0 and 1, or
+    from 0 up to ``below`` the input's name. An item depends on its number, not on ``count``; an array on the name of its input,
+    not on its place. Raises ModelError for another
     dtype, and for a dimension that is not a number from 0 on.
     """
     inputs = [(name, _shape(name, shape), _dtype(name, dtype)) for name, shape, dtype in signature]
-    return [{name: _draw(name, shape, dtype, seed, item) for name, shape, dtype in inputs} for item in range(count)]
+    tops = below or {}
+    return [
+        {name: _draw(name, shape, dtype, tops.get(name), seed, item) for name, shape, dtype in inputs}
+        for item in range(count)
+    ]
 
 
-def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], seed: int, item: int) -> Array:
+def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], below: int | None, seed: int, item: int) -> Array:
     generator = np.random.default_rng([seed, item, *name.encode()])
     if dtype.kind == "f":
         return np.asarray(generator.standard_normal(shape)).astype(dtype)
-    return np.asarray(generator.integers(0, 2 if dtype.kind == "b" else _INTEGERS[dtype.itemsize], shape)).astype(dtype)
+    top = 2 if dtype.kind == "b" else below or _INTEGERS[dtype.itemsize]
+    return np.asarray(generator.integers(0, top, shape)).astype(dtype)
 
 
 def _dtype(name: str, dtype: str) -> np.dtype[Any]:

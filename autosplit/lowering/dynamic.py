@@ -15,9 +15,12 @@ def require_static(source: Source, module: Any, folded: bool) -> None:
     All sizes of the inputs are known by then, so only values can decide about others (NonZero, Compress, Range). Before
     constants are ``folded``, sizes that are expressions may still become numbers.
     """
+    found = bindings(module["main"])
+    if not folded and not any(kind.shape is None for b in found for kind in _tensors(b.var.ty)):
+        return
     unknown = False
-    for binding in bindings(module["main"]):
-        unknown = unknown or _is_dynamic(binding.var.ty, folded)
+    for binding in found:
+        unknown = unknown or any(map(_is_dynamic, _tensors(binding.var.ty)))
         index = marked(binding.var.name) if unknown else None
         maker = next((n for n in source.nodes if index is not None and source.tensors[index] in n.outputs), None)
         if maker:
@@ -27,12 +30,14 @@ def require_static(source: Source, module: Any, folded: bool) -> None:
             )
 
 
-def _is_dynamic(kind: Any, folded: bool) -> bool:
+def _tensors(kind: Any) -> list[Any]:
+    """The types of the tensors in a type."""
     from tvm import relax
 
-    if isinstance(kind, relax.TupleType):
-        return any(_is_dynamic(field, folded) for field in kind.fields)
-    if not isinstance(kind, relax.TensorType):
-        return False
+    fields = kind.fields if isinstance(kind, relax.TupleType) else (kind,)
+    return [f for f in fields if isinstance(f, relax.TensorType)]
+
+
+def _is_dynamic(kind: Any) -> bool:
     sizes = getattr(kind.shape, "values", None)
-    return kind.shape is None or (folded and (sizes is None or not all(hasattr(size, "value") for size in sizes)))
+    return sizes is None or not all(hasattr(size, "value") for size in sizes)

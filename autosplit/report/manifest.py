@@ -48,7 +48,10 @@ class TensorPort(_Part):
 
 
 class ModelPart(_Part):
-    """The model that was split; ``file`` is where it lay, a hint for ``verify``; ``dtypes``: element types it computes in."""
+    """The model that was split; ``file`` is where it lay, a hint for ``verify``; ``dtypes``: element types it computes in.
+
+    ``integers_below``: by name of an input of integers what random values of it stay below, where its use is known.
+    """
 
     name: str
     sha256: Digest
@@ -56,6 +59,7 @@ class ModelPart(_Part):
     outputs: tuple[TensorPort, ...]
     file: str | None = None
     dtypes: tuple[str, ...] = ()
+    integers_below: dict[str, PositiveInt] = Field(default_factory=dict)
 
 
 class OpPart(_Part):

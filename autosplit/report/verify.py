@@ -57,7 +57,7 @@ def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[S
     if timeline:
         run_picture.check(timeline)
     document = manifest.read(folder)
-    items = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], 3, 0)
+    items = _random(document, 3, 0)
     with load(folder, trace=True) as pipeline:
         period, busy = measure.period_and_stages(pipeline, items, budget)
         if timeline:
@@ -67,9 +67,14 @@ def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[S
 
 def _judged(document: Manifest, file: Path, items: int, seed: int) -> tuple[Items, Items, str]:
     """Random items, what the judge of the model file computes for them, and who it is."""
-    given = random_items([(p.name, p.shape, p.dtype) for p in document.model.inputs], items, seed)
+    given = _random(document, items, seed)
     judge = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
     return given, judge.outputs(given), f"{judge.name} on {file}"
+
+
+def _random(document: Manifest, count: int, seed: int) -> Items:
+    inputs = [(p.name, p.shape, p.dtype) for p in document.model.inputs]
+    return random_items(inputs, count, seed, document.model.integers_below)
 
 
 def _model(document: Manifest, given: Path | None) -> Path | None:

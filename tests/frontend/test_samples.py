@@ -52,6 +52,12 @@ def test_integers_are_small_and_fit_to_be_indices_into_a_table_of_two_rows(dtype
     assert set(values.tolist()) == set(range(number))
 
 
+def test_integers_stay_below_what_is_given_for_their_name():
+    signature = [("x", (1000,), "int64"), ("z", (1000,), "int64")]
+    (item,) = random_items(signature, 1, 0, {"x": 5})
+    assert (set(item["x"].tolist()), set(item["z"].tolist())) == (set(range(5)), {0, 1})
+
+
 def test_sizes_may_be_numpy_integers():
     assert random_items([("x", (np.int64(2), 3), "float32")], 1, seed=0)[0]["x"].shape == (2, 3)
 
