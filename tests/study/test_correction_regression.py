@@ -11,7 +11,7 @@ import pytest
 
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel, Transfer, evaluate
-from autosplit.study import correction
+from autosplit.study import correction, posterior
 from autosplit.study.correction import Corrected, Measured, correct
 
 OPS = 6
@@ -46,13 +46,13 @@ class Direct:
         self.count = len(devices)
         self.times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(self.count)])
         kinds = [d.split(":")[0] for d in devices]
-        self.kin = np.array([[1.0 if a == b else correction.OTHER_KIND for b in kinds] for a in kinds])
+        self.kin = np.array([[1.0 if a == b else posterior.OTHER_KIND for b in kinds] for a in kinds])
         rows = [(m, d) for m in measured for d, ops in enumerate(m.stages) if ops]
         prior = [evaluate(costs, m.stages, allow_empty=True).loads[d] for m, d in rows]
         self.design = np.array([self.row(m.stages, d) for m, d in rows])
         self.told = np.array([m.stage_ms[d] for m, d in rows])
         self.gap = self.told - np.array(prior)
-        pairs = [(e, n) for e in correction.ERRORS for n in correction.NOISES]
+        pairs = [(e, n) for e in posterior.ERRORS for n in posterior.NOISES]
         logs = np.array([self.log_evidence(*pair) for pair in pairs])
         kept = [i for i in range(len(pairs)) if logs[i] > logs.max() - 6]
         weights = np.exp(logs[kept] - logs.max())
@@ -67,8 +67,8 @@ class Direct:
         return np.concatenate([own.ravel(), alone, alone * crowd, np.arange(self.count) == device])
 
     def prior(self, error: float) -> np.ndarray:
-        scale = correction.SCALE**2 / 2 * self.kin
-        overhead = (correction.OVERHEAD * self.times.sum(axis=1).mean() / self.count) ** 2 * self.kin
+        scale = posterior.SCALE**2 / 2 * self.kin
+        overhead = (posterior.OVERHEAD * self.times.sum(axis=1).mean() / self.count) ** 2 * self.kin
         own = error**2 * np.kron(self.kin, np.eye(OPS))
         parts = [own, scale, scale, overhead]
         ends = np.cumsum([0, *(len(p) for p in parts)])
