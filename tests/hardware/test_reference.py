@@ -1,10 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import MachineError, ModelError, StageError
-from autosplit.hardware.reference import compare, onnxruntime_outputs, require_equal
+from autosplit.hardware.reference import compare, onnxruntime_outputs, onnxruntime_session, require_equal
 from autosplit.hardware.results import Accuracy
 from tests.build import node, onnx_model
 
@@ -120,3 +122,73 @@ def test_onnxruntime_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(MachineError, match=r"onnxruntime cannot be imported .*; pip install 'autosplit\[onnx\]'"):
         onnxruntime_outputs(b"", [])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "bound"),
+    [
+        ((), 1e-4),
+        (("float32", "int64", "bool"), 1e-4),
+        (("float32", "float16"), 1e-2),
+        (("float16", "float32"), 1e-2),
+        (("bfloat16", "float16"), 5e-2),
+    ],
+)
+def test_the_coarsest_type_a_model_computes_in_decides(kinds, bound):
+    wanted = np.array([1.0, -2.0], np.float32)
+    for share, equal in ((0.9, True), (1.1, False)):
+        mine = wanted + np.float32(2 * bound * share)
+        assert compare([{"y": mine}], [{"y": wanted}], kinds).equal is equal
+
+
+def test_a_coarse_type_says_nothing_about_integers():
+    wanted = np.array([1000, 2000])
+    assert not compare([{"y": wanted + 1}], [{"y": wanted}], ["float16"]).equal
+
+
+@given(st.integers(-6, 6), st.floats(-1, 1))
+def test_the_scale_of_an_output_does_not_matter(power, off):
+    factor = np.float32(10.0**power)
+    plain, scaled = judge(RIGHT + np.float32(off)), judge((RIGHT + np.float32(off)) * factor, RIGHT * factor)
+    assert plain.equal == scaled.equal or abs(plain.max_rel_error - 1e-4) < 1e-6
+    assert scaled.max_rel_error == pytest.approx(plain.max_rel_error, rel=1e-2, abs=1e-6)
+
+
+def test_each_output_has_a_scale_of_its_own():
+    wanted = {"large": np.array([1e6], np.float32), "small": np.array([1e-3], np.float32)}
+    off = wanted | {"small": np.array([2e-3], np.float32)}
+    found = compare([off], [wanted])
+    assert not found.equal
+    assert found.max_rel_error == pytest.approx(1.0, rel=1e-3)
+
+
+def test_integers_too_large_for_a_float_are_told_apart():
+    wanted = np.array([2**62], np.int64)
+    assert not judge(wanted + 1, wanted).equal
+    assert not judge(np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64)).equal
+
+
+def test_the_sign_of_zero_is_no_error():
+    assert judge(np.array([-0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32)) == Accuracy(True, 0.0, 0.0, 1)
+
+
+def test_an_item_that_onnxruntime_refuses_is_a_model_error():
+    pytest.importorskip("onnxruntime")
+    model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
+    with pytest.raises(ModelError, match="onnxruntime cannot run the model: "):
+        onnxruntime_outputs(model, [{"x": np.zeros((9, 9), np.float32)}])
+    (found,) = onnxruntime_outputs(model, [{"x": np.full((1, 4), -1.0, np.float32)}])
+    assert found["y"].tolist() == [[0.0] * 4]
+
+
+def test_a_session_has_the_threads_and_entries_it_is_asked_for(monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    given = []
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *a, **k: given.append((a, k)))
+    onnxruntime_session(b"bytes", 3, {"session.intra_op.allow_spinning": "0"}, enable_profiling=False)
+    onnxruntime_session(Path("net.onnx"))
+    (first, options), (second, _) = given
+    assert (first[0], first[1].intra_op_num_threads, first[1].inter_op_num_threads) == (b"bytes", 3, 1)
+    assert first[1].get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert (second[0], second[1].intra_op_num_threads) == ("net.onnx", 1)
+    assert options["providers"] == ["CPUExecutionProvider"]

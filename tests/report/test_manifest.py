@@ -152,3 +152,33 @@ def test_a_damaged_place_is_told_in_one_line(put):
     del document["stages"][2]["outputs"]
     with pytest.raises(ConfigError, match=r"split\.json' is damaged at stages\.2\.outputs: .*; export it again$"):
         manifest.read(put(document))
+
+
+def test_one_stage_is_a_split_too():
+    document = sound()
+    document["stages"] = document["stages"][:1]
+    document["model"]["outputs"] = [document["model"]["outputs"][0]]
+    document["connections"] = [
+        {**document["connections"][0], "to": [{"stage": 0, "input": "x"}]},
+        {**document["connections"][2], "to": [{"output": "b"}]},
+    ]
+    assert len(Manifest.model_validate(document).wiring().stages) == 1
+
+
+@pytest.mark.parametrize("version", [0, 2, 1.5, "1", None, True, [1]])
+def test_another_format_is_told_before_anything_is_read(put, version):
+    with pytest.raises(ConfigError, match=r"has format .*, this autosplit reads 1; export it again"):
+        manifest.read(put({"format": version, "stages": "nonsense"}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 100_000, '{"a": 1} trailing'])
+def test_what_is_not_json_is_told_so(tmp_path, text):
+    (tmp_path / manifest.NAME).write_text(text)
+    with pytest.raises(ConfigError, match=r"split\.json' is not JSON: .*; export it again"):
+        manifest.read(tmp_path)
+
+
+def test_what_is_no_text_is_told_so(tmp_path):
+    (tmp_path / manifest.NAME).write_bytes(b"\xff\xfe{")
+    with pytest.raises(ConfigError, match="is not JSON"):
+        manifest.read(tmp_path)
