@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import re
 import sys
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from autosplit.cli import output
 
@@ -30,3 +35,84 @@ def test_without_rich_the_same_cells_stand_in_plain_columns(
 def test_numbers_that_json_lacks_become_null(capsys: pytest.CaptureFixture[str]) -> None:
     output.emit_json({"a": [float("nan"), float("inf"), 1.5], "b": (None, True)})
     assert json.loads(capsys.readouterr().out) == {"a": [None, None, 1.5], "b": [None, True]}
+
+
+class Terminal(io.StringIO):
+    """Standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [20, 40, 200])
+def test_a_narrow_terminal_folds_long_cells_and_loses_none(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", str(width))
+    with contextlib.redirect_stdout(Terminal()) as shown:
+        output.emit_table("", ("name", "ms"), [("q" * 60, "12.5")])
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
+    assert text.count("q") == 60
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_pipe_gets_each_row_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit_table("", ("net", "ms"), [("n" * 300, "1"), ("m", "2")])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "n" * 300 in line]
+    assert len([line for line in lines if "│" in line]) == 2
+
+
+@pytest.mark.parametrize(
+    ("cells", "right"),
+    [
+        (["1", "22"], True), (["1.5", "-3"], True), (["50%", "1,000"], True), (["", "3"], True), (["1", "x"], False),
+        (["1 to 2"], False), (["1e5"], False), ([], False),
+    ],
+)  # fmt: skip
+def test_columns_of_numbers_stand_right(
+    cells: list[str], right: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    output.emit_table("", ("a wide column", "end"), [(cell, "|") for cell in cells])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("a wide column")
+    output.emit_table("", ("c", "end"), [(cell, "|") for cell in ["100000", *cells]])
+    assert capsys.readouterr().out.startswith(" " * 5 + "c" if right and cells else "c" if cells else " " * 5 + "c")
+
+
+def test_a_title_is_a_line_of_its_own_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit_table("a title", ("n",), [("1",)])
+    output.emit_table("", ("n",), [("1",)])
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "a title"
+    assert told.count("a title") == 1
+    assert "" not in told
+
+
+def test_markup_and_control_characters_of_names_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit_table("", ("net",), [("[red]x[/red]",), ("[/]",), ("[link=http://e]y",)])
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("[red]x[/red]", "[/]", "[link=http://e]y"))
+    assert "\x1b" not in shown
+
+
+numbers = st.floats() | st.integers() | st.booleans() | st.none() | st.text(max_size=4)
+documents = st.recursive(
+    numbers, lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(max_size=4), i, max_size=3), max_leaves=8
+)
+
+
+def refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(documents, max_size=3))
+def test_any_document_is_strict_json_that_says_the_same(
+    capsys: pytest.CaptureFixture[str], document: list[object]
+) -> None:
+    output.emit_json(document)
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found == json.loads(json.dumps(document), parse_constant=lambda _: None)
