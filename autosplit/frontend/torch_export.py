@@ -10,7 +10,7 @@ import contextlib
 import io
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +19,11 @@ import numpy as np
 from autosplit.errors import MachineError, ModelError, line_of
 from autosplit.frontend import torch_archive
 from autosplit.frontend.relax_shapes import Shapes, bind_shapes
-from autosplit.frontend.source import Signature, Source, SourceNode, mark
+from autosplit.frontend.source import Signature, Source, mark
+from autosplit.frontend.torch_functional import functional, user
+from autosplit.frontend.torch_origins import Origins
 
 SUFFIX = ".pt2"
-# What TVM's importer knows, but not in every form: several layers, a number of another type, no kernel. Torch's own
-# decomposition is in ops that it reads.
-_DECOMPOSED = frozenset(
-    {
-        "_upsample_bicubic2d_aa.default",
-        "_upsample_bicubic2d_aa.vec",
-        "_upsample_bilinear2d_aa.default",
-        "_upsample_bilinear2d_aa.vec",
-        "gru.input",
-        "lstm.input",
-        "pixel_shuffle.default",
-        "pixel_unshuffle.default",
-        "rsub.Scalar",
-        "rsub.Tensor",
-        "std.correction",
-        "std.default",
-        "std.dim",
-    }
-)
 
 
 def is_program(value: Any) -> bool:
@@ -65,9 +48,9 @@ def read(path: Path) -> Any:
 def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
     """Import an exported program; ``shapes`` binds its dynamic dimensions. Raises ModelError or ConfigError."""
     import_torch()
-    rewritten = _functional(program)
-    names = [s.arg.name for s in _user(program.graph_signature.input_specs)]
-    origins = _Origins(program.graph, rewritten.graph)
+    rewritten = functional(program)
+    names = [s.arg.name for s in user(program.graph_signature.input_specs)]
+    origins = Origins(program.graph, rewritten.graph)
     importer, module = _import(rewritten, origins.called)
     module = bind_shapes(module, shapes or {})
     table = importer.env
@@ -82,7 +65,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
         inputs=tuple(
             Signature(n, tuple(int(s.value) for s in params[n].ty.shape.values), str(params[n].ty.dtype)) for n in names
         ),
-        outputs=_unique([_output_name(s) for s in _user(program.graph_signature.output_specs)]),
+        outputs=_unique([_output_name(s) for s in user(program.graph_signature.output_specs)]),
     )
 
 
@@ -110,40 +93,6 @@ def import_torch() -> Any:
     return torch
 
 
-def _user(specs: Any) -> list[Any]:
-    """The inputs the caller gives, or the outputs the caller gets; buffers that a program updates are neither."""
-    return [s for s in specs if s.kind.name in ("USER_INPUT", "USER_OUTPUT")]
-
-
-def _functional(program: Any) -> Any:
-    """The program without in-place ops, and with ops that the importer does not know decomposed."""
-    import torch
-    from torch.export import default_decompositions
-    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
-
-    known = set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_odd_forms(program.graph))
-    for spec in _user(program.graph_signature.input_specs):
-        if type(spec.arg).__name__ != "TensorArgument":
-            raise ModelError(f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        table = {op: how for op, how in default_decompositions().items() if _target(op) not in known}
-        try:
-            program = program.run_decompositions(table)
-        except Exception as error:
-            raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
-    for node in program.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise ModelError(
-                f"node '{node.name}' is control flow ({node.target}), which cannot be split; export without"
-            )
-        if node.op == "call_function" and _target(node.target) not in known:
-            raise ModelError(f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it")
-        if node.op == "call_function" and _target(node.target).startswith("upsample_"):
-            _require_whole_sizes(node)
-    return program
-
-
 def _require_shape(node: Any, value: Any) -> None:
     """A result of another shape than torch's was read wrongly."""
     meant = getattr(node.meta.get("val"), "shape", None)
@@ -157,34 +106,6 @@ def _require_shape(node: Any, value: Any) -> None:
         raise ModelError(
             f"TVM's importer makes {[getattr(f, 'value', f) for f in found]} of its shape, torch one of {list(meant)}"
         )
-
-
-def _odd_forms(graph: Any) -> Iterator[str]:
-    """Ops that the program has in a form the importer misreads: norms without weights, attention with a scale."""
-    for node in graph.nodes:
-        name = _target(node.target) if node.op == "call_function" else ""
-        bare = None in (*node.args, None, None)[2:4]
-        if name == "group_norm.default" and bare:
-            raise ModelError(f"node '{node.name}' normalises groups without weight and bias; export it with both")
-        if name == "layer_norm.default" and bare:
-            yield name
-        if name == "scaled_dot_product_attention.default" and node.kwargs.get("scale") is not None:
-            yield name
-
-
-def _require_whole_sizes(node: Any) -> None:
-    """TVM scales by the ratio of the sizes, torch by the factor it was given; they differ where a size was rounded."""
-    factors = node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
-    sizes = node.args[0].meta["val"].shape[2:]
-    for size, factor in zip(sizes, factors, strict=False):
-        if node.args[2] is not True and isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
-            raise ModelError(
-                f"node '{node.name}' scales {size} by {factor:.4g}, which is no whole size; export it with a size instead"
-            )
-
-
-def _target(op: Any) -> str:
-    return str(getattr(op, "__name__", op))
 
 
 def _import(program: Any, called: Mapping[str, str]) -> tuple[Any, Any]:
@@ -244,52 +165,6 @@ def _importer(called: Mapping[str, str]) -> Any:
             self.env = Table(self)
 
     return Importer()
-
-
-class _Origins:
-    """Which node of a program each node of its rewritten graph came from, and what its result is called.
-
-    Taking an item out of a tuple is no node of the source, but names a tensor that the tuple's maker makes. Where several
-    nodes came from one, the last makes its result and the others are called after it and themselves.
-    """
-
-    def __init__(self, program: Any, rewritten: Any) -> None:
-        self._calls = {n.name: n for n in program.nodes if n.op == "call_function"}
-        groups: dict[str, list[str]] = {}
-        for node in rewritten.nodes:
-            if node.op == "call_function":
-                groups.setdefault(self._origin(node), []).append(node.name)
-        self.called = {
-            name: origin if i == len(group) - 1 else f"{origin}.{name}"
-            for origin, group in groups.items()
-            for i, name in enumerate(group)
-        }
-        self._made: dict[str, list[str]] = {}
-        for origin, group in groups.items():
-            self._made.setdefault(self._maker(origin), []).extend(self.called[name] for name in group)
-        for name in self._calls:
-            self._made.setdefault(self._maker(name), []).append(name)
-
-    def nodes(self) -> tuple[SourceNode, ...]:
-        """The source nodes with all tensors made for them."""
-        return tuple(
-            SourceNode(
-                name,
-                str(node.target),
-                tuple(i.name for i in node.all_input_nodes),
-                tuple(dict.fromkeys((name, *self._made.get(name, ())))),
-            )
-            for name, node in self._calls.items()
-            if _target(node.target) != "getitem"
-        )
-
-    def _origin(self, node: Any) -> str:
-        sources = [str(s.name) for s in node.meta.get("from_node", ())]
-        return next((name for name in reversed(sources) if name in self._calls), str(node.name))
-
-    def _maker(self, origin: str) -> str:
-        node = self._calls.get(origin)
-        return str(node.args[0].name) if node is not None and _target(node.target) == "getitem" else origin
 
 
 def _output_name(spec: Any) -> str:

@@ -43,9 +43,7 @@ def writing(file: Path) -> Iterator[Path]:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent)
     except OSError as error:
-        raise MachineError(
-            f"cannot write '{file}': {error.strerror}; free the disk or choose another folder"
-        ) from error
+        raise _refused(file, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -53,11 +51,14 @@ def writing(file: Path) -> Iterator[Path]:
         os.chmod(temporary, 0o644)
         os.replace(temporary, file)
     except OSError as error:
-        raise MachineError(
-            f"cannot write '{file}': {error.strerror}; free the disk or choose another folder"
-        ) from error
+        raise _refused(file, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _refused(file: Path, error: OSError) -> MachineError:
+    by = " with AUTOSPLIT_CACHE" if file.is_relative_to(folder()) else ""
+    return MachineError(f"cannot write '{file}': {error.strerror}; free the disk or choose another folder{by}")
 
 
 def sha256(file: Path) -> str:

@@ -38,11 +38,15 @@ def bytes_of(values: Iterator[Any]) -> int:
 
 def dtypes_of(function: Any) -> frozenset[str]:
     """The element types of all that a Relax function binds."""
+    return frozenset(str(kind.dtype) for b in bindings(function) for kind in tensor_types(b.var.ty))
+
+
+def tensor_types(kind: Any) -> list[Any]:
+    """The types of the tensors in a Relax type: itself, or the fields of a tuple."""
     from tvm import relax
 
-    found = [b.var.ty for b in bindings(function)]
-    fields = [f for kind in found for f in (kind.fields if isinstance(kind, relax.TupleType) else (kind,))]
-    return frozenset(str(kind.dtype) for kind in fields if isinstance(kind, relax.TensorType))
+    fields = kind.fields if isinstance(kind, relax.TupleType) else (kind,)
+    return [f for f in fields if isinstance(f, relax.TensorType)]
 
 
 def is_constant(value: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend.source import Source, marked
+from autosplit.lowering.amounts import tensor_types
 from autosplit.lowering.provenance import bindings
 
 
@@ -16,11 +17,11 @@ def require_static(source: Source, module: Any, folded: bool) -> None:
     constants are ``folded``, sizes that are expressions may still become numbers.
     """
     found = bindings(module["main"])
-    if not folded and not any(kind.shape is None for b in found for kind in _tensors(b.var.ty)):
+    if not folded and not any(kind.shape is None for b in found for kind in tensor_types(b.var.ty)):
         return
     unknown = False
     for binding in found:
-        unknown = unknown or any(map(_is_dynamic, _tensors(binding.var.ty)))
+        unknown = unknown or any(map(_is_dynamic, tensor_types(binding.var.ty)))
         index = marked(binding.var.name) if unknown else None
         maker = next((n for n in source.nodes if index is not None and source.tensors[index] in n.outputs), None)
         if maker:
@@ -28,14 +29,6 @@ def require_static(source: Source, module: Any, folded: bool) -> None:
                 f"node '{maker.name}' ({maker.kind}) makes a tensor whose size depends on the data, and a split needs fixed "
                 "sizes; replace the node, or leave it and what follows it out of the model"
             )
-
-
-def _tensors(kind: Any) -> list[Any]:
-    """The types of the tensors in a type."""
-    from tvm import relax
-
-    fields = kind.fields if isinstance(kind, relax.TupleType) else (kind,)
-    return [f for f in fields if isinstance(f, relax.TensorType)]
 
 
 def _is_dynamic(kind: Any) -> bool:

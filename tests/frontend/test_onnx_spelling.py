@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autosplit import api
+from autosplit.errors import ModelError
 from tests.nets import judge, net
 
 pytest.importorskip("onnx")
@@ -64,3 +65,9 @@ def test_what_the_converter_would_ignore_is_refused_with_the_node(said, save, li
     assert code == 2
     assert "cannot be imported: " in told
     assert said_of in told
+
+
+def test_a_power_of_integers_is_refused_by_name(save):
+    text = "g (int64[2,3] x, int64[2,3] z) => (int64[2,3] y) { a = Abs(x) y = Pow(a, z) }"
+    with pytest.raises(ModelError, match=r"node 'y' \(Pow\) .* powers of floats only, its base is int64"):
+        api.load_model(save(net(text)))

@@ -1,0 +1,92 @@
+"""A PyTorch program rewritten so that TVM's importer reads it: no in-place op, no op or form of an op that it lacks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from autosplit.errors import ModelError, line_of
+
+# What TVM's importer knows, but not in every form: several layers, a number of another type, no kernel. Torch's own
+# decomposition is in ops that it reads.
+_DECOMPOSED = frozenset(
+    {
+        "_upsample_bicubic2d_aa.default",
+        "_upsample_bicubic2d_aa.vec",
+        "_upsample_bilinear2d_aa.default",
+        "_upsample_bilinear2d_aa.vec",
+        "gru.input",
+        "lstm.input",
+        "pixel_shuffle.default",
+        "pixel_unshuffle.default",
+        "rsub.Scalar",
+        "rsub.Tensor",
+        "std.correction",
+        "std.default",
+        "std.dim",
+    }
+)
+
+
+def functional(program: Any) -> Any:
+    """The program without in-place ops, and with ops that the importer does not know decomposed."""
+    import torch
+    from torch.export import default_decompositions
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+    known = set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_odd_forms(program.graph))
+    for spec in user(program.graph_signature.input_specs):
+        if type(spec.arg).__name__ != "TensorArgument":
+            raise ModelError(f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = {op: how for op, how in default_decompositions().items() if target_name(op) not in known}
+        try:
+            program = program.run_decompositions(table)
+        except Exception as error:
+            raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
+    for node in program.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise ModelError(
+                f"node '{node.name}' is control flow ({node.target}), which cannot be split; export without"
+            )
+        if node.op == "call_function" and target_name(node.target) not in known:
+            raise ModelError(f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it")
+        if node.op == "call_function" and target_name(node.target).startswith("upsample_"):
+            _require_whole_sizes(node)
+    return program
+
+
+def user(specs: Any) -> list[Any]:
+    """The inputs the caller gives, or the outputs the caller gets; buffers that a program updates are neither."""
+    return [s for s in specs if s.kind.name in ("USER_INPUT", "USER_OUTPUT")]
+
+
+def _odd_forms(graph: Any) -> Iterator[str]:
+    """Ops that the program has in a form the importer misreads: norms without weights, attention with a scale."""
+    for node in graph.nodes:
+        name = target_name(node.target) if node.op == "call_function" else ""
+        bare = None in (*node.args, None, None)[2:4]
+        if name == "group_norm.default" and bare:
+            raise ModelError(f"node '{node.name}' normalises groups without weight and bias; export it with both")
+        if name == "layer_norm.default" and bare:
+            yield name
+        if name == "scaled_dot_product_attention.default" and node.kwargs.get("scale") is not None:
+            yield name
+
+
+def _require_whole_sizes(node: Any) -> None:
+    """TVM scales by the ratio of the sizes, torch by the factor it was given; they differ where a size was rounded."""
+    factors = node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
+    sizes = node.args[0].meta["val"].shape[2:]
+    for size, factor in zip(sizes, factors, strict=False):
+        if node.args[2] is not True and isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
+            raise ModelError(
+                f"node '{node.name}' scales {size} by {factor:.4g}, which is no whole size; export it with a size instead"
+            )
+
+
+def target_name(op: Any) -> str:
+    """What TVM's importer calls an op of torch: ``add.Tensor``."""
+    return str(getattr(op, "__name__", op))
