@@ -162,6 +162,19 @@ def test_shares_may_come_in_any_order():
     assert len({decode(CHAIN, shares) for shares in permutations((0.2, 0.5, 0.9))}) == 1
 
 
+@pytest.mark.parametrize(
+    ("shares", "cuts"), [([0.5, 0.5], [3, 4]), ([0.0, 0.0], [1, 2]), ([1.0, 1.0], [4, 5]), ([0.0, 1.0], [1, 5])]
+)
+def test_cuts_at_one_place_lie_side_by_side(shares, cuts):
+    even = replace(CHAIN, times=((1.0,) * 6,))
+    assert [c.bit_count() for c in decode(even, shares)] == cuts
+
+
+def test_a_group_that_reads_what_stands_between_its_ops_comes_after_it():
+    model = CostModel("m", ("a", "b", "c"), (0, 0, 0b10), ((1.0, 1.0, 1.0),), groups=(0b101,))
+    assert decode(model, [0.2]) == (0b010,)
+
+
 # orders
 
 

@@ -1,0 +1,121 @@
+"""The split of a stored trial is exported from the hardware it was measured on, and from no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosplit import api
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.study import benches
+from autosplit.study.export import export_best, export_trial
+from autosplit.study.open import OpenStudy
+from autosplit.study.progress import Silent
+from autosplit.study.run import run_study
+from autosplit.study.simulated import SimulatedBench
+
+Make = Callable[..., SimulatedBench]
+Open = Callable[..., OpenStudy]
+
+
+class Exporting(SimulatedBench):
+    """Simulated hardware that claims to build stages, and remembers that it was closed."""
+
+    closed = False
+
+    def export(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def bench(chain_bench: Make) -> Exporting:
+    made = chain_bench(ops=8, stages=2)
+    return Exporting(made.graph, made.costs, made.devices, made.simulation)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
+    """What is handed on to be exported."""
+    found: list[Any] = []
+    monkeypatch.setattr(api, "export_split", lambda *given, **known: found.append((*given, known)))
+    monkeypatch.setattr(benches, "open_bench", lambda config: bench)
+    return found
+
+
+def test_the_best_is_exported_by_default_with_what_was_measured(
+    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
+) -> None:
+    on = opened(bench, trials=3)
+    run_study(on, Silent())
+    assert export_trial(on.study, tmp_path / "out") == tmp_path / "out" / "split.json"
+    ((used, stages, folder, known),) = written
+    duel = {e["number"]: e["period_ms"]["median"] for e in on.study.user_attrs["duel"]["entries"]}
+    best = on.study.trials[min(duel, key=lambda n: duel[n])]
+    assert (used, folder) == (bench, tmp_path / "out")
+    assert stages == tuple(map(tuple, best.user_attrs["stages"]))
+    assert known["measured"].stage_ms == tuple(best.user_attrs["stage_ms"])
+    assert known["measured"].latency_ms.median == best.user_attrs["latency_ms"]["median"]
+    assert known["predicted"] == best.user_attrs["predicted_ms"]
+    assert [b.name for b in known["baselines"]] == ["one core", "all cores", "replicas"]
+    assert known["verdict"] == on.study.user_attrs["verdict"]["text"]
+    assert bench.closed
+
+
+def test_a_trial_is_exported_by_its_number(bench: Exporting, opened: Open, written: list[Any], tmp_path: Path) -> None:
+    on = opened(bench, trials=3)
+    run_study(on, Silent())
+    for trial in on.study.trials:
+        export_trial(on.study, tmp_path / "out", trial.number)
+        _, stages, _, known = written[-1]
+        assert stages == tuple(map(tuple, trial.user_attrs["stages"]))
+        assert known["measured"].period_ms.median == trial.user_attrs["period_ms"]["median"]
+
+
+def test_where_nothing_was_measured_there_is_nothing_to_export(
+    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
+) -> None:
+    on = opened(bench)
+    with pytest.raises(Infeasible, match="study 's' has no completed trial"):
+        export_trial(on.study, tmp_path / "out")
+    with pytest.raises(ConfigError, match="trial 0 does not exist; those that can be exported are none"):
+        export_trial(on.study, tmp_path / "out", 0)
+    running = on.study.ask()
+    with pytest.raises(ConfigError, match=f"trial {running.number} is running"):
+        export_trial(on.study, tmp_path / "out", running.number)
+    assert not written
+
+
+@pytest.mark.parametrize("changed", [{"model": "another"}, {"devices": "cores:0"}, {"simulation": "none"}])
+def test_other_hardware_or_another_model_is_not_exported_from(
+    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path, changed: Mapping[str, str]
+) -> None:
+    on = opened(bench, trials=1)
+    run_study(on, Silent())
+    bench.identity = {**bench.identity, **changed}
+    with pytest.raises(ConfigError, match="study 's' measured something else"):
+        export_trial(on.study, tmp_path / "out")
+    assert not written
+    assert bench.closed
+
+
+def test_simulated_hardware_has_nothing_to_export(
+    chain_bench: Make, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = chain_bench(ops=8, stages=2)
+    monkeypatch.setattr(benches, "open_bench", lambda config: plain)
+    on = opened(plain, trials=1)
+    run_study(on, Silent())
+    with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
+        export_trial(on.study, tmp_path / "out")
+
+
+def test_a_study_that_names_no_folder_exports_nothing(bench: Exporting, opened: Open, written: list[Any]) -> None:
+    on = opened(bench, trials=1)
+    run_study(on, Silent())
+    assert export_best(on) is None
+    assert not written
