@@ -55,7 +55,9 @@ def _plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequ
 
 
 def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    cells = [max([len(c), *(len(r[i]) for r in rows)]) for i, c in enumerate(columns)]
+    from rich.cells import cell_len  # a Chinese character takes two places
+
+    cells = [max([cell_len(c), *(cell_len(r[i]) for r in rows)]) for i, c in enumerate(columns)]
     return max(80, sum(cells) + 3 * len(cells) + 1)
 
 

@@ -1,4 +1,5 @@
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,63 @@ def test_a_row_of_another_width_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps({**document, "rows": [["one"]]}))
     with pytest.raises(ConfigError, match="not as wide as its 2 columns"):
         outcome.read(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("spread", "told"),
+    [
+        (Spread(1.0, 0.996, 1.005), "1.00 (1.00 to 1.00)"),
+        (Spread(12.345, 12.0, 13.0), "12.35 (12.00 to 13.00)"),
+        (Spread(0.99, 0.98, 1.01), "0.9900 (0.9800 to 1.0100)"),
+        (Spread(0.0, 0.0, 0.0), "0.0000 (0.0000 to 0.0000)"),
+    ],
+)
+def test_a_period_below_a_millisecond_has_more_digits(spread: Spread, told: str) -> None:
+    assert outcome.shown(spread) == told
+
+
+@pytest.mark.parametrize(("value", "least", "most"), [(1.0, True, True), (1.001, True, False), (0.999, False, True)])
+def test_a_bar_is_reached_by_its_own_value(value: float, least: bool, most: bool) -> None:
+    assert outcome.at_least("x", value, 1.0).holds is least
+    assert outcome.at_most("x", value, 1.0).holds is most
+
+
+def test_a_bar_tells_what_was_found_and_what_was_asked() -> None:
+    bar = outcome.at_least("throughput gained", 1.23456, 1.05, ".3f")
+    assert bar.cells == ("throughput gained", "1.235", "at least 1.05", "yes")
+    assert outcome.at_most("error %", 7.0, 5.0).cells == ("error %", "7", "at most 5", "MISSED")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["studies/bench_all.py"], "python studies/bench_all.py"),
+        (["bench.py", "-o", "x.json", "net"], "python studies/bench.py net"),
+        (["bench.py", "net", "-o"], "python studies/bench.py net"),
+        (["bench.py", "two words", "--seed", "3"], "python studies/bench.py 'two words' --seed 3"),
+        (["bench.py", "rel/folder"], "python studies/bench.py rel/folder"),
+    ],
+)
+def test_a_command_is_told_as_one_types_it(argv: list[str], told: str) -> None:
+    assert outcome.command_line(argv) == told
+
+
+def test_the_line_of_a_result_names_what_matters_and_leaves_out_the_rest() -> None:
+    where = {"optuna": "5.0", "secret": "x", "machine": "m", "target": "llvm"}
+    assert outcome.made("python x", "2030-01-31", where) == "python x, 2030-01-31, machine m, optuna 5.0"
+
+
+def test_the_date_is_an_iso_date() -> None:
+    assert datetime.fromisoformat(outcome.today()).isoformat().startswith(outcome.today())
+    assert len(outcome.today()) == 10
+
+
+def test_what_is_not_a_number_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        outcome.write(tmp_path / "x.json", {"a": float("nan")})
+
+
+def test_names_of_any_script_are_written_as_they_are(tmp_path: Path) -> None:
+    outcome.write(tmp_path / "deep" / "x.json", {"net": "日本"})
+    text = (tmp_path / "deep" / "x.json").read_text(encoding="utf-8")
+    assert text == '{\n "net": "日本"\n}\n'
