@@ -33,6 +33,7 @@ COMMANDS = {
     "link": ("bench_link.py", "--repeat", "3"),
     "memory": ("bench_memory.py",),
     "pipeline": ("bench_pipeline.py", "--seconds", "3"),
+    "tune": ("bench_tune.py",),
     "study": ("bench_study.py", "--seconds", "1"),
     "repeat": ("bench_study.py", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "2"),
     "exhaustive": ("bench_exhaustive.py", "--within", "1.2"),

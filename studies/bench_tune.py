@@ -1,0 +1,82 @@
+"""What quick tuning brings: a net on one core before and after `autosplit tune`, against onnxruntime's single thread.
+
+    python studies/bench_tune.py [NET ...] [--samples N] [--seconds S] [-o FILE]
+
+The command runs as a user would type it, into an empty folder, and its whole time counts. Before it, the schedules that ship
+with the package; after it, the database it made. Both and a plain loop over a session with one thread then work in turns, in
+one process. Bars: within four times onnxruntime's time, in four minutes. Leave the machine alone while it runs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from one_study import looped, streamed
+from outcome import Bar, arguments, at_most, finish, shown
+
+from autosplit import api
+from autosplit.hardware.devices import along
+from autosplit.hardware.duel import duel
+from autosplit.hardware.measure import Budget
+from autosplit.hardware.reference import compare, onnxruntime_session, require_equal
+from autosplit.hardware.results import Spread
+
+TIMES, MINUTES = 4, 4
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("nets", nargs="*", default=("squeezenet",))
+    parser.add_argument("--samples", type=int, help="schedules to try a kernel (default: the command's own)")
+    parser.add_argument("--seconds", type=float, default=6.0, help="each works in the comparison (default 6)")
+    args = parser.parse_args()
+    rows: list[Sequence[object]] = []
+    bars: list[Bar] = []
+    for net in args.nets:
+        with tempfile.TemporaryDirectory() as folder:
+            minutes = tuned(net, Path(folder), args.samples) / 60
+            before, after, own = compared(net, Path(folder), Budget(seconds=args.seconds))
+        ratio = after.median / own.median
+        rows.append((net, f"{minutes:.1f}", shown(before), shown(after), shown(own), f"{ratio:.2f}"))
+        bars.append(at_most(f"{net}: time over that of onnxruntime's single thread", ratio, TIMES, ".2f"))
+        bars.append(at_most(f"{net}: minutes of tuning", minutes, MINUTES, ".1f"))
+    columns = ("net", "minutes", "before, ms", "after, ms", "onnxruntime, ms", "ratio")
+    return finish("tune", columns, rows, bars=bars, file=args.file)
+
+
+def tuned(net: str, folder: Path, samples: int | None) -> float:
+    """Tune a net's kernels into an empty folder; how many seconds the command took."""
+    words = ["--samples", str(samples)] if samples else []
+    command = [sys.executable, "-m", "autosplit", "tune", str(api.zoo_model(net)), "-o", str(folder), *words]
+    start = time.monotonic()
+    subprocess.run(command, check=True)
+    return time.monotonic() - start
+
+
+def compared(net: str, folder: Path, budget: Budget) -> list[Spread]:
+    """Milliseconds an item on one core, in turns: shipped schedules, those in a folder, onnxruntime; all are right first."""
+    path = api.zoo_model(net)
+    models = [api.load_model(path), api.load_model(path, tuning=folder)]
+    items = models[0].items()
+    expected = models[0].expected(items)
+    session: Any = onnxruntime_session(path, threads=1)
+    whole = tuple(range(len(models[0].graph.ops)))
+    with (
+        models[0].pipeline((whole,), along(1), trace=True) as before,
+        models[1].pipeline((whole,), along(1), trace=True) as after,
+    ):
+        for pipeline in (before, after):
+            require_equal(compare(pipeline.run(items), expected))
+        ways = [partial(streamed, before, items), partial(streamed, after, items), partial(looped, session, items)]
+        return duel(ways, budget)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
