@@ -40,3 +40,65 @@ def test_single_precision_is_not_judged_as_half():
     off = {"y": exact["y"] * np.float32(1.001)}
     assert compare([off], [exact], {"float32", "float16"}).equal
     assert not compare([off], [exact], {"float32", "int64"}).equal
+
+
+FUNCTIONS = """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+    g (float[2,4] x) => (float[2,4] y) { a = local.nested(x) b = Softmax(a) y = local.twice(b) }
+    <domain: "local", opset_import: ["" : 17]> twice (x) => (y) { k = Constant<value = float {2.0}>() y = Mul(x, k) }
+    <domain: "local", opset_import: ["" : 17, "local" : 1]> nested (x) => (y) { a = local.twice(x) y = Tanh(a) }"""
+SQUARE = {"w": (4, 4)}
+
+
+def of_ir_3():
+    """Initialisers are inputs too, and stand before the one that the caller gives."""
+    model = net(
+        "g (float[4,4] w, float[2,4] x) => (float[2,4] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }", SQUARE
+    )
+    model.ir_version = 3
+    return model
+
+
+def functions():
+    from onnx import parser
+
+    return parser.parse_model(FUNCTIONS)
+
+
+def wide():
+    """A concat of 30 products, each read twice."""
+    made = [f"a{i}" for i in range(30)]
+    lines = " ".join(f"{a} = MatMul(x, w{a})" for a in made)
+    text = f"g (float[1,4] x) => (float[1,240] y) {{ {lines} y = Concat<axis=1>({', '.join(made * 2)}) }}"
+    return net(text, {f"w{a}": (4, 4) for a in made})
+
+
+ODD = {
+    "functions": functions,
+    "ir 3": of_ir_3,
+    "wide": wide,
+    "scalars": lambda: net(
+        "g (float[2,4] x, float z) => (float y) { a = Mul(x, z) b = MatMul(a, w) c = ReduceSum<keepdims=0>(b) y = Add(c, z) }",
+        SQUARE,
+    ),
+    "nothing inside": lambda: net(
+        """g (float[2,4] x) => (float[2,4] y, float[0,4] e)
+            { e = Slice(x, o, o) a = Concat<axis=0>(x, e) b = MatMul(a, w) y = Softmax(b) }""",
+        SQUARE | {"o": np.array([0])},
+    ),
+    "bytes and truths": lambda: net(
+        """g (uint8[2,4] x, bool[2,4] m, float[2,4] z) => (uint8[2,4] y, bool[2,4] n) {
+            n = Not(m) c = Cast<to=1>(x) b = MatMul(c, w) d = Where(n, b, z) r = Relu(d) s = Softmax(r) y = Cast<to=2>(s) }""",
+        SQUARE,
+    ),
+    "inner outputs": lambda: net(
+        "g (float[2,4] x) => (float[2,4] y, float[2,4] a, float[2,4] x) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
+        SQUARE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_net_split_in_two_computes_the_same(save, name):
+    model = api.load_model(save(ODD[name]()))
+    middle = model.graph.ops[(len(model.graph.ops) - 1) // 2].name
+    judge(model, model.split([[middle]] if len(model.graph.ops) > 1 else []))
