@@ -117,3 +117,10 @@ def test_any_document_is_strict_json_that_says_the_same(
     output.emit_json(document)
     found = json.loads(capsys.readouterr().out, parse_constant=refuse)
     assert found == json.loads(json.dumps(document), parse_constant=lambda _: None)
+
+
+def test_numbers_stand_right_and_an_empty_table_stands_left_in_boxes_too(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit_table("", ("net", "milliseconds"), [("a", "1.5")])
+    assert "│ a   │          1.5 │" in capsys.readouterr().out
+    output.emit_table("", ("net", "n"), [])
+    assert "┃ net ┃ n ┃" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import hashlib
 import platform
+from types import SimpleNamespace
 
 import pytest
 
@@ -170,3 +171,76 @@ def test_a_pipeline_that_is_loaded_closes_its_stages_once_it_is_closed(prepared,
         assert [stage.closed for stage in made] == [0, 0, 0]
         assert pipeline.capacity == 3 * 4
     assert [stage.closed for stage in made] == [1, 1, 1]
+
+
+def test_the_weights_beside_an_onnx_stage_are_checked_as_the_stage_is(tmp_path):
+    (tmp_path / "a.onnx").write_bytes(b"model")
+    (tmp_path / "a.data").write_bytes(b"weights")
+    document = sound()
+    part = {"file": "a.onnx", "sha256": digest(b"model"), "data": "a.data", "data_sha256": digest(b"weights")}
+    document["stages"][0].update(backend="onnxruntime", file="a.onnx", sha256=digest(b"model"), onnx=part)
+    stage = Manifest.model_validate(document).stages[0]
+    assert loading._stage_file(tmp_path, stage) == tmp_path / "a.onnx"
+    (tmp_path / "a.data").write_bytes(b"changed")
+    with pytest.raises(ConfigError, match=r"a\.data' has sha256"):
+        loading._stage_file(tmp_path, stage)
+
+
+@pytest.fixture
+def target(monkeypatch):
+    """Let this be an x86_64 machine whose processor lacks what it is told to, and targets be told by their text."""
+
+    def pretend(lacks=()):
+        monkeypatch.setattr(loading.platform, "machine", lambda: "x86_64")
+        monkeypatch.setattr(
+            loading,
+            "target_of",
+            lambda text: SimpleNamespace(host=None, attrs={"mcpu": text}, kind=SimpleNamespace(name="llvm")),
+        )
+        monkeypatch.setattr(loading, "architecture", lambda target: target.attrs["mcpu"])
+        monkeypatch.setattr(loading.processor, "lacking", lambda target: lacks)
+
+    return pretend
+
+
+def made_with(environment, own=None):
+    document = sound() | {"environment": environment}
+    document["stages"][0]["target"] = own
+    manifest = Manifest.model_validate(document)
+    return manifest, manifest.stages[0]
+
+
+@pytest.mark.parametrize(
+    ("environment", "own", "told"),
+    [
+        ({"architecture": "aarch64"}, None, "the split was exported for aarch64, this machine is x86_64"),
+        ({"architecture": "x86_64"}, "aarch64", "the split was exported for aarch64, this machine is x86_64"),
+        ({"architecture": "x86_64"}, None, None),
+        ({"architecture": "aarch64"}, "x86_64", None),  # a stage's own target counts
+        ({}, None, None),
+    ],
+)
+def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, own, told):
+    target()
+    if told is None:
+        loading._check_target(*made_with(environment, own))
+        return
+    with pytest.raises(MachineError, match=told):
+        loading._check_target(*made_with(environment, own))
+
+
+def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
+    target(lacks=("avx2", "fma"))
+    with pytest.raises(
+        MachineError, match="exported for newest, this processor lacks avx2, fma; export it on this machine"
+    ):
+        loading._check_target(*made_with({"target": "newest"}))
+
+
+def test_onnx_stages_need_no_processor_and_tvm_stages_on_servers_no_check(prepared, tmp_path, monkeypatch):
+    prepared(lambda number: Stage())
+    monkeypatch.setattr(loading, "_check_target", lambda document, stage: pytest.fail("checked"))
+    with loading.load(tmp_path):
+        pass
+    with loading.load(tmp_path / "split.json") as pipeline:
+        assert pipeline.capacity == 2 * 4
