@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from autosplit import api
@@ -90,13 +91,12 @@ def test_where_nothing_was_measured_there_is_nothing_to_export(
     assert not written
 
 
-@pytest.mark.parametrize("changed", [{"model": "another"}, {"devices": "cores:0"}, {"simulation": "none"}])
 def test_other_hardware_or_another_model_is_not_exported_from(
-    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path, changed: Mapping[str, str]
+    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
 ) -> None:
     on = opened(bench, trials=1)
     run_study(on, Silent())
-    bench.identity = {**bench.identity, **changed}
+    bench.identity = {**bench.identity, "model": "another"}
     with pytest.raises(ConfigError, match="study 's' measured something else"):
         export_trial(on.study, tmp_path / "out")
     assert not written
@@ -119,3 +119,16 @@ def test_a_study_that_names_no_folder_exports_nothing(bench: Exporting, opened: 
     run_study(on, Silent())
     assert export_best(on) is None
     assert not written
+
+
+def test_of_several_trials_that_failed_the_one_asked_for_says_why(
+    bench: Exporting, opened: Open, tmp_path: Path
+) -> None:
+    on = opened(bench)
+    for reason in ("no room", "too slow"):
+        on.study.ask().set_user_attr("error", reason)
+    for number in (0, 1):
+        on.study.tell(number, state=optuna.trial.TrialState.FAIL)
+    for number, reason in enumerate(("no room", "too slow")):
+        with pytest.raises(ConfigError, match=rf"trial {number} failed \({reason}\)"):
+            export_trial(on.study, tmp_path / "out", number)

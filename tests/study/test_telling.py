@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -12,7 +11,7 @@ import pytest
 from autosplit.study import lost as room
 from autosplit.study.lost import DEATHS, Lost
 from autosplit.study.samplers import LOST
-from autosplit.study.storage import connect, storage_url
+from autosplit.study.storage import quiet
 from autosplit.study.telling import LOG, Teller
 from autosplit.study.workers import this_worker
 
@@ -32,9 +31,9 @@ class Notes:
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> optuna.Study:
-    storage = connect(storage_url("s", str(tmp_path / "s.db")), lease=2)
-    return optuna.create_study(storage=storage, study_name="s")
+def study() -> optuna.Study:
+    quiet()
+    return optuna.create_study()
 
 
 @pytest.fixture
@@ -163,3 +162,14 @@ def test_a_process_that_ends_frees_its_own_trials_alone(study: optuna.Study, los
     lost.release(study.trials, "interrupted")
     assert [t.state.name for t in study.trials] == ["FAIL", "RUNNING"]
     assert study.trials[0].user_attrs == {"worker": this_worker(), "error": "interrupted", LOST: True}
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_trial_that_is_over_is_not_given_up(
+    study: optuna.Study, lost: Lost, notes: Notes, monkeypatch: pytest.MonkeyPatch, silent: bool
+) -> None:
+    study.ask()
+    study.tell(0, 1.0)
+    monkeypatch.setattr(room.leases, "lapsed", lambda study: frozenset({study.trials[0]._trial_id} if silent else ()))
+    assert not lost.reap()
+    assert (study.trials[0].state.name, notes.notes) == ("COMPLETE", [])
