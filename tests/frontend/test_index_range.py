@@ -21,7 +21,7 @@ LOOK_UP = "(int64[6] i) => (float[6,4] y)"
     ("text", "weights", "below"),
     [
         (f"{LOOK_UP} {{ y = Gather(w, i) }}", TABLE, 9),
-        (f"{LOOK_UP} {{ a = Gather(w, i) b = Gather(v, i) y = Add(a, b) }}", TABLE | {"v": (5, 4)}, 5),
+        (f"{LOOK_UP} {{ a = Gather(w, i) b = Gather(v, i) y = Add(a, b) }}", TABLE | {"v": (8, 4)}, 8),
         (f"{LOOK_UP} {{ c = Cast<to=6>(i) d = Reshape(c, s) y = Gather(w, d) }}", TABLE | {"s": np.array([6])}, 9),
         (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, 4),  # half of 9, and 2 on
         (f"{LOOK_UP} {{ j = Gather(t, i) y = Gather(w, j) }}", TABLE | {"t": np.array([3, 8, 0, 1, 2])}, 5),
