@@ -107,9 +107,11 @@ class Update:
 
         ``crowd`` as in the rows: how crowded the devices are that the factors are for.
         """
-        pull = self.kinship[:, self.rows.device] * weights  # device by measured stage
+        first, kind = self._kinds
+        pull = self.kinship[first][:, self.rows.device] * weights  # kind of device by measured stage
         common = SCALE**2 * (pull @ (self.rows.totals * (0.5 + 0.5 * crowd * self.rows.crowd)))
-        return 1 + self.error**2 * (pull @ self.rows.ops) + common[:, None], self.overhead_variance * pull.sum(axis=1)
+        factors = 1 + self.error**2 * (pull @ self.rows.ops) + common[:, None]
+        return factors[kind], self.overhead_variance * pull.sum(axis=1)[kind]
 
     def draw(self, rng: np.random.Generator, crowds: Sequence[float]) -> list[tuple[Array, Array]]:
         """Factors and overheads drawn from the posterior: drawn from the prior, then corrected by what they miss.
@@ -118,17 +120,17 @@ class Update:
         (Matheron's rule; Wilson et al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3.)
         """
         values, vectors = np.linalg.eigh(self.kinship)
-        _, first, kind = np.unique(self.kinship, axis=0, return_index=True, return_inverse=True)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0)))[first[kind.ravel()]]  # alike to the last digit
+        first, kind = self._kinds
+        root = (vectors * np.sqrt(np.maximum(values, 0.0)))[first]
         kinds, ops = self.times.shape
-        own = self.error * (root @ rng.normal(size=(kinds, ops)))
-        alone = SCALE * (root @ rng.normal(size=(kinds, 1)))
-        overheads = math.sqrt(self.overhead_variance) * (root @ rng.normal(size=kinds))
+        own = self.error * (root @ rng.normal(size=(kinds, ops)))[kind]
+        alone = SCALE * (root @ rng.normal(size=(kinds, 1)))[kind]
+        overheads = math.sqrt(self.overhead_variance) * (root @ rng.normal(size=kinds))[kind]
         rows, device = self.rows, self.rows.device
         errors = rng.normal(size=len(device))
         among = np.zeros((kinds, 1))
         if len(crowds) > 1:  # half of the common scale is there for a stage by itself, half comes with the others
-            alone, among = math.sqrt(0.5) * np.stack([alone, SCALE * (root @ rng.normal(size=(kinds, 1)))])
+            alone, among = math.sqrt(0.5) * np.stack([alone, SCALE * (root @ rng.normal(size=(kinds, 1)))[kind]])
         common = (alone + among * rows.crowd)[device, np.arange(len(device))]
         stages = rows.prior + (rows.ops * own[device]).sum(axis=1) + rows.totals * common + overheads[device]
         weights = self.solve(rows.measured - stages - self.noise * rows.measured * errors)
@@ -137,6 +139,12 @@ class Update:
             (factors + own + alone + among * crowd, more + overheads)
             for crowd, (factors, more) in zip(crowds, corrected, strict=True)
         ]
+
+    @cached_property
+    def _kinds(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """A device of each kind, and each device's kind: what is worked out once a kind is alike to the last digit."""
+        _, first, kind = np.unique(self.kinship, axis=0, return_index=True, return_inverse=True)
+        return first, kind.ravel()
 
     def solve(self, residual: Array) -> Array:
         """The residual over the covariance of the measured stages."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel, Transfer, evaluate
@@ -248,3 +251,13 @@ def test_where_a_device_cannot_run_an_op_the_others_learn_of_it() -> None:
     found = correct(costs, ("cores:0", "cuda:0"), [Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 4.0), 9.0)]).costs
     assert found.times[1][0] == math.inf
     assert all(new > old for new, old in zip(found.times[0][:3], costs.times[0][:3], strict=True))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, OPS))
+def test_devices_that_are_alike_have_one_row_of_costs(seed: int, devices: int) -> None:
+    costs = model(1, seed)
+    ends = np.linspace(0, OPS, devices + 1).astype(int).tolist()
+    stages = tuple(tuple(range(a, b)) for a, b in pairwise(ends))
+    found = correct(costs, [f"cores:{d}" for d in range(devices)], seen(costs, [stages] * 3, seed))
+    drawn = found.draw(np.random.default_rng(seed)).costs[-1]
+    assert len(found.costs.times) == len(drawn.times) == 1
