@@ -143,7 +143,8 @@ def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> Rows:
 def _expected(updates: Sequence[Update], likely: Array, crowd: float) -> tuple[Array, Array]:
     """The corrections of all updates, as likely as they are."""
     factors, overheads = zip(*(update.corrections(update.weights, crowd) for update in updates), strict=True)
-    return np.tensordot(likely, np.array(factors), 1), np.tensordot(likely, np.array(overheads), 1)
+    shares = likely[:, None]  # a matrix product would round rows that are alike each in its own way
+    return (shares[:, None] * factors).sum(axis=0), (shares * overheads).sum(axis=0)
 
 
 def _collapsed(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
