@@ -38,6 +38,13 @@ def to_bits(words: Words, groups: int) -> NDArray[np.uint8]:
     return np.unpackbits(raw, axis=1, count=groups, bitorder="little")
 
 
+def from_bits(bits: NDArray[np.uint8]) -> Words:
+    """Rows for columns of 0 and 1, one a group."""
+    packed = np.packbits(bits, axis=1, bitorder="little")
+    padded = np.pad(packed, ((0, 0), (0, 8 * width(bits.shape[1]) - packed.shape[1])))
+    return np.ascontiguousarray(padded).view("<u8")
+
+
 def list_rows(predecessors: Sequence[int], limit: int) -> Words:
     """All downsets, each once. Raises TooManyDownsets past ``limit`` rows.
 

@@ -66,7 +66,7 @@ def evaluate(costs: CostModel, stages: Sequence[Iterable[int]], *, allow_empty: 
             sent[maker].append(t)
             moved += tensor.bytes * len(readers)
     for s, ops in enumerate(sets):
-        load, held = _stage(costs, s, ops, received[s], sent[s])
+        load, held = stage_cost(costs, s, ops, received[s], sent[s])
         loads.append(load)
         memory.append(held)
     ends = [0]
@@ -128,9 +128,10 @@ def value(table: Sequence[float], device: int) -> float:
     return table[device if len(table) > 1 else 0]
 
 
-def _stage(
+def stage_cost(
     costs: CostModel, device: int, ops: int, received: Sequence[int], sent: Sequence[int]
 ) -> tuple[float, float]:
+    """The load and the memory of the stage of ``ops`` (a bitset) on a device, given the tensors it receives and sends."""
     if not ops:
         return 0.0, 0.0
     times, send, receive = row(costs.times, device), row(costs.send, device), row(costs.receive, device)

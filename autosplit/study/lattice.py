@@ -9,7 +9,7 @@ with those as the bounds; both are exact or too low, so splits come in the order
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
@@ -19,13 +19,13 @@ from itertools import islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.cuts import TooManyDownsets, members
+from autosplit.cuts import TooManyDownsets, full, members
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel
 from autosplit.planner.constraints import FREE
 from autosplit.planner.pairs import Side, loads
 from autosplit.planner.problem import Problem, pose, scale
-from autosplit.planner.rows import Words, list_rows, to_int
+from autosplit.planner.rows import Words, from_bits, list_rows, to_bits, to_int, to_words
 from autosplit.study.sweep import SAME, reach, sweep, windows
 
 Array = NDArray[np.float64]
@@ -155,29 +155,49 @@ class Lattice:
 
 def lattice(costs: CostModel, stages: int) -> Lattice | None:
     """The lattice of a space without empty stages; None where there are too many cuts to hold it."""
-    free = tuple(tuple(0.0 if t < math.inf else t for t in row) for row in costs.times)
-    problem = pose(replace(costs, times=free, overheads=(0.0,) * len(costs.overheads)), stages, FREE)
-    kinds = 1 if problem.costs.devices is None else stages
+    problem = _posed(costs, stages)
     try:
-        words = list_rows(problem.contraction.predecessors, math.isqrt(ENTRIES // kinds))
+        words = list_rows(problem.contraction.predecessors, most_cuts(costs, stages))
     except TooManyDownsets:
         return None
-    cuts = tuple(problem.contraction.expand(to_int(row)) for row in words)
-    order = _in_time(costs, cuts)
-    words, cuts = words[order], tuple(cuts[n] for n in order)
-    ops = np.zeros((len(cuts), len(costs.names)))
-    for n, cut in enumerate(cuts):
-        ops[n, list(members(cut))] = 1.0
-    return Lattice(stages, cuts, ops, tuple(_moved(problem, words, ops, d) for d in range(kinds)))
+    return _over(costs, problem, words)
 
 
-def _in_time(costs: CostModel, cuts: Sequence[int]) -> list[int]:
+def most_cuts(costs: CostModel, stages: int) -> int:
+    """How many cuts a lattice can hold."""
+    return math.isqrt(ENTRIES // (1 if costs.devices is None else stages))
+
+
+def lattice_of(costs: CostModel, stages: int, cuts: Iterable[int]) -> Lattice:
+    """The lattice of some legal cuts only (bitsets of ops), and of the empty and the full one."""
+    problem, ops = _posed(costs, stages), len(costs.names)
+    inside = to_bits(to_words(sorted({0, full(costs), *cuts}), ops), ops)
+    return _over(costs, problem, from_bits(inside[:, [next(members(group)) for group in problem.contraction.groups]]))
+
+
+def _posed(costs: CostModel, stages: int) -> Problem:
+    """The transfers alone: op times and overheads are what gets corrected."""
+    free = tuple(tuple(0.0 if t < math.inf else t for t in row) for row in costs.times)
+    return pose(replace(costs, times=free, overheads=(0.0,) * len(costs.overheads)), stages, FREE)
+
+
+def _over(costs: CostModel, problem: Problem, words: Words) -> Lattice:
+    """The lattice of some downsets of groups."""
+    kinds = 1 if problem.costs.devices is None else problem.stages
+    inside = to_bits(words, problem.size)[:, problem.contraction.group_of()]
+    order = _in_time(costs, inside)
+    words, inside = words[order], inside[order]
+    cuts, ops = tuple(map(to_int, from_bits(inside))), inside.astype(np.float64)
+    return Lattice(problem.stages, cuts, ops, tuple(_moved(problem, words, ops, d) for d in range(kinds)))
+
+
+def _in_time(costs: CostModel, inside: NDArray[np.uint8]) -> list[int]:
     """The places of some cuts ordered by the time of the ops before them, those of equal times by their number."""
     rows = np.array(costs.times)
-    times = np.where(np.isfinite(rows), rows, 0.0).mean(axis=0).tolist()
+    times = np.where(np.isfinite(rows), rows, 0.0).mean(axis=0)
     # a sum rounded but once never falls where an op is added
-    keys = [(math.fsum(times[i] for i in members(cut)), cut.bit_count()) for cut in cuts]
-    return sorted(range(len(cuts)), key=keys.__getitem__)
+    keys = [(math.fsum(times[held].tolist()), int(held.sum())) for held in inside.astype(bool)]
+    return sorted(range(len(inside)), key=keys.__getitem__)
 
 
 def _moved(problem: Problem, words: Words, inside: Array, device: int) -> Array:

@@ -14,13 +14,15 @@ from autosplit.errors import Infeasible
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel
 from autosplit.study.correction import Corrected, Measured, correct
-from autosplit.study.crowd import Crowd
+from autosplit.study.crowd import Crowd, costs_of
+from autosplit.study.lattice import Lattice
 from autosplit.study.pool import Array, Pool
 from autosplit.study.space import Space
 
 AHEAD = 32  # unmeasured splits that are looked at each time
 EXPLORATION = 0.1  # share of the trials that go to a split that may be the best, not to the one that promises most
 DRAWS = 32  # of costs from what is known of them
+MANY_DRAWS = 128  # those where the cuts near some splits stand for all: there are many that are nearly best
 FEW_DRAWS = 8  # those with many trials measured, and those that are planned for where a plan takes long
 QUICK = 1_000_000  # stages to look at up to which it does not
 WORTH = 0.05  # expected gain that is worth a trial, as a share of the margin
@@ -29,6 +31,7 @@ FEWEST_MEASURED = 3  # before that the error of the costs is not known well enou
 FEWEST_STAGES = 10  # nor before as many stage times: five trials of two stages
 PLANNED = 32  # measured trials from which on the plan is made anew only when they have doubled
 AROUND = 3  # splits whose neighbours are weighed in between
+CLIMBED = 32  # such moves at most
 SEARCHED = 2_000  # splits that are visited in search of one that is free
 
 
@@ -44,7 +47,8 @@ class History:
 class Outlook:
     """Corrected costs, and the most promising free splits under them, best first.
 
-    ``pool`` holds the splits that stand for all where planning for every draw of costs would take too long.
+    ``pool`` holds the splits that stand for all where planning for every draw of costs would take too long, ``lattice``
+    the stages that do where all cuts are too many.
     """
 
     space: Space
@@ -52,6 +56,7 @@ class Outlook:
     corrected: Corrected
     free: tuple[Stages, ...]
     pool: Pool | None = None
+    lattice: Lattice | None = None
 
     @cached_property
     def measured(self) -> Pool:
@@ -69,23 +74,38 @@ class Outlook:
 
         They are those ahead, and for each draw of the costs its best split; a loss counts as no gain (expected
         improvement: Jones, Schonlau and Welch, Efficient global optimization, 1998, section 4.1). Where a plan takes long,
-        there is one for a few draws only, and for none while those ahead promise enough.
+        there is one for a few draws only, and for none while those ahead promise enough. Where cuts near some splits stand
+        for all, the most promising split is moved, a group of ops at a time, as long as that gains.
         """
         place = len(self.history.measured)
-        draws = [self.corrected.draw(generator(place, n)) for n in range(DRAWS if self.pool is None else FEW_DRAWS)]
+        count = MANY_DRAWS if self.lattice is not None else DRAWS if self.pool is None else FEW_DRAWS
+        draws = [self.corrected.draw(generator(place, n)) for n in range(count)]
         best = sorted((m.stages for m in self.history.measured), key=self._expected)[:RIVALS]
         rivals = self.space.placing.pool(best)
         least = np.array([rivals.periods(costs).min(initial=math.inf) for costs in draws])
-        quick = self.pool is not None or self._pairs <= QUICK
+        quick = self.pool is not None or self.lattice is not None or self._pairs <= QUICK
         found = dict.fromkeys(self.free)
         gains = {} if quick else self._gains(found, draws, least)
         if max(gains.values(), default=0.0) >= self.worth:
             return gains
-        planned = DRAWS if quick else FEW_DRAWS
+        planned = count if quick else FEW_DRAWS
         for stages in self._best(draws[:planned], least[:planned].tolist()):
             if stages is not None and self.space.key(stages) not in self.history.taken:
                 found[stages] = None
-        return self._gains(found, draws, least)
+        gains = self._gains(found, draws, least)
+        return gains if self.lattice is None else self._climbed(gains, draws, least)
+
+    def _climbed(self, gains: dict[Stages, float], draws: Sequence[Crowd], least: Array) -> dict[Stages, float]:
+        """The gains of some splits and of those on the way from the best, by moves of one group, to where none gains more."""
+        gains = dict(gains)
+        start = None
+        for _ in range(CLIMBED):
+            if not gains or (best := max(gains, key=gains.__getitem__)) == start:
+                break
+            start = best
+            near = (s for s in self.space.neighbours(start) if s not in gains)
+            gains.update(self._gains((s for s in near if self.space.key(s) not in self.history.taken), draws, least))
+        return gains
 
     @property
     def _pairs(self) -> float:
@@ -112,12 +132,16 @@ class Outlook:
     def guess(self, rng: np.random.Generator) -> Stages:
         """The split that is best for costs drawn from what is known of them."""
         costs = self.corrected.draw(rng)
+        if self.lattice is not None:
+            return next(iter(self.lattice.best(costs_of(costs, self.space.stages), 1)), self.free[0])
         if self.pool is None:
             return self.space.best(costs, 1)[0]
         return self.pool.stages[int(self.pool.periods(costs).argmin())]
 
     def _best(self, draws: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
         """For each draw of the costs its best split, None where its period is not below the limit."""
+        if self.lattice is not None:
+            return self.lattice.best_of_each([costs_of(c, self.space.stages) for c in draws], limits)
         if self.pool is None:
             return self.space.best_of_each(draws, limits)
         periods = np.array([self.pool.periods(costs) for costs in draws])
@@ -162,32 +186,61 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
         view = _weighed(space, devices, history, corrected)
         if view.free:
             return view
+    plan, lattice = _near(space, corrected, history.measured)
+    free: tuple[Stages, ...] = ()
+    if lattice is not None:
+        listed = lattice.best(costs_of(corrected.crowd, space.stages), len(history.taken) + AHEAD)
+        found = dict.fromkeys([*plan, *listed])
+        free = tuple(islice((s for s in found if space.key(s) not in history.taken), AHEAD))
     starts = tuple(m.stages for m in history.measured[-AHEAD:])
-    free = tuple(free_splits(space, corrected.crowd, history.taken, starts))
-    return Outlook(space, history, corrected, free)
+    free = free or tuple(free_splits(space, corrected.crowd, history.taken, starts))
+    return Outlook(space, history, corrected, free, lattice=lattice)
+
+
+def _near(
+    space: Space, corrected: Corrected, measured: tuple[Measured, ...]
+) -> tuple[tuple[Stages, ...], Lattice | None]:
+    """Where the cuts are too many to hold them all: the exact plan, and the stages near it and the best measured splits."""
+    if space.empty or space.lattice is not None:
+        return (), None
+    try:
+        plan = space.best(corrected.crowd, 1)
+    except Infeasible:
+        return (), None
+    pool = space.placing.pool(m.stages for m in measured)
+    best = np.argsort(pool.periods(corrected.crowd), kind="stable")[:RIVALS].tolist()
+    return tuple(plan), space.near([*plan, *(pool.stages[n] for n in best)])
 
 
 def _weighed(space: Space, devices: tuple[str, ...], history: History, corrected: Corrected) -> Outlook:
-    listed = _listed(space, devices, history.measured[: 1 << len(history.measured).bit_length() - 1])
-    splits = dict(listed)
-    pool = space.placing.pool(listed.values())
-    for n in np.argsort(pool.periods(corrected.crowd), kind="stable")[:AROUND]:
-        splits.update((space.key(stages), stages) for stages in space.neighbours(pool.stages[n]))
-    pool = space.placing.pool(splits.values())
+    keys, pool = _listed(space, devices, history.measured[: 1 << len(history.measured).bit_length() - 1])
+    best = np.argsort(pool.periods(corrected.crowd), kind="stable")[:AROUND]
+    near = {space.key(stages): stages for n in best for stages in space.neighbours(pool.stages[n])}
+    fresh = {key: stages for key, stages in near.items() if key not in keys}
+    pool = pool.and_those_of(space.placing.pool(fresh.values()))
     order = np.argsort(pool.periods(corrected.crowd), kind="stable")
-    keys = list(splits)
-    free = tuple(islice((pool.stages[n] for n in order if keys[n] not in history.taken), AHEAD))
+    names = [*keys, *fresh]
+    free = tuple(islice((pool.stages[n] for n in order if names[n] not in history.taken), AHEAD))
     return Outlook(space, history, corrected, free, pool)
 
 
 @lru_cache(maxsize=2)
-def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> dict[str, Stages]:
-    """By key the best splits under the costs corrected by these trials, and the best few for each draw of what they may be."""
+def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> tuple[dict[str, None], Pool]:
+    """The best splits under the costs corrected by these trials, and the best few for each draw of what they may be.
+
+    Their keys, and the splits in the same order.
+    """
     corrected = corrected_costs(space, devices, measured)
-    splits = space.best(corrected.crowd, 3 * len(measured))
+    plan, lattice = _near(space, corrected, measured)
+
+    def best(costs: Crowd, count: int, seconds: float) -> list[Stages]:
+        return lattice.best(costs_of(costs, space.stages), count) if lattice else space.best(costs, count, seconds)
+
+    splits = [*plan, *best(corrected.crowd, 3 * len(measured), 10.0)]
     for draw in range(FEW_DRAWS):
-        splits += space.best(corrected.draw(generator(len(measured), draw)), 4, seconds=2.0)
-    return {space.key(stages): stages for stages in splits}
+        splits += best(corrected.draw(generator(len(measured), draw)), 4, 2.0)
+    found = {space.key(stages): stages for stages in splits}
+    return dict.fromkeys(found), space.placing.pool(found.values())
 
 
 def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.random.Generator) -> Stages | None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
 from autosplit.hardware.bench import Stages
@@ -52,6 +52,11 @@ class _Loop:
     @cached_property
     def _lost(self) -> Lost:
         return Lost(self.study, self.progress, self._teller, locked=self.on.url.startswith("sqlite"))
+
+    @cached_property
+    def _bound(self) -> float | None:
+        """The bound of every period that opening the study stored."""
+        return cast("float | None", self.study.user_attrs.get("bound_ms"))
 
     def trials(self) -> Sequence[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
@@ -182,7 +187,7 @@ class _Loop:
                 stage_ms=told.user_attrs.get("stage_ms", ()),
                 error=told.user_attrs.get("error"),
                 best_ms=min((p for t in found.complete if (p := records.period_of(t)) is not None), default=None),
-                bound_ms=self.study.user_attrs.get("bound_ms"),
+                bound_ms=self._bound,
                 finished=found.finished,
                 total=search.trials,
                 seconds_left=left,

@@ -26,7 +26,8 @@ from autosplit.planner.assign import kinds_of
 from autosplit.planner.split import check_stages
 from autosplit.study import uses
 from autosplit.study.crowd import Crowd, costs_of
-from autosplit.study.lattice import Lattice, lattice
+from autosplit.study.lattice import Lattice, lattice, lattice_of, most_cuts
+from autosplit.study.near import Near
 from autosplit.study.places import Places, widest
 from autosplit.study.pool import Placing
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 KEY = "key"
 LISTED = 20_000  # splits that are listed at most
+NEAR = 1_000  # cuts near some splits that are held where there are too many to hold all
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,16 +199,16 @@ class Space:
         """The legal splits that have one group of ops on the stage before or after its own, a whole stage there, or a stage
         on another device that stays empty now.
         """
-        cuts = list(accumulate(map(bitset, stages[:-1]), int.__or__))
-        for c, cut in enumerate(cuts):
-            lower, upper = (0, *cuts)[c], (*cuts, full(self.costs))[c + 1]
+        ends = (0, *accumulate(map(bitset, stages), int.__or__))
+        for c, (lower, cut, upper) in enumerate(zip(ends, ends[1:], ends[2:], strict=False)):
             moves = self._moves(cut)
             if self.empty:
                 moves = dict.fromkeys((lower, upper, *moves))
             for moved in moves:
                 if lower & ~moved or moved & ~upper or moved == cut or (not self.empty and moved in (lower, upper)):
                     continue
-                found = self._parts((*cuts[:c], moved, *cuts[c + 1 :]))
+                parts = tuple(members(moved & ~lower)), tuple(members(upper & ~moved))
+                found = (*stages[:c], *parts, *stages[c + 2 :])
                 found = self.places.first(found) if self.empty else found
                 if found != stages and self.fits(found):
                     yield found
@@ -284,6 +286,15 @@ class Space:
     def lattice(self) -> Lattice | None:
         """All stages at once; None where the cuts are too many to hold them."""
         return lattice(self.costs, self.stages)
+
+    def near(self, splits: Sequence[Stages]) -> Lattice:
+        """The stages between the cuts near some splits, for spaces that have no lattice of all."""
+        cuts = self._near.cuts(splits, min(NEAR, most_cuts(self.costs, self.stages)))
+        return lattice_of(self.costs, self.stages, cuts)
+
+    @cached_property
+    def _near(self) -> Near:
+        return Near(self.costs, self._moves)
 
     @cached_property
     def placing(self) -> Placing:

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,15 +147,40 @@ def set_attributes(
         for name, share in (parameters or {}).items():
             storage.set_trial_param(trial_id, name, share, unit)
         return
-    # Optuna's own writes are a transaction each, with a wait for the disk
-    from optuna.storages._rdb.models import TrialUserAttributeModel
+    # Optuna's own writes are a transaction each, with a wait for the disk, and look the trial up each time
+    from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialUserAttributeModel
     from optuna.storages._rdb.storage import _create_scoped_session
 
     with _create_scoped_session(backend.scoped_session, True) as session:
-        for key, value in values.items():
+        state: Any = TrialModel.find_or_raise_by_id(trial_id, session).state
+        backend.check_trial_is_updatable(trial_id, state)
+        upsert = _upsert(backend.engine.name) if values else None
+        if upsert is not None:
+            rows = [
+                {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)} for key, value in values.items()
+            ]
+            session.execute(upsert, rows)
+        for key, value in values.items() if upsert is None else ():
             backend._set_trial_attr_without_commit(session, TrialUserAttributeModel, trial_id, key, value)
-        for name, share in (parameters or {}).items():
-            backend._set_trial_param_without_commit(session, trial_id, name, share, unit, unit)
+        if parameters:
+            told = {"trial_id": trial_id, "distribution_json": optuna.distributions.distribution_to_json(unit)}
+            rows = [{**told, "param_name": name, "param_value": share} for name, share in parameters.items()]
+            session.execute(TrialParamModel.__table__.insert(), rows)
+
+
+@lru_cache
+def _upsert(dialect: str) -> Any:
+    """The statement that writes user attributes of trials, new or not; None for a database that Optuna does without one."""
+    from optuna.storages._rdb.models import TrialUserAttributeModel
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    if dialect not in ("sqlite", "postgresql"):
+        return None
+    table = TrialUserAttributeModel.__table__
+    statement: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
+    return statement.on_conflict_do_update(
+        index_elements=[table.c.trial_id, table.c.key], set_={"value_json": statement.excluded.value_json}
+    )
 
 
 def set_once(study: optuna.Study, key: str, value: Any) -> Any:

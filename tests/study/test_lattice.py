@@ -7,7 +7,7 @@ import pytest
 
 from autosplit.planner import CostModel, Transfer, evaluate, k_best
 from autosplit.study import lattice as lattices
-from autosplit.study.lattice import Lattice, lattice
+from autosplit.study.lattice import Lattice, lattice, lattice_of
 from autosplit.study.simulated import SimulatedBench
 
 Make = Callable[..., SimulatedBench]
@@ -103,3 +103,23 @@ def test_an_op_that_no_device_can_run_leaves_nothing() -> None:
 def test_too_many_cuts_make_no_lattice(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lattices, "ENTRIES", 100)
     assert lattice(branchy_bench().costs, 3) is None
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_the_lattice_of_some_cuts_holds_the_stages_between_them(branchy_bench: Make, devices: int) -> None:
+    known = branchy_bench(blocks=3, branches=2, stages=3).costs
+    known = replace(known.with_groups([(1, 2)]), send=(tuple(float(n) for n in range(len(known.tensors))),))
+    known = drawn(known, 0, devices)
+    whole = made(known, 3)
+    some = whole.cuts[1:-1:3]
+    part = lattice_of(known, 3, some)
+    assert part.cuts == (whole.cuts[0], *some, whole.cuts[-1])
+    kept = [whole.cuts.index(cut) for cut in part.cuts]
+    for all_moved, moved in zip(whole.moved, part.moved, strict=True):
+        assert moved == pytest.approx(all_moved[np.ix_(kept, kept)])
+
+
+def test_the_lattice_of_some_cuts_lists_their_splits_only(chain_bench: Make) -> None:
+    costs = chain_bench(ops=8, stages=3).costs
+    found = lattice_of(costs, 3, [0b111, 0b11111, 0b111111]).best(costs, 9)
+    assert {(len(a), len(b)) for a, b, _ in found} == {(3, 2), (3, 3), (5, 1)}

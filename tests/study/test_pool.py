@@ -26,6 +26,24 @@ def test_many_splits_cost_what_each_costs_alone(devices: int) -> None:
     assert found.periods(corrected).argmin() == min(range(3), key=lambda n: evaluate(corrected, splits[n]).period)
 
 
+def test_two_pools_together_cost_what_each_does(branchy_bench: Make) -> None:
+    space = Space(branchy_bench().costs, 3)
+    few, more = space.best(space.costs, 4), list(space.neighbours(space.plan()))
+    both = space.placing.pool(few).and_those_of(space.placing.pool(more))
+    whole = space.placing.pool([*few, *more])
+    assert both.stages == whole.stages
+    assert both.loads(space.costs).tolist() == whole.loads(space.costs).tolist()
+    assert both.memory.tolist() == whole.memory.tolist() == [space.memory(stages) for stages in both.stages]
+
+
+def test_an_empty_stage_costs_nothing() -> None:
+    costs = CostModel(
+        "c", ("a", "b"), (0, 1), ((1.0, 2.0),), (Transfer("t", 0, (1,), 8.0),), ((4.0,),), ((8.0,),), (0.5,)
+    )
+    pool = Placing(costs).pool([((), (0, 1), ()), ((0,), (), (1,)), ((0, 1), (), ())])
+    assert pool.loads(costs).tolist() == [[0.0, 3.5, 0.0], [5.5, 0.0, 10.5], [3.5, 0.0, 0.0]]
+
+
 def test_no_splits_have_no_periods(chain_bench: Make) -> None:
     costs = chain_bench().costs
     assert not Placing(costs).pool([]).periods(costs).size

@@ -71,6 +71,34 @@ def test_graphs_with_too_many_cuts_are_searched_alike(branchy_bench: Make, monke
     assert len(slow.taken) == 4
 
 
+def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
+    branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autosplit.study.lattice.ENTRIES", 2_500)  # 50 cuts of 219
+    bench = branchy_bench(blocks=6)
+    space = Space(bench.costs, 4)
+    known = history(bench, space, 5)
+    view = outlook(space, bench.devices, known)
+    assert view.lattice is not None
+    assert len(view.lattice.cuts) <= 52
+    assert not {space.key(stages) for stages in view.gains} & known.taken
+    best = max(view.gains, key=view.gains.__getitem__)
+    moved = {stages for stages in space.neighbours(best) if space.key(stages) not in known.taken}
+    assert moved <= view.gains.keys()
+    plan = space.best(view.corrected.crowd, 1)[0]
+    assert view.free[0] == plan or space.key(plan) in known.taken
+
+
+def test_with_too_many_cuts_many_trials_are_weighed_alike(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autosplit.study.lattice.ENTRIES", 2_500)
+    monkeypatch.setattr(proposals, "PLANNED", 4)
+    bench = branchy_bench(blocks=6)
+    known = history(bench, Space(bench.costs, 4), 7)
+    again = history(bench, Space(bench.costs, 4), 7)
+    assert len(known.taken) == 7
+    assert [m.stages for m in again.measured] == [m.stages for m in known.measured]
+
+
 def test_a_lucky_measurement_alone_makes_no_finalist_of_a_bad_split() -> None:
     costs = CostModel("c", ("a", "b", "c", "d"), (0, 1, 2, 4), ((1.0, 1.0, 1.0, 1.0),))
     seen = [

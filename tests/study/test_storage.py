@@ -197,6 +197,7 @@ def test_attributes_and_shares_of_a_trial_of_another_process_are_written(tmp_pat
     )
     study = optuna.create_study(storage=storage)
     trial = study.ask()
+    set_attributes(study, trial._trial_id, {"a": "old"})
     set_attributes(study, trial._trial_id, {"a": [1, None], "b": "x"}, {"share": 0.25})
     found = study.trials[0]
     assert (found.user_attrs, found.params) == ({"a": [1, None], "b": "x"}, {"share": 0.25})
