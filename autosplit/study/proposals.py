@@ -121,8 +121,8 @@ class Outlook:
 
     @property
     def worth(self) -> float:
-        """The expected gain that is worth a trial, relative."""
-        return self.margin * WORTH
+        """The expected gain that is worth a trial, relative; less where many draws flatter no split."""
+        return self.margin * WORTH * (1.0 if self.lattice is None else DRAWS / MANY_DRAWS)
 
     @property
     def promising(self) -> Stages:
