@@ -145,7 +145,9 @@ def size(count: int) -> str:
 
 def milliseconds(value: float) -> str:
     """A time with three significant digits, never in powers of ten."""
-    return f"{value:.0f} ms" if abs(value) >= 100 else f"{value:.3g} ms" if abs(value) >= 0.001 else "0 ms"
+    if abs(value) >= 0.001:
+        return f"{value:.0f} ms" if abs(value) >= 100 else f"{value:.3g} ms"
+    return f"{f'{value:.6f}'.rstrip('0').rstrip('.')} ms"
 
 
 def _points(px: float) -> float:

@@ -55,7 +55,10 @@ def export_trial(study: optuna.Study, folder: Path, number: int | None = None) -
     try:
         different = records.differences(attributes.get("identity", {}), identity_of(config, bench))
         if different:
-            raise ConfigError(f"study '{study.study_name}' measured something else: {'; '.join(different)}")
+            raise ConfigError(
+                f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
+                "export where and as it was measured, or measure anew with `autosplit run --force`"
+            )
         _write(bench, attributes, trial, period, folder)
     finally:
         bench.close()

@@ -97,7 +97,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
     on = opened(bench, trials=1)
     run_study(on, Silent())
     bench.identity = {**bench.identity, "model": "another"}
-    with pytest.raises(ConfigError, match="study 's' measured something else"):
+    with pytest.raises(ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"):
         export_trial(on.study, tmp_path / "out")
     assert not written
     assert bench.closed
