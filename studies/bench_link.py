@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -20,6 +21,7 @@ from outcome import arguments, at_least, finish
 from autosplit import api, planner
 from autosplit.frontend import onnx_import
 from autosplit.hardware.devices import along
+from autosplit.lowering.dynamic import require_static
 from autosplit.lowering.fuse import fuse
 
 BAR = 100
@@ -57,7 +59,8 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
         return [model.runner.stage(ports, device) for ports, device in zip(wiring.stages, devices, strict=True)]
 
     def afresh() -> Any:
-        return relax.VirtualMachine(tvm.compile(fuse(source.module, model.target).fused, model.target), tvm.cpu())
+        fused = fuse(source.module, model.target, partial(require_static, source)).fused
+        return relax.VirtualMachine(tvm.compile(fused, model.target), tvm.cpu())
 
     linked()  # the first link also loads TVM's passes, and compiles the kernels if need be
     times: tuple[list[float], list[float]] = ([], [])

@@ -8,6 +8,7 @@ from typing import Any
 import bench_all
 import bench_exhaustive
 import bench_faults
+import bench_link
 import bench_memory
 import bench_onnxruntime
 import bench_pipeline
@@ -54,6 +55,12 @@ def test_all_of_them_are_run(bench: Bench) -> None:
 def test_all_tables_of_the_page_are_made_by_one_of_them() -> None:
     page = (STUDIES / "README.md").read_text()
     assert all(f"<!-- results: {name} -->" in page for name in bench_all.COMMANDS)
+
+
+def test_both_ways_to_a_candidate_are_timed_in_turns() -> None:
+    fresh, linked = bench_link.measure("transformer", 2)
+    assert len(fresh) == len(linked) == 2
+    assert min(*fresh, *linked) > 0
 
 
 def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
