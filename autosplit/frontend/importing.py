@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend import relax_file, torch_export
-from autosplit.frontend.index_range import integers_below
 from autosplit.frontend.source import Source
 
 SUFFIXES = (*relax_file.SUFFIXES, torch_export.SUFFIX)  # any other file is ONNX
@@ -26,14 +25,6 @@ class Imported:
 
 
 def read(model: Any, shapes: Shapes) -> Imported:
-    """Import a model; its inputs tell how large random integers for them may be. See ``_read``."""
-    found = _read(model, shapes)
-    below = integers_below(found.source)
-    inputs = tuple(replace(i, below=below.get(i.name)) for i in found.source.inputs)
-    return replace(found, source=replace(found.source, inputs=inputs))
-
-
-def _read(model: Any, shapes: Shapes) -> Imported:
     """Import a file (a Path) or an object: a TVM IRModule, a ``torch.export.ExportedProgram``.
 
     A file is TVMScript if it ends in .py, a saved module in .json, a saved exported program in .pt2, and else ONNX.

@@ -23,15 +23,11 @@ def marked(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class Signature:
-    """A model input or output: name, static shape, dtype as numpy spells it.
-
-    ``below``: random integers for it stay below this; None where nothing is known of its use.
-    """
+    """A model input or output: name, static shape, dtype as numpy spells it."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    below: int | None = None
 
 
 @dataclass(frozen=True)

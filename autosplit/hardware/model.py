@@ -150,12 +150,8 @@ class Model:
 
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Random items: for each the array of every input by name, in its shape and dtype; alike for a ``seed``."""
-        return random_items([(i.name, i.shape, i.dtype) for i in self.lowered.inputs], count, seed, self.integers_below)
-
-    @property
-    def integers_below(self) -> dict[str, int]:
-        """By name of an input of integers what random values of it stay below, where its use is known."""
-        return {i.name: i.below for i in self.lowered.inputs if i.below}
+        lowered = self.lowered
+        return random_items([(i.name, i.shape, i.dtype) for i in lowered.inputs], count, seed, lowered.integers_below)
 
     def expected(self, items: Sequence[Item]) -> list[dict[str, np.ndarray[Any, Any]]]:
         """What the judge computes for the items on the original model: for each its outputs by name.

@@ -17,6 +17,7 @@ from autosplit.lowering.external import Backend, Composite, partition
 from autosplit.lowering.external_groups import groups
 from autosplit.lowering.flat import variables
 from autosplit.lowering.fuse import FusedModule, fuse
+from autosplit.lowering.index_range import integers_below
 from autosplit.lowering.provenance import bindings
 
 
@@ -40,7 +41,8 @@ class Lowered:
     ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name; ``outputs`` pairs each output name of
     the model with the tensor that holds it; ``composites`` are what external backends run, by the symbol an op calls,
     ``together`` the ops of each region that no cut may part. ``dtypes`` are the element types it computes in, those inside
-    a fused op too.
+    a fused op too. ``integers_below``: by name of an input of integers what random values of it stay below, where its use is
+    known.
     """
 
     graph: FusedGraph
@@ -51,6 +53,7 @@ class Lowered:
     composites: Mapping[str, Composite] = field(default_factory=dict)
     together: tuple[tuple[int, ...], ...] = ()
     dtypes: frozenset[str] = frozenset()
+    integers_below: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -74,7 +77,8 @@ def lower(source: Source, target: Any, backends: Sequence[Backend] = ()) -> Lowe
     """
     module, composites = partition(source, backends) if backends else (source.module, {})
     lowered = _Reader(source, fuse(module, target, partial(require_static, source)), composites).lowered()
-    return replace(lowered, together=groups(lowered.graph, composites, backends))
+    together = groups(lowered.graph, composites, backends)
+    return replace(lowered, together=together, integers_below=integers_below(source))
 
 
 def constants(call: Call) -> Iterator[Any]:

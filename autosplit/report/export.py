@@ -53,7 +53,7 @@ def export(
             outputs=port_parts(wiring.outputs),
             file=str(model.path.resolve()) if model.path else None,
             dtypes=tuple(sorted(model.lowered.dtypes)),
-            integers_below=model.integers_below,
+            integers_below=dict(model.lowered.integers_below),
         ),
         stages=tuple(parts),
         connections=tuple(map(connection_part, wiring.connections)),

@@ -7,8 +7,8 @@ import pytest
 
 from autosplit import api
 from autosplit.errors import ModelError
-from autosplit.frontend.index_range import FREE
 from autosplit.hardware import cache
+from autosplit.lowering.index_range import FREE
 from autosplit.report.verify import verify
 from tests.nets import judge, net
 
@@ -37,7 +37,7 @@ LOOK_UP = "(int64[6] i) => (float[6,4] y)"
 )  # fmt: skip
 def test_an_input_is_drawn_from_what_its_use_can_take(save, text, weights, below):
     model = api.load_model(save(net(f"g {text}", weights)))
-    assert model.integers_below.get("i") == below
+    assert model.lowered.integers_below.get("i") == below
     judge(model, model.split([]))
     top = max(int(item["i"].max()) for item in model.items(40))
     assert 0.9 * ((below or 2) - 1) <= top < (below or 2)

@@ -13,6 +13,8 @@ from typing import Any
 
 from autosplit.frontend.known import fixed_sizes
 from autosplit.frontend.source import Source
+from autosplit.lowering.flat import variables
+from autosplit.lowering.provenance import bindings
 
 FREE = 16  # integers that are no index: enough to tell them apart, few enough for an exponential
 LARGEST = 1 << 31
@@ -64,8 +66,6 @@ class _Walk:
     fits: bool = True
 
     def run(self, main: Any) -> _Walk:
-        from autosplit.lowering.provenance import bindings
-
         self._ranges: dict[Any, Range] = {self.param: (0, self.below - 1)}
         for binding in bindings(main):
             value = getattr(binding, "value", None)
@@ -76,8 +76,6 @@ class _Walk:
         return self
 
     def _depends(self, value: Any) -> bool:
-        from autosplit.lowering.flat import variables
-
         return any(v in self._ranges for v in variables(value))
 
     def _value(self, value: Any) -> tuple[bool, Range]:
