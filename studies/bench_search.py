@@ -47,6 +47,7 @@ from autosplit.hardware import cache
 from autosplit.hardware.devices import available
 from autosplit.hardware.graph_file import read_graph
 from autosplit.planner import CostModel, to_workload
+from autosplit.study.correction import Measured
 from autosplit.study.storage import quiet
 
 BARS = {4: (4, 8), 8: (6, 10)}  # stages: median and 90th percentile of the trials
@@ -56,7 +57,7 @@ SHARE = 4  # the other ways are tried on every so many of the seeds
 QUICK, QUICK_SEEDS = ("squeezenet", "inception_v1", "layer_resnet50"), 5
 FLOPS_MS, BYTES_MS, CALL_MS = 2e7, 1e7, 0.005  # a core of a small machine: operations and bytes a ms; ms for a call
 
-Way = Callable[[Case, int], Sequence[methods.Measured]]
+Way = Callable[[Case, int], Sequence[Measured]]
 SAMPLERS: Mapping[str, Way] = {
     "TPE indices": methods.tpe_on_indices,
     "TPE shares": methods.tpe_on_shares,
@@ -172,9 +173,10 @@ def row(found: Mapping[str, Sequence[Found]]) -> list[str]:
 
 def bars(found: Mapping[tuple[str, int, int], Sequence[Found]]) -> Iterator[Bar]:
     """The trials of the default sampler: of each graph, the worst one named."""
+    kinds: dict[str, Callable[[Sequence[float]], float]] = {"median": median, "90th percentile": percentile}
     for stages, limits in BARS.items():
         own = {name: [f.trials for f in results] for (name, _, k), results in found.items() if k == stages}
-        for (what, of), limit in zip((("median", median), ("90th percentile", percentile)), limits, strict=True):
+        for (what, of), limit in zip(kinds.items(), limits, strict=True):
             worst = max(own, key=lambda name: of(own[name]), default="")
             if worst:
                 yield at_most(f"trials, {what}, K={stages}, worst graph ({worst})", of(own[worst]), limit)

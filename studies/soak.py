@@ -110,7 +110,8 @@ def soak(pipeline: Pipeline, goes_on: Callable[[int], bool]) -> Soak:
 
 def watched(stream: Iterator[dict[str, np.ndarray]], expected: Sequence[dict[str, np.ndarray]]) -> Soak:
     """Take results until the stream ends or one is wrong, and look at memory now and then."""
-    start, memory, taken = time.perf_counter(), [], 0
+    memory: list[int] = []
+    start, taken = time.perf_counter(), 0
     for outputs in stream:
         if not equal(outputs, expected[taken % DIFFERENT]):
             return Soak(taken, taken, time.perf_counter() - start, tuple(memory))

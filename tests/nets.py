@@ -5,7 +5,7 @@ A node has no name in the text, so it goes by its first output.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def net(
-    text: str, weights: dict[str, Shape | np.ndarray[Any, Any]] | None = None, seed: int = 0, opset: int = 17
+    text: str, weights: Mapping[str, Shape | np.ndarray[Any, Any]] | None = None, seed: int = 0, opset: int = 17
 ) -> Any:
     """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``; a weight is an array, or a shape to fill by seed."""
     from onnx import numpy_helper, parser
