@@ -9,6 +9,7 @@ one process. Bars: within four times onnxruntime's time, in four minutes. Leave 
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -18,14 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from one_study import looped, streamed
+from one_study import contender, looped
 from outcome import Bar, arguments, at_most, finish, shown
 
 from autosplit import api
-from autosplit.hardware.devices import along
 from autosplit.hardware.duel import duel
 from autosplit.hardware.measure import Budget
-from autosplit.hardware.reference import compare, onnxruntime_session, require_equal
+from autosplit.hardware.reference import onnxruntime_session
 from autosplit.hardware.results import Spread
 
 TIMES, MINUTES = 4, 4
@@ -42,7 +42,7 @@ def main() -> int:
     for net in args.nets:
         with tempfile.TemporaryDirectory() as folder:
             minutes = tuned(net, Path(folder), args.samples) / 60
-            before, after, own = compared(net, Path(folder), Budget(seconds=args.seconds))
+            before, after, own = before_and_after(net, Path(folder), Budget(seconds=args.seconds))
         ratio = after.median / own.median
         rows.append((net, f"{minutes:.1f}", shown(before), shown(after), shown(own), f"{ratio:.2f}"))
         bars.append(at_most(f"{net}: time over that of onnxruntime's single thread", ratio, TIMES, ".2f"))
@@ -60,22 +60,17 @@ def tuned(net: str, folder: Path, samples: int | None) -> float:
     return time.monotonic() - start
 
 
-def compared(net: str, folder: Path, budget: Budget) -> list[Spread]:
+def before_and_after(net: str, folder: Path, budget: Budget) -> list[Spread]:
     """Milliseconds an item on one core, in turns: shipped schedules, those in a folder, onnxruntime; all are right first."""
     path = api.zoo_model(net)
     models = [api.load_model(path), api.load_model(path, tuning=folder)]
     items = models[0].items()
     expected = models[0].expected(items)
     session: Any = onnxruntime_session(path, threads=1)
-    whole = tuple(range(len(models[0].graph.ops)))
-    with (
-        models[0].pipeline((whole,), along(1), trace=True) as before,
-        models[1].pipeline((whole,), along(1), trace=True) as after,
-    ):
-        for pipeline in (before, after):
-            require_equal(compare(pipeline.run(items), expected))
-        ways = [partial(streamed, before, items), partial(streamed, after, items), partial(looped, session, items)]
-        return duel(ways, budget)
+    whole = (tuple(range(len(models[0].graph.ops))),)
+    with contextlib.ExitStack() as stack:
+        ways = [contender(stack, model, whole, items, expected) for model in models]
+        return duel([*ways, partial(looped, session, items)], budget)
 
 
 if __name__ == "__main__":

@@ -78,12 +78,17 @@ def in_turns(model: Any, splits: Sequence[Stages], budget: Budget, others: Seque
     items = model.items()
     expected = model.expected(items)
     with contextlib.ExitStack() as stack:
-        contenders: list[Contender] = []
-        for stages in splits:
-            pipeline = stack.enter_context(model.pipeline(stages, along(len(stages)), trace=True))
-            require_equal(compare(pipeline.run(items), expected))
-            contenders.append(partial(streamed, pipeline, items))
+        contenders = [contender(stack, model, stages, items, expected) for stages in splits]
         return duel([*contenders, *others], budget)
+
+
+def contender(
+    stack: contextlib.ExitStack, model: Any, stages: Stages, items: Sequence[Item], expected: Sequence[Item]
+) -> Contender:
+    """A split's pipeline, kept full of ``items``; open while ``stack`` is, and right first."""
+    pipeline = stack.enter_context(model.pipeline(stages, along(len(stages)), trace=True))
+    require_equal(compare(pipeline.run(items), expected))
+    return partial(streamed, pipeline, items)
 
 
 def streamed(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:

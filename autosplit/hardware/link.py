@@ -20,9 +20,7 @@ from autosplit.lowering.external_regions import generate
 from autosplit.lowering.lowered import Call, Lowered, constants
 
 ENTRY = "main"
-LARGE = (
-    1 << 16
-)  # bytes of a constant from which on a program with it inside takes long to make: TVM hashes what it holds
+LARGE = 1 << 16  # bytes of a constant that makes a program slow to make with it inside: TVM hashes what it holds
 _BUILDING = threading.Lock()  # TVM's block builders form one stack, whichever thread they are of
 
 

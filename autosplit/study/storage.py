@@ -154,14 +154,14 @@ def set_attributes(
     with _create_scoped_session(backend.scoped_session, True) as session:
         state: Any = TrialModel.find_or_raise_by_id(trial_id, session).state
         backend.check_trial_is_updatable(trial_id, state)
-        upsert = _upsert(backend.engine.name) if values else None
-        if upsert is not None:
+        if (upsert := _upsert(backend.engine.name)) is None:
+            for key, value in values.items():
+                backend._set_trial_attr_without_commit(session, TrialUserAttributeModel, trial_id, key, value)
+        elif values:
             rows = [
                 {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)} for key, value in values.items()
             ]
             session.execute(upsert, rows)
-        for key, value in values.items() if upsert is None else ():
-            backend._set_trial_attr_without_commit(session, TrialUserAttributeModel, trial_id, key, value)
         if parameters:
             told = {"trial_id": trial_id, "distribution_json": optuna.distributions.distribution_to_json(unit)}
             rows = [{**told, "param_name": name, "param_value": share} for name, share in parameters.items()]

@@ -120,13 +120,17 @@ def table(rows: tuple[tuple[float, ...], ...], count: int = 3) -> np.ndarray:
     return np.array([rows[d if len(rows) > 1 else 0] for d in range(count)])
 
 
+def both(costs: CostModel, devices: Sequence[str], splits: list[Stages], empty: bool) -> tuple[Direct, Corrected]:
+    """The regression and the correction after the same measurements."""
+    measured = seen(costs, splits)
+    return Direct(costs, devices, measured), correct(costs, devices, measured, empty)
+
+
 @pytest.mark.parametrize(("rows", "devices", "splits", "empty"), CASES)
 def test_times_and_overheads_are_those_of_the_regression(
     rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
-    costs = model(rows)
-    measured = seen(costs, splits)
-    direct, found = Direct(costs, devices, measured), correct(costs, devices, measured, empty)
+    direct, found = both(model(rows), devices, splits, empty)
     assert len(found.crowd.costs) == (3 if empty else 1)
     for used, own in enumerate(found.crowd.costs, 1):
         crowd = (used - 1) / 2 if empty else 1.0
@@ -139,9 +143,7 @@ def test_times_and_overheads_are_those_of_the_regression(
 def test_error_and_noise_are_weighed_by_how_likely_they_are(
     rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
-    costs = model(rows)
-    measured = seen(costs, splits)
-    direct, found = Direct(costs, devices, measured), correct(costs, devices, measured, empty)
+    direct, found = both(model(rows), devices, splits, empty)
     logs = np.log(np.array(direct.pairs))
     assert [found.error, found.noise] == pytest.approx(np.exp(direct.likely @ logs).tolist(), rel=1e-4)
 
@@ -170,8 +172,7 @@ def drawn(found: Corrected, count: int, used: int) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize("empty", [False, True])
 def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty: bool) -> None:
     costs = replace(model(3), overheads=(5.0,))
-    measured = seen(costs, SPLITS + FEWER if empty else SPLITS)
-    found, direct = correct(costs, MIXED, measured, empty), Direct(costs, MIXED, measured)
+    direct, found = both(costs, MIXED, SPLITS + FEWER if empty else SPLITS, empty)
     for used in (1, 3) if empty else (3,):
         times, overheads = drawn(found, 1500, used)
         stages: Stages = ((0, 1, 2, 3), (4,), (5,)) if used == 3 else ((0, 1, 2, 3, 4, 5), (), ())
