@@ -117,7 +117,8 @@ def conv2d(given: list[Array], attrs: Any) -> Array:
     top, left, bottom, right = map(int, attrs.padding)
     x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
     windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
-    return np.einsum("nchwij,ocij->nohw", windows, w).astype(x.dtype)
+    summed: Array = np.einsum("nchwij,ocij->nohw", windows, w).astype(x.dtype)
+    return summed
 
 
 def batch_norm(given: list[Array], attrs: Any) -> tuple[Array, Array, Array]:

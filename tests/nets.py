@@ -62,7 +62,9 @@ def preactivation() -> Any:
 
 def residual(blocks: int = 3) -> Any:
     """Residual blocks in a row: ``conv{i}a``, ``relu{i}a``, ``conv{i}b``, ``sum{i}``, ``out{i}``."""
-    lines, weights, before = [], {}, "x"
+    lines: list[str] = []
+    weights: dict[str, tuple[int, ...]] = {}
+    before = "x"
     for i in range(blocks):
         after = "y" if i == blocks - 1 else f"out{i}"
         lines.append(f"conv{i}a = Conv<pads=[1,1,1,1]>({before}, w{i}a)  relu{i}a = Relu(conv{i}a)")
@@ -182,7 +184,9 @@ def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
     from autosplit.hardware import onnx_stages
     from autosplit.hardware.reference import onnxruntime_outputs
 
-    proto = onnx_stages.whole(model).model
+    whole = onnx_stages.whole(model)
+    assert whole is not None, "the model was not read from ONNX"
+    proto = whole.model
     made = {t for n in proto.graph.node for t in n.output}
     del proto.graph.output[:]
     for name in model.graph.tensors:
