@@ -14,8 +14,6 @@ from autosplit.hardware import devices as device
 from autosplit.hardware.bench import Stages, used
 from autosplit.hardware.costs import cost_model, on_own_devices
 from autosplit.hardware.devices import Device
-from autosplit.hardware.isolated_bench import IsolatedBench
-from autosplit.hardware.measure import Budget
 from autosplit.hardware.model import Model as BuiltModel
 from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.pipeline import Pipeline
@@ -196,15 +194,6 @@ def measured_costs(model: BuiltModel, devices: Sequence[Device]) -> CostModel:
     return cost_model(model.graph, profiles, links, model.runner.together)
 
 
-def zoo_model(name: str, seed: int = 0) -> Path:
-    """The ONNX file of a zoo net, made into the cache folder once. Raises ConfigError for an unknown name."""
-    from autosplit import zoo
-    from autosplit.hardware import cache
-
-    file = cache.folder() / "zoo" / f"seed{seed}" / f"{name}.onnx"
-    return cache.keep(file, lambda temporary: zoo.write(name, temporary, seed))
-
-
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     """The op called ``name``, the one the source node ``name`` went into, or the one that makes the tensor ``name``.
 
@@ -223,37 +212,3 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     raise SplitError(
         f"no op and no source node is called '{name}'; `autosplit inspect` lists them{nearest(name, known)}"
     )
-
-
-def open_bench(
-    model: str | Path,
-    *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    stages: int = 2,
-    devices: Sequence[str] = (),
-    target: str | None = None,
-    targets: Mapping[str, str] | None = None,
-    tuning: Path | None = None,
-    backend: str = TVM,
-    regions: Sequence[Mapping[str, Any]] = (),
-    measure: Budget | None = None,
-) -> IsolatedBench:
-    """A bench for a study: the model on its devices, driven from a worker process."""
-    return IsolatedBench(
-        Path(model),
-        shapes=shapes or {},
-        stages=stages,
-        devices=devices,
-        target=target,
-        targets=targets,
-        tuning=tuning,
-        backend=backend,
-        regions=regions,
-        budget=measure or Budget(),
-    )
-
-
-def export_split(bench: Any, stages: Stages, folder: str | Path, **known: Any) -> Path:
-    """Export a measured split of a bench's model with what is known of it; see ``report.export.export``."""
-    file: Path = bench.export(stages, Path(folder), **known)
-    return file

@@ -83,6 +83,14 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0) -> Path:
     return target
 
 
+def cached(name: str, seed: int = 0) -> Path:
+    """The ONNX file of a net, made into the cache folder once; raises as ``write`` does."""
+    from autosplit.hardware import cache
+
+    file = cache.folder() / "zoo" / f"seed{seed}" / f"{name}.onnx"
+    return cache.keep(file, lambda temporary: write(name, temporary, seed))
+
+
 def _place(target: Path) -> Path:
     """Where the file really goes: behind links, in a folder that exists, never over a folder or a device."""
     place = Path(os.path.realpath(target))

@@ -18,7 +18,7 @@ from typing import Any
 
 from outcome import arguments, at_least, finish
 
-from autosplit import api, planner
+from autosplit import api, planner, zoo
 from autosplit.frontend import onnx_import
 from autosplit.hardware.devices import along
 from autosplit.lowering.dynamic import require_static
@@ -48,7 +48,7 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
     import tvm
     from tvm import relax
 
-    path = api.zoo_model(net)
+    path = zoo.cached(net)
     model = api.load_model(path)
     source = onnx_import.load(path)
     costs = planner.CostModel.from_graph(model.graph, [[op.flops or 1.0 for op in model.graph.ops]])

@@ -75,7 +75,7 @@ def bars(shares: Sequence[float], hop: float) -> list[Bar]:
 
 def contest(net: str, budget: Budget) -> list[list[Spread]]:
     """The periods, in ms, of the pipeline and of each of its stages alone, round by round."""
-    model = api.load_model(api.zoo_model(net))
+    model = api.load_model(zoo.cached(net))
     devices = along(2)
     stages = api.plan(model, 2).stages
     with contextlib.ExitStack() as stack:

@@ -125,7 +125,7 @@ def zoo_costs(name: str) -> CostModel:
     """A net of the zoo with times by its ops' operations and bytes; kept as a graph file, lowering it takes seconds."""
 
     def make(file: Path) -> None:
-        graph = api.load_model(api.zoo_model(name)).graph
+        graph = api.load_model(zoo.cached(name)).graph
         costs = CostModel.from_graph(graph, [op_times(graph)])
         file.write_text(json.dumps(to_workload(costs)), encoding="utf-8")
 

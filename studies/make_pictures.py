@@ -10,7 +10,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the nets and the backend are those of the tests
 
-from autosplit import api  # noqa: E402
+from autosplit import api, zoo  # noqa: E402
 from autosplit.lowering.external import Backend  # noqa: E402
 from autosplit.report.pictures import split_graph  # noqa: E402
 from tests import external_backend, nets  # noqa: E402
@@ -25,8 +25,8 @@ def main() -> None:
     external_backend.register()
     backend = Backend(external_backend.NAME, external_backend.patterns())
     draw("external_regions", row(), [["r0"]], "Composites of an external backend, cut first", [backend])
-    zoo = api.load_model(api.zoo_model("squeezenet"))
-    write("squeezenet", zoo, api.plan(zoo, 2).stages, "SqueezeNet, the plan for two cores")
+    net = api.load_model(zoo.cached("squeezenet"))
+    write("squeezenet", net, api.plan(net, 2).stages, "SqueezeNet, the plan for two cores")
 
 
 def draw(name: str, proto: Any, after: list[list[str]], title: str, backends: Any = ()) -> None:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from autosplit import api
+from autosplit import api, zoo
 from autosplit.hardware import schedules, tuning
 from autosplit.report.environment import environment
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=12, help="schedules to try a kernel, on average")
     args = parser.parse_args()
     for net in args.nets:
-        model = api.load_model(api.zoo_model(net), target=TARGET)
+        model = api.load_model(zoo.cached(net), target=TARGET)
         start = time.monotonic()
         kernels, work = model.lowered.kernels, tuning.work_of(model.graph)
         for i, tuned in enumerate(tuning.tune(kernels, model.target, args.database, args.samples, work=work)):

@@ -110,4 +110,4 @@ def looped(session: Any, items: Sequence[Item], budget: Budget) -> Spread:
 
 def load(net: str, backend: str) -> Any:
     """A zoo net whose stages run on a backend."""
-    return api.load_model(api.zoo_model(net), backend=backend)
+    return api.load_model(zoo.cached(net), backend=backend)

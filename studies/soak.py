@@ -25,7 +25,7 @@ from statistics import median
 import numpy as np
 
 import autosplit
-from autosplit import api
+from autosplit import api, zoo
 from autosplit.hardware.pipeline import Item, Pipeline
 
 DIFFERENT = 101  # items; prime, and far more than a pipeline holds at a time
@@ -91,7 +91,7 @@ def until(deadline: float, rate: float = float("inf")) -> Callable[[int], bool]:
 
 def exported(folder: Path) -> Path:
     """The net ``branches`` of the zoo in three stages."""
-    api.load_model(api.zoo_model("branches")).split([["first"], ["hinted"]]).export(folder)
+    api.load_model(zoo.cached("branches")).split([["first"], ["hinted"]]).export(folder)
     return folder
 
 

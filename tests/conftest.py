@@ -30,10 +30,10 @@ def zoo_model() -> Callable[[str], Any]:
     loaded: dict[str, Any] = {}
 
     def load(name: str) -> Any:
-        from autosplit import api
+        from autosplit import api, zoo
 
         if name not in loaded:
-            loaded[name] = api.load_model(api.zoo_model(name))
+            loaded[name] = api.load_model(zoo.cached(name))
         return loaded[name]
 
     return load

@@ -125,7 +125,7 @@ def test_results_stay_as_they_are_while_more_are_computed(branches):
 
 def test_an_unknown_net_is_named():
     with pytest.raises(ConfigError, match="net 'vgg20': not in the zoo"):
-        api.zoo_model("vgg20")
+        zoo.cached("vgg20")
 
 
 def test_every_public_name_is_there_and_listed():

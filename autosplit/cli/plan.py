@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
+from autosplit.units import digits
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel
@@ -151,7 +152,7 @@ def _split_row(number: int, plan: dict[str, Any]) -> tuple[object, ...]:
     sizes = " ".join(str(len(ops)) for ops in plan["stages"])
     peak = max(plan["memory"], default=0.0)
     moved = plan["bytes_moved"]
-    return number, f"{plan['period']:.6g}", f"{plan['latency']:.6g}", f"{moved / 1e6:.3g}", f"{peak / 1e6:.1f}", sizes
+    return number, f"{plan['period']:.6g}", f"{plan['latency']:.6g}", digits(moved / 1e6), f"{peak / 1e6:.1f}", sizes
 
 
 def _ends(ops: list[Any]) -> str:

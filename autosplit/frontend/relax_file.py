@@ -14,6 +14,7 @@ from typing import Any
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend import relax_script
 from autosplit.frontend.relax_functions import inlined
+from autosplit.frontend.relax_main import bindings, renamed
 from autosplit.frontend.relax_shapes import ENTRY, Shapes, bind_shapes
 from autosplit.frontend.source import Signature, Source, SourceNode, mark
 
@@ -112,8 +113,6 @@ class _Names:
 
     def source(self) -> Source:
         from tvm import relax
-
-        from autosplit.lowering.provenance import bindings, renamed
 
         main = self._module[ENTRY]
         for param in self._params:

@@ -26,6 +26,7 @@ class IsolatedBench:
 
     ``patience_s`` is how long a candidate may take beyond its measuring time, ``memory`` the worker's address space in bytes.
     ``regions``: the arguments of ``autosplit.lowering.external_named.named``, one mapping a backend.
+    ``handler``: what the worker does, ``module:function``; one that only measures by default.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class IsolatedBench:
         baselines: Sequence[Baseline] = (),
         verdict: str | None = None,
     ) -> Path:
-        """Write a split with what is known of it; see ``report.export.export``."""
+        """Have the worker write a split with what is known of it, where its handler can."""
         job = {
             "kind": "export",
             "stages": stages,

@@ -6,10 +6,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import numpy as np
 from autosplit.errors import MachineError, StageError, line_of
 from autosplit.graph import FusedGraph
 from autosplit.hardware import measure, rpc
-from autosplit.hardware.bench import Stages, used
+from autosplit.hardware.bench import Stages
 from autosplit.hardware.devices import Device
 from autosplit.hardware.duel import Contender, duel
 from autosplit.hardware.measure import Budget
@@ -54,7 +52,7 @@ class LocalBench:
         self.budget = budget or Budget()
         self._items = model.items(items)
         model.runner.check(self.places)
-        with self._reached():
+        with self.reached():
             self._targets = {str(d): spelled(model.target_on(d)) for d in self.places}
         self._wait_s = rpc.RETURN_S
 
@@ -97,7 +95,7 @@ class LocalBench:
 
     def profile(self) -> Sequence[Profile]:
         """See Bench; equal devices are profiled once."""
-        with self._reached():
+        with self.reached():
             self._compile()
             self._tell("profiling")
             profiles = {str(d): self.model.profile(d) for d in _each(self.places)}
@@ -105,7 +103,7 @@ class LocalBench:
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench; equal devices are measured once."""
-        with self._reached():
+        with self.reached():
             self._tell("measuring links")
             links = {str(d): self.model.link(d) for d in _each(self.places)}
         return [links[name] for name in self.devices]
@@ -113,7 +111,7 @@ class LocalBench:
     def measure(self, stages: Stages) -> Measurement:
         """See Bench. The outputs are compared first; a wrong one is a StageError and no number counts."""
         self._tell("waiting for devices")
-        with self._reached(in_trial=True), self._pipeline(stages) as pipeline:
+        with self.reached(in_trial=True), self._pipeline(stages) as pipeline:
             pipeline.start()
             self._tell("running", pipeline.threads)
             accuracy = self._judged(pipeline)
@@ -126,7 +124,7 @@ class LocalBench:
         """See Bench. Without a second core or device, one core is all there is."""
         found = []
         for name, copies in self._ways():
-            with self._reached(), contextlib.ExitStack() as stack:
+            with self.reached(), contextlib.ExitStack() as stack:
                 pipelines = self._open_whole(stack, copies)
                 period = self._together(pipelines)(self.budget)
                 latencies = [measure.latency(p, self._items, self.budget) for p in pipelines]
@@ -135,7 +133,7 @@ class LocalBench:
 
     def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """The periods of candidates and of the baselines, measured in turns; both in their order."""
-        with self._reached(), contextlib.ExitStack() as stack:
+        with self.reached(), contextlib.ExitStack() as stack:
             contenders: list[Contender] = []
             for stages in candidates:
                 pipeline = stack.enter_context(self._pipeline(stages))
@@ -146,14 +144,17 @@ class LocalBench:
             spreads = duel(contenders, self.budget)
         return spreads[: len(candidates)], spreads[len(candidates) :]
 
-    def export(self, stages: Stages, folder: Path, **known: Any) -> Path:
-        """Write a split with what is known of it, its empty stages left out; see ``report.export.export``."""
-        from autosplit.report.export import export
-
-        if measured := known.get("measured"):
-            known["measured"] = replace(measured, stage_ms=tuple(used(stages, measured.stage_ms)))
-        with self._reached():
-            return export(self.model, [s for s in stages if s], used(stages, self.places), folder, **known)
+    @contextlib.contextmanager
+    def reached(self, in_trial: bool = False) -> Iterator[None]:
+        """Hold the servers that stages are on. One that is lost fails a trial; elsewhere it is a MachineError."""
+        with rpc.reached(self.places, self._wait_s) as held:
+            try:
+                yield
+            except StageError as error:
+                gone = [] if in_trial else [c.device for c in held if not c.is_alive]
+                if not gone:
+                    raise
+                raise MachineError(f"device '{gone[0]}' was lost ({line_of(error)}); start its server again") from error
 
     def close(self) -> None:
         """See Bench; pipelines are closed after each measurement, so nothing is left."""
@@ -166,18 +167,6 @@ class LocalBench:
         self._compile()
         self._tell("building")
         return self.model.pipeline(stages, self.places, trace=True)
-
-    @contextlib.contextmanager
-    def _reached(self, in_trial: bool = False) -> Iterator[None]:
-        """Hold the servers that stages are on. One that is lost fails a trial; elsewhere it is a MachineError."""
-        with rpc.reached(self.places, self._wait_s) as held:
-            try:
-                yield
-            except StageError as error:
-                gone = [] if in_trial else [c.device for c in held if not c.is_alive]
-                if not gone:
-                    raise
-                raise MachineError(f"device '{gone[0]}' was lost ({line_of(error)}); start its server again") from error
 
     def _ways(self) -> Sequence[Way]:
         """The ways without splitting, on devices that can run all of the model."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from autosplit.hardware.documents import dump, load
-from autosplit.hardware.results import Baseline, Measurement
+from autosplit.hardware.documents import dump
 from autosplit.hardware.worker import Tell
 
 Handler = Callable[[Mapping[str, Any]], Any]
+Job = Callable[[Any, Mapping[str, Any]], Any]
 
 
-def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
-    """The handler of a worker: opens the bench that ``setting`` describes, then answers one job at a time."""
+def open_bench(setting: Mapping[str, Any], tell: Tell, more: Mapping[str, Job] = MappingProxyType({})) -> Handler:
+    """The handler of a worker: opens the bench that ``setting`` describes, then answers one job at a time.
+
+    ``more``: what it does beside measuring, by kind; each gets the bench and the job.
+    """
     from autosplit.hardware import devices
     from autosplit.hardware.local_bench import LocalBench
     from autosplit.hardware.measure import Budget
@@ -38,8 +42,10 @@ def open_bench(setting: Mapping[str, Any], tell: Tell) -> Handler:
     tell("reaching devices")
     bench = LocalBench(model, places, Budget(**setting["measure"]), tell=tell, wait_s=setting.get("wait_s", 0.0))
 
+    jobs = {**_JOBS, **more}
+
     def answer(job: Mapping[str, Any]) -> Any:
-        return _JOBS[job["kind"]](bench, job)
+        return jobs[job["kind"]](bench, job)
 
     return answer
 
@@ -76,25 +82,11 @@ def _duel(bench: Any, job: Mapping[str, Any]) -> Any:
     return {"candidates": [dump(s) for s in candidates], "baselines": [dump(s) for s in baselines]}
 
 
-def _export(bench: Any, job: Mapping[str, Any]) -> Any:
-    measured = job["measured"]
-    file = bench.export(
-        tuple(tuple(ops) for ops in job["stages"]),
-        Path(job["folder"]),
-        measured=load(Measurement, measured) if measured else None,
-        predicted=job["predicted"],
-        baselines=[load(Baseline, b) for b in job["baselines"]],
-        verdict=job["verdict"],
-    )
-    return str(file)
-
-
-_JOBS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+_JOBS: Mapping[str, Job] = {
     "describe": _describe,
     "profile": _profile,
     "links": _links,
     "measure": _measure,
     "baselines": _baselines,
     "duel": _duel,
-    "export": _export,
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autosplit.errors import ModelError
-from autosplit.lowering.provenance import bindings
+from autosplit.frontend.relax_main import bindings
 
 
 def static_shape(name: str, kind: Any) -> tuple[int, ...]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autosplit.frontend.relax_main import bindings
 from autosplit.frontend.source import Source
 from autosplit.graph import Folded
 from autosplit.lowering.flat import Env, Flat, is_call, made, resolve, start
 from autosplit.lowering.folding import MERGED, Folding
 from autosplit.lowering.fuse import FusedModule
-from autosplit.lowering.provenance import bindings
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.frontend.relax_main import bindings
 from autosplit.frontend.source import Source, marked
 from autosplit.lowering.amounts import tensor_types
-from autosplit.lowering.provenance import bindings
 
 
 def require_static(source: Source, module: Any, folded: bool) -> None:

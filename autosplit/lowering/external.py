@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, line_of
+from autosplit.frontend.relax_main import bindings, rebind, renamed, with_main
 from autosplit.frontend.source import Source, mark
 from autosplit.lowering.attribution import match
 from autosplit.lowering.flat import Flat, variables
-from autosplit.lowering.provenance import adopt_names, bindings, rebind, renamed, with_main
+from autosplit.lowering.provenance import adopt_names
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from autosplit.frontend.relax_main import bindings
 from autosplit.frontend.source import Source, marked
-from autosplit.lowering.provenance import bindings
 
 Env = dict[Any, Any]
 """Variable to what it holds: ("call", number, item), ("input", index), ("const", object) or a list of those (a tuple)."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.lowering.provenance import rebind, with_main
+from autosplit.frontend.relax_main import rebind, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,9 +12,9 @@ from math import prod
 from typing import Any
 
 from autosplit.frontend.known import fixed_sizes
+from autosplit.frontend.relax_main import bindings
 from autosplit.frontend.source import Source
 from autosplit.lowering.flat import variables
-from autosplit.lowering.provenance import bindings
 
 FREE = 16  # integers that are no index: enough to tell them apart, few enough for an exponential
 LARGEST = 1 << 31

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autosplit.lowering.provenance import rebind, with_main
+from autosplit.frontend.relax_main import rebind, with_main
 
 
 def bound_indices(module: Any) -> Any:

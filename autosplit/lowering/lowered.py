@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.frontend.relax_main import bindings
 from autosplit.frontend.source import Signature, Source
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.amounts import bytes_of, dtypes_of, flops_of, is_constant, size_of, static_shape
@@ -18,7 +19,6 @@ from autosplit.lowering.external_groups import groups
 from autosplit.lowering.flat import variables
 from autosplit.lowering.fuse import FusedModule, fuse
 from autosplit.lowering.index_range import integers_below
-from autosplit.lowering.provenance import bindings
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit import cuts
 from autosplit.graph import FusedGraph
 from autosplit.report.inspection import spelled, tensor
-from autosplit.report.pictures_style import size
+from autosplit.units import counted, size
 
 if TYPE_CHECKING:
     from autosplit.api import Split
@@ -45,9 +45,8 @@ def rows(cut: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 
 def stage_line(stage: dict[str, Any]) -> str:
     """A stage in one line."""
-    count = len(stage["ops"])
     return (
-        f"stage {stage['index']}: {count} op{'' if count == 1 else 's'}, "
+        f"stage {stage['index']}: {counted(len(stage['ops']), 'op')}, "
         f"reads {', '.join(stage['inputs']) or 'nothing'}, makes {', '.join(stage['outputs'])}"
     )
 

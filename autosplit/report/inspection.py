@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
-from autosplit.report.pictures_style import size
+from autosplit.units import counted, size
 
 if TYPE_CHECKING:
     from autosplit.hardware.model import Model
@@ -60,7 +60,7 @@ def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
 def title(document: dict[str, Any]) -> str:
     """The graph in one line."""
     count = document["cuts"]
-    ops = f"{document['model']['name']}: {len(document['ops'])} fused op{'' if len(document['ops']) == 1 else 's'}"
+    ops = f"{document['model']['name']}: {counted(len(document['ops']), 'fused op')}"
     if not count["complete"]:
         return f"{ops}, more than {count['total']:,} downsets"
     inner = count["total"] - 2  # the empty and the full one cut nothing off

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autosplit.report import tables
-from autosplit.report.pictures_style import milliseconds
 from autosplit.report.record import Study, Trial
 from autosplit.report.tables import plain, spread_text
+from autosplit.units import milliseconds, size
 
 _MARKUP = frozenset("\\`*_{}[]<>()#+-.!|~$&:@^=\"'")
 
@@ -44,7 +44,7 @@ def headline(study: Study, trial: Trial) -> str:
     period = trial.period_ms.median
     text = f"Trial {trial.number}: a result every {spread_text(trial.period_ms)}"
     if trial.memory_bytes is not None and "memory" in study.objectives:
-        text += f", {trial.memory_bytes / 1e6:.3g} MB in the largest stage"
+        text += f", {size(trial.memory_bytes)} in the largest stage"
     if study.objectives != ("throughput",):
         return text + ("; the best of the study" if study.best() is trial else "")
     best = study.best()

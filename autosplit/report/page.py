@@ -19,11 +19,11 @@ from autosplit.report import tables
 from autosplit.report.inline_svg import inline
 from autosplit.report.pictures import split_graph, stage_balance
 from autosplit.report.pictures_study import convergence, stage_times, throughput_latency
-from autosplit.report.pictures_style import milliseconds
 from autosplit.report.record import Study, Trial, profile_of
 from autosplit.report.tables import Table, plain, rate, spread_text
 from autosplit.report.toml_text import dumps
 from autosplit.study.verdict import rival_of
+from autosplit.units import milliseconds
 
 _CHOICES = {"split": "Split.", "replicate": "Run replicas.", "leave": "Do not split."}
 _STUDY_FILE = 20_000  # characters of a study file that are shown

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autosplit.report.pictures_style import FAINT, INK, Form, canvas, colour, label, milliseconds, render, write
+from autosplit.report.pictures_style import FAINT, INK, Form, canvas, colour, label, render, write
+from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,20 +9,8 @@ from autosplit.graph import FusedGraph
 from autosplit.report.pictures_layout import arrange
 from autosplit.report.pictures_paths import Paths, Slot
 from autosplit.report.pictures_rows import IO, PILL, SIDE, Row, arrange_rows, fitted
-from autosplit.report.pictures_style import (
-    FAINT,
-    INK,
-    Form,
-    canvas,
-    colour,
-    counted,
-    label,
-    lines,
-    milliseconds,
-    render,
-    size,
-    write,
-)
+from autosplit.report.pictures_style import FAINT, INK, Form, canvas, colour, label, lines, render, write
+from autosplit.units import counted, milliseconds, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

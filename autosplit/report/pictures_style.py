@@ -128,28 +128,6 @@ def lines(text: str, limit: int, most: int = 2) -> list[str]:
     return [label(line, limit) for line in (*broken, rest)]
 
 
-def counted(count: int, thing: str) -> str:
-    """A number of things: 1 op, 2 ops."""
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
-def size(count: int) -> str:
-    """A number of bytes as people read it: 1.2 MB, in powers of 1,000."""
-    value, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB"):
-        if value < 999.5:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.3g} {unit}"
-
-
-def milliseconds(value: float) -> str:
-    """A time with three significant digits, never in powers of ten."""
-    if abs(value) >= 0.001:
-        return f"{value:.0f} ms" if abs(value) >= 100 else f"{value:.3g} ms"
-    return f"{f'{value:.6f}'.rstrip('0').rstrip('.')} ms"
-
-
 def _points(px: float) -> float:
     return px * 72 / _DPI
 

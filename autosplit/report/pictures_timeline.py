@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from autosplit.report.pictures_style import (
-    FAINT,
-    INK,
-    PALETTE,
-    Form,
-    canvas,
-    ink_on,
-    label,
-    milliseconds,
-    render,
-    write,
-)
+from autosplit.report.pictures_style import FAINT, INK, PALETTE, Form, canvas, ink_on, label, render, write
+from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autosplit.hardware.results import Spread
-from autosplit.report.pictures_style import milliseconds, size
 from autosplit.report.record import Study, Trial
 from autosplit.study.objectives import front
+from autosplit.units import between, digits, milliseconds, size
 
 _BAR = 20  # characters of a full bar
 Name = Callable[[str, int], str]  # a text and how many of its characters to show
@@ -65,7 +65,7 @@ def trials(study: Study, name: Name) -> Table:
     several = ("Pareto front",) if len(study.objectives) > 1 else ()
     members, rows = _front(study), []
     for t in study.trials:
-        busy = ", ".join(milliseconds(ms).removesuffix(" ms") for ms in t.stage_ms)
+        busy = ", ".join(map(digits, t.stage_ms))
         period = spread_text(t.period_ms) if t.period_ms else ""
         latency = spread_text(t.latency_ms) if t.latency_ms else ""
         again = (spread_text(study.duel[t.number]) if t.number in study.duel else "",) if study.duel else ()
@@ -104,9 +104,7 @@ def spread_text(spread: Spread) -> str:
     """A time with its interval; empty where it is not known."""
     if math.isnan(spread.median):
         return ""
-    if spread.low == spread.high:
-        return milliseconds(spread.median)
-    return f"{milliseconds(spread.median)} ({milliseconds(spread.low)} to {milliseconds(spread.high)})"
+    return milliseconds(spread.median) + between(spread.low, spread.high)
 
 
 def rate(period: Spread) -> str:

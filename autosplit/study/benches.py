@@ -12,6 +12,8 @@ from autosplit.study.sections import SimulatedHardware
 if TYPE_CHECKING:
     from autosplit.study.simulated import SimulatedBench
 
+WORKER = "autosplit.report.worker:open_bench"  # a name, loaded in the worker alone: what is written there is report's
+
 
 def open_bench(config: StudyConfig) -> Bench:
     """Open it. Raises ConfigError, ModelError or MachineError, one line, where it cannot be had."""
@@ -19,12 +21,13 @@ def open_bench(config: StudyConfig) -> Bench:
 
 
 def _real(config: StudyConfig) -> Bench:
-    from autosplit import api
+    from autosplit import zoo
+    from autosplit.hardware.isolated_bench import IsolatedBench
     from autosplit.hardware.measure import Budget
     from autosplit.hardware.runner import TVM
 
-    model = Path(config.model) if config.model else api.zoo_model(str(config.zoo))
-    return api.open_bench(
+    model = Path(config.model) if config.model else zoo.cached(str(config.zoo))
+    return IsolatedBench(
         model,
         shapes=config.shapes,
         stages=config.places,
@@ -34,7 +37,8 @@ def _real(config: StudyConfig) -> Bench:
         tuning=Path(config.tuning) if config.tuning else None,
         backend=TVM if config.backend == "simulated" else config.backend,
         regions=[r.model_dump() for r in config.regions],
-        measure=Budget(**config.measure.model_dump()),
+        budget=Budget(**config.measure.model_dump()),
+        handler=WORKER,
     )
 
 

@@ -82,16 +82,13 @@ def _trial(trials: list[FrozenTrial], number: int) -> tuple[FrozenTrial, Spread]
 
 
 def _write(bench: Bench, attributes: dict[str, Any], trial: FrozenTrial, period: Spread, folder: Path) -> None:
-    from autosplit import api
-
     if not hasattr(bench, "export"):
         raise ConfigError("simulated hardware has no stages to export; run the study on a real backend")
     stored = trial.user_attrs
     latency = records.read_spread(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     error = float(stored.get("max_rel_error", 0.0))
     verdict = attributes.get("verdict")
-    api.export_split(
-        bench,
+    bench.export(
         tuple(tuple(map(int, ops)) for ops in stored["stages"]),
         folder,
         measured=Measurement(period, latency, tuple(stored["stage_ms"]), Accuracy(True, 0.0, error, 0)),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from autosplit.report.pictures_style import milliseconds
+from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
     from rich.console import Group

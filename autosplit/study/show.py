@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.report.pictures_style import milliseconds, size
 from autosplit.study.conclude import best_trial, compared_baselines
 from autosplit.study.objectives import front, of_study
 from autosplit.study.records import baseline_document, read_spread
 from autosplit.study.storage import guarded, shown
+from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
     import optuna
@@ -104,7 +104,7 @@ def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Seq
         yield title, ("cut", "after", "live tensors"), crossing
     unsplit = [(b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"]) for b in found["baselines"]]
     if found["bound_ms"] is not None:
-        unsplit.append(("no split can beat, by the profile", _number(found["bound_ms"]), "", ""))
+        unsplit.append(("no split can beat, by the profile", digits(found["bound_ms"]), "", ""))
     yield "without splitting", ("baseline", "period ms", "latency ms", "copies"), unsplit
 
 
@@ -120,10 +120,10 @@ def _mark(found: Mapping[str, Any], number: int) -> str:
 
 
 def _row(trial: Mapping[str, Any], memory: bool) -> tuple[object, ...]:
-    stages = ", ".join(_number(t) if t else "-" for t in trial["stage_ms"] or ())
+    stages = ", ".join(digits(t) if t else "-" for t in trial["stage_ms"] or ())
     detail = trial["error"] or " | ".join(", ".join(ops) for ops in trial["cuts"] or ())
     held = trial["memory_bytes"]
-    room = (f"{held / 1e6:.3g}" if isinstance(held, int | float) else "",) if memory else ()
+    room = (digits(held / 1e6) if isinstance(held, int | float) else "",) if memory else ()
     times = _ms(trial["period_ms"]), _ms(trial["latency_ms"])
     return trial["number"], trial["state"].lower(), *times, *room, stages, detail
 
@@ -132,13 +132,7 @@ def _ms(document: object) -> str:
     spread = read_spread(document)
     if spread is None:
         return ""
-    ends = f" ({_number(spread.low)} to {_number(spread.high)})" if spread.low != spread.high else ""
-    return _number(spread.median) + ends
-
-
-def _number(ms: float) -> str:
-    """Three digits, as the report and the verdict write a time; the column names the unit."""
-    return milliseconds(ms).removesuffix(" ms")
+    return digits(spread.median) + between(spread.low, spread.high)
 
 
 def _tensors(live: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autosplit.hardware.results import Baseline, Spread
+from autosplit.units import between, milliseconds
 
 Choice = Literal["split", "replicate", "leave"]
 
@@ -60,4 +61,4 @@ def _described(baseline: Baseline) -> str:
 
 
 def _text(spread: Spread) -> str:
-    return f"{spread.median:.3g} ms ({spread.low:.3g} to {spread.high:.3g})"
+    return milliseconds(spread.median) + between(spread.low, spread.high)

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from autosplit import api
 from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.isolated_bench import IsolatedBench
 from autosplit.hardware.measure import Budget
 from autosplit.lowering.external_named import named
 from tests import external_backend, nets
@@ -64,11 +64,14 @@ def test_c7_a_package_that_fails_is_one_line(package):
 
 
 def test_c7_a_study_measures_regions_in_its_worker(package, save):
-    bench = api.open_bench(
+    bench = IsolatedBench(
         save(nets.residual(2)),
+        shapes={},
         stages=2,
+        devices=(),
+        target=None,
         regions=[{"backend": "reference", "merge": True, "markers": [], "together": [["conv1a", "conv1b"]]}],
-        measure=Budget(seconds=0.2, items=2, latency_items=1),
+        budget=Budget(seconds=0.2, items=2, latency_items=1),
     )
     try:
         external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]

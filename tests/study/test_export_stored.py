@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import optuna
 import pytest
 
-from autosplit import api
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.study import benches
 from autosplit.study.export import export_best, export_trial
@@ -23,11 +22,13 @@ Open = Callable[..., OpenStudy]
 
 
 class Exporting(SimulatedBench):
-    """Simulated hardware that claims to build stages, and remembers that it was closed."""
+    """Simulated hardware that claims to build stages, and remembers what it exported and that it was closed."""
 
     closed = False
+    written: ClassVar[list[Any]] = []
 
-    def export(self) -> None: ...
+    def export(self, *given: Any, **known: Any) -> None:
+        self.written.append((*given, known))
 
     def close(self) -> None:
         self.closed = True
@@ -42,10 +43,9 @@ def bench(chain_bench: Make) -> Exporting:
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
     """What is handed on to be exported."""
-    found: list[Any] = []
-    monkeypatch.setattr(api, "export_split", lambda *given, **known: found.append((*given, known)))
+    monkeypatch.setattr(Exporting, "written", [])
     monkeypatch.setattr(benches, "open_bench", lambda config: bench)
-    return found
+    return Exporting.written
 
 
 def test_the_best_is_exported_by_default_with_what_was_measured(
@@ -54,10 +54,10 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     on = opened(bench, trials=3)
     run_study(on, Silent())
     assert export_trial(on.study, tmp_path / "out") == tmp_path / "out" / "split.json"
-    ((used, stages, folder, known),) = written
+    ((stages, folder, known),) = written
     duel = {e["number"]: e["period_ms"]["median"] for e in on.study.user_attrs["duel"]["entries"]}
     best = on.study.trials[min(duel, key=lambda n: duel[n])]
-    assert (used, folder) == (bench, tmp_path / "out")
+    assert folder == tmp_path / "out"
     assert stages == tuple(map(tuple, best.user_attrs["stages"]))
     assert known["measured"].stage_ms == tuple(best.user_attrs["stage_ms"])
     assert known["measured"].latency_ms.median == best.user_attrs["latency_ms"]["median"]
@@ -72,7 +72,7 @@ def test_a_trial_is_exported_by_its_number(bench: Exporting, opened: Open, writt
     run_study(on, Silent())
     for trial in on.study.trials:
         export_trial(on.study, tmp_path / "out", trial.number)
-        _, stages, _, known = written[-1]
+        stages, _, known = written[-1]
         assert stages == tuple(map(tuple, trial.user_attrs["stages"]))
         assert known["measured"].period_ms.median == trial.user_attrs["period_ms"]["median"]
 
