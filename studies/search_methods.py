@@ -20,9 +20,10 @@ from autosplit.planner import CostModel, plan
 from autosplit.study.conclude import finalists
 from autosplit.study.config import StudyConfig
 from autosplit.study.correction import Measured
+from autosplit.study.history import generator
 from autosplit.study.open import OpenStudy
+from autosplit.study.outlook import corrected_costs
 from autosplit.study.progress import Silent
-from autosplit.study.proposals import corrected_costs, generator
 from autosplit.study.run import run_study
 from autosplit.study.samplers import history_of, sampler
 from autosplit.study.simulated import SimulatedBench, Simulation, graph_of

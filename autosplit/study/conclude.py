@@ -13,8 +13,8 @@ from autosplit.study.correction import Corrected, Measured
 from autosplit.study.limits import tally
 from autosplit.study.objectives import of_study
 from autosplit.study.open import OpenStudy
+from autosplit.study.outlook import corrected_costs
 from autosplit.study.progress import Progress
-from autosplit.study.proposals import corrected_costs
 from autosplit.study.samplers import history_of
 from autosplit.study.space import KEY
 from autosplit.study.storage import guarded

@@ -22,17 +22,12 @@ from autosplit.hardware.bench import Stages
 from autosplit.planner import Constraints, CostModel, least_latency, pareto_front, plan
 from autosplit.study.correction import Corrected, Measured
 from autosplit.study.crowd import Crowd
+from autosplit.study.free import AHEAD, nearest_free
+from autosplit.study.history import FEWEST_MEASURED, History
 from autosplit.study.objectives import Point, front, gain, values
+from autosplit.study.outlook import corrected_costs
 from autosplit.study.pool import Pool
-from autosplit.study.proposals import (
-    AHEAD,
-    EXPLORATION,
-    FEWEST_MEASURED,
-    History,
-    corrected_costs,
-    nearest_free,
-    unmeasured_whole,
-)
+from autosplit.study.proposals import EXPLORATION, unmeasured_whole
 from autosplit.study.space import Space
 
 LISTED = 60  # splits of a front that are weighed at most
@@ -72,8 +67,8 @@ class Prospects:
     @cached_property
     def settled(self) -> bool:
         """Whether no free split is expected to lie beyond the measured ones by more than the margins."""
-        fewest = 1 if self.objectives == ("memory",) else FEWEST_MEASURED
-        if len(self.history.measured) < fewest:
+        times_count = self.objectives != ("memory",)
+        if not self.history.measured or (times_count and not self.history.tells_errors):
             return not self.free
         near = [tuple(x * (1 - m) for x, m in zip(p, self.margins, strict=True)) for p in self._measured()]
         expected = self._expected(self.space.placing.pool(self.free), self.corrected.crowd)

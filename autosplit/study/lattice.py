@@ -1,19 +1,14 @@
 """Every stage of a space at once: the best splits for one cost model after another, in milliseconds each.
 
 A stage lies between two nested cuts, and what its transfers cost never changes when op times and overheads are corrected.
-So the stages are made once, and a plan is a dynamic programme over levels 0..K: from each cut the least period and the
-least latency of what is still to come. The best splits are then enumerated best first (A*: Hart, Nilsson and Raphael, 1968)
-with those as the bounds; both are exact or too low, so splits come in the order of period, then latency.
+So the stages are made once, and a plan is a search over levels of them (``levels``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from heapq import heappop, heappush
-from itertools import count as counter
 from itertools import islice, pairwise
 
 import numpy as np
@@ -26,64 +21,12 @@ from autosplit.planner.constraints import FREE
 from autosplit.planner.pairs import Side, loads
 from autosplit.planner.problem import Problem, pose, scale
 from autosplit.planner.rows import Words, from_bits, list_rows, to_bits, to_int, to_words
+from autosplit.study.levels import Ahead, Array, Level, best_first, look
 from autosplit.study.sweep import SAME, reach, sweep, windows
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 ENTRIES = 4_000_000  # pairs of cuts, over all devices that are not alike
 _LARGE = 0.8  # share of the mean stage from which on a single op may decide the period
 _FIRST_STEP = 0.01  # how far above its bound the least period is looked for first
-
-
-@dataclass(frozen=True)
-class _Level:
-    """The stages within a limit at one level: from the cuts ``before`` to the cuts ``after`` (indices of the lattice).
-
-    ``tail`` and ``head``: places in those, ordered by tail; ``first``: where the stages from each tail begin.
-    """
-
-    before: slice
-    after: slice
-    tail: Index
-    head: Index
-    load: Array
-
-    @property
-    def size(self) -> int:
-        return int(self.before.stop - self.before.start)
-
-    @cached_property
-    def first(self) -> Index:
-        return np.searchsorted(self.tail, np.arange(self.size + 1))
-
-    def least(self, values: Array) -> Array:
-        """The least of a value of each stage over the stages of each tail; infinite for a tail without one."""
-        found = np.full(self.size, math.inf)
-        some = np.flatnonzero(np.diff(self.first))
-        if len(some):
-            found[some] = np.minimum.reduceat(values, self.first[some])
-        return found
-
-    def within(self, limit: float) -> _Level:
-        """Only the stages within a lower limit."""
-        kept = np.flatnonzero(self.load <= limit)
-        return replace(self, tail=self.tail[kept], head=self.head[kept], load=self.load[kept])
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """Per level and cut what is to come to the end: the least period and latency, and ``ways`` to go from the start."""
-
-    limit: float
-    levels: Sequence[_Level]
-    period: Sequence[Array]
-    latency: Sequence[Array]
-    ways: float
-
-    def within(self, limit: float) -> _Ahead:
-        """The same for a lower limit."""
-        return _look(limit, [level.within(limit) for level in self.levels])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +57,7 @@ class Lattice:
         best = ahead.within(float(ahead.period[0][0]) * (1 + SAME))
         if best.ways < count:
             best = self._grown(time, min(best.limit, limit), count, limit)
-        return [self._parts(path) for path in islice(_best_first(best), count)]
+        return [self._parts(path) for path in islice(best_first(best), count)]
 
     def best_of_each(self, costs: Sequence[CostModel], limits: Sequence[float]) -> list[Stages | None]:
         """Under each of some costs the most even split of least period; None where that is not below the limit of the costs."""
@@ -141,11 +84,11 @@ class Lattice:
         load = self.moved[0][np.ix_(before, after)] + (spent[after] - spent[before, None])
         return float(load.min()) + costs.overheads[0]
 
-    def _grown(self, time: _Time, low: float, count: int, most: float) -> _Ahead:
+    def _grown(self, time: _Time, low: float, count: int, most: float) -> Ahead:
         """The stages within a limit from ``low`` to ``most`` that leave at least ``count`` ways; all where fewer do."""
         most = min(most, time.most)
         limit, step = low * (1 + SAME), _FIRST_STEP
-        while (ahead := _look(limit, time.levels(limit))).ways < count and limit < most:
+        while (ahead := look(limit, time.levels(limit))).ways < count and limit < most:
             limit, step = min(limit * (1 + step), most), 2 * step
         return ahead
 
@@ -227,10 +170,10 @@ class _Time:
         self.most = float(self.before.max()) + moved + max(costs.overheads)
         self.bound = max(float(least.max()), float(least.sum()) / lattice.stages, SAME * self.most)
 
-    def levels(self, limit: float) -> list[_Level]:
+    def levels(self, limit: float) -> list[Level]:
         """The stages within a limit between cuts that as many stages as lie before, and behind, can reach within it."""
         ends = windows(self.lattice.stages, self.least[None], np.array([limit]))
-        made: dict[tuple[int, ...], _Level] = {}  # levels between the same cuts are the same for devices that are alike
+        made: dict[tuple[int, ...], Level] = {}  # levels between the same cuts are the same for devices that are alike
         found = []
         for stage, (a, b) in enumerate(pairwise(ends)):
             key = (stage * self.differ, a.start, a.stop, b.start, b.stop)
@@ -239,7 +182,7 @@ class _Time:
             found.append(made[key])
         return found
 
-    def _level(self, stage: int, ends: Sequence[slice], limit: float) -> _Level:
+    def _level(self, stage: int, ends: Sequence[slice], limit: float) -> Level:
         a, b = ends[stage], ends[stage + 1]
         before = self.before[stage if len(self.before) > 1 else 0]
         after = before + self.overheads[stage if len(self.overheads) > 1 else 0]
@@ -250,61 +193,4 @@ class _Time:
             tail, head = np.nonzero(load <= limit)
             parts.append((tail + (rows.start - a.start), head + (columns.start - b.start), load[tail, head]))
         tail, head, load = map(np.concatenate, zip(*parts, strict=True))
-        return _Level(a, b, tail, head, load)
-
-
-def _look(limit: float, levels: Sequence[_Level]) -> _Ahead:
-    """From the end to the start."""
-    period, latency = [np.zeros(1)], [np.zeros(1)]
-    ways: Array = np.ones(1)
-    for level in reversed(levels):
-        period.append(level.least(np.maximum(level.load, period[-1][level.head])))
-        latency.append(level.least(level.load + latency[-1][level.head]))
-        ways = np.asarray(np.bincount(level.tail, ways[level.head], level.size), dtype=np.float64)
-    return _Ahead(limit, levels, period[::-1], latency[::-1], float(ways[0]))
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One more cut of a path: no path through it has a period and latency of less ``rank`` (in units, whole)."""
-
-    rank: tuple[float, float]
-    cut: int
-    slowest: float
-    spent: float
-
-
-def _best_first(ahead: _Ahead) -> Iterator[tuple[int, ...]]:
-    """The cuts of each split, by period, then latency; those equal to rounding come in no order."""
-    unit = max(SAME * float(ahead.period[0][0]), 1e-300)
-    places = counter()
-    queue: list[tuple[float, float, int, int, tuple[int, ...], _Step, Iterator[_Step]]] = []
-
-    def push(path: tuple[int, ...], steps: Iterator[_Step]) -> None:
-        if (step := next(steps, None)) is not None:
-            heappush(queue, (*step.rank, -len(path), next(places), path, step, steps))
-
-    push((), iter([_Step((0.0, 0.0), 0, 0.0, 0.0)]))
-    while queue:
-        *_, path, step, others = heappop(queue)
-        push(path, others)
-        path = (*path, step.cut)
-        if len(path) > len(ahead.levels):
-            yield (0, *(level.after.start + place for level, place in zip(ahead.levels, path[1:], strict=True)))
-        else:
-            push(path, _steps(ahead, len(path) - 1, step, unit))
-
-
-def _steps(ahead: _Ahead, level: int, before: _Step, unit: float) -> Iterator[_Step]:
-    """Where a path may go on from a cut, the most promising first."""
-    stages = ahead.levels[level]
-    part = slice(stages.first[before.cut], stages.first[before.cut + 1])
-    head, load = stages.head[part], stages.load[part]
-    slowest, spent = np.maximum(before.slowest, load), before.spent + load
-    period = np.rint(np.maximum(slowest, ahead.period[level + 1][head]) / unit)
-    latency = np.rint((spent + ahead.latency[level + 1][head]) / unit)
-    for n in np.lexsort((latency, period)):
-        if period[n] == math.inf:
-            return
-        rank = float(period[n]), float(latency[n])
-        yield _Step(rank, int(head[n]), float(slowest[n]), float(spent[n]))
+        return Level(a, b, tail, head, load)

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autosplit.errors import Infeasible
-from autosplit.study import fronts, proposals
+from autosplit.study import fronts
+from autosplit.study.free import nearest_free
+from autosplit.study.history import History
+from autosplit.study.outlook import outlook
 from autosplit.study.samplers import LOST, history_of
 from autosplit.study.sections import Search
 from autosplit.study.space import Space
@@ -99,9 +102,9 @@ def _since_best(found: Tally) -> int:
     return since
 
 
-def _converged(space: Space, devices: tuple[str, ...], history: proposals.History) -> str | None:
+def _converged(space: Space, devices: tuple[str, ...], history: History) -> str | None:
     """Whether no free split can beat the best by more than the noise, under the corrected costs and their error."""
-    view = proposals.outlook(space, devices, history)
+    view = outlook(space, devices, history)
     if not view.free:
         return "exhausted: every split that fits the devices is measured"
     if view.converged:
@@ -109,12 +112,10 @@ def _converged(space: Space, devices: tuple[str, ...], history: proposals.Histor
     return None
 
 
-def _settled(
-    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: proposals.History
-) -> str | None:
+def _settled(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History) -> str | None:
     """Whether no free split is expected to extend the front of what was measured by more than the noise."""
     view = fronts.prospects(space, devices, objectives, history)
-    if not view.free and proposals.nearest_free(space, None, history) is None:
+    if not view.free and nearest_free(space, None, history) is None:
         return "exhausted: every split that fits the devices is measured"
     if not view.settled:
         return None

@@ -7,7 +7,7 @@ less on some branch. Where the costs are far off its cuts still lie near some or
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 
@@ -15,15 +15,16 @@ from autosplit.cuts import bitset, members
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel
 from autosplit.planner.orders import backwards, breadth_first, depth_first, given
+from autosplit.study.moves import Moves
 
 RADIUS = 2  # groups of ops that a cut may differ by from one of the splits
 _SPLITS = 0.75  # share of the cuts that are chosen for the splits at most
 
 
 class Near:
-    """Chooses cuts of a graph. ``moves``: the legal cuts with one group of ops more or less than a cut."""
+    """Chooses cuts of a graph."""
 
-    def __init__(self, costs: CostModel, moves: Callable[[int], Iterable[int]]) -> None:
+    def __init__(self, costs: CostModel, moves: Moves) -> None:
         self._costs, self._moves = costs, moves
         self._moved: dict[int, tuple[int, ...]] = {}
         self._spent: dict[int, float] = {}
@@ -65,7 +66,7 @@ class Near:
 
     def _around(self, cut: int) -> tuple[int, ...]:
         if cut not in self._moved:
-            self._moved[cut] = tuple(self._moves(cut))
+            self._moved[cut] = tuple(self._moves.of(cut))
         return self._moved[cut]
 
     def _time(self, cut: int) -> float:

@@ -13,12 +13,13 @@ from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitErro
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Measurement
 from autosplit.study import conclude, leases, records
+from autosplit.study.free import nearest_free
 from autosplit.study.limits import check_failures, commonest_error, stop_reason, tally
 from autosplit.study.lost import Lost
 from autosplit.study.objectives import values
 from autosplit.study.open import OpenStudy
+from autosplit.study.outlook import corrected_costs
 from autosplit.study.progress import Progress, Status
-from autosplit.study.proposals import corrected_costs, nearest_free
 from autosplit.study.samplers import LOST, history_of
 from autosplit.study.space import KEY
 from autosplit.study.storage import guarded, set_attributes

@@ -15,8 +15,9 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.bench import Stages
 from autosplit.study import fronts, proposals
 from autosplit.study.correction import Measured
+from autosplit.study.free import nearest_free
+from autosplit.study.history import History, generator
 from autosplit.study.leases import beat
-from autosplit.study.proposals import History
 from autosplit.study.records import read_spread
 from autosplit.study.space import KEY, Space
 from autosplit.study.storage import set_attributes
@@ -54,16 +55,16 @@ def sampler(
     kinds, aims = tuple(devices), tuple(objectives)
 
     def planner(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
-        rng = proposals.generator(seed, *draw)
+        rng = generator(seed, *draw)
         if aims == ("throughput",):
             return proposals.planned(space, kinds, history, rng)
         return fronts.planned(space, kinds, aims, history, rng)
 
     def tpe(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
-        return _tpe(space, proposals.generator(seed, *draw), study, trial, history)
+        return _tpe(space, generator(seed, *draw), study, trial, history)
 
     def random(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
-        return proposals.randomly(space, history, proposals.generator(seed, *draw))
+        return proposals.randomly(space, history, generator(seed, *draw))
 
     def exhaustive(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
         return proposals.next_listed(space, history)
@@ -186,4 +187,4 @@ def _tpe(
         start = space.decode(values) if values else space.random(rng)
         if start is not None and space.fits(start) and space.key(start) not in history.taken:
             return start
-    return proposals.nearest_free(space, start, history)
+    return nearest_free(space, start, history)

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.cuts import bitset, count_splits, downsets, full, members, successors, topological
+from autosplit.cuts import bitset, full, members, topological
 from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.hardware.bench import Stages
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.assign import kinds_of
 from autosplit.planner.split import check_stages
-from autosplit.study import uses
+from autosplit.study import listing, uses
 from autosplit.study.crowd import Crowd, costs_of
 from autosplit.study.lattice import Lattice, lattice, lattice_of, most_cuts
+from autosplit.study.moves import Moves
 from autosplit.study.near import Near
 from autosplit.study.places import Places, widest
 from autosplit.study.pool import Placing
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 KEY = "key"
-LISTED = 20_000  # splits that are listed at most
 NEAR = 1_000  # cuts near some splits that are held where there are too many to hold all
 
 
@@ -118,13 +118,14 @@ class Space:
         told = f"'{key[:60]}' is no split into {self.stages} stages; decode it with the space it was made in"
         if head != str(self.stages) or len(cuts) != self.stages - 1 or any(a & ~b or a < 0 for a, b in pairwise(ends)):
             raise SplitError(told)
-        stages = self._parts(cuts)
+        stages = self.parts(cuts)
         check_stages(self.costs, stages, self.empty)
         if self.empty and self.places.first(stages) != stages:
             raise SplitError(told)
         return stages
 
-    def _parts(self, cuts: Iterable[int]) -> Stages:
+    def parts(self, cuts: Iterable[int]) -> Stages:
+        """The stages between some nested cuts, bitsets of ops."""
         return tuple(tuple(members(after & ~before)) for before, after in pairwise((0, *cuts, full(self.costs))))
 
     def decode(self, parameters: Mapping[str, float]) -> Stages:
@@ -133,10 +134,10 @@ class Space:
             return (tuple(range(len(self.costs.names))),)
         shares, branch = [parameters[f"cut_{i}"] for i in range(1, self.stages)], parameters["branch"]
         if not self.empty:
-            return self._parts(decode(self.costs, shares, branch))
+            return self.parts(decode(self.costs, shares, branch))
         used = min(self.most, max(1, math.ceil(parameters["used"] * self.stages - 1e-9)))
         devices, shares = widest(shares, used)
-        return self.places.first(self.places.seated(self._parts(decode(self.costs, shares, branch)), devices))
+        return self.places.first(self.places.seated(self.parts(decode(self.costs, shares, branch)), devices))
 
     def suggest(self, trial: Trial) -> Stages:
         """The split a trial stands for, its parameters suggested: what an objective function starts with.
@@ -195,13 +196,18 @@ class Space:
                 return stages
         return None
 
+    @cached_property
+    def moves(self) -> Moves:
+        """What lies one move away from a cut."""
+        return Moves(self.costs.contraction)
+
     def neighbours(self, stages: Stages) -> Iterator[Stages]:
         """The legal splits that have one group of ops on the stage before or after its own, a whole stage there, or a stage
         on another device that stays empty now.
         """
         ends = (0, *accumulate(map(bitset, stages), int.__or__))
         for c, (lower, cut, upper) in enumerate(zip(ends, ends[1:], ends[2:], strict=False)):
-            moves = self._moves(cut)
+            moves: Iterable[int] = self.moves.of(cut)
             if self.empty:
                 moves = dict.fromkeys((lower, upper, *moves))
             for moved in moves:
@@ -214,19 +220,6 @@ class Space:
                     yield found
         if self.empty:
             yield from filter(self.fits, self.places.elsewhere(stages))
-
-    def _moves(self, cut: int) -> Iterable[int]:
-        """The legal cuts with one group of ops more or less."""
-        contraction, readers = self.costs.contraction, self._readers
-        inside = bitset(g for g, ops in enumerate(contraction.groups) if not ops & ~cut)
-        for g, ops in enumerate(contraction.groups):
-            if not (readers[g] & inside if ops & cut else contraction.predecessors[g] & ~inside):
-                yield cut ^ ops
-
-    @cached_property
-    def _readers(self) -> tuple[int, ...]:
-        """For each group the bitset of the groups that read from it."""
-        return tuple(map(bitset, successors(self.costs.contraction.predecessors)))
 
     def plan(self) -> Stages:
         """The best split under the profile. Raises Infeasible where none fits the devices."""
@@ -294,7 +287,7 @@ class Space:
 
     @cached_property
     def _near(self) -> Near:
-        return Near(self.costs, self._moves)
+        return Near(self.costs, self.moves)
 
     @cached_property
     def placing(self) -> Placing:
@@ -304,40 +297,9 @@ class Space:
     @cached_property
     def size(self) -> int | None:
         """How many splits there are (memory and devices aside); None where counting them takes too long."""
-        total = 0
-        for used in range(self.most, 0, -1) if self.empty else (self.stages,):
-            found = count_splits(self.costs.contraction, used, limit=100_000)
-            if not found.complete:
-                return None
-            total += found.total * (self.places.count(used) if self.empty else 1)
-        return total
+        return listing.size(self)
 
     @cached_property
     def listed(self) -> tuple[Stages, ...]:
         """All splits that fit, best first under the profile. Raises ConfigError where they are too many to list."""
-        if self.size is None or self.size > LISTED:
-            count = "very many" if self.size is None else self.size
-            raise ConfigError(
-                f"sampler 'exhaustive': '{self.costs.name}' has {count} splits into {self.stages} stages, "
-                f"more than {LISTED}; use sampler 'planner'"
-            )
-        found = [stages for stages in self._all() if self.fits(stages)]
-        return tuple(sorted(found, key=lambda stages: (self.evaluate(stages).period, self.key(stages))))
-
-    def _all(self) -> Iterator[Stages]:
-        contraction = self.costs.contraction
-        cuts = [contraction.expand(d) for d in downsets(contraction)][1:-1]
-
-        def chains(start: int, before: int, left: int) -> Iterator[tuple[int, ...]]:
-            if not left:
-                yield ()
-                return
-            for n in range(start, len(cuts)):
-                if not before & ~cuts[n]:
-                    for rest in chains(n + 1, cuts[n], left - 1):
-                        yield (cuts[n], *rest)
-
-        for used in range(1, self.most + 1) if self.empty else (self.stages,):
-            for chain in chains(0, 0, used - 1):
-                parts = self._parts(chain)
-                yield from (self.places.seated(parts, d) for d in self.places.choices(used)) if self.empty else (parts,)
+        return listing.listed(self)

@@ -19,6 +19,7 @@ from autosplit.study.conclude import best_trial
 from autosplit.study.config import StudyConfig
 from autosplit.study.correction import Measured, correct
 from autosplit.study.crowd import Crowd
+from autosplit.study.listing import every
 from autosplit.study.open import OpenStudy, open_study
 from autosplit.study.places import Places, widest
 from autosplit.study.progress import Silent
@@ -72,7 +73,7 @@ def test_the_plan_is_the_best_over_all_numbers_of_stages(space: Space) -> None:
 @given(spaces())
 @settings(deadline=None, max_examples=30)
 def test_listing_counts_every_split_once_and_each_is_its_key(space: Space) -> None:
-    every = list(space._all())
+    every = list(every(space))
     assert len(set(every)) == len(every) == space.size
     assert all(space.split(space.key(stages)) == stages for stages in every)
     listed = [space.evaluate(stages).period for stages in space.listed]
@@ -165,7 +166,7 @@ def test_the_best_under_costs_that_depend_on_the_crowd(chain_bench: Make, rows: 
     )
     space = Space(crowd.of(1), 3, empty=True)
     found = space.best(crowd, 10)
-    every = sorted(space.evaluate(s, crowd).period for s in space._all())
+    every = sorted(space.evaluate(s, crowd).period for s in every(space))
     assert [space.evaluate(s, crowd).period for s in found] == pytest.approx(every[:10])
 
 

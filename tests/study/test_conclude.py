@@ -11,7 +11,7 @@ from autosplit.hardware.results import Baseline, Spread
 from autosplit.planner import CostModel
 from autosplit.study.conclude import RIVALS, best_trial, compared_baselines, fastest_trial, finalists
 from autosplit.study.correction import Measured
-from autosplit.study.proposals import corrected_costs
+from autosplit.study.outlook import corrected_costs
 from autosplit.study.records import baseline_document
 from autosplit.study.space import Space
 

@@ -15,14 +15,14 @@ def ends(stages: Stages) -> list[int]:
 
 
 def near(space: Space) -> Near:
-    return Near(space.costs, space._moves)
+    return Near(space.costs, space.moves)
 
 
 def test_the_cuts_of_the_splits_come_first_then_those_a_move_away(branchy_bench: Make) -> None:
     space = Space(branchy_bench(blocks=4).costs, 3)
     plan = space.plan()
     own = ends(plan)
-    moved = {cut for end in own for cut in space._moves(end)} - set(own)
+    moved = {cut for end in own for cut in space.moves.of(end)} - set(own)
     found = near(space).cuts([plan], 200)
     assert list(found[:2]) == own
     assert set(found[2 : 2 + len(moved)]) == moved

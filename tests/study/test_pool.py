@@ -6,8 +6,9 @@ import pytest
 
 from autosplit.planner import CostModel, Transfer, evaluate
 from autosplit.study.correction import Measured
+from autosplit.study.history import History
+from autosplit.study.outlook import PLANNED, outlook
 from autosplit.study.pool import Placing
-from autosplit.study.proposals import PLANNED, History, outlook
 from autosplit.study.simulated import SimulatedBench
 from autosplit.study.space import Space
 

@@ -3,11 +3,15 @@ from collections.abc import Callable
 import pytest
 
 from autosplit.planner import CostModel
+from autosplit.study import outlook as outlooks
 from autosplit.study import proposals
 from autosplit.study.conclude import finalists
 from autosplit.study.correction import Measured, correct
-from autosplit.study.proposals import History, generator, outlook, planned
+from autosplit.study.history import History, generator
+from autosplit.study.outlook import outlook
+from autosplit.study.proposals import planned
 from autosplit.study.simulated import SimulatedBench
+from autosplit.study.sources import AllSplits, Effort, SomeCuts
 from autosplit.study.space import Space
 
 Make = Callable[..., SimulatedBench]
@@ -54,7 +58,7 @@ def test_exact_costs_converge_as_soon_as_that_can_be_known(chain_bench: Make) ->
 def test_ten_stage_times_of_three_trials_are_the_least_to_stop_for(
     chain_bench: Make, stages: int, trials: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proposals, "WORTH", 9.0)
+    monkeypatch.setattr(AllSplits, "effort", Effort(draws=4, planned=4, worth=9.0))
     bench = chain_bench(ops=30, stages=stages)
     space = Space(bench.costs, stages)
     assert [outlook(space, bench.devices, history(bench, space, n)).converged for n in (trials - 1, trials)] == [0, 1]
@@ -79,8 +83,8 @@ def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
     space = Space(bench.costs, 4)
     known = history(bench, space, 5)
     view = outlook(space, bench.devices, known)
-    assert view.lattice is not None
-    assert len(view.lattice.cuts) <= 52
+    assert isinstance(view.source, SomeCuts)
+    assert len(view.source.lattice.cuts) <= 52
     assert not {space.key(stages) for stages in view.gains} & known.taken
     best = max(view.gains, key=view.gains.__getitem__)
     moved = {stages for stages in space.neighbours(best) if space.key(stages) not in known.taken}
@@ -91,7 +95,7 @@ def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
 
 def test_with_too_many_cuts_many_trials_are_weighed_alike(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosplit.study.lattice.ENTRIES", 2_500)
-    monkeypatch.setattr(proposals, "PLANNED", 4)
+    monkeypatch.setattr(outlooks, "PLANNED", 4)
     bench = branchy_bench(blocks=6)
     known = history(bench, Space(bench.costs, 4), 7)
     again = history(bench, Space(bench.costs, 4), 7)
