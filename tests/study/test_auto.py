@@ -73,9 +73,9 @@ def test_the_plan_is_the_best_over_all_numbers_of_stages(space: Space) -> None:
 @given(spaces())
 @settings(deadline=None, max_examples=30)
 def test_listing_counts_every_split_once_and_each_is_its_key(space: Space) -> None:
-    every = list(every(space))
-    assert len(set(every)) == len(every) == space.size
-    assert all(space.split(space.key(stages)) == stages for stages in every)
+    found = list(every(space))
+    assert len(set(found)) == len(found) == space.size
+    assert all(space.split(space.key(stages)) == stages for stages in found)
     listed = [space.evaluate(stages).period for stages in space.listed]
     if listed:
         best = space.best(space.costs, len(listed))
@@ -166,8 +166,8 @@ def test_the_best_under_costs_that_depend_on_the_crowd(chain_bench: Make, rows: 
     )
     space = Space(crowd.of(1), 3, empty=True)
     found = space.best(crowd, 10)
-    every = sorted(space.evaluate(s, crowd).period for s in every(space))
-    assert [space.evaluate(s, crowd).period for s in found] == pytest.approx(every[:10])
+    periods = sorted(space.evaluate(s, crowd).period for s in every(space))
+    assert [space.evaluate(s, crowd).period for s in found] == pytest.approx(periods[:10])
 
 
 def test_what_is_learnt_does_not_come_from_empty_stages(chain_bench: Make) -> None:
