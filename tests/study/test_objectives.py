@@ -125,6 +125,13 @@ def test_the_front_is_found(opened: Callable[..., OpenStudy], objective: list[st
         assert any(all(f <= 1.03 * x for f, x in zip(got, point, strict=True)) for got in found)
 
 
+def test_ten_stage_times_are_the_least_to_stop_for(opened: Callable[..., OpenStudy]) -> None:
+    on = opened(weighted(noise=1e-6), "latency", trials=20)
+    run_study(on, Silent())
+    assert on.study.user_attrs["stopped"].startswith("converged")
+    assert len(on.study.trials) == 4  # of three stages
+
+
 @pytest.mark.parametrize("sampler", NAMES)
 def test_every_sampler_proposes_for_several_objectives(opened: Callable[..., OpenStudy], sampler: str) -> None:
     on = opened(weighted(ops=8), ALL, trials=5, sampler=sampler, converge=False)
