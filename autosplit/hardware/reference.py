@@ -96,9 +96,8 @@ def _errors(mine: Array, wanted: Array, tolerance: float) -> tuple[float, float,
     if mine.shape != wanted.shape or mine.dtype != wanted.dtype:
         return np.inf, np.inf, False
     if wanted.dtype.kind not in "fV":
-        same = bool(np.array_equal(mine, wanted))
-        gap = 0.0 if same else float(np.max(np.abs(mine.astype(np.float64) - wanted.astype(np.float64))))
-        return gap, gap, same
+        gap = _whole_gap(mine, wanted)
+        return gap, gap, gap == 0
     mine, exact = mine.astype(np.float64), wanted.astype(np.float64)
     finite = np.isfinite(exact)
     if not np.array_equal(mine[~finite], exact[~finite], equal_nan=True) or not np.isfinite(mine[finite]).all():
@@ -107,3 +106,10 @@ def _errors(mine: Array, wanted: Array, tolerance: float) -> tuple[float, float,
     scale = float(np.max(np.abs(exact[finite]), initial=0.0))
     share = gap / scale if scale > 0 else gap
     return gap, share, share <= max(tolerance, TOLERANCE.get(str(wanted.dtype), DEFAULT_TOLERANCE))
+
+
+def _whole_gap(mine: Array, wanted: Array) -> float:
+    """The largest difference of integers or booleans, taken without sign so that none is lost or overflows."""
+    high, low = np.maximum(mine, wanted), np.minimum(mine, wanted)
+    unsigned = f"u{mine.dtype.itemsize}"
+    return float(np.max(high.view(unsigned) - low.view(unsigned), initial=0))

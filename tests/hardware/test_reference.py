@@ -162,10 +162,19 @@ def test_each_output_has_a_scale_of_its_own():
     assert found.max_rel_error == pytest.approx(1.0, rel=1e-3)
 
 
-def test_integers_too_large_for_a_float_are_told_apart():
-    wanted = np.array([2**62], np.int64)
-    assert not judge(wanted + 1, wanted).equal
-    assert not judge(np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64)).equal
+@pytest.mark.parametrize(
+    ("dtype", "mine", "wanted", "gap"),
+    [
+        ("int64", 2**53 + 1, 2**53, 1.0),
+        ("int64", -(2**63), 2**63 - 1, 2.0**64),
+        ("uint64", 0, 2**64 - 1, 2.0**64),
+        ("int8", -128, 127, 255.0),
+        ("bool", True, False, 1.0),
+    ],
+)
+def test_the_gap_between_integers_is_exact(dtype, mine, wanted, gap):
+    found = compare([{"y": np.array([0, mine], dtype)}], [{"y": np.array([0, wanted], dtype)}])
+    assert (found.equal, found.max_abs_error) == (False, gap)
 
 
 def test_the_sign_of_zero_is_no_error():
