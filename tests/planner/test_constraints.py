@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner import Constraints, k_best, plan
+from autosplit.planner import Constraints, CostModel, Transfer, k_best, plan
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import questions
@@ -103,6 +103,14 @@ def test_with_no_live_tensor_chains_stay_whole():
         (Constraints(forbid=["t2"], require=["t2"], live_tensors=3), ["no cut at tensor 't2'", "a cut at tensor 't2'"]),
         (Constraints(live_tensors=0, forbid=["t1"]), ["0 live tensors"]),
         (Constraints(live_bytes=0.5, stages={"op5": 1}), ["0.5 live bytes"]),
+        (Constraints(stages={"op4": 0, "op1": 1, "op5": 1}), ["op 'op4' on stage 0", "op 'op1' on stage 1"]),
+        (Constraints(devices={"op4": 0, "op1": 1, "op5": 1}), ["op 'op4' on device 0", "op 'op1' on device 1"]),
+        (Constraints(together=[["op0", "op2"], ["op2", "op5"], ["op3", "op4"]]), ["'op0', 'op2'", "'op2', 'op5'"]),
+        (
+            Constraints(forbid=[f"t{i}" for i in range(5)], live_tensors=3),
+            [f"no cut at tensor 't{i}'" for i in range(5)],
+        ),
+        (Constraints(require=["t1", "t3", "t0"]), ["a cut at tensor 't3'", "a cut at tensor 't0'"]),
     ],
 )
 def test_a_clash_names_the_conditions_that_clash_and_no_others(constraints, named):
@@ -111,6 +119,27 @@ def test_a_clash_names_the_conditions_that_clash_and_no_others(constraints, name
     listed = str(error.value).split("drop one: ")[1].split("; ")
     assert len(listed) == len(named), listed
     assert all(any(name in text for text in listed) for name in named)
+
+
+@pytest.mark.parametrize("limits", [(25.0,), (5.0, math.inf)])
+def test_a_limit_of_memory_that_clashes_is_named(limits):
+    model = replace(CHAIN, sizes=(10.0,) * 6)
+    with pytest.raises(Infeasible, match=r"drop one: at most .* memory of a device"):
+        plan(model, 2, constraints=Constraints(memory=limits))
+    with pytest.raises(Infeasible, match=r"drop one: the graph's .* bytes of memory a device"):
+        plan(replace(model, memory=limits), 2)
+
+
+def test_each_of_two_tensors_between_the_same_ops_can_be_required():
+    moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
+    model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 5.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),))
+    for name in ("t", "u"):
+        assert plan(model, 2, constraints=Constraints(require=[name])).stages == ((0,), (1, 2))
+
+
+def test_several_required_cuts_are_all_made():
+    found = k_best(CHAIN, 3, 9, constraints=Constraints(require=["t1", "t3"]))
+    assert [p.stages for p in found] == [((0, 1), (2, 3), (4, 5))]
 
 
 def test_memory_that_is_too_little_is_named():
