@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible
-from autosplit.planner import Constraints, evaluate, plan, plan_assigned
+from autosplit.planner import Constraints, CostModel, assign, evaluate, plan, plan_assigned
 from autosplit.planner.assign import device_orders
 from tests.planner.graphs import parallel_chains, random_dag
 from tests.planner.reference import brute_force
@@ -48,6 +48,45 @@ def test_a_pin_to_a_device_means_the_device_wherever_it_stands():
     found = plan_assigned(slow, 2, constraints=Constraints(devices={"op7": 0}))
     assert found.devices[1] == 0
     assert 7 in found.stages[1]
+
+
+def test_of_orders_of_equal_period_the_one_of_least_latency_is_found():
+    model = CostModel("m", ("a", "b"), (0, 1), ((5.0, 1.0), (5.0, 5.0)))
+    found = plan_assigned(model, 2)
+    assert (found.devices, found.latency) == ((1, 0), 6.0)
+
+
+def test_memory_given_for_a_device_is_that_of_the_device_wherever_it_stands():
+    model = replace(parallel_chains(1, 8, size=1.0), sizes=(10.0,) * 8)
+    slow = replace(model, times=(model.times[0], tuple(5 * t for t in model.times[0])))
+    found = plan_assigned(slow, 2, constraints=Constraints(devices={"op7": 0}, memory=(30.0, 60.0)))
+    assert found.devices == (1, 0)
+    assert found.memory[1] <= 30
+
+
+@given(assigned(), st.integers(0, 30))
+@settings(deadline=None, max_examples=40)
+def test_a_deadline_leaves_a_bound_that_no_order_of_the_devices_beats(question, asked):
+    model, stages = question
+    orders = permutations(range(len(model.times)), stages)
+    best = min((b[0] for o in orders for b in brute_force(model.on_devices(o), stages)[:1]), default=None)
+    if best is None:
+        return
+    left = iter(range(asked))
+    try:
+        found = plan_assigned(model, stages, deadline=lambda: next(left, None) is None)
+    except Infeasible:
+        return
+    assert found.lower_bound <= best <= found.period
+    assert not found.optimal or found.period == best
+
+
+def test_where_not_all_orders_are_tried_nothing_is_claimed(monkeypatch):
+    monkeypatch.setattr(assign, "MOST_ORDERS", 1)
+    model = random_dag(8, 1)
+    found = plan_assigned(replace(model, times=(model.times[0], tuple(2 * t for t in model.times[0]))), 2)
+    assert (found.lower_bound, found.optimal) == (0.0, False)
+    assert "only 1 orders" in found.note
 
 
 def test_alike_devices_need_no_search():
