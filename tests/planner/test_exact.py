@@ -1,13 +1,17 @@
 import json
 import math
+from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autosplit.cuts import downsets
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner import evaluate, from_workload, k_best, plan
+from autosplit.planner import Constraints, evaluate, evaluate_cuts, from_workload, k_best, plan
+from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, file_loads, model_cost
 from tests.planner.strategies import models, questions
 
@@ -120,8 +124,6 @@ def test_a_plan_costs_what_its_split_costs(question):
 @given(models(most=6), st.floats(1e-9, 1e9))
 @settings(deadline=None, max_examples=40)
 def test_the_unit_of_time_changes_nothing(model, factor):
-    from dataclasses import replace
-
     def by(rows):
         return tuple(tuple(x * factor for x in row) for row in rows)
 
@@ -142,6 +144,19 @@ def test_a_cost_that_forbids_does_not_blur_the_others():
     found = plan(from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges}), 2)
     assert found.stages == (tuple(range(7)), (7, 8, 9))
     assert found.period == pytest.approx(2.8 + 0.125)
+
+
+@pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (6, 2, 3), (8, 2, 2)])
+def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number, length, stages):
+    model, ops = parallel_chains(number, length), number * length
+    taken = replace(model.tensors[0], name="x", producer=None, consumers=(0, 5, 9, 11))  # an input does not count
+    free = ((0.0,) * (len(model.tensors) + 1),)
+    model = replace(model, times=((1.0,) * ops,), tensors=(*model.tensors, taken), send=free, receive=free)
+    levels = [[d for d in downsets(model.contraction) if d.bit_count() * stages == n * ops] for n in range(1, stages)]
+    chains = [cuts for cuts in product(*levels) if all(not a & ~b for a, b in pairwise(cuts))]
+    moved = sorted(evaluate_cuts(model, cuts).bytes_moved for cuts in chains)
+    assert plan(model, stages).bytes_moved == moved[0]
+    assert [p.bytes_moved for p in k_best(model, stages, 5)] == moved[:5]
 
 
 def test_what_cannot_be_asked_is_refused():
@@ -167,6 +182,26 @@ def test_a_deadline_leaves_a_split_and_a_bound(asked):
     assert not found.optimal
     assert 51.8 < found.lower_bound <= 52.2017
     assert 52.2016 < found.period < math.inf
+
+
+@given(questions(), st.integers(0, 30))
+@settings(deadline=None, max_examples=60)
+def test_a_deadline_leaves_a_bound_that_no_split_beats(question, asked):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    try:
+        found = plan(model, stages, allow_empty=allow_empty, deadline=ticks(asked))
+    except Infeasible:
+        return
+    assert found.lower_bound <= best[0][0] <= found.period
+    assert not found.optimal or found.period == best[0][0]
+
+
+@pytest.mark.parametrize("asked", range(0, 24, 2))
+def test_conditions_that_clash_are_named_or_more_time_is_asked_for(asked):
+    clash = Constraints(stages={"op4": 0, "op1": 1})
+    with pytest.raises(Infeasible, match=r"give more time|drop one: op 'op4' on stage 0; op 'op1' on stage 1"):
+        plan(parallel_chains(1, 6), 2, constraints=clash, deadline=ticks(asked))
 
 
 def ticks(count):
