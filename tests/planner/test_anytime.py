@@ -1,17 +1,21 @@
+import math
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import bitset, count, members
-from autosplit.planner import CostModel, Transfer, evaluate, k_best, pareto_front, plan
+from autosplit.planner import CostModel, Transfer, evaluate, k_best, least_latency, pareto_front, plan
+from autosplit.planner.anytime import improve
 from autosplit.planner.bounds import simple_bound
 from autosplit.planner.constraints import FREE
 from autosplit.planner.cut_bound import cut_bound
+from autosplit.planner.exact import Found
 from autosplit.planner.flow import Network
 from autosplit.planner.narrow import narrow_rows
 from autosplit.planner.problem import pose
-from autosplit.planner.rows import to_int
-from tests.planner.graphs import cells, parallel_chains, random_dag
+from autosplit.planner.rows import list_rows, to_int
+from tests.planner.graphs import cells, costed, parallel_chains, random_dag
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import models
 
@@ -26,13 +30,14 @@ def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
     assert "legal cuts" in found.note
 
 
-@given(models(most=6), st.integers(2, 3))
-@settings(deadline=None, max_examples=60)
-def test_the_flow_bound_never_exceeds_the_optimum(model, stages):
-    if len(model.contraction.groups) < stages:
+@given(st.one_of(models(), models(inputs=True), models(devices=2)), st.integers(2, 3), st.booleans())
+@settings(deadline=None, max_examples=80)
+def test_the_flow_bound_never_exceeds_the_optimum(model, stages, allow_empty):
+    stages = model.devices or stages
+    if len(model.contraction.groups) < stages and not allow_empty:
         return
-    best = plan(model, stages).period
-    problem = pose(model, stages, FREE)
+    best = plan(model, stages, allow_empty=allow_empty).period
+    problem = pose(model, stages, FREE, allow_empty=allow_empty)
     low = simple_bound(problem)
     assert low <= best * (1 + 1e-12)
     assert cut_bound(problem, low, 1.5 * best)[0] <= best * (1 + 1e-9)
@@ -45,6 +50,9 @@ def test_the_flow_bound_counts_transfers():
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), max_size=12))
+@example(
+    [(0, 1, 1), (1, 4, 1), (4, 5, 1), (0, 2, 1), (2, 4, 1), (1, 3, 1), (3, 5, 1)]
+)  # what went from 1 to 4 must yield
 def test_a_minimum_cut_is_the_least_of_all_cuts(arcs):
     network = Network(6)
     for tail, head, capacity in arcs:
@@ -63,7 +71,9 @@ def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_so
     found = k_best(model, 2, 3)
     assert len({p.stages for p in found}) == 3
     assert [p.period for p in found] == sorted(p.period for p in found)
+    assert "legal cuts" in found[0].note
     assert not pareto_front(model, 2).complete
+    assert not least_latency(model, 2, math.inf).optimal
 
 
 def test_the_same_question_has_the_same_answer():
@@ -78,24 +88,46 @@ def test_a_passed_deadline_still_leaves_a_legal_split():
     assert sum(len(list(members(bitset(ops)))) for ops in found.stages) == 640
 
 
+def test_a_gap_however_small_is_no_proof():
+    model = random_dag(8, 1)
+    best, problem = plan(model, 3), pose(model, 3, FREE)
+    for share, proven in ((0.99995, False), (1.0, True)):
+        assert improve(problem, Found(best, 0.0, False), share * best.period, (), None, rounds=1).proven == proven
+
+
+def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
+    model = costed(81, [(n, n + 1) for n in range(79) if n != 39] + [(39, 80), (79, 80)])
+    rows = list_rows(model.predecessors, 10**6)
+    assert len({to_int(row) for row in rows}) == len(rows) == 41 * 41 + 1
+
+
 def test_a_random_graph_is_never_below_its_bound():
     for seed in range(5):
         found = plan(random_dag(30, seed, transfer=0.5), 3)
         assert found.lower_bound <= found.period
 
 
-@given(models(most=6, groups=True), st.integers(2, 3), st.floats(1, 1.3))
+@given(
+    st.one_of(models(most=6, groups=True), models(most=6, devices=2)),
+    st.integers(2, 3),
+    st.floats(1, 1.3),
+    st.booleans(),
+)
 @settings(deadline=None, max_examples=60)
-def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(model, stages, factor):
-    if len(model.contraction.groups) < stages:
+def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(model, stages, factor, allow_empty):
+    stages = model.devices or stages
+    if len(model.contraction.groups) < stages and not allow_empty:
         return
-    limit = plan(model, stages).period * factor
-    problem = pose(model, stages, FREE)
+    limit = plan(model, stages, allow_empty=allow_empty).period * factor
+    problem = pose(model, stages, FREE, allow_empty=allow_empty)
     rows = narrow_rows(problem, limit, 10**6, None)
+    if rows is None:
+        assert not problem.uniform
+        return
     held = {problem.contraction.expand(to_int(row)) for row in rows}
-    for period, _, _, split in brute_force(model, stages):
+    for period, _, _, split in brute_force(model, stages, allow_empty):
         if period <= limit:
-            assert set(evaluate(model, split).cuts) <= held
+            assert set(evaluate(model, split, allow_empty=allow_empty).cuts) <= held
 
 
 def test_a_long_graph_too_wide_to_list_is_still_proven():
