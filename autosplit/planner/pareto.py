@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.planner.chain import Chain, Index
-from autosplit.planner.network import Edges, build
+from autosplit.planner.network import Edges, Network, build
 from autosplit.planner.problem import Array
 
 MOST_LABELS = 200_000
@@ -28,23 +29,34 @@ def front(chain: Chain) -> tuple[list[list[int]], bool]:
     """Chains of cuts on the front of (period, latency, peak memory), one for each point; whether the front is whole.
 
     A label that another at the same cut beats or equals in all three leads to no new point (multi-criteria shortest paths,
-    Martins 1984). Where labels become too many, the ones of least period are kept and the front may miss points. Raises
-    OutOfTime, and TooManyStages where the stages are too many to hold.
+    Martins 1984). Where labels become too many, those that can still have the least period are kept and the front may miss
+    points. Raises OutOfTime, and TooManyStages where the stages are too many to hold.
     """
     network = build(chain, chain.scaled.limit)
     if network is None:
         return [], True
     layers = [_Labels(np.zeros(1, dtype=np.intp), np.zeros((1, 3)), np.zeros(1, dtype=np.intp))]
-    whole = True
+    ahead, whole = _ahead(network), True
     for edges in network.edges:
         layer = _extend(layers[-1], edges)
         if len(layer.node) > MOST_LABELS:
             whole = False
-            kept = np.sort(np.argsort(layer.cost[:, 0], kind="stable")[:MOST_LABELS])
+            reached = np.maximum(layer.cost[:, 0], ahead[len(layers)][layer.node])
+            kept = np.sort(np.argsort(reached, kind="stable")[:MOST_LABELS])
             layer = _Labels(layer.node[kept], layer.cost[kept], layer.parent[kept])
         layers.append(layer)
     order = np.lexsort(layers[-1].cost.T[::-1])
     return [_trace(network.cuts, layers, int(end)) for end in order], whole
+
+
+def _ahead(network: Network) -> list[Array]:
+    """For each level and node the least period of the stages that are still to come."""
+    found = [np.zeros(len(network.cuts[-1]))]
+    for edges, cuts in zip(reversed(network.edges), reversed(network.cuts[:-1]), strict=True):
+        least = np.full(len(cuts), math.inf)
+        np.minimum.at(least, edges.tail, np.maximum(edges.load, found[-1][edges.head]))
+        found.append(least)
+    return found[::-1]
 
 
 def _extend(before: _Labels, edges: Edges) -> _Labels:

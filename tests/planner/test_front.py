@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 
 from autosplit.errors import Infeasible
-from autosplit.planner import CostModel, Transfer, evaluate, k_best, least_latency, network, pareto_front, plan
+from autosplit.planner import CostModel, Transfer, evaluate, k_best, least_latency, network, pareto, pareto_front, plan
 from tests.planner.graphs import random_dag
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import questions
@@ -45,6 +45,17 @@ def test_a_device_that_is_better_left_out_costs_no_latency():
     model = CostModel("m", ("a", "b"), (0, 1), ((5.0, 5.0),), moved, ((1.0,),), ((1.0,),), overheads=(0.0, 0.0, 99.0))
     assert plan(model, 3, allow_empty=True).latency == 12
     assert least_latency(model, 3, 10.0, allow_empty=True).latency == 10
+
+
+def test_a_front_of_too_many_points_keeps_the_fastest_and_says_it_may_miss_some(monkeypatch):
+    model = random_dag(12, 0, size=1.0)
+    whole = pareto_front(model, 3).plans
+    monkeypatch.setattr(pareto, "MOST_LABELS", 3)
+    found = pareto_front(model, 3)
+    assert len(whole) > 3
+    assert not found.complete
+    assert found.plans[0].period == whole[0].period
+    assert all(evaluate(model, p.stages).period == p.period for p in found.plans)
 
 
 @pytest.mark.parametrize(("edges", "told"), [(60, "periods more than a few percent"), (0, "too many splits")])
