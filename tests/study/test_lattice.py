@@ -41,6 +41,13 @@ def test_the_best_splits_are_those_the_planner_lists(branchy_bench: Make, seed: 
     assert len({p.stages for p in found}) == 25
 
 
+def test_four_unlike_devices_have_each_its_own_times(chain_bench: Make) -> None:
+    known = chain_bench(ops=8, stages=4).costs
+    costs = drawn(known, 0, 4)
+    found = [evaluate(costs, stages).period for stages in made(known, 4).best(costs, 35)]
+    assert found == pytest.approx([p.period for p in k_best(costs, 4, 35)])
+
+
 def test_all_splits_are_listed_where_more_are_asked_for(chain_bench: Make) -> None:
     costs = chain_bench(ops=7, stages=3).costs
     assert len(made(costs, 3).best(costs, 100)) == 15
@@ -49,7 +56,8 @@ def test_all_splits_are_listed_where_more_are_asked_for(chain_bench: Make) -> No
 def test_only_splits_within_a_limit_are_listed(chain_bench: Make) -> None:
     costs = chain_bench(ops=12, stages=3).costs
     best = k_best(costs, 3, 5)
-    assert made(costs, 3).best(costs, 9, best[2].period)[:3] == [p.stages for p in best[:3]]
+    assert best[2].period < best[3].period
+    assert made(costs, 3).best(costs, 9, best[2].period) == [p.stages for p in best[:3]]
     assert made(costs, 3).best(costs, 9, best[0].period * 0.99) == []
 
 
@@ -74,6 +82,7 @@ def test_where_one_op_takes_longest_no_better_split_is_looked_for(monkeypatch: p
     costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0),))
     table = made(costs, 3)
     assert table.best_of_each([costs], [9.1]) == [((0,), (1,), (2, 3))]
+    assert table.best_of_each([replace(costs, overheads=(2.0,))], [11.1]) == [((0,), (1,), (2, 3))]
     monkeypatch.setattr(lattices, "sweep", None)
     assert table.best_of_each([costs], [9.0]) == [None]
 
