@@ -4,13 +4,18 @@ from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import downsets
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner import Constraints, evaluate, evaluate_cuts, from_workload, k_best, plan
+from autosplit.planner import Constraints, CostModel, Transfer, evaluate, evaluate_cuts, from_workload, k_best, plan
+from autosplit.planner.constraints import FREE
+from autosplit.planner.pairs import Side, loads
+from autosplit.planner.problem import pose, scale
+from autosplit.planner.rows import list_rows
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, file_loads, model_cost
 from tests.planner.strategies import models, questions
@@ -146,7 +151,7 @@ def test_a_cost_that_forbids_does_not_blur_the_others():
     assert found.period == pytest.approx(2.8 + 0.125)
 
 
-@pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (4, 3, 3), (9, 2, 2)])
+@pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (5, 3, 3), (9, 2, 2)])
 def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number, length, stages):
     model, ops = parallel_chains(number, length), number * length
     taken = replace(model.tensors[0], name="x", producer=None, consumers=(0, 1), bytes=1e4)  # an input does not count
@@ -157,6 +162,25 @@ def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number
     moved = sorted(evaluate_cuts(model, cuts).bytes_moved for cuts in chains)
     assert plan(model, stages).bytes_moved == moved[0]
     assert [p.bytes_moved for p in k_best(model, stages, 5)] == moved[:5]
+
+
+@pytest.mark.parametrize("cheap", [range(6), range(6, 12)])
+def test_of_very_many_splits_of_equal_times_the_one_that_moves_fewest_bytes_is_found(cheap):
+    moved = tuple(Transfer(f"t{i}", i, (12,), 1.0 if i in cheap else 2.0) for i in range(12))
+    times, free = (*[1.0] * 12, 0.0), ((0.0,) * 12,)
+    model = CostModel("m", tuple(map(str, range(13))), (*[0] * 12, (1 << 12) - 1), (times,), moved, free, free)
+    assert plan(model, 2).stages[0] == tuple(cheap)
+
+
+@given(models(most=6, inputs=True))
+@settings(deadline=None, max_examples=30)
+def test_a_stage_asked_for_alone_moves_the_bytes_it_moves_among_all_others(model):
+    problem = pose(model, 1, FREE)
+    side = Side(scale(problem, math.inf), list_rows(problem.contraction.predecessors, 99), 0)
+    for block in loads(scale(problem, math.inf), 0, side, side, math.inf):
+        i, j = np.nonzero(block.load < math.inf)
+        alone = [block.bytes_moved(i[n : n + 1], j[n : n + 1]).item() for n in range(len(i))]
+        assert alone == block.bytes_moved(i, j).tolist()
 
 
 def test_what_cannot_be_asked_is_refused():
