@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from autosplit.planner.exact import Found
 from autosplit.planner.flow import Network
 from autosplit.planner.narrow import narrow_rows
 from autosplit.planner.problem import pose
-from autosplit.planner.rows import list_rows, to_int
+from autosplit.planner.rows import list_rows, to_bits, to_int
 from tests.planner.graphs import cells, costed, parallel_chains, random_dag
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import models
@@ -41,6 +42,14 @@ def test_the_flow_bound_never_exceeds_the_optimum(model, stages, allow_empty):
     low = simple_bound(problem)
     assert low <= best * (1 + 1e-12)
     assert cut_bound(problem, low, 1.5 * best)[0] <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("ops", "transfer"), [(12, 0.3), (20, 0.5)])
+def test_the_flow_bound_never_exceeds_the_optimum_of_a_random_graph(ops, transfer):
+    for seed in range(12):
+        model = random_dag(ops, seed, transfer=transfer)
+        best, problem = plan(model, 2).period, pose(model, 2, FREE)
+        assert cut_bound(problem, simple_bound(problem), 1.2 * best)[0] <= best
 
 
 def test_the_flow_bound_counts_transfers():
@@ -128,6 +137,15 @@ def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(model
     for period, _, _, split in brute_force(model, stages, allow_empty):
         if period <= limit:
             assert set(evaluate(model, split, allow_empty=allow_empty).cuts) <= held
+
+
+def test_the_narrow_table_of_many_ops_holds_all_cuts_that_leave_each_side_the_period():
+    problem = pose(parallel_chains(2, 40), 2, FREE)
+    period = 0.51 * problem.times.sum()
+    rows = list_rows(problem.contraction.predecessors, 10**6)
+    time = to_bits(rows, problem.size) @ problem.times[0]
+    wanted = {to_int(row) for row in rows[np.abs(time - problem.times.sum() / 2) <= 0.01 * problem.times.sum()]}
+    assert {to_int(row) for row in narrow_rows(problem, period, 10**6, None)} == wanted | {0, (1 << 80) - 1}
 
 
 def test_a_long_graph_too_wide_to_list_is_still_proven():

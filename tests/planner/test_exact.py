@@ -183,6 +183,23 @@ def test_a_stage_asked_for_alone_moves_the_bytes_it_moves_among_all_others(model
         assert alone == block.bytes_moved(i, j).tolist()
 
 
+def test_only_nested_cuts_make_a_stage_where_ops_are_many():
+    problem = pose(parallel_chains(2, 40), 1, FREE)
+    side = Side(scale(problem, math.inf), list_rows(problem.contraction.predecessors, 2000), 0)
+    found = sum((b.load < math.inf).sum() for b in loads(scale(problem, math.inf), 0, side, side, math.inf))
+    assert (
+        found == (41 * 42 // 2) ** 2 - 41**2
+    )  # from a place of each chain to the same or a later one, not both the same
+
+
+def test_what_a_stage_receives_and_sends_takes_of_its_memory():
+    moved = (Transfer("t", 0, (1,), 20.0), Transfer("u", 1, (2,), 5.0))
+    free = ((0.0, 0.0),)
+    model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, free, free, memory=(10.0,))
+    assert plan(model, 2).stages == ((0,), (1, 2))
+    assert plan(replace(model, activations=True), 2).stages == ((0, 1), (2,))
+
+
 def test_what_cannot_be_asked_is_refused():
     model = from_workload(
         {
@@ -209,11 +226,14 @@ def test_a_deadline_leaves_a_split_and_a_bound(asked):
 
 
 @pytest.mark.parametrize("asked", range(0, 24, 2))
-def test_a_deadline_leaves_no_bound_above_the_least_period(asked):
-    model = replace(parallel_chains(2, 4, transfer=0.0), times=((1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5),))
-    found = plan(model, 2, deadline=ticks(asked))
-    assert found.lower_bound <= plan(model, 2).period == 11 <= found.period
-    assert not found.optimal or found.period == 11
+@pytest.mark.parametrize("unit", [1.0, 0.1, 1.1])
+def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
+    times = tuple(unit * t for t in (1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5))
+    model = replace(parallel_chains(2, 4, transfer=0.0), times=(times,))
+    found, least = plan(model, 2, deadline=ticks(asked)), plan(model, 2).period
+    assert least == pytest.approx(11 * unit)
+    assert found.lower_bound <= least <= found.period
+    assert not found.optimal or found.period == least
 
 
 def test_a_split_that_only_a_longer_search_finds_is_not_called_impossible():
