@@ -47,6 +47,13 @@ def test_a_device_that_is_better_left_out_costs_no_latency():
     assert least_latency(model, 3, 10.0, allow_empty=True).latency == 10
 
 
+def test_each_op_counts_on_its_own_device_where_the_least_latency_is_slower():
+    times = ((4.0, 2.0, 50.0, 50.0), (50.0, 3.0, 2.0, 50.0), (50.0, 50.0, 50.0, 1.0))
+    model = CostModel("m", tuple("abcd"), (0, 1, 2, 4), times)
+    assert (plan(model, 3).period, plan(model, 3).latency) == (5, 10)
+    assert least_latency(model, 3, 6.0).latency == 9
+
+
 def test_a_front_of_too_many_points_keeps_the_fastest_and_says_it_may_miss_some(monkeypatch):
     model = random_dag(12, 0, size=1.0)
     whole = pareto_front(model, 3).plans
