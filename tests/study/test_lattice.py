@@ -51,6 +51,12 @@ def test_four_unlike_devices_have_each_its_own_times(chain_bench: Make) -> None:
 def test_all_splits_are_listed_where_more_are_asked_for(chain_bench: Make) -> None:
     costs = chain_bench(ops=7, stages=3).costs
     assert len(made(costs, 3).best(costs, 100)) == 15
+    assert len(made(costs, 3).best(replace(costs, overheads=(99.0,)), 100)) == 15
+
+
+def test_no_fewer_are_listed_than_asked_for() -> None:
+    costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 1.0, 9.0, 1.0),))
+    assert [len(made(costs, 3).best(costs, count)) for count in (1, 2, 3)] == [1, 2, 3]
 
 
 def test_only_splits_within_a_limit_are_listed(chain_bench: Make) -> None:
@@ -85,6 +91,11 @@ def test_where_one_op_takes_longest_no_better_split_is_looked_for(monkeypatch: p
     assert table.best_of_each([replace(costs, overheads=(2.0,))], [11.1]) == [((0,), (1,), (2, 3))]
     monkeypatch.setattr(lattices, "sweep", None)
     assert table.best_of_each([costs], [9.0]) == [None]
+
+
+def test_an_op_that_takes_long_on_one_device_goes_to_another() -> None:
+    costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0)))
+    assert made(costs, 2).best_of_each([costs], [5.0]) == [((0,), (1, 2, 3))]
 
 
 def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
