@@ -137,6 +137,13 @@ def test_each_of_two_tensors_between_the_same_ops_can_be_required():
         assert plan(model, 2, constraints=Constraints(require=[name])).stages == ((0,), (1, 2))
 
 
+def test_two_tensors_between_the_same_ops_are_two_live_tensors():
+    moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
+    model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),))
+    assert plan(model, 2).stages == ((0,), (1, 2))
+    assert plan(model, 2, constraints=Constraints(live_tensors=1)).stages == ((0, 1), (2,))
+
+
 def test_several_required_cuts_are_all_made():
     found = k_best(CHAIN, 3, 9, constraints=Constraints(require=["t1", "t3"]))
     assert [p.stages for p in found] == [((0, 1), (2, 3), (4, 5))]

@@ -183,13 +183,21 @@ def test_a_stage_asked_for_alone_moves_the_bytes_it_moves_among_all_others(model
         assert alone == block.bytes_moved(i, j).tolist()
 
 
-def test_only_nested_cuts_make_a_stage_where_ops_are_many():
+def test_only_nested_cuts_make_a_stage_and_each_costs_the_same_among_many_or_few():
     problem = pose(parallel_chains(2, 40), 1, FREE)
-    side = Side(scale(problem, math.inf), list_rows(problem.contraction.predecessors, 2000), 0)
-    found = sum((b.load < math.inf).sum() for b in loads(scale(problem, math.inf), 0, side, side, math.inf))
-    assert (
-        found == (41 * 42 // 2) ** 2 - 41**2
-    )  # from a place of each chain to the same or a later one, not both the same
+    rows = list_rows(problem.contraction.predecessors, 2000)
+
+    def table(right):
+        found, sides = np.full((len(rows), len(right)), math.inf), [Side(scaled, r, 0) for r in (rows, right)]
+        for block in loads(scaled, 0, *sides, math.inf):
+            found[block.left, block.right] = block.load
+        return found
+
+    scaled = scale(problem, math.inf)
+    whole = table(rows)
+    # from a place of each chain to the same or a later one, not both the same
+    assert np.isfinite(whole).sum() == (41 * 42 // 2) ** 2 - 41**2
+    assert (table(rows[900:1300]) == whole[:, 900:1300]).all()
 
 
 def test_what_a_stage_receives_and_sends_takes_of_its_memory():
