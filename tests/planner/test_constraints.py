@@ -130,6 +130,12 @@ def test_a_limit_of_memory_that_clashes_is_named(limits):
         plan(replace(model, memory=limits), 2)
 
 
+def test_slow_splits_are_listed_where_only_they_make_a_required_cut():
+    found = k_best(CHAIN, 3, 4, constraints=Constraints(require=["t4"]))
+    assert {p.stages[2] for p in found} == {(5,)}
+    assert len(found) == 4
+
+
 def test_each_of_two_tensors_between_the_same_ops_can_be_required():
     moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
     model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 5.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),))
