@@ -15,12 +15,12 @@ class Network:
         self.head: list[int] = []
         self.room: list[float] = []
 
-    def add(self, tail: int, head: int, capacity: float, back: float = 0.0) -> None:
-        """An arc, and room for ``back`` the other way."""
+    def add(self, tail: int, head: int, capacity: float) -> None:
+        """An arc one way."""
         self.arcs[tail].append(len(self.head))
         self.arcs[head].append(len(self.head) + 1)
         self.head += [head, tail]
-        self.room += [capacity, back]
+        self.room += [capacity, 0.0]
 
     def minimum_cut(self, source: int, sink: int) -> tuple[float, list[bool]]:
         """The capacity of a minimum cut and, for each node, whether it is on the source's side."""

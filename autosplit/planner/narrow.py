@@ -40,7 +40,7 @@ def _level_rows(graph: Frame, level: Level, limit: int, deadline: Deadline | Non
         if deadline is not None and deadline():
             raise OutOfTime
         left -= graph.times[i]
-        wanted = to_words([graph.problem.contraction.predecessors[i] | level.inside], size)[0]
+        wanted = to_words([graph.problem.contraction.predecessors[i]], size)[0]
         fits = ((rows & wanted) == wanted).all(axis=1) & (time + graph.times[i] <= level.high)
         new = rows[fits]
         new[:, i // 64] |= np.uint64(1 << (i % 64))

@@ -63,7 +63,7 @@ def list_rows(predecessors: Sequence[int], limit: int) -> Words:
         if used + len(added) > limit:
             raise TooManyDownsets(f"the graph has more than {limit} legal cuts; they are too many to list")
         if used + len(added) > len(rows):
-            rows = np.concatenate([rows, np.zeros((max(len(rows), len(added)), rows.shape[1]), dtype=np.uint64)])
+            rows = np.concatenate([rows, np.zeros_like(rows)])
         new = rows[added]
         new[:, i // 64] |= np.uint64(1 << (i % 64))
         rows[used : used + len(added)] = new
