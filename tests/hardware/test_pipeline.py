@@ -71,7 +71,7 @@ def test_an_input_can_be_an_output_and_a_stage_may_read_nothing():
     with pipeline:
         found = in_time(lambda: pipeline.run(items(20)))
     assert results_of(found, "cx") == expected_of(made, items(20), "cx")
-    assert stages[1].seen[0] == ()
+    assert stages[1].seen == [()] * 20
 
 
 def test_an_input_that_is_an_output_is_not_the_callers_array():
@@ -90,22 +90,36 @@ def test_every_stage_has_a_thread_of_its_own():
     assert len({s.thread for s in stages} - {None, threading.get_ident()}) == 3
 
 
-def test_stages_work_at_the_same_time():
-    meeting = threading.Barrier(3)
-    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], before={s: _meet(meeting, s) for s in range(3)})
+def test_a_running_thread_is_known_by_its_stage():
+    pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"])
+    assert pipeline.threads == {}
     with pipeline:
-        assert len(in_time(lambda: pipeline.run(items(6)))) == 6
+        in_time(lambda: pipeline.run(items(1)))
+        assert pipeline.threads == {f"0x{stage.thread:016x}": s for s, stage in enumerate(stages)}
 
 
-def _meet(meeting, stage):
-    """Stage s waits for the others while it has item 2 - s: item 2 in stage 0, 1 in stage 1, 0 in stage 2."""
-    return lambda item: meeting.wait(PATIENCE_S) if item == 2 - stage else None
+@pytest.mark.parametrize(
+    ("last", "outputs"), [(["d"], ["e"]), (["d", "a"], ["e"]), (["d"], ["a", "e"])], ids=["chain", "skip", "output"]
+)
+def test_stages_work_at_the_same_time_whatever_skips_some(last, outputs):
+    made = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c"]), ("e", last)], ["x"], outputs)
+    meeting = threading.Barrier(5)
+    before = {s: _meet(meeting, 4 - s) for s in range(5)}
+    pipeline, _ = fake_pipeline(made, [[s] for s in range(5)], outputs, depth=1, before=before)
+    with pipeline:
+        assert len(in_time(lambda: pipeline.run(items(8)))) == 8
+
+
+def _meet(meeting, number):
+    """Wait for the other stages with the item of that number in hand."""
+    return lambda item: meeting.wait(PATIENCE_S) if item == number else None
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_a_slow_stage_holds_the_caller_back(depth):
     gate = threading.Event()
-    pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"], depth, before={2: lambda item: gate.wait(PATIENCE_S)})
+    held = {2: lambda item: gate.wait(PATIENCE_S)}
+    pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"], depth, trace=True, before=held)
     submitted = []
 
     def submit_all():
@@ -118,7 +132,7 @@ def test_a_slow_stage_holds_the_caller_back(depth):
     caller.start()
     in_time(lambda: wait_for(lambda: len(submitted) == pipeline.capacity))
     caller.join(0.2)
-    assert len(submitted) == pipeline.capacity == depth * 4
+    assert len(submitted) == len(pipeline.submitted) == pipeline.capacity == depth * 4
     assert len(stages[0].seen) <= 2 * depth + 3  # in front of stage 1 and 2, and one in each stage
     gate.set()
     pipeline.close()
@@ -173,6 +187,48 @@ def test_a_failing_stage_wakes_a_caller_that_waits_to_submit():
     threading.Timer(0.1, full.set).start()
     with pytest.raises(StageError, match="stage 1 failed: Broken"):
         in_time(lambda: pipeline.submit(items(1)[0]))
+
+
+def test_the_first_of_two_failures_is_told():
+    def late(item):
+        if item == 1:
+            told.wait(PATIENCE_S)
+            raise Broken("after the other")
+
+    told = threading.Event()
+    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], before={0: late, 1: breaks_at(0, "first")})
+    for item in items(2):
+        pipeline.submit(item)
+    with pytest.raises(StageError, match="stage 1 failed: Broken: first"):
+        in_time(lambda: next(pipeline.results()))
+    told.set()
+    in_time(pipeline.close)
+    with pytest.raises(StageError, match="stage 1 failed: Broken: first"):
+        pipeline.submit(items(1)[0])
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_whatever_ends_a_stage_reaches_whoever_runs(kind):
+    def ends(item):
+        raise kind
+
+    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], before={1: ends})
+    with pytest.raises(StageError, match=f"stage 1 failed: {kind.__name__}"):
+        in_time(lambda: pipeline.run(items(1)))
+
+
+def test_a_stage_that_closes_the_pipeline_closes_all_but_itself():
+    def close(item):
+        pipeline.close()
+        closed.extend(s.closed for s in stages)
+
+    closed = []
+    pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"], before={1: close})
+    with pytest.raises(StageError, match="the pipeline is closed"):
+        in_time(lambda: pipeline.run(items(1)))
+    in_time(pipeline.close)
+    assert closed == [1, 0, 1]
+    assert stages[1].closed == 1
 
 
 def test_an_error_of_many_lines_or_none_is_one_line():
@@ -240,6 +296,29 @@ def hasty():
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_several_threads_may_start_a_pipeline():
+    for _ in range(20):
+        pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"])
+        meeting, failed = threading.Barrier(4), []
+
+        def start(pipeline=pipeline, meeting=meeting, failed=failed):
+            meeting.wait(PATIENCE_S)
+            try:
+                pipeline.start()
+            except RuntimeError as error:
+                failed.append(error)
+
+        starters = [threading.Thread(target=start) for _ in range(4)]
+        for starter in starters:
+            starter.start()
+        for starter in starters:
+            starter.join()
+        pipeline.close()
+        assert not failed
+        assert None not in {s.thread for s in stages}
 
 
 @pytest.mark.usefixtures("hasty")
