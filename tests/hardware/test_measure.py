@@ -28,6 +28,11 @@ def test_completions_are_the_ends_of_the_last_stage_by_item():
     assert measure.completions(events, 1, 3) == [5.0, 9.0]
 
 
+def test_an_item_is_complete_with_the_last_of_its_stages_whichever_was_noted_last():
+    events = [Event(1, 0, 1.0, 3.0), Event(0, 0, 0.0, 1.0), Event(0, 1, 1.0, 2.0)]
+    assert measure.completions(events, 0, 2) == [3.0, 2.0]
+
+
 def test_gaps_of_a_short_stream_are_its_gaps():
     assert measure.gaps([0.0, 0.001, 0.003]) == pytest.approx([1.0, 2.0])
 
@@ -103,6 +108,9 @@ class Scripted:
             yield {}
 
 
+FILL = 6 + 3  # six items inside, and one more for each of three stages
+
+
 def steady(takes, budget, clock=lambda: 0.0):
     scripted = Scripted(takes)
     period, busy = measure.period_and_stages(scripted, [{}], budget, clock)
@@ -110,17 +118,37 @@ def steady(takes, budget, clock=lambda: 0.0):
 
 
 def test_the_fill_of_the_pipeline_does_not_count():
-    period, busy, _ = steady(lambda i: 500.0 if i < 6 else 2.0, Budget(seconds=1.0, share=0.001, items=16))
+    budget = Budget(seconds=1.0, share=0.001, items=16)
+    period, busy, scripted = steady(lambda i: 500.0 if i < FILL else 2.0, budget)
+    assert len(scripted.submitted) == len(steady(lambda i: 2.0, budget)[2].submitted)
     assert (period.low, period.median, period.high) == pytest.approx((2.0, 2.0, 2.0))
     assert busy == pytest.approx((0.25, 2.0, 0.25))
 
 
 def test_the_drain_of_the_pipeline_does_not_count():
-    counted = 9 + 16  # six inside and three stages to fill, then the items asked for
+    counted = FILL + 16
     period, busy, scripted = steady(lambda i: 2.0 if i < counted else 500.0, Budget(seconds=1.0, share=0.5, items=16))
     assert len(scripted.submitted) > counted
     assert period.high == pytest.approx(2.0)
     assert busy == pytest.approx((0.25, 2.0, 0.25))
+
+
+def test_busy_is_the_median_of_the_items_that_count():
+    usual = [2.0, 3.0, 3.0, 4.0] * 4
+    takes = dict(enumerate(usual, FILL))
+    _, busy, scripted = steady(lambda i: takes.get(i, 500.0), Budget(seconds=1.0, share=1.0, items=len(usual)))
+    assert len(scripted.submitted) == FILL + len(usual) + 5
+    assert busy == pytest.approx((0.25, 3.0, 0.25))
+
+
+def test_what_was_measured_before_does_not_count():
+    pace = [500.0]
+    scripted = Scripted(lambda i: pace[0])
+    for pace[0] in (500.0, 2.0):
+        before = len(scripted.submitted)
+        period, busy = measure.period_and_stages(scripted, [{}], Budget(share=0.01, items=16), lambda: 0.0)
+        assert (period.median, busy[1]) == pytest.approx((pace[0], pace[0]))
+        assert len(scripted.submitted) - before == FILL + 16 + 5
 
 
 @pytest.mark.parametrize("stages", [1, 2, 5])
@@ -133,6 +161,11 @@ def test_twice_as_many_items_as_stages_are_inside(stages):
 def test_a_measurement_that_settles_ends_before_its_time():
     _, _, scripted = steady(lambda i: 2.0, Budget(seconds=1e9, share=0.01, items=16))
     assert len(scripted.submitted) < 60
+
+
+def test_no_measurement_settles_on_fewer_than_six_times():
+    period, _, _ = steady(lambda i: 2.0, Budget(seconds=1e9, share=0.01, items=1))
+    assert len(period.samples) >= 6
 
 
 def test_a_measurement_that_does_not_settle_ends_with_its_time():
