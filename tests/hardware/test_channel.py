@@ -1,6 +1,7 @@
 """The channel between two stages: first in first out, bounded, closed by anybody."""
 
 import threading
+import weakref
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,18 @@ def test_a_closed_channel_takes_and_gives_nothing_and_closes_again():
         channel.take()
     with pytest.raises(Closed):
         channel.put("more")
+
+
+def test_what_a_closed_channel_held_is_gone():
+    class Message:
+        pass
+
+    channel, message = Channel(1), Message()
+    held = weakref.ref(message)
+    channel.put(message)
+    del message
+    channel.close()
+    assert held() is None
 
 
 def test_many_senders_and_readers_lose_and_repeat_nothing():
