@@ -7,7 +7,7 @@ import pytest
 from autosplit.errors import ConfigError
 from autosplit.hardware.costs import cost_model, on_own_devices
 from autosplit.hardware.results import LinkCost, Profile
-from autosplit.planner import CostModel, plan
+from autosplit.planner import CostModel, evaluate, plan
 from tests.hardware.fakes import graph
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
@@ -67,6 +67,14 @@ def profiles(*rows):
 def test_a_link_that_costs_anything_tells_devices_apart(links, rows):
     costs = cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (1.0, 2.0, 3.0)), links)
     assert (costs.devices or 1) == rows
+
+
+def test_each_stage_takes_the_times_of_its_device_and_what_its_link_costs():
+    links = [LinkCost("a"), LinkCost("b", bandwidth=32.0, latency_ms=0.25, call_ms=2.0)]
+    costs = cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), links)
+    moved = 2 * (16 / 32.0 + 0.25)  # one tensor in and one out
+    assert evaluate(costs, [[0], [1, 2]]).loads == pytest.approx((1.0, 5.0 + 6.0 + moved + 2.0))
+    assert evaluate(cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))), [[0], [1, 2]]).loads == (1.0, 11.0)
 
 
 def test_what_no_cut_may_part_stays_together():
