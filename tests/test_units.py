@@ -19,6 +19,7 @@ from autosplit.units import between, counted, digits, milliseconds, size
         (5e-4, "0.0005"),
         (0, "0"),
         (-2.5, "-2.5"),
+        (-12.345, "-12.3"),
     ],
 )
 def test_numbers_have_three_digits(value, shown):

@@ -114,11 +114,11 @@ def test_writing_keeps_no_file_open(tmp_path):
 
 
 def test_the_file_being_written_has_the_suffix_of_the_file_and_lies_beside_it(tmp_path):
-    with cache.writing(tmp_path / f"{'n' * 240}.png") as temporary:
+    with cache.writing(tmp_path / f"{'n' * 251}.png") as temporary:
         assert (temporary.suffix, temporary.parent) == (".png", tmp_path)
         assert temporary.name.startswith(".n")
         temporary.write_text("x")
-    assert [f.name for f in tmp_path.iterdir()] == [f"{'n' * 240}.png"]
+    assert [f.name for f in tmp_path.iterdir()] == [f"{'n' * 251}.png"]
 
 
 def test_a_digest_is_twenty_hex_digits_and_the_same_in_every_process():

@@ -8,7 +8,7 @@ from autosplit.hardware.ways import ways
 
 @pytest.fixture(autouse=True)
 def four(monkeypatch):
-    monkeypatch.setattr("autosplit.hardware.devices.available", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr("autosplit.hardware.devices.available", lambda: (0, 1, 2, 3, 8))
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,10 @@ def four(monkeypatch):
         (
             ["cores:3", "cores:1"],
             {"one core": ["cores:1"], "all cores": ["cores:1,3"], "replicas": ["cores:1", "cores:3"]},
+        ),
+        (
+            ["cores:8", "cores:1"],
+            {"one core": ["cores:1"], "all cores": ["cores:1,8"], "replicas": ["cores:1", "cores:8"]},
         ),
         (
             ["cores:0-1", "cores:1,2"],

@@ -54,6 +54,7 @@ def test_a_part_by_itself_reads_from_the_caller_and_hands_everything_back(ops, i
     wiring = part(DIAMOND, ops, [("last", "d"), ("b", "b")])
     assert (names(wiring.inputs), names(wiring.outputs)) == (inputs, outputs)
     assert wiring.inputs == wiring.stages[0].inputs
+    assert {c.bytes for c in wiring.connections} == {16}
     read = [(c.tensor, c.source, c.stages, c.outputs) for c in wiring.connections]
     assert read[: len(inputs)] == [(n, n, (0,), ()) for n in inputs]
     assert read[len(inputs) :] == [(n, (0, j), (), (n,)) for j, n in enumerate(outputs)]
