@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.pipeline import Pipeline
+from autosplit.hardware.pipeline import Event, Pipeline
 from autosplit.hardware.wiring import wire
 
 PATIENCE_S = 120.0  # a busy machine takes long to start servers; who passes waits no longer than needed
@@ -75,6 +76,34 @@ def fake_pipeline(
     wiring = wire(graph, stages, [(o, o) for o in outputs])
     made = [FakeStage(graph, ports, (before or {}).get(s)) for s, ports in enumerate(wiring.stages)]
     return Pipeline(wiring, made, depth, trace), made
+
+
+class Scripted:
+    """A pipeline that only tells when: stage 1 needs ``takes(i)`` ms for item i, every other stage 0.25 ms."""
+
+    def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
+        self.wiring = SimpleNamespace(stages=[None] * stages)
+        self.takes, self.most_inside = takes, 0
+        self.events: list[Event] = []
+        self.submitted: list[float] = []
+        self.taken, self._now, self._free = 0, 0.0, [0.0] * stages
+        self._ends: list[float] = []
+
+    def submit(self, item: Any) -> None:
+        number, ready = len(self.submitted), self._now
+        self.submitted.append(ready)
+        self.most_inside = max(self.most_inside, number + 1 - self.taken)
+        for stage, free in enumerate(self._free):
+            start = max(ready, free)
+            ready = self._free[stage] = start + (self.takes(number) if stage == 1 else 0.25) / 1e3
+            self.events.append(Event(stage, number, start, ready))
+        self._ends.append(ready)
+
+    def results(self) -> Iterator[dict[str, Any]]:
+        while self.taken < len(self._ends):
+            self._now = self._ends[self.taken]
+            self.taken += 1
+            yield {}
 
 
 def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:

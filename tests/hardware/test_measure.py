@@ -1,7 +1,6 @@
 """Measuring with a clock one turns by hand: what counts is which results are timed, not how long a machine takes."""
 
 from itertools import accumulate, count
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from autosplit.hardware import measure
 from autosplit.hardware.measure import Budget
 from autosplit.hardware.pipeline import Event
-from tests.hardware.fakes import fake_pipeline, graph, in_time, items
+from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 
@@ -81,31 +80,6 @@ def test_a_failing_stage_ends_the_measurement():
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True, before={1: fail})
     with pytest.raises(StageError, match="broken"):
         in_time(lambda: measure.period_and_stages(pipeline, items(3), Budget(seconds=20, share=0)))
-
-
-class Scripted:
-    """A pipeline that only tells when: stage 1 needs ``takes(i)`` ms for item i, every other stage 0.25 ms."""
-
-    def __init__(self, takes, stages=3):
-        self.wiring = SimpleNamespace(stages=[None] * stages)
-        self.takes, self.events, self.submitted, self.most_inside = takes, [], [], 0
-        self._taken, self._now, self._free, self._ends = 0, 0.0, [0.0] * stages, []
-
-    def submit(self, item):
-        number, ready = len(self.submitted), self._now
-        self.submitted.append(ready)
-        self.most_inside = max(self.most_inside, number + 1 - self._taken)
-        for stage, free in enumerate(self._free):
-            start = max(ready, free)
-            ready = self._free[stage] = start + (self.takes(number) if stage == 1 else 0.25) / 1e3
-            self.events.append(Event(stage, number, start, ready))
-        self._ends.append(ready)
-
-    def results(self):
-        while self._taken < len(self._ends):
-            self._now = self._ends[self._taken]
-            self._taken += 1
-            yield {}
 
 
 FILL = 6 + 3  # six items inside, and one more for each of three stages
