@@ -200,7 +200,10 @@ def _alone(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
 
 
 def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:
-    """The period in ms of several pipelines that work side by side: the time between any two results of all of them."""
+    """The period in ms of several pipelines that work side by side: the time between any two results of all of them.
+
+    Raises StageError where a stage of any of them fails.
+    """
     start = threading.Barrier(len(pipelines))
     deadline = time.perf_counter() + budget.seconds
 
@@ -216,12 +219,21 @@ def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: 
             done += 1
         next(results)
 
+    def watched(pipeline: Pipeline) -> None:
+        try:
+            drive(pipeline)
+        except BaseException as error:  # whatever it is belongs to the caller, in the caller's thread
+            failed.append(error)
+
+    failed: list[BaseException] = []
     first = [len(p.submitted) for p in pipelines]
-    threads = [threading.Thread(target=drive, args=(p,)) for p in pipelines]
+    threads = [threading.Thread(target=watched, args=(p,)) for p in pipelines]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if failed:
+        raise failed[0]
     ends = [measure.completions(p.events, f + 1, len(p.submitted)) for p, f in zip(pipelines, first, strict=True)]
     last = min(e[-1] for e in ends)  # after this, not all of them work any more
     return spread(measure.gaps(sorted(t for e in ends for t in e if t <= last), len(pipelines)))

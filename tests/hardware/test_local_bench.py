@@ -18,7 +18,7 @@ from autosplit.hardware.measure import Budget
 from autosplit.hardware.results import Profile
 from autosplit.hardware.stage import VmStage
 from tests.build import node, onnx_model, value
-from tests.hardware.fakes import Scripted
+from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
 
 pytest.importorskip("onnxruntime")
 QUICK = Budget(seconds=0.05, items=4, latency_items=2)
@@ -164,6 +164,20 @@ def test_copies_go_on_for_the_time_there_is():
     copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
     _side_by_side(copies, [{}], Budget(seconds=0.3, items=1))
     assert all(len(c.submitted) > 2 for c in copies)
+
+
+def test_a_copy_that_fails_fails_the_measurement():
+    def fail(item):
+        if item == 10:
+            raise RuntimeError("broken")
+
+    made = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["b"])
+    copies = [fake_pipeline(made, [[0], [1]], ["b"], trace=True, before=before)[0] for before in ({}, {1: fail})]
+    for _ in range(2):
+        with pytest.raises(StageError, match="stage 1 failed: RuntimeError: broken"):
+            in_time(lambda: _side_by_side(copies, items(3), Budget(seconds=0.0, items=40)))
+    for copy in copies:
+        copy.close()
 
 
 def test_what_copies_did_before_does_not_count():
