@@ -5,6 +5,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from autosplit.hardware.results import Measurement, Spread
 from autosplit.study.conclude import best_trial
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Silent, Status
-from autosplit.study.run import run_study
+from autosplit.study.run import _Loop, run_study
+from autosplit.study.samplers import LOST
 from autosplit.study.show import document
 from autosplit.study.simulated import SimulatedBench
 from autosplit.study.space import KEY
@@ -227,6 +229,15 @@ def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, opened
     assert len(on.study.trials) < 20
 
 
+def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(chain_bench: Make, opened: Open) -> None:
+    stopped = []
+    for converge in (True, False):
+        on = opened(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
+        run_study(on, Silent())
+        stopped.append(on.study.user_attrs["stopped"].split(":")[0])
+    assert stopped == ["converged", "trial limit"]
+
+
 def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(chain_bench: Make, opened: Open) -> None:
     for trials in (2, 2, 4):
         on = opened(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
@@ -270,6 +281,16 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Op
     run_study(first, Silent())
     assert states(first) == ["COMPLETE"] * 6
     assert len(set(keys(first))) == 6
+
+
+def test_only_where_no_lock_holds_others_back_a_trial_may_be_one_too_many(chain_bench: Make, opened: Open) -> None:
+    here = opened(chain_bench(), trials=2)
+    for _ in range(4):
+        here.study.ask()
+    here.study._storage.set_trial_user_attr(here.study.trials[0]._trial_id, LOST, True)
+    for on, many in ((here, []), (replace(here, url="postgresql://elsewhere/s"), [3])):
+        loop = _Loop(on, Silent(), time.monotonic, 0.0)
+        assert [n for n in range(4) if loop._is_one_too_many(n)] == many
 
 
 def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:
