@@ -28,6 +28,26 @@ def test_the_cuts_of_the_splits_come_first_then_those_a_move_away(branchy_bench:
     assert set(found[2 : 2 + len(moved)]) == moved
 
 
+def test_the_cuts_two_moves_away_follow(branchy_bench: Make) -> None:
+    space = Space(branchy_bench(blocks=4).costs, 3)
+    plan = space.plan()
+    first = set(ends(plan)).union(*map(space.moves.of, ends(plan)))
+    second = first.union(*map(space.moves.of, first))
+    assert set(near(space).cuts([plan], 10_000)[: len(second)]) == second
+
+
+def test_farther_cuts_are_the_nearest_in_time(chain_bench: Make) -> None:
+    space = Space(chain_bench(ops=40).costs, 3)
+    plan = space.plan()
+    times = list(accumulate(space.costs.times[0]))
+    own = [times[cut.bit_count() - 1] for cut in ends(plan)]
+    away = {bitset(range(n)): min(abs(times[n - 1] - t) for t in own) for n in range(1, 40)}
+    close = {bitset(range(cut.bit_count() + n)) for cut in ends(plan) for n in range(-2, 3)}
+    found = near(space).cuts([plan], len(close) + 6)
+    assert set(found[: len(close)]) == close
+    assert list(found[len(close) :]) == sorted(away.keys() - close, key=away.__getitem__)[:6]
+
+
 def test_all_cuts_are_legal_and_none_comes_twice(branchy_bench: Make) -> None:
     space = Space(branchy_bench(blocks=4).costs, 3)
     found = near(space).cuts([space.plan()], 60)
