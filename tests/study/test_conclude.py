@@ -9,7 +9,7 @@ import pytest
 
 from autosplit.hardware.results import Baseline, Spread
 from autosplit.planner import CostModel
-from autosplit.study.conclude import RIVALS, best_trial, compared_baselines, fastest_trial, finalists
+from autosplit.study.conclude import RIVALS, _covers, best_trial, compared_baselines, fastest_trial, finalists
 from autosplit.study.correction import Measured
 from autosplit.study.outlook import corrected_costs
 from autosplit.study.records import baseline_document
@@ -112,6 +112,28 @@ def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
     found, numbers = chosen_of((1.0,) * 8)
     assert numbers[0] in found
     assert numbers[-1] not in found
+
+
+def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
+    expected = {((0,),): 1.0, ((1,),): 1.29, ((2,),): 1.31}
+    measured = [Measured(n, stages, (1.0,), 1.0 + n) for n, stages in enumerate(expected)]
+    corrected: Any = SimpleNamespace(noise=0.1, period=expected.__getitem__)
+    assert [m.number for m in finalists(corrected, measured)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("stored", "covers"),
+    [
+        ({"measured": 3, "entries": [{"number": 0}, {"number": 2}]}, True),
+        ({"measured": 2, "entries": [{"number": 0}, {"number": 2}]}, False),
+        ({"measured": 3, "entries": [{"number": 0}, {"number": 1}]}, False),
+        ({"measured": 3}, False),
+        (None, False),
+    ],
+)
+def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(stored: Any, covers: bool) -> None:
+    rivals = [Measured(n, ((0,), (1,)), (1.0, 1.0), 1.0) for n in (0, 2)]
+    assert _covers(stored, rivals, 3) == covers
 
 
 def test_the_one_measured_fastest_always_competes() -> None:

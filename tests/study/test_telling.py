@@ -92,6 +92,13 @@ def test_a_trial_that_another_finished_keeps_what_that_one_said(
     assert notes.notes == ["trial 0: another worker finished it meanwhile; this result is dropped"]
 
 
+def test_a_result_without_attributes_is_dropped_alike(study: optuna.Study, teller: Teller, notes: Notes) -> None:
+    trial = study.ask()
+    study.tell(trial.number, 1.0)
+    teller.tell(trial._trial_id, trial.number, {}, [2.5])
+    assert (study.trials[0].values, len(notes.notes)) == ([1.0], 1)
+
+
 def test_a_result_that_cannot_be_told_is_no_matter_of_another_worker(study: optuna.Study, teller: Teller) -> None:
     trial = study.ask()
     with pytest.raises(ValueError, match="number of"):
@@ -108,15 +115,25 @@ def test_only_a_trial_of_a_dead_worker_is_an_orphan(study: optuna.Study, lost: L
     assert [t.number for t in lost.orphans(study.trials)] == [1, 3]
 
 
-@pytest.mark.parametrize(("age", "orphans"), [(59.0, 0), (60.5, 1)])
+@pytest.mark.parametrize(("age", "orphans"), [(59.0, 0), (60.5, 1), (None, 1)])
 def test_without_a_lock_a_trial_that_names_no_worker_has_a_minute(
-    study: optuna.Study, teller: Teller, notes: Notes, monkeypatch: pytest.MonkeyPatch, age: float, orphans: int
+    study: optuna.Study, teller: Teller, notes: Notes, monkeypatch: pytest.MonkeyPatch, age: float | None, orphans: int
 ) -> None:
     study.ask()
     (trial,) = study.trials
-    trial.datetime_start = datetime.datetime.now() - datetime.timedelta(seconds=age)
+    trial.datetime_start = None if age is None else datetime.datetime.now() - datetime.timedelta(seconds=age)
     unlocked = Lost(study, notes, teller, locked=False)  # type: ignore[arg-type]
     assert len(list(unlocked.orphans([trial]))) == orphans
+
+
+def test_who_takes_a_trial_over_renews_its_lease(
+    study: optuna.Study, lost: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beats: list[int] = []
+    monkeypatch.setattr(room.leases, "beat", lambda study, trial_id: beats.append(trial_id))
+    trial = study.ask()
+    assert lost.adopt(study.trials[0])
+    assert beats == [trial._trial_id]
 
 
 def test_a_trial_is_taken_over_with_its_deaths_counted_until_they_are_too_many(
