@@ -15,6 +15,7 @@ from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench import Stages
 from autosplit.hardware.results import Measurement, Spread
 from autosplit.study.conclude import best_trial
+from autosplit.study.lost import Lost
 from autosplit.study.open import OpenStudy
 from autosplit.study.progress import Silent, Status
 from autosplit.study.run import _Loop, run_study
@@ -171,11 +172,61 @@ def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(chain_be
     assert any("another worker finished it meanwhile" in note for note in progress.notes)
 
 
+def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(chain_bench: Make, opened: Open) -> None:
+    on, progress = opened(chain_bench(), trials=3), Noted()
+    ask = on.study.ask
+
+    def reaped_at_once() -> Any:
+        trial = ask()
+        if trial.number == 0:
+            on.study.tell(0, state=__import__("optuna").trial.TrialState.FAIL)
+        return trial
+
+    on.study.ask = reaped_at_once  # type: ignore[method-assign, assignment]
+    run_study(on, progress)
+    assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert any("away for longer than its lease" in note for note in progress.notes)
+
+
+def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
+    chain_bench: Make, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise MachineError("disk full")
+
+    monkeypatch.setattr(Lost, "release", broken)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(opened(breaking(chain_bench(), KeyboardInterrupt(), [0])), Silent())
+
+
 def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench: Make, opened: Open) -> None:
-    on, progress = opened(breaking(chain_bench(), StageError("stage 1 said no"), [1]), trials=3), Noted()
+    error = StageError("stage 1 said no")
+    error.log = "its last words"
+    on, progress = opened(breaking(chain_bench(), error, [1]), trials=3), Noted()
     run_study(on, progress)
     assert states(on) == ["COMPLETE", "FAIL", "COMPLETE"]
     assert progress.trials[1].error == on.study.trials[1].user_attrs["error"] == "stage 1 said no"
+    assert on.study.trials[1].user_attrs["log"] == "its last words"
+
+
+@pytest.mark.parametrize(("timeout", "left"), [(None, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])])
+def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
+    chain_bench: Make, opened: Open, timeout: float | None, left: list[float]
+) -> None:
+    """Each trial takes 3 s by a clock that only measuring turns."""
+    bench, progress = chain_bench(ops=40), Noted()
+    on, now, measure = opened(bench, trials=4, sampler="random", timeout=timeout), [0.0], bench.measure
+
+    def slow(stages: Stages) -> Measurement:
+        now[0] += 3.0
+        return measure(stages)
+
+    bench.measure = slow  # type: ignore[method-assign]
+    run_study(on, progress, clock=lambda: now[0])
+    assert [t.seconds_left for t in progress.trials] == left
+    assert [t.best_ms for t in progress.trials] == [
+        min(on.study.trials[i].value for i in range(n + 1)) for n in range(4)
+    ]
 
 
 def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(chain_bench: Make, opened: Open) -> None:
@@ -183,6 +234,7 @@ def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(chain_ben
     with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
         run_study(on, Silent())
     assert len(on.study.trials) == 5
+    assert on.study.user_attrs["stopped"].startswith("failures: 3 of 5 trials failed")
 
 
 def test_a_study_without_success_says_why(chain_bench: Make, opened: Open) -> None:
@@ -219,6 +271,28 @@ def test_a_small_space_is_measured_whole_and_no_further(chain_bench: Make, opene
     run_study(on, Silent())
     assert states(on) == ["COMPLETE"] * 3
     assert on.study.user_attrs["stopped"].startswith(("exhausted", "converged"))
+
+
+def narrow(bench: SimulatedBench) -> SimulatedBench:
+    """The bench, each of its devices with room for two ops."""
+    costs = replace(bench.costs, sizes=(6.0,) * len(bench.graph.ops), memory=(13.0,), activations=False)
+    return SimulatedBench(bench.graph, costs, bench.devices, bench.simulation)
+
+
+def test_a_study_ends_when_the_splits_that_fit_are_measured(chain_bench: Make, opened: Open) -> None:
+    on = opened(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
+    run_study(on, Silent())
+    assert states(on) == ["COMPLETE", "FAIL"]
+    assert on.study.trials[1].user_attrs[LOST]
+    assert on.study.user_attrs["stopped"] == "exhausted: no unmeasured split that fits the devices is left"
+
+
+def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, opened: Open) -> None:
+    on = opened(narrow(chain_bench(ops=4, stages=2)), trials=2, sampler="random")
+    on.study.enqueue_trial({}, user_attrs={KEY: "2:1"})
+    run_study(on, Silent())
+    assert states(on) == ["FAIL", "COMPLETE"]
+    assert "does not fit the devices" in on.study.trials[0].user_attrs["error"]
 
 
 def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, opened: Open) -> None:
@@ -291,6 +365,17 @@ def test_only_where_no_lock_holds_others_back_a_trial_may_be_one_too_many(chain_
     for on, many in ((here, []), (replace(here, url="postgresql://elsewhere/s"), [3])):
         loop = _Loop(on, Silent(), time.monotonic, 0.0)
         assert [n for n in range(4) if loop._is_one_too_many(n)] == many
+        assert loop._lost.locked == (on is here)
+
+
+def test_a_trial_that_is_one_too_many_is_given_up(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(), trials=2)
+    for _ in range(2):
+        on.study.ask()
+    loop = _Loop(replace(on, url="postgresql://elsewhere/s"), Silent(), time.monotonic, 0.0)
+    assert loop._next([]) == (None, "trial limit: other workers measure the last trials")
+    assert states(on) == ["RUNNING", "RUNNING", "FAIL"]
+    assert on.study.trials[2].user_attrs[LOST]
 
 
 def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:
