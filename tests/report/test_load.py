@@ -49,6 +49,11 @@ def test_two_stages_on_a_tracker_s_key_are_on_two_servers():
     assert Cores((0,)) in found
 
 
+def test_so_they_are_where_no_core_is_missing():
+    found = loading.placed(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
+    assert [d.copy for d in found if isinstance(d, Rpc)] == [0, 1]
+
+
 def test_devices_that_are_given_count_and_no_others():
     assert placed("cores:9", "nonsense", "cores:8", given=["cores:1", "cores:1", "rpc:h:1"]) == [
         "cores:1", "cores:1", "rpc:h:1",
@@ -240,7 +245,14 @@ def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
 def test_onnx_stages_need_no_processor_and_tvm_stages_on_servers_no_check(prepared, tmp_path, monkeypatch):
     prepared(lambda number: Stage())
     monkeypatch.setattr(loading, "_check_target", lambda document, stage: pytest.fail("checked"))
-    with loading.load(tmp_path):
-        pass
-    with loading.load(tmp_path / "split.json") as pipeline:
+    with loading.load(tmp_path) as pipeline:
         assert pipeline.capacity == 2 * 4
+
+
+def test_the_files_lie_beside_the_manifest(prepared, tmp_path, monkeypatch):
+    prepared(lambda number: Stage())
+    folders = []
+    monkeypatch.setattr(loading, "checked", lambda folder, name, sha256: folders.append(folder) or folder / name)
+    for given in (tmp_path, tmp_path / "split.json"):
+        loading.load(given).close()
+    assert set(folders) == {tmp_path}
