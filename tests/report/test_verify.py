@@ -1,3 +1,4 @@
+import hashlib
 import json
 import sys
 
@@ -6,9 +7,14 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.errors import ConfigError
+from autosplit.hardware.judges import judge_of_file
 from autosplit.hardware.measure import Budget
+from autosplit.hardware.reference import compare
+from autosplit.report import verify as verifying
+from autosplit.report.manifest import Manifest
 from autosplit.report.verify import bench, verify
 from tests.report.exports import swap_sources
+from tests.report.manifests import sound
 
 pytest.importorskip("onnxruntime")
 
@@ -103,6 +109,34 @@ def test_an_archive_with_other_names_is_named(export, names):
     export.sign_reference()
     with pytest.raises(ConfigError, match="holds no reference outputs"):
         verify(export.folder)
+
+
+def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
+    file = tmp_path / "reference.npz"
+    np.savez(file, **{"0/in/deep/x": np.ones(1), "0/out/deep/er/y": np.zeros(1)})
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    document = Manifest.model_validate(sound() | {"reference": {"file": file.name, "sha256": sha256}})
+    given, expected, _ = verifying._recorded(tmp_path, document)
+    assert ([*given[0]], [*expected[0]]) == (["deep/x"], ["deep/er/y"])
+
+
+def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
+    model = sound()["model"]
+    model["inputs"] = [{"name": "i", "shape": [50], "dtype": "int64"}]
+    document = Manifest.model_validate(sound() | {"model": model | {"integers_below": {"i": 3}}})
+    (one,), (other,) = (verifying._random(document, 1, seed) for seed in (0, 1))
+    assert {*one["i"], *other["i"]} == {0, 1, 2}
+    assert one["i"].tolist() != other["i"].tolist()
+
+
+def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_stages(export, monkeypatch):
+    shapes, kinds = [], []
+    monkeypatch.setattr(verifying, "judge_of_file", lambda f, given: shapes.append(given) or judge_of_file(f, given))
+    monkeypatch.setattr(verifying, "compare", lambda a, b, among: kinds.append(set(among)) or compare(a, b, among))
+    export.edit(lambda d: d["model"].update(dtypes=["float16"]))
+    assert verify(export.folder)[0].equal
+    assert shapes == [{p["name"]: tuple(p["shape"]) for p in export.document["model"]["inputs"]}]
+    assert kinds == [{"float16", "float32"}]
 
 
 def test_an_archive_with_objects_is_not_unpickled(export):
