@@ -13,10 +13,12 @@ import pytest
 import autosplit
 from autosplit import api, zoo
 from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.hardware.documents import dump
+from autosplit.hardware.local_bench import LocalBench
 from autosplit.hardware.reference import compare
 from autosplit.hardware.results import Accuracy, Baseline, Measurement, Spread
 from autosplit.report import load as loading
-from autosplit.report import manifest
+from autosplit.report import manifest, worker
 from autosplit.report.verify import verify
 from tests.build import node, onnx_model, value
 from tests.report.exports import swap_sources
@@ -101,6 +103,26 @@ def test_what_was_measured_is_kept(branches, tmp_path):
     found = manifest.read(tmp_path)
     assert found.measured.period_ms.model_dump() == {"median": 2.0, "low": 1.5, "high": 2.5}
     assert (found.predicted.period_ms, found.baselines[0].copies, found.verdict) == (1.9, 1, "split it")
+
+
+def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, tmp_path):
+    spread = Spread(2.0, 1.5, 2.5)
+    measured = Measurement(spread, Spread(5.0, 4.0, 6.0), (1.0, 0.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
+    first, second = branches.split([["first"]]).stages
+    known = {"measured": measured, "baselines": [Baseline("replicas", spread, spread, 2)]}
+    job = {"stages": [first, (), second], "folder": str(tmp_path), "predicted": 1.9, "verdict": "Split.", **dump(known)}
+    bench = LocalBench(branches, api.device.along(3))
+    assert worker._export(bench, json.loads(json.dumps(job))) == str(tmp_path / manifest.NAME)
+    found = manifest.read(tmp_path)
+    assert [s.device for s in found.stages] == [bench.devices[0], bench.devices[2]]
+    assert found.measured.stage_ms == (1.0, 2.0)
+    assert (found.measured.period_ms.high, found.measured.latency_ms.high, found.measured.max_rel_error) == (
+        2.5,
+        6.0,
+        1e-7,
+    )
+    assert [(b.name, b.copies) for b in found.baselines] == [("replicas", 2)]
+    assert (found.predicted.period_ms, found.verdict) == (1.9, "Split.")
 
 
 def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
