@@ -1,5 +1,7 @@
 """One session with a TVM RPC server, the server a stand-in: what is sent, kept, removed, and told when it goes wrong."""
 
+import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from autosplit.errors import MachineError, StageError
 from autosplit.hardware import rpc
 from autosplit.hardware.devices import Cores, Rpc
 from autosplit.hardware.rpc import Connection, DeviceLost
+from tests.hardware.fakes import PATIENCE_S, wait_for
 
 HERE = Rpc("host", 9090)
 GPU = Rpc("host", 9090, kind="cuda", number=1)
@@ -126,6 +129,76 @@ def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):
         server.is_up = False
         assert rpc.connect(HERE) is not held[0]
     assert not sessions
+
+
+def at_once(work):
+    """What two threads that do it at the same time return."""
+    meeting, found = threading.Barrier(2), []
+    threads = [threading.Thread(target=lambda: (meeting.wait(PATIENCE_S), found.append(work()))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    return found
+
+
+def slowly(result):
+    threading.Event().wait(0.1)
+    return result
+
+
+def test_two_threads_send_a_module_once(connection, server):
+    at_once(lambda: connection.load("a", lambda file: slowly(file.write_bytes(b"one"))))
+    assert server.log == ["upload stage1.so"]
+
+
+def test_two_threads_open_one_connection(monkeypatch, server):
+    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: slowly(server))
+    first, second = at_once(lambda: rpc.connect(HERE))
+    assert first is second
+
+
+def test_a_server_is_let_go_of_whoever_still_holds_what_it_was_reached_by(monkeypatch, server):
+    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: server)
+    with rpc.reached([HERE]) as held:
+        held[0].itself = held[0]  # as the traceback of an error may hold it
+        assert HERE in rpc._OPEN
+    assert held == []
+    assert HERE not in rpc._OPEN
+
+
+def test_an_answer_that_comes_too_late_is_dropped():
+    asked, sessions = threading.Event(), []
+
+    def greet():
+        asked.wait(PATIENCE_S)
+        session = Server()
+        sessions.append(weakref.ref(session))
+        return session
+
+    with pytest.raises(TimeoutError, match="it may be serving somebody else") as caught:
+        rpc._within(0.01, greet)
+    asked.set()
+    wait_for(lambda: bool(sessions) and sessions[0]() is None)
+    assert caught.value
+
+
+def test_an_answer_is_waited_for_at_least_its_time_and_as_long_as_asked(monkeypatch):
+    waited = []
+    monkeypatch.setattr(rpc, "_within", lambda seconds, work: waited.append(seconds))
+    for wait_s in (0.0, 1e6):
+        rpc._session(HERE, wait_s)
+    assert waited[0] == rpc.ANSWER_S
+    assert waited[1] > rpc.ANSWER_S
+
+
+def test_a_server_is_free_again_of_a_client_that_vanished(monkeypatch):
+    from tvm import rpc as theirs
+
+    asked = []
+    monkeypatch.setattr(theirs, "connect", lambda *where, **how: asked.append((where, how)))
+    rpc._greet(HERE)
+    assert asked == [(("host", 9090, HERE.key), {"session_timeout": rpc.SESSION_S})]
 
 
 def test_a_server_that_refuses_is_tried_again_for_as_long_as_asked(monkeypatch):
