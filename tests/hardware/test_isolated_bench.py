@@ -33,7 +33,7 @@ class FakeWorker:
         self.timeout_s = timeout_s
         answer = ANSWERS[job["kind"]]
         if isinstance(answer, BaseException):
-            self.is_alive = not isinstance(answer, StageError)
+            self.is_alive = type(answer) is not StageError
             raise answer
         return json.loads(json.dumps(answer))
 
@@ -88,6 +88,33 @@ def test_a_job_may_take_its_patience_and_four_times_its_measuring(bench):
     assert (worker.timeout_s, worker.memory) == (22.0, 1 << 30)
     assert worker.setting["shapes"] == {"x": [2]}
     assert worker.setting["measure"]["seconds"] == 3.0
+
+
+def test_a_worker_is_told_all_that_describes_the_bench(bench):
+    regions = [{"backend": "npu", "merge": "m:f"}]
+    more = {"targets": {"cores:0": "llvm"}, "tuning": Path("records"), "backend": "onnxruntime", "regions": regions}
+    known = {"shapes": {}, "stages": 2, "devices": ["cores:0"], "target": "llvm -mcpu=a", "budget": Budget()}
+    IsolatedBench(Path("net.onnx"), **known, **more).profile()
+    told = FakeWorker.made[0].setting
+    assert {name: told[name] for name in more} == {**more, "tuning": "records"}
+    assert (told["model"], told["stages"], told["devices"], told["target"]) == (
+        "net.onnx",
+        2,
+        ["cores:0"],
+        "llvm -mcpu=a",
+    )
+
+
+class Wrong(StageError):
+    """What a worker that goes on living says of a candidate."""
+
+
+def test_a_worker_that_survives_a_failed_candidate_is_kept(bench, monkeypatch):
+    monkeypatch.setitem(ANSWERS, "measure", Wrong("wrong result"))
+    for _ in range(2):
+        with pytest.raises(Wrong):
+            bench.measure(((0,),))
+    assert [worker.is_discarded for worker in FakeWorker.made] == [False]
 
 
 def test_a_split_is_exported_where_the_asker_stands(bench, tmp_path, monkeypatch):
