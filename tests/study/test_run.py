@@ -209,7 +209,9 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench: Make,
     assert on.study.trials[1].user_attrs["log"] == "its last words"
 
 
-@pytest.mark.parametrize(("timeout", "left"), [(None, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])])
+@pytest.mark.parametrize(
+    ("timeout", "left"), [(None, [9.0, 6.0, 3.0, 0.0]), (99.0, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])]
+)
 def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     chain_bench: Make, opened: Open, timeout: float | None, left: list[float]
 ) -> None:
