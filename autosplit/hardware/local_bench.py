@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import cycle
 from typing import Any
@@ -219,21 +220,9 @@ def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: 
             done += 1
         next(results)
 
-    def watched(pipeline: Pipeline) -> None:
-        try:
-            drive(pipeline)
-        except BaseException as error:  # whatever it is belongs to the caller, in the caller's thread
-            failed.append(error)
-
-    failed: list[BaseException] = []
     first = [len(p.submitted) for p in pipelines]
-    threads = [threading.Thread(target=watched, args=(p,)) for p in pipelines]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(len(pipelines)) as copies:
+        list(copies.map(drive, pipelines))  # the first error is raised here
     ends = [measure.completions(p.events, f + 1, len(p.submitted)) for p, f in zip(pipelines, first, strict=True)]
     last = min(e[-1] for e in ends)  # after this, not all of them work any more
     return spread(measure.gaps(sorted(t for e in ends for t in e if t <= last), len(pipelines)))
