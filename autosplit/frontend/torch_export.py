@@ -10,7 +10,7 @@ import contextlib
 import io
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,21 @@ def import_torch() -> Any:
     return torch
 
 
+def _of_dtype(node: Any, value: Any) -> Any:
+    """A result in torch's type: one that the importer computed in float32 is rounded, any other was read wrongly."""
+    from tvm import relax
+
+    meant, found = getattr(node.meta.get("val"), "dtype", None), getattr(getattr(value, "ty", None), "dtype", None)
+    if node.op != "call_function" or meant is None or found is None or not isinstance(value.ty, relax.TensorType):
+        return value
+    wanted, got = str(meant).removeprefix("torch."), str(found)
+    if wanted == got:
+        return value
+    if wanted in ("float16", "bfloat16") and got == "float32":
+        return relax.op.astype(value, wanted)
+    raise ModelError(f"TVM's importer makes {got} of its type, torch {wanted}")
+
+
 def _require_shape(node: Any, value: Any) -> None:
     """A result of another shape than torch's was read wrongly."""
     meant = getattr(node.meta.get("val"), "shape", None)
@@ -115,8 +130,8 @@ def _import(program: Any, called: Mapping[str, str]) -> tuple[Any, Any]:
             warnings.simplefilter("ignore")
             return importer, importer.from_exported_program(program, False, True, False, None)
     except Exception as error:
-        at = f"node '{importer.env.last}'" if importer.env.last else "the program"
-        raise ModelError(f"{at} or the one after it cannot be imported: {line_of(error)}") from error
+        at = f"node '{importer.env.at}" if importer.env.at else "the program"
+        raise ModelError(f"{at} cannot be imported: {line_of(error)}") from error
 
 
 def _importer(called: Mapping[str, str]) -> Any:
@@ -134,12 +149,13 @@ def _importer(called: Mapping[str, str]) -> Any:
             self.alias: dict[str, str] = {}
             self.constants: set[str] = set()
             self._holds: dict[Any, str] = {}
-            self.last = ""
+            self.at = ""
 
         def __setitem__(self, node: Any, value: Any) -> None:
-            self.last = called.get(node.name, node.name)
+            name = called.get(node.name, node.name)
             _require_shape(node, value)
-            super().__setitem__(node, self._marked(self.last, value) if node.op == "call_function" else value)
+            value = _of_dtype(node, value)
+            super().__setitem__(node, self._marked(name, value) if node.op == "call_function" else value)
             if node.op == "placeholder" and isinstance(value, relax.Var):
                 self._holds[value] = node.name
 
@@ -163,6 +179,22 @@ def _importer(called: Mapping[str, str]) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.env = Table(self)
+            converters: dict[str, Callable[..., Any]] = self.create_convert_map()
+            self.convert_map = {name: self._noting(convert) for name, convert in converters.items()}
+
+        def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+            def converted(node: Any, *rest: Any) -> Any:
+                self.env.at = f"{called.get(node.name, node.name)}' ({node.target})"
+                return convert(node, *rest)
+
+            return converted
+
+        def _upsample_impl(self, x: Any, size: Any, scale_factor: Any, method: str, align_corners: Any) -> Any:
+            if method != "nearest_neighbor" or size is None:
+                return super()._upsample_impl(x, size, scale_factor, method, align_corners)
+            return self.block_builder.emit(
+                relax.op.image.resize2d(x, size, None, "NCHW", method, "asymmetric", "floor")
+            )
 
     return Importer()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.frontend.torch_forms import reformed
 
 # What TVM's importer knows, but not in every form: several layers, a number of another type, no kernel. Torch's own
 # decomposition is in ops that it reads.
@@ -55,7 +56,14 @@ def functional(program: Any) -> Any:
             raise ModelError(f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it")
         if node.op == "call_function" and target_name(node.target).startswith("upsample_"):
             _require_whole_sizes(node)
+    reformed(program, _held(program))
     return program
+
+
+def _held(program: Any) -> dict[str, Any]:
+    """The values of the program's constants by the names of their nodes, as far as they are there."""
+    names = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.kind.name == "CONSTANT_TENSOR"}
+    return {name: program.constants[target] for name, target in names.items() if target in program.constants}
 
 
 def user(specs: Any) -> list[Any]:
@@ -64,7 +72,7 @@ def user(specs: Any) -> list[Any]:
 
 
 def _odd_forms(graph: Any) -> Iterator[str]:
-    """Ops that the program has in a form the importer misreads: norms without weights, attention with a scale."""
+    """Ops that the program has in a form the importer misreads: norms without weights, attention but for the plainest."""
     for node in graph.nodes:
         name = target_name(node.target) if node.op == "call_function" else ""
         bare = None in (*node.args, None, None)[2:4]
@@ -72,8 +80,20 @@ def _odd_forms(graph: Any) -> Iterator[str]:
             raise ModelError(f"node '{node.name}' normalises groups without weight and bias; export it with both")
         if name == "layer_norm.default" and bare:
             yield name
-        if name == "scaled_dot_product_attention.default" and node.kwargs.get("scale") is not None:
+        if name == "scaled_dot_product_attention.default" and not _is_plain(node):
             yield name
+        if name == "celu.default" and node.args[1:2] not in ((), (1.0,)):
+            yield name
+
+
+def _is_plain(attention: Any) -> bool:
+    """Whether the importer reads an attention: four dimensions throughout, no mask of truths, no scale, no shared heads."""
+    import torch
+
+    read = [a.meta["val"] for a in attention.args[:4] if a is not None and hasattr(a, "meta")]
+    read += [m.meta["val"] for m in [attention.kwargs.get("attn_mask")] if m is not None]
+    options = attention.kwargs.get("scale") is not None or attention.kwargs.get("enable_gqa")
+    return not options and all(v.ndim == 4 and v.dtype != torch.bool for v in read)
 
 
 def _require_whole_sizes(node: Any) -> None:

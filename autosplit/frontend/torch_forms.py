@@ -1,0 +1,110 @@
+"""Calls of a rewritten PyTorch program brought into the form that TVM's importer reads rightly.
+
+The importer takes positions as they stand, numbers in the type of the tensor beside them, and no factor of a sum; torch counts
+negative positions from the end, joins the types of what an op reads, and scales the second summand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autosplit.errors import ModelError
+
+_JOINED = frozenset(
+    {"add", "sub", "mul", "div", "floor_divide", "fmod", "remainder", "maximum", "minimum", "atan2", "cat", "cumsum"}
+    | {"where", "eq", "ne", "lt", "le", "gt", "ge"}
+)
+
+
+def reformed(program: Any, held: Mapping[str, Any]) -> None:
+    """Change the graph of ``program`` in place; ``held`` gives the values of the tensors it holds, by their nodes' names."""
+    for node in list(program.graph.nodes):
+        if node.op != "call_function":
+            continue
+        name, _, form = str(getattr(node.target, "__name__", node.target)).partition(".")
+        if name in ("add", "sub") and form == "Tensor" and node.kwargs.get("alpha", 1) != 1:
+            _scale_second(program.graph, node)
+        if name in _JOINED and isinstance(node.meta.get("val"), _tensor_type()):
+            _join_types(program.graph, node)
+        if name == "select" and node.args[2] < 0:
+            _count_from_start(program.graph, node)
+        if name == "index":
+            _keep_positions_inside(program.graph, node, held)
+        if name == "avg_pool2d" and node.args[6:7] not in ((), (None,)):
+            raise ModelError(f"node '{node.name}' divides by divisor_override={node.args[6]}; export it without")
+
+
+def _tensor_type() -> Any:
+    import torch
+
+    return torch.Tensor
+
+
+def _insert(graph: Any, node: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """A call before ``node``, on behalf of the same node of the program."""
+    with graph.inserting_before(node):
+        made = graph.call_function(target, args, kwargs)
+    values = [a.meta["val"] if hasattr(a, "meta") else a for a in args]
+    made.meta = {**node.meta, "val": target(*values, **kwargs)}
+    return made
+
+
+def _scale_second(graph: Any, node: Any) -> None:
+    import torch
+
+    scaled = _insert(graph, node, torch.ops.aten.mul.Tensor, node.args[1], node.kwargs["alpha"])
+    node.args, node.kwargs = (node.args[0], scaled), {}
+
+
+def _join_types(graph: Any, node: Any) -> None:
+    """Give every tensor that the op reads the type that torch computes it in."""
+    import torch
+
+    read = list(_operands(node))
+    values = [a.meta["val"] if hasattr(a, "meta") else a for a in read]
+    kind = node.meta["val"].dtype
+    if kind == torch.bool:
+        if len(values) != 2 or any(not isinstance(v, torch.Tensor | int | float) for v in values):
+            return
+        kind = torch.result_type(*values)
+    for operand, value in zip(read, values, strict=True):
+        if isinstance(value, torch.Tensor) and value.dtype != kind:
+            node.replace_input_with(operand, _insert(graph, node, torch.ops.aten._to_copy.default, operand, dtype=kind))
+
+
+def _operands(node: Any) -> Iterator[Any]:
+    name = str(node.target.__name__).partition(".")[0]
+    if name == "cat":
+        yield from dict.fromkeys(node.args[0])
+    elif name == "cumsum":
+        yield node.args[0]
+    else:
+        yield from dict.fromkeys(node.args[1:3] if name == "where" else node.args[:2])
+
+
+def _count_from_start(graph: Any, node: Any) -> None:
+    import torch
+
+    tensor, axis, place = node.args[:3]
+    if isinstance(size := tensor.meta["val"].shape[axis], int):
+        node.args = (tensor, axis, place + size)
+        return
+    end = place + 1 if place < -1 else torch.iinfo(torch.int64).max
+    kept = _insert(graph, node, torch.ops.aten.slice.Tensor, tensor, axis, place, end)
+    node.target, node.args = torch.ops.aten.squeeze.dims, (kept, [axis])
+
+
+def _keep_positions_inside(graph: Any, node: Any, held: Mapping[str, Any]) -> None:
+    """Positions that may be negative are taken modulo the size of their axis."""
+    import torch
+
+    shape = node.args[0].meta["val"].shape
+    places = list(node.args[1])
+    for axis, place in enumerate(places):
+        value = held.get(place.name) if place is not None else None
+        if place is None or place.meta["val"].dtype == torch.bool or (value is not None and bool((value >= 0).all())):
+            continue
+        if isinstance(shape[axis], int):
+            places[axis] = _insert(graph, node, torch.ops.aten.remainder.Scalar, place, shape[axis])
+    node.args = (node.args[0], places)

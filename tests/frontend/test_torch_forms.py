@@ -1,0 +1,99 @@
+"""Forms of torch's ops that TVM's importer would misread: brought into another form, or refused by name; never wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+import autosplit
+from autosplit.errors import ModelError
+from autosplit.hardware.reference import compare
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+X = torch.linspace(-2, 2, 24).reshape(4, 6)
+IMAGE = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+HEADS = torch.linspace(-1, 1, 48).sin().reshape(1, 2, 6, 4)
+BACK = torch.tensor([-1, 2, -3])
+MASK = torch.ones(6, 6, dtype=torch.bool).tril()
+
+
+def exported(function, *arguments, **options):
+    class Net(torch.nn.Module):
+        def forward(self, x, *more):
+            return function(x, *more)
+
+    return torch.export.export(Net(), arguments, **options)
+
+
+def run(program, item, shapes=None):
+    """What one stage makes of an item, after what torch makes of it is compared: values and types."""
+    model = autosplit.load_model(program, shapes)
+    item = {i.name: v.numpy() for i, v in zip(model.lowered.inputs, item, strict=True)}
+    with model.split([]).pipeline() as pipeline:
+        got = pipeline.run([item])
+    expected = model.expected([item])
+    assert compare(got, expected).equal
+    assert [v.dtype for v in got[0].values()] == [v.dtype for v in expected[0].values()]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: x[:, -1] + 1, id="select from the end"),
+        pytest.param(lambda x: x[:, [1, -1]] * 2, id="positions from the end"),
+        pytest.param(lambda x: x[[-1, -2], [0, -1]] * 2, id="pairs of positions from the end"),
+        pytest.param(lambda x: torch.add(x, x.exp(), alpha=3), id="a scaled summand"),
+        pytest.param(lambda x: torch.sub(x, x.exp(), alpha=3), id="a scaled subtrahend"),
+        pytest.param(lambda x: x + torch.arange(6) * 0.1, id="integers times a fraction"),
+        pytest.param(lambda x: (x * 10).int() / 3, id="integers divided"),
+        pytest.param(lambda x: (x * 10).int() > 2.5, id="integers against a fraction"),
+        pytest.param(lambda x: torch.cat([x, x.double()]), id="types joined"),
+        pytest.param(lambda x: (x * 10).int().cumsum(0), id="integers summed"),
+        pytest.param(lambda x: (x.half() @ x.half().T).softmax(-1), id="half precision"),
+        pytest.param(lambda x: functional.celu(x, 0.5), id="celu"),
+    ],
+)
+def test_d1_a_form_that_would_be_misread(function):
+    run(exported(function, X), [X])
+
+
+@pytest.mark.parametrize("size", [(6, 5), (3, 3), (7, 2), (8, 8)])
+def test_d1_the_nearest_pixel_is_the_one_torch_takes(size):
+    run(exported(lambda x: functional.interpolate(x, size=size), IMAGE), [IMAGE])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((HEADS, HEADS, HEADS, MASK), {}),
+        ((HEADS, HEADS, HEADS, MASK.float()), {}),
+        ((HEADS, HEADS[:, :1], HEADS[:, :1]), {"enable_gqa": True}),
+        ((HEADS[0], HEADS[0], HEADS[0]), {"is_causal": True}),
+        ((HEADS[0, 0], HEADS[0, 0], HEADS[0, 0]), {}),
+    ],
+)
+def test_d1_attention_in_every_form(arguments, options):
+    program = exported(lambda *x: functional.scaled_dot_product_attention(*x, **options), *arguments)
+    run(program, arguments)
+
+
+def test_d1_positions_that_come_in_count_from_the_end_too():
+    run(exported(lambda x, i: x[i] * 2, X, BACK), [X, BACK])
+
+
+def test_d1_the_last_of_a_dynamic_dimension():
+    program = exported(lambda x: x[-1] * 2, X, dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+    run(program, [X], {"x": (4, 6)})
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (lambda x: functional.avg_pool2d(x, 3, divisor_override=2), "node 'avg_pool2d' divides by divisor_override=2"),
+        (lambda x: x.double() @ x.double(), r"node 'matmul' \(aten.matmul.default\).* torch float64"),
+    ],
+)
+def test_d1_what_the_importer_cannot_read_is_refused_by_name(function, named):
+    with pytest.raises(ModelError, match=named):
+        autosplit.load_model(exported(function, IMAGE))
