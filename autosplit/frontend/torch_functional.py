@@ -56,6 +56,7 @@ def functional(program: Any) -> Any:
             raise ModelError(f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it")
         if node.op == "call_function" and target_name(node.target).startswith("upsample_"):
             _require_whole_sizes(node)
+    _require_no_memory(program)
     reformed(program, _held(program))
     return program
 
@@ -64,6 +65,24 @@ def _held(program: Any) -> dict[str, Any]:
     """The values of the program's constants by the names of their nodes, as far as they are there."""
     names = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.kind.name == "CONSTANT_TENSOR"}
     return {name: program.constants[target] for name, target in names.items() if target in program.constants}
+
+
+def _require_no_memory(program: Any) -> None:
+    """A buffer that the program updates and reads makes each item depend on those before it; stages keep no state."""
+    updated = {s.target for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"}
+    kept = {s.arg.name for s in user(program.graph_signature.output_specs)}
+    for spec in program.graph_signature.input_specs:
+        if spec.target not in updated:
+            continue
+        reached = {spec.arg.name}
+        for node in program.graph.nodes:
+            if reached & {n.name for n in node.all_input_nodes} and node.op == "call_function":
+                reached.add(node.name)
+        if reached & kept:
+            raise ModelError(
+                f"buffer '{spec.target}' is updated by the program and decides its outputs, so that items depend on those "
+                f"before; make it an input and an output"
+            )
 
 
 def user(specs: Any) -> list[Any]:

@@ -97,3 +97,31 @@ def test_d1_the_last_of_a_dynamic_dimension():
 def test_d1_what_the_importer_cannot_read_is_refused_by_name(function, named):
     with pytest.raises(ModelError, match=named):
         autosplit.load_model(exported(function, IMAGE))
+
+
+class Sum(torch.nn.Module):
+    """Adds up what it is given, in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4, 6))
+        self.register_buffer("count", torch.zeros(()))
+
+
+def test_d1_a_buffer_that_carries_over_to_the_next_item_is_refused_by_name():
+    class Running(Sum):
+        def forward(self, x):
+            self.total += x
+            return self.total * 2
+
+    with pytest.raises(ModelError, match="buffer 'total' is updated"):
+        autosplit.load_model(torch.export.export(Running(), (X,)))
+
+
+def test_d1_a_buffer_that_no_output_needs_may_be_updated():
+    class Counting(Sum):
+        def forward(self, x):
+            self.count += 1
+            return x * 2
+
+    run(torch.export.export(Counting(), (X,)), [X])
