@@ -57,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.timeout is not None and not args.timeout > 0:
         raise ConfigError(f"--timeout {args.timeout} is no time; give more than 0 seconds")
+    if args.max_period is not None and not args.max_period > 0:
+        raise ConfigError(f"--max-period {args.max_period} is no period; give more than 0")
     auto = args.stages == "auto"
     if auto:
         args.allow_empty = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -175,7 +176,9 @@ def scale(problem: Problem, limit: float) -> Scaled:
     clipped = [np.minimum(a, big) for a in (problem.times, problem.send, problem.receive, problem.overheads)]
     total = sum(a.max(axis=0).sum() for a in clipped[:2]) + (clipped[2].max(axis=0) * problem.readers).sum()
     most = float(total + problem.stages * clipped[3].max())
-    unit = 2.0 ** math.ceil(math.log2(most / _UNITS)) if most > 0 else 1.0  # a power of two: whole costs stay exact
+    unit = 1.0
+    if most > 0:  # a power of two: whole costs stay exact
+        unit = 2.0 ** max(math.ceil(math.log2(most) - math.log2(_UNITS)), sys.float_info.min_exp)
     times, send, receive, overheads = (np.rint(a / unit) for a in clipped)
     return Scaled(problem, unit, limit / unit + _rounding(problem), times, send, receive, overheads)
 

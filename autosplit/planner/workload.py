@@ -17,6 +17,7 @@ from autosplit.errors import GraphError
 from autosplit.planner.costs import CostModel, Transfer
 
 _Id = str | int
+_MOST = 1e200  # so that no sum of times is infinite
 
 
 def from_workload(document: object, name: str = "graph") -> CostModel:
@@ -51,7 +52,7 @@ def from_workload(document: object, name: str = "graph") -> CostModel:
         ),
         send=(tuple(made[i].cost for i in sources),),
         receive=(tuple(made[i].cost for i in sources),),
-        overheads=(_number(top, "overhead", "the graph file", default=0.0),),
+        overheads=(_cost(top, "overhead", "the graph file", default=0.0),),
         sizes=tuple(_number(node, "size", _label(node)) for node in ordered),
         memory=(limit,),
         groups=_colours(ordered),
@@ -122,7 +123,7 @@ def _edges(top: Mapping[str, Any], place: Mapping[_Id, int]) -> dict[int, _Made]
             if end not in place:
                 raise GraphError(f"edge {n} has {key} {end!r}, which is no node; add the node or remove the edge")
             ends.append(place[end])
-        cost = _number(edge, "cost", f"edge {n}")
+        cost = _cost(edge, "cost", f"edge {n}")
         if cost == math.inf:
             raise GraphError(f"edge {n} has cost {cost}; give a finite number")
         entry = made.setdefault(ends[0], _Made(cost, 0.0))
@@ -161,8 +162,7 @@ def _times(nodes: Sequence[Mapping[str, Any]]) -> tuple[tuple[float, ...], ...]:
         if node.get("deviceLatencies") is not None:
             given = _list(node, "deviceLatencies", _label(node))
             own = [
-                math.inf if t is None else _number({"deviceLatencies": t}, "deviceLatencies", _label(node))
-                for t in given
+                math.inf if t is None else _cost({"deviceLatencies": t}, "deviceLatencies", _label(node)) for t in given
             ]
         rows.append(own)
     most = max(map(len, rows))
@@ -219,8 +219,16 @@ def _number(holder: Mapping[str, Any], key: str, where: str, default: float | No
     return number
 
 
+def _cost(holder: Mapping[str, Any], key: str, where: str, default: float | None = None) -> float:
+    """A time that can be summed up, or infinity."""
+    number = _number(holder, key, where, default)
+    if _MOST < number < math.inf:
+        raise GraphError(f"{where} has {key} {number:g}; give at most {_MOST:g}, in another unit of time")
+    return number
+
+
 def _finite(node: Mapping[str, Any], key: str) -> float:
-    number = _number(node, key, _label(node))
+    number = _cost(node, key, _label(node))
     if number == math.inf:
         raise GraphError(f"{_label(node)} has {key} inf; give a finite number, or supportedOnFpga 0")
     return number

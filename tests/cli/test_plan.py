@@ -118,9 +118,11 @@ def test_a_file_that_is_not_there_or_no_text_is_exit_code_2(tmp_path, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("args", [("--stages", "2", "--timeout", "-1"), ("--stages", "2", "--shape", "x=1")])
+@pytest.mark.parametrize(
+    "args", [("--timeout", "-1"), ("--shape", "x=1"), ("--max-period", "nan"), ("--max-period", "-1")]
+)
 def test_options_that_cannot_be_used_are_exit_code_2(args, graph, capsys):
-    assert main(["plan", graph(), *args]) == 2
+    assert main(["plan", graph(), "--stages", "2", *args]) == 2
 
 
 @pytest.mark.parametrize("stages", ["0", "-1", "two", "1.5"])

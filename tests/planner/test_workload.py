@@ -51,12 +51,22 @@ def test_nodes_may_stand_in_any_order_and_keep_their_ids():
     assert found.memory == (3.0, 3.0)
 
 
+@pytest.mark.parametrize("least", [1e-320, 1e-300, 1e199])
+def test_times_may_be_in_any_unit(least):
+    assert plan(from_workload(changed(("nodes", 0, "fpgaLatency"), least)), 2).lower_bound >= 4.5
+    document = copy.deepcopy(GOOD) | {"edges": []}
+    for node in document["nodes"]:
+        node["fpgaLatency"] = least
+    assert plan(from_workload(document), 3).period == least
+
+
 @pytest.mark.parametrize(
     ("path", "value", "named"),
     [
         (("nodes", 0, "fpgaLatency"), -1, "node 5 has fpgaLatency -1"),
         (("nodes", 0, "fpgaLatency"), math.nan, "nan"),
         (("nodes", 0, "fpgaLatency"), math.inf, "inf"),
+        (("nodes", 0, "fpgaLatency"), 1e308, "node 5 has fpgaLatency 1e+308; give at most"),
         (("nodes", 0, "fpgaLatency"), True, "True"),
         (("nodes", 0, "fpgaLatency"), "2", "'2'"),
         (("nodes", 0, "fpgaLatency"), None, "None"),
