@@ -36,6 +36,7 @@ def convert(model: Any, name: str) -> Source:
     _check_supported(model.graph, nodes)
     _check_order(model.graph, nodes)
     importer, module = _import(model, nodes)
+    _check_types(model, module)
     table = importer._nodes
     return Source(
         name=name,
@@ -101,6 +102,22 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
     for output in graph.output:
         if output.name not in made:
             raise ModelError(f"output '{output.name}' is made by no node; remove it from the graph's outputs")
+
+
+def _check_types(model: Any, module: Any) -> None:
+    """Every output has the element type that the file gives it."""
+    from onnx import helper
+    from tvm import relax
+
+    made = module["main"].ret_ty
+    found = made.fields if isinstance(made, relax.TupleType) else [made]
+    for output, kind in zip(model.graph.output, found, strict=False):
+        given = output.type.tensor_type.elem_type
+        said = str(helper.tensor_dtype_to_np_dtype(given)) if given else ""
+        if said and hasattr(kind, "dtype") and str(kind.dtype) != said:
+            raise ModelError(
+                f"output '{output.name}' is {said} in the file, TVM's importer makes {kind.dtype} of it; leave it out"
+            )
 
 
 def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:

@@ -93,12 +93,27 @@ def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, At
     return inputs, attrs | {"pads": (*begin, *(t - b for t, b in zip(total, begin, strict=True)))}
 
 
+def _roi_align(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]:
+    """The half pixel is one of the input, not of the regions, which may have another scale."""
+    from tvm import relax
+
+    if attrs.get("mode", b"avg") != b"avg":
+        raise ValueError("TVM takes the largest sample, onnxruntime the largest part of one; export it with mode=avg")
+    mode = attrs.get("coordinate_transformation_mode", b"half_pixel" if opset >= 16 else b"output_half_pixel")
+    shift = 0.5 - 0.5 / attrs.get("spatial_scale", 1.0)
+    if mode != b"half_pixel" or shift == 0:
+        return inputs, attrs
+    moved = relax.op.add(inputs[1], known.constant(np.array(shift, str(inputs[1].ty.dtype))))
+    return _list(inputs, [inputs[0], relax.BlockBuilder.current().normalize(moved), inputs[2]]), attrs
+
+
 _SPELLINGS: dict[str, Callable[[Any, Attributes, int], tuple[Any, Attributes]]] = {
     "Attention": _attention,
     "BatchNormalization": _batch_normalization,
     "ConvTranspose": _conv_transpose,
     "IsInf": _is_inf,
     "Pow": _pow,
+    "RoiAlign": _roi_align,
     "Slice": _slice,
 }
 _FIRST_ONLY = frozenset({"LayerNormalization", "MaxPool"})  # converted without their further results

@@ -10,6 +10,7 @@ from tests.nets import judge, net
 pytest.importorskip("onnx")
 SIZES = np.array([9, 7], np.int64)
 SCALES = np.array([1, 1, 2, 2], np.float32)
+BOX, FIRST = np.array([[1, 2, 6, 7]], np.float32), np.array([0], np.int64)
 EMPTY = np.zeros(0, np.float32)
 
 
@@ -33,8 +34,9 @@ def one(line: str, weights: dict, opset: int) -> object:
             17,
         ),
         one("y, i = MaxPool<kernel_shape=[2,2]>(x)", {}, 17),
+        one("y = RoiAlign<output_height=2,output_width=2,spatial_scale=0.5>(x, r, b)", {"r": BOX, "b": FIRST}, 16),
     ],
-    ids=["slice9", "upsample9", "resize10", "resize11", "axes", "output_shape", "pow", "one_hot", "indices"],
+    ids=["slice9", "upsample9", "resize10", "resize11", "axes", "output_shape", "pow", "one_hot", "indices", "regions"],
 )
 def test_a_spelling_of_another_opset_is_read(save, model):
     loaded = api.load_model(save(model))
@@ -57,6 +59,7 @@ def test_a_spelling_of_another_opset_is_read(save, model):
         ("m, y, i = LayerNormalization(x, s)", {"s": (4,)}, 17, "does not make its output 'y'"),
         ("z = IsInf<detect_negative=0>(x)  y = Cast<to=1>(z)", {}, 17, "infinities of both signs"),
         ("y = ConvTranspose<output_shape=[40,40]>(x, w)", {"w": (3, 2, 3, 3)}, 17, "use output_padding"),
+        ('y = RoiAlign<mode="max">(x, r, b)', {"r": BOX, "b": FIRST}, 16, "export it with mode=avg"),
         ("y = Attention(x, x, x)", {}, 23, "Attention of the ONNX standard"),
     ],
 )
@@ -71,3 +74,9 @@ def test_a_power_of_integers_is_refused_by_name(save):
     text = "g (int64[2,3] x, int64[2,3] z) => (int64[2,3] y) { a = Abs(x) y = Pow(a, z) }"
     with pytest.raises(ModelError, match=r"node 'y' \(Pow\) .* powers of floats only, its base is int64"):
         api.load_model(save(net(text)))
+
+
+def test_an_output_of_another_type_is_refused_by_name(save):
+    model = net("g (float[2,3] x) => (float[2,3] y, bool[2,3] m) { y, m = Dropout(x) }", {}, opset=17)
+    with pytest.raises(ModelError, match="output 'm' is bool in the file"):
+        api.load_model(save(model))
