@@ -24,7 +24,7 @@ from autosplit.hardware.results import LinkCost, Profile
 from autosplit.hardware.runner import BACKENDS, TVM, Runner, runner_of
 from autosplit.hardware.stage import Stage
 from autosplit.hardware.target import spelled, target_of, target_on
-from autosplit.hardware.tuning import RECORDS, work_of
+from autosplit.hardware.tuning import RECORDS, require, work_of
 from autosplit.hardware.wiring import Wiring, wire
 from autosplit.lowering.external import Backend
 from autosplit.lowering.lowered import Lowered, lower
@@ -209,12 +209,14 @@ def load_model(
 
 
 def _check(backend: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
-    """Raises ConfigError where the backend is unknown, or given what only TVM can use."""
+    """Raises ConfigError where the backend is unknown, or given what only TVM can use, or where nothing was tuned."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend '{backend}' is unknown; use {' or '.join(BACKENDS)}")
     if backend != TVM and (tuning or backends):
         what = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
         raise ConfigError(f"{what} is for TVM, but the stages run in {backend}; remove one of the two")
+    if tuning:
+        require(tuning)
 
 
 def _targets(given: Mapping[str, str]) -> dict[str, str]:

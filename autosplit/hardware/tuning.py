@@ -42,6 +42,12 @@ class Tuned:
     note: str = ""
 
 
+def require(folder: Path) -> None:
+    """Raises ConfigError where ``folder`` holds no tuning database."""
+    if not all((folder / name).is_file() for name in (WORKLOADS, RECORDS)):
+        raise ConfigError(f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); `autosplit tune` makes one")
+
+
 def database(folder: Path, create: bool = False) -> Any:
     """The database in ``folder``.
 
@@ -55,8 +61,8 @@ def database(folder: Path, create: bool = False) -> Any:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise MachineError(f"cannot write the database '{folder}': {error.strerror}") from error
-    elif not all(f.is_file() for f in files):
-        raise ConfigError(f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); `autosplit tune` makes one")
+    else:
+        require(folder)
     try:
         return ms.database.JSONDatabase(*map(str, files))
     except Exception as error:

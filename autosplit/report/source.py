@@ -205,6 +205,12 @@ def told(source: Source) -> Iterator[None]:
             raise MachineError(
                 f"storage '{source.shown}' cannot be read: {_first_line(error)}; see to it, then again"
             ) from error
+        if source.file is not None and "attempt to write a readonly database" in _first_line(
+            error
+        ):  # Optuna's first entries
+            raise ConfigError(
+                f"storage '{source.shown}' holds no study yet, the run that began it was stopped; run the study again"
+            ) from error
         raise ConfigError(
             f"storage '{source.shown}' is damaged or no study: {_first_line(error)}; give another"
         ) from error

@@ -56,6 +56,19 @@ def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
     assert (folder / "net.db").read_bytes() == before
 
 
+def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sqlite3.connect("begun.db") as begun:
+        for (table,) in sqlite3.connect("net.db").execute(
+            "SELECT sql FROM sqlite_master WHERE sql LIKE 'CREATE TABLE%'"
+        ):
+            begun.execute(table)
+    begun.close()
+    assert main(["show", "begun.db"]) == 2
+    assert "begun.db' holds no study yet, the run that began it was stopped" in capsys.readouterr().err
+
+
 def test_a_database_that_is_not_there_is_not_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "other.db"]) == 2
     assert "does not exist" in capsys.readouterr().err
