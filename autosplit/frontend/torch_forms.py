@@ -11,9 +11,11 @@ from typing import Any
 
 from autosplit.errors import ModelError
 
+_ALIKE = frozenset({"full_like", "ones_like", "zeros_like"})
 _JOINED = frozenset(
     {"add", "sub", "mul", "div", "floor_divide", "fmod", "remainder", "maximum", "minimum", "atan2", "cat", "cumsum"}
     | {"where", "eq", "ne", "lt", "le", "gt", "ge"}
+    | _ALIKE
 )
 
 
@@ -77,7 +79,7 @@ def _operands(node: Any) -> Iterator[Any]:
     name = str(node.target.__name__).partition(".")[0]
     if name == "cat":
         yield from dict.fromkeys(node.args[0])
-    elif name == "cumsum":
+    elif name == "cumsum" or name in _ALIKE:
         yield node.args[0]
     else:
         yield from dict.fromkeys(node.args[1:3] if name == "where" else node.args[:2])

@@ -52,6 +52,7 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: (x * 10).int().cumsum(0), id="integers summed"),
         pytest.param(lambda x: (x.half() @ x.half().T).softmax(-1), id="half precision"),
         pytest.param(lambda x: functional.celu(x, 0.5), id="celu"),
+        pytest.param(lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"),
     ],
 )
 def test_d1_a_form_that_would_be_misread(function):
