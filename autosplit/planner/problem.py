@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -178,7 +177,7 @@ def scale(problem: Problem, limit: float) -> Scaled:
     most = float(total + problem.stages * clipped[3].max())
     unit = 1.0
     if most > 0:  # a power of two: whole costs stay exact
-        unit = 2.0 ** max(math.ceil(math.log2(most) - math.log2(_UNITS)), sys.float_info.min_exp)
+        unit = 2.0 ** max(math.ceil(math.log2(most) - math.log2(_UNITS)), int(np.finfo(float).minexp))
     times, send, receive, overheads = (np.rint(a / unit) for a in clipped)
     return Scaled(problem, unit, limit / unit + _rounding(problem), times, send, receive, overheads)
 
