@@ -142,6 +142,8 @@ def _resize(inputs: Any, attrs: Attributes) -> tuple[Any, Attributes]:
     roi, scales, sizes = (None if _is_empty(i) else i for i in (roi, scales, sizes))
     if attrs.get("antialias", 0):
         raise ValueError("TVM's importer resizes without antialias; export the model with antialias=0")
+    if attrs.get("coordinate_transformation_mode") == b"half_pixel_symmetric":
+        raise ValueError("TVM has no half_pixel_symmetric; export the model with half_pixel")
     axes = [a % len(before) for a in attrs.get("axes", range(len(before)))]
     after = list(before)
     exact = attrs.get("coordinate_transformation_mode") == b"align_corners"

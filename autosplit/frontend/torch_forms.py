@@ -27,6 +27,8 @@ def reformed(program: Any, held: Mapping[str, Any]) -> None:
         name, _, form = str(getattr(node.target, "__name__", node.target)).partition(".")
         if name in ("add", "sub") and form == "Tensor" and node.kwargs.get("alpha", 1) != 1:
             _scale_second(program.graph, node)
+        if name in ("clamp", "clamp_min", "clamp_max"):
+            _bound(program.graph, node, name)
         if name in _JOINED and isinstance(node.meta.get("val"), _tensor_type()):
             _join_types(program.graph, node)
         if name == "select" and node.args[2] < 0:
@@ -73,6 +75,46 @@ def _join_types(graph: Any, node: Any) -> None:
     for operand, value in zip(read, values, strict=True):
         if isinstance(value, torch.Tensor) and value.dtype != kind:
             node.replace_input_with(operand, _insert(graph, node, torch.ops.aten._to_copy.default, operand, dtype=kind))
+
+
+def _bound(graph: Any, node: Any, name: str) -> None:
+    """Both bounds in their places; of integers, which have no infinity to stand for one left out, the largest and least."""
+    import torch
+
+    aten, x, kind = torch.ops.aten, node.args[0], node.meta["val"].dtype
+    names = {"clamp": ("min", "max"), "clamp_min": ("min",), "clamp_max": ("max",)}[name]
+    given = {**dict(zip(names, node.args[1:], strict=False)), **node.kwargs}
+    low, high = given.get("min"), given.get("max")
+    node.kwargs = {}
+    if kind.is_floating_point:
+        scalar = not any(hasattr(b, "meta") for b in (low, high))
+        node.target, node.args = (aten.clamp.default if scalar else aten.clamp.Tensor), (x, low, high)
+        return
+    steps = [(op, b) for op, b in ((aten.maximum.default, low), (aten.minimum.default, high)) if b is not None]
+    for op, bound in steps[:-1]:
+        x = _step(graph, node, op, x, _filled(graph, node, bound))
+    op, bound = steps[-1]
+    node.target, node.args = op, (x, _filled(graph, node, bound))
+
+
+def _filled(graph: Any, node: Any, bound: Any) -> Any:
+    import torch
+
+    if hasattr(bound, "meta"):
+        return bound
+    kind = node.meta["val"].dtype
+    with graph.inserting_before(node):
+        made = graph.call_function(torch.ops.aten.full.default, ([], bound), {"dtype": kind})
+    made.meta = {**node.meta, "val": node.meta["val"].new_empty(())}
+    return made
+
+
+def _step(graph: Any, node: Any, op: Any, *args: Any) -> Any:
+    """A call before ``node`` whose result is of the same shape and type."""
+    with graph.inserting_before(node):
+        made = graph.call_function(op, args)
+    made.meta = dict(node.meta)
+    return made
 
 
 def _operands(node: Any) -> Iterator[Any]:

@@ -17,6 +17,8 @@ _DECOMPOSED = frozenset(
         "_upsample_bicubic2d_aa.vec",
         "_upsample_bilinear2d_aa.default",
         "_upsample_bilinear2d_aa.vec",
+        "eye.default",
+        "eye.m",
         "gru.input",
         "lstm.input",
         "pixel_shuffle.default",
@@ -26,6 +28,8 @@ _DECOMPOSED = frozenset(
         "std.correction",
         "std.default",
         "std.dim",
+        "upsample_linear1d.default",
+        "upsample_linear1d.vec",
     }
 )
 

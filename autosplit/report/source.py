@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SQLITE = b"SQLite format 3\x00"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
+_UNWRITTEN = "attempt to write a readonly database"  # what Optuna says where its first entries are missing
 _LOCK_WAIT = 10.0  # seconds a reader waits for a writer of a SQLite file
 
 
@@ -205,9 +206,7 @@ def told(source: Source) -> Iterator[None]:
             raise MachineError(
                 f"storage '{source.shown}' cannot be read: {_first_line(error)}; see to it, then again"
             ) from error
-        if source.file is not None and "attempt to write a readonly database" in _first_line(
-            error
-        ):  # Optuna's first entries
+        if source.file is not None and _UNWRITTEN in _first_line(error):
             raise ConfigError(
                 f"storage '{source.shown}' holds no study yet, the run that began it was stopped; run the study again"
             ) from error

@@ -19,6 +19,7 @@ from autosplit.study.samplers import history_of
 from autosplit.study.space import KEY
 from autosplit.study.storage import guarded
 from autosplit.study.verdict import judge
+from autosplit.units import counted
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -45,7 +46,7 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
     results: dict[str, Any] = {"corrected": _document(corrected)}
     rivals = finalists(corrected, history.measured) if "throughput" in on.config.objectives else []
     if rivals and isinstance(on.bench, Duelling) and not _covers(attributes.get("duel"), rivals, len(history.measured)):
-        progress.note(f"comparing the best {len(rivals)} splits and the baselines once more, in turns")
+        progress.note(f"comparing the best {counted(len(rivals), 'split')} and the baselines once more, in turns")
         with on.measuring():
             results["duel"] = _compete(on.bench, rivals, len(history.measured))
     stored = {**attributes, **results}

@@ -47,6 +47,12 @@ def test_a_spelling_of_another_opset_is_read(save, model):
     ("line", "weights", "opset", "said_of"),
     [
         ('y = Resize<antialias=1,mode="linear">(x, , s)', {"s": SCALES}, 18, "without antialias"),
+        (
+            'y = Resize<coordinate_transformation_mode="half_pixel_symmetric">(x, , s)',
+            {"s": SCALES},
+            19,
+            "no half_pixel_symmetric",
+        ),
         ("y = Resize(x, , s)", {"s": SCALES[::-1].copy()}, 18, "the axes after the second only"),
         (
             "y = Resize(x, , s)",

@@ -53,10 +53,34 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: (x.half() @ x.half().T).softmax(-1), id="half precision"),
         pytest.param(lambda x: functional.celu(x, 0.5), id="celu"),
         pytest.param(lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"),
+        pytest.param(lambda x: x @ torch.eye(6), id="a matrix of ones and zeros"),
     ],
 )
 def test_d1_a_form_that_would_be_misread(function):
     run(exported(function, X), [X])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int64])
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        pytest.param(lambda x: x.clamp_max(1), id="largest"),
+        pytest.param(lambda x: x.clamp_min(1), id="least"),
+        pytest.param(lambda x: x.clamp(min=-1), id="from"),
+        pytest.param(lambda x: x.clamp(max=1), id="to"),
+        pytest.param(lambda x: x.clamp(-1, 1), id="both"),
+        pytest.param(lambda x: x.clamp(x.flip(0), x + 1), id="tensors"),
+    ],
+)
+def test_d1_values_are_held_within_bounds(bounded, kind):
+    given = (2 * X).to(kind)
+    run(exported(bounded, given), [given])
+
+
+@pytest.mark.parametrize("options", [{"scale_factor": 2}, {"size": 13}, {"size": 13, "align_corners": True}])
+def test_d1_a_line_is_interpolated(options):
+    line = IMAGE[:, :, 0]
+    run(exported(lambda x: functional.interpolate(x, mode="linear", **options), line), [line])
 
 
 @pytest.mark.parametrize("size", [(6, 5), (3, 3), (7, 2), (8, 8)])
