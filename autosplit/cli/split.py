@@ -3,7 +3,8 @@
 autosplit split net.onnx --after conv3_relu --after pool5,branch_add -o out/
 
 A cut is the smallest one that holds the named ops, all they need, and the cut ahead of it. Printed are the ops it took
-along and the tensors that cross it. Without -o nothing is written.
+along and the tensors that cross it. Without -o nothing is written; with it the split is first compared with the original
+model, and one that computes something else is not.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autosplit.errors import MachineError
 from autosplit.hardware import cache, onnx_stages
-from autosplit.hardware.devices import Device
+from autosplit.hardware.devices import Cores, Device
+from autosplit.hardware.reference import compare, require_equal
 from autosplit.hardware.results import Baseline, Measurement, Spread
 from autosplit.hardware.runner import ONNXRUNTIME, TVM
 from autosplit.hardware.target import spelled
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from autosplit.hardware.model import Model
 
 REFERENCE = "reference.npz"
+Items = list[dict[str, np.ndarray[Any, Any]]]
 
 
 def export(
@@ -37,8 +39,13 @@ def export(
 ) -> Path:
     """Write the split into ``folder`` and return the path of its ``split.json``, which is written last.
 
-    Raises MachineError where the disk refuses or nothing here can link a stage file.
+    A split that was not measured, and so not compared with the model, is compared first where its devices are cores here.
+    Raises StageError where its outputs are others than the model's, MachineError where the disk refuses or nothing here
+    can link a stage file.
     """
+    judged = _judged(model)
+    if judged and not measured:
+        _require_equal(model, stages, devices, judged)
     wiring = model.wiring(stages)
     original = onnx_stages.whole(model) if model.backend == TVM else None
     parts = [
@@ -67,7 +74,7 @@ def export(
         ),
         verdict=verdict,
         environment=environment() | {"target": spelled(model.target)},
-        reference=_reference(model, folder / REFERENCE),
+        reference=_reference(judged, folder / REFERENCE) if judged else None,
     )
     document.write(folder / m.NAME)
     return folder / m.NAME
@@ -124,15 +131,36 @@ def _onnx_file(file: Path, data: Path | None) -> m.OnnxPart:
     )
 
 
-def _reference(model: Model, file: Path) -> m.ReferencePart | None:
-    """Items with onnxruntime's outputs, so that ``verify`` has a judge where the model is not; None without onnxruntime."""
+def _judged(model: Model) -> tuple[Items, Items] | None:
+    """Items with the judge's outputs; None where the package that judges is missing."""
     items = model.items(2, seed=1)
     try:
-        expected = model.expected(items)
+        return items, model.expected(items)
     except MachineError:
         return None
-    arrays = {f"{i}/in/{name}": a for i, item in enumerate(items) for name, a in item.items()}
-    arrays |= {f"{i}/out/{name}": a for i, item in enumerate(expected) for name, a in item.items()}
+
+
+def _require_equal(
+    model: Model, stages: Sequence[Sequence[int]], devices: Sequence[Device], judged: tuple[Items, Items]
+) -> None:
+    if not all(isinstance(device, Cores) for device in devices):
+        return
+    try:
+        pipeline = model.pipeline(stages, devices)
+    except MachineError:  # another machine's cores, or code for another processor
+        return
+    with pipeline:
+        require_equal(compare(pipeline.run(judged[0]), judged[1], model.lowered.dtypes))
+
+
+def _reference(judged: tuple[Items, Items], file: Path) -> m.ReferencePart:
+    """Items with the judge's outputs, so that ``verify`` has a judge where the model is not."""
+    arrays = {
+        f"{i}/{way}/{name}": array
+        for way, items in zip(("in", "out"), judged, strict=True)
+        for i, item in enumerate(items)
+        for name, array in item.items()
+    }
     with cache.writing(file) as temporary, temporary.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
     return m.ReferencePart(file=file.name, sha256=cache.sha256(file))

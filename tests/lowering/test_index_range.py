@@ -44,7 +44,7 @@ def test_an_input_is_drawn_from_what_its_use_can_take(save, text, weights, below
 
 
 def test_an_index_into_what_has_no_fixed_size_is_refused_as_such(save):
-    text = "g (int64[2,6] i, float[6] x) => (float[N] y) { n = NonZero(x) r = Squeeze(n) y = Gather(r, i) }"
+    text = "g (int64[2,6] i, float[6] x) => (int64[N] y) { n = NonZero(x) r = Squeeze(n) y = Gather(r, i) }"
     with pytest.raises(ModelError, match=r"node 'n' \(NonZero\) makes a tensor whose size depends on the data"):
         api.load_model(save(net(text)))
 

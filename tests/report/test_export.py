@@ -43,6 +43,15 @@ def test_what_is_exported_computes_the_same(zoo_model, tmp_path, name):
         assert compare(pipeline.run(items), model.expected(items)).equal
 
 
+def test_a_split_that_computes_something_else_is_not_exported(branches, tmp_path, monkeypatch):
+    right = branches.expected(branches.items(2, seed=1))
+    wrong = [{name: array + 1 for name, array in item.items()} for item in right]
+    monkeypatch.setattr(type(branches), "expected", lambda self, items: wrong)
+    with pytest.raises(StageError, match="wrong result, max abs err 1,"):
+        branches.split([["first"]]).export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["with spaces", "ünïcödé 🌲", 'it\'s "quoted"', "-o", "deep/er"])
 def test_a_folder_may_be_called_anything(branches, tmp_path, name):
     branches.split([["first"]]).export(tmp_path / name)
