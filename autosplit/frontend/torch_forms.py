@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from autosplit.errors import ModelError
-
 _ALIKE = frozenset({"full_like", "ones_like", "zeros_like"})
 _JOINED = frozenset(
     {"add", "sub", "mul", "div", "floor_divide", "fmod", "remainder", "maximum", "minimum", "atan2", "cat", "cumsum"}
@@ -35,8 +33,6 @@ def reformed(program: Any, held: Mapping[str, Any]) -> None:
             _count_from_start(program.graph, node)
         if name == "index":
             _keep_positions_inside(program.graph, node, held)
-        if name == "avg_pool2d" and node.args[6:7] not in ((), (None,)):
-            raise ModelError(f"node '{node.name}' divides by divisor_override={node.args[6]}; export it without")
 
 
 def _tensor_type() -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.frontend import torch_refused
 from autosplit.frontend.torch_forms import reformed
 
 # What TVM's importer knows, but not in every form: several layers, a number of another type, no kernel. Torch's own
@@ -61,6 +62,7 @@ def functional(program: Any) -> Any:
         if node.op == "call_function" and target_name(node.target).startswith("upsample_"):
             _require_whole_sizes(node)
     _require_no_memory(program)
+    torch_refused.check(program.graph)
     reformed(program, _held(program))
     return program
 
@@ -101,7 +103,9 @@ def _odd_forms(graph: Any) -> Iterator[str]:
         bare = None in (*node.args, None, None)[2:4]
         if name == "group_norm.default" and bare:
             raise ModelError(f"node '{node.name}' normalises groups without weight and bias; export it with both")
-        if name == "layer_norm.default" and bare:
+        if name in ("layer_norm.default", "native_layer_norm.default") and bare:
+            yield name
+        if name == "pad.default" and node.args[2:3] == ("circular",) and min(node.args[1]) < 0:
             yield name
         if name == "scaled_dot_product_attention.default" and not _is_plain(node):
             yield name

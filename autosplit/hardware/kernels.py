@@ -6,6 +6,7 @@ A kernel goes by the digest of its content, names in it included: calls of equal
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -58,9 +59,7 @@ def compile_kernels(
     Raises ModelError naming a kernel that cannot be built, MachineError where the cache cannot be written; with ``partly``
     what cannot be built is ``absent``.
     """
-    from tvm.relax.analysis import has_reshape_pattern
-
-    views = frozenset(name for name, function in functions.items() if has_reshape_pattern(function))
+    views = frozenset(name for name, function in functions.items() if _only_reshapes(function))
     functions = schedule(functions, target, tuning)
     plain = frozenset(name for name, function in functions.items() if not is_scheduled(function)) - views
     where = f"{spelled(target)},{versions()}"
@@ -84,6 +83,16 @@ def compile_kernels(
     symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
     there = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
     return Kernels(symbols, views, objects, None if in_files else _build(there, target), absent, plain)
+
+
+def _only_reshapes(function: Any) -> bool:
+    """Whether a kernel copies all it reads, in its order: TVM's pattern also fits one that copies the first part."""
+    from tvm.relax.analysis import has_reshape_pattern
+
+    if not has_reshape_pattern(function):
+        return False
+    read, *_, written = (math.prod(map(int, p.shape)) for p in function.params)
+    return read == written
 
 
 def _symbol(function: Any, where: str) -> str:

@@ -13,6 +13,7 @@ from autosplit.hardware.kernels import compile_kernels
 from autosplit.hardware.reference import compare
 from autosplit.report.inspection import tuning_hint
 from tests.build import node, onnx_model, value
+from tests.nets import net
 
 pytest.importorskip("onnxruntime")
 NET = onnx_model(
@@ -176,6 +177,18 @@ def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
     kept += [squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut]
     assert len(kept) == 103
     assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((1, 8, 4), 1), ((6, 4), 0)])
+def test_the_first_part_of_a_tensor_is_no_reshape_of_it(save, shape, axis):
+    text = f"""g (float[{",".join(map(str, shape))}] x) => (float[{"1,3,5" if len(shape) > 2 else "3,5"}] y) {{
+        from = Constant<value_ints=[0]>() to = Constant<value_ints=[3]>() axis = Constant<value_ints=[{axis}]>()
+        first = Slice(x, from, to, axis)  y = MatMul(first, w)
+    }}"""
+    model = api.load_model(save(net(text, {"w": (4, 5)})))
+    items = model.items(1)
+    with model.split([]).pipeline() as pipeline:
+        assert compare(pipeline.run(items), model.expected(items)).equal
 
 
 def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh, save):
