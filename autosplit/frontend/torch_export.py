@@ -79,7 +79,15 @@ def outputs(program: Any, source: Source, item: Mapping[str, Any]) -> dict[str, 
             found = torch.utils._pytree.tree_leaves(program.module()(*args, **kwargs))
     except Exception as error:
         raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
-    return {name: value.detach().numpy() for name, value in zip(source.outputs, found, strict=True)}
+    return {name: _array(value.detach()) for name, value in zip(source.outputs, found, strict=True)}
+
+
+def _array(tensor: Any) -> np.ndarray[Any, Any]:
+    """A tensor of torch, which has no arrays of bfloat16; TVM has."""
+    import tvm
+
+    plain = str(tensor.dtype) != "torch.bfloat16"
+    return np.asarray((tensor if plain else tvm.runtime.from_dlpack(tensor.contiguous())).numpy())
 
 
 def import_torch() -> Any:

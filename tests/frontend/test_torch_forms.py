@@ -54,6 +54,11 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: functional.celu(x, 0.5), id="celu"),
         pytest.param(lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"),
         pytest.param(lambda x: x @ torch.eye(6), id="a matrix of ones and zeros"),
+        pytest.param(lambda x: (x * 2).bfloat16(), id="brain floats"),
+        pytest.param(lambda x: functional.dropout(x, 0.5, False) * 2, id="dropout after training"),
+        pytest.param(lambda x: functional.pad(x[None], (-1, 2), "circular") * 2, id="a wrapped border"),
+        pytest.param(lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 1, 5])), id="a plain loss"),
+        pytest.param(lambda x: functional.batch_norm(x, torch.zeros(6), torch.ones(6)), id="a norm after training"),
     ],
 )
 def test_d1_a_form_that_would_be_misread(function):
@@ -116,6 +121,18 @@ def test_d1_the_last_of_a_dynamic_dimension():
     ("function", "named"),
     [
         (lambda x: functional.avg_pool2d(x, 3, divisor_override=2), "node 'avg_pool2d' divides by divisor_override=2"),
+        (lambda x: functional.avg_pool3d(x, 2, divisor_override=3), "node 'avg_pool3d' divides by divisor_override=3"),
+        (lambda x: functional.max_pool2d(x.long(), 2, padding=1), "node 'max_pool2d' takes the largest of integers"),
+        (lambda x: functional.dropout(x, 0.5, True), "node 'native_dropout' draws at random"),
+        (lambda x: x + torch.randn_like(x), "node 'randn_like' draws at random"),
+        (
+            lambda x: functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
+            "node '_native_batch_norm_legit_functional' normalises by what it is given",
+        ),
+        (
+            lambda x: functional.cross_entropy(x[0, 0], torch.tensor([0, 3, 1, 3]), reduction="sum"),
+            "node 'cross_entropy_loss' takes a loss in a form",
+        ),
         (lambda x: x.double() @ x.double(), r"node 'matmul' \(aten.matmul.default\).* torch float64"),
     ],
 )
