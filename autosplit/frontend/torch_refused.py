@@ -28,9 +28,14 @@ def _misread(node: Any, name: str) -> str | None:
         return "takes the largest of integers; export it with floating point"
     if name in _NORMS and args[5] is True and args[3] is not None:
         return "normalises by what it is given, as in training; export the model after eval()"
-    if name == "cross_entropy_loss" and (args[3] not in (None, 1) or args[4] not in (None, -100) or args[5]):
-        return "takes a loss in a form that TVM does not have; export it as a mean over all classes, or without"
+    if name == "cross_entropy_loss" and not _is_plain_loss(args):
+        return "takes a loss in a form that TVM does not have; export it as a mean over rows of classes, or without"
     return None
+
+
+def _is_plain_loss(args: tuple[Any, ...]) -> bool:
+    """Whether it is a mean over rows: no other reduction, no class left out, no smoothing."""
+    return args[0].meta["val"].ndim <= 2 and args[3] in (None, 1) and args[4] in (None, -100) and not args[5]
 
 
 def _chance(node: Any, name: str) -> str | None:

@@ -133,6 +133,10 @@ def test_d1_the_last_of_a_dynamic_dimension():
             lambda x: functional.cross_entropy(x[0, 0], torch.tensor([0, 3, 1, 3]), reduction="sum"),
             "node 'cross_entropy_loss' takes a loss in a form",
         ),
+        (
+            lambda x: functional.cross_entropy(x, torch.ones(1, 4, 4, dtype=torch.int64)),
+            "node 'cross_entropy_loss' takes a loss in a form",
+        ),
         (lambda x: x.double() @ x.double(), r"node 'matmul' \(aten.matmul.default\).* torch float64"),
     ],
 )
