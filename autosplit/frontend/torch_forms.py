@@ -25,6 +25,8 @@ def reformed(program: Any, held: Mapping[str, Any]) -> None:
         name, _, form = str(getattr(node.target, "__name__", node.target)).partition(".")
         if name in ("add", "sub") and form == "Tensor" and node.kwargs.get("alpha", 1) != 1:
             _scale_second(program.graph, node)
+        if name in ("eq", "ne") and form == "Tensor" and node.args[0] is node.args[1]:
+            _ask_for_nan(program.graph, node, name)
         if name in ("clamp", "clamp_min", "clamp_max"):
             _bound(program.graph, node, name)
         if name in _JOINED and isinstance(node.meta.get("val"), _tensor_type()):
@@ -48,6 +50,16 @@ def _insert(graph: Any, node: Any, target: Any, *args: Any, **kwargs: Any) -> An
     values = [a.meta["val"] if hasattr(a, "meta") else a for a in args]
     made.meta = {**node.meta, "val": target(*values, **kwargs)}
     return made
+
+
+def _ask_for_nan(graph: Any, node: Any, name: str) -> None:
+    """A tensor against itself tells what is no number; TVM takes it for equal throughout."""
+    import torch
+
+    aten, tensor = torch.ops.aten, node.args[0]
+    node.target, node.args = aten.isnan.default, (tensor,)
+    if name == "eq":
+        node.target, node.args = aten.logical_not.default, (_step(graph, node, aten.isnan.default, tensor),)
 
 
 def _scale_second(graph: Any, node: Any) -> None:

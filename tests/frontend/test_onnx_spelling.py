@@ -34,9 +34,22 @@ def one(line: str, weights: dict, opset: int) -> object:
             17,
         ),
         one("y, i = MaxPool<kernel_shape=[2,2]>(x)", {}, 17),
+        one("l = Log(x)  e = Equal(l, l)  y = Where(e, l, x)", {}, 17),
         one("y = RoiAlign<output_height=2,output_width=2,spatial_scale=0.5>(x, r, b)", {"r": BOX, "b": FIRST}, 16),
     ],
-    ids=["slice9", "upsample9", "resize10", "resize11", "axes", "output_shape", "pow", "one_hot", "indices", "regions"],
+    ids=[
+        "slice9",
+        "upsample9",
+        "resize10",
+        "resize11",
+        "axes",
+        "output_shape",
+        "pow",
+        "one_hot",
+        "indices",
+        "nan",
+        "regions",
+    ],
 )
 def test_a_spelling_of_another_opset_is_read(save, model):
     loaded = api.load_model(save(model))

@@ -55,6 +55,8 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"),
         pytest.param(lambda x: x @ torch.eye(6), id="a matrix of ones and zeros"),
         pytest.param(lambda x: (x * 2).bfloat16(), id="brain floats"),
+        pytest.param(lambda x: torch.where(x > 0, x, torch.nan).nanmean(), id="a mean of what is a number"),
+        pytest.param(lambda x: (x.log() == x.log()) * 2, id="what is a number"),
         pytest.param(lambda x: functional.dropout(x, 0.5, False) * 2, id="dropout after training"),
         pytest.param(lambda x: functional.pad(x[None], (-1, 2), "circular") * 2, id="a wrapped border"),
         pytest.param(lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 1, 5])), id="a plain loss"),
