@@ -252,7 +252,10 @@ INDEX = [value("x"), value("i", (2,), "INT64")]
 @pytest.mark.parametrize(
     ("model", "line"),
     [
-        (onnx_model([node("NonZero", "x", "y")]), "node 'y' (NonZero) makes a tensor whose size depends on the data, "),
+        (
+            onnx_model([node("NonZero", "x", "y")], None, [value("y", dtype="INT64")]),
+            "node 'y' (NonZero) makes a tensor whose size depends on the data, ",
+        ),
         (
             onnx_model([node("Relu", "x", "r"), node("Compress", "r c", "z"), node("Relu", "z", "y")], CHOICE),
             "node 'z' (Compress) makes a tensor whose size depends on the data, ",
