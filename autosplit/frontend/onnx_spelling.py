@@ -22,16 +22,12 @@ def converted(convert: Convert, node: Any, inputs: Any, attrs: Attributes, opset
 
     ``read`` names the tensors that somebody reads. Raises ValueError, without the node's name, for what cannot be put so.
     """
-    from tvm import relax
-
     if node.op_type == "Upsample" or (node.op_type == "Resize" and opset < 11):
         inputs, attrs = _upsample(inputs, attrs)
     if node.op_type in ("Upsample", "Resize"):
         return convert("Resize", *_resize(inputs, attrs), opset)
     if node.op_type == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
-        # what is no number is not equal to itself; TVM takes a tensor for equal to itself throughout
-        asked = relax.BlockBuilder.current().normalize(convert("IsNaN", _list(inputs, [inputs[0]]), {}, opset))
-        return convert("Not", _list(inputs, [asked]), {}, opset)
+        return _is_number(convert, inputs, opset)
     spell = _SPELLINGS.get(node.op_type)
     if spell is not None:
         inputs, attrs = spell(inputs, dict(attrs), opset)
@@ -71,6 +67,14 @@ def _attention(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attribu
     if "num_heads" not in attrs:  # the op of the standard, not that of com.microsoft, which is the converter's
         raise ValueError("TVM's importer has no Attention of the ONNX standard; export it as MatMul and Softmax")
     return inputs, attrs
+
+
+def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
+    """What is no number is not equal to itself; TVM takes a tensor for equal to itself throughout."""
+    from tvm import relax
+
+    asked = relax.BlockBuilder.current().normalize(convert("IsNaN", _list(inputs, [inputs[0]]), {}, opset))
+    return convert("Not", _list(inputs, [asked]), {}, opset)
 
 
 def _space_to_depth(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]:

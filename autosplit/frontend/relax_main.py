@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.frontend.relax_shapes import ENTRY
 
 
 def bindings(function: Any) -> list[Any]:
@@ -13,7 +14,7 @@ def bindings(function: Any) -> list[Any]:
     from tvm import relax
 
     if not isinstance(function.body, relax.SeqExpr):
-        raise ModelError("the module's function 'main' is not a sequence of bindings; normalise it first")
+        raise ModelError(f"the module's function '{ENTRY}' is not a sequence of bindings; normalise it first")
     found = [b for block in function.body.blocks for b in block.bindings]
     for binding in found:
         if isinstance(getattr(binding, "value", None), relax.If):
@@ -33,7 +34,7 @@ def renamed(module: Any, names: Mapping[Any, str]) -> Any:
             else:
                 super().visit_var_binding_(binding)
 
-    return with_main(module, Rename(module).visit_expr(module["main"]))
+    return with_main(module, Rename(module).visit_expr(module[ENTRY]))
 
 
 def rebind(mutator: Any, var: Any, value: Any, name: str) -> None:
@@ -51,5 +52,5 @@ def with_main(module: Any, main: Any) -> Any:
     """A copy of the module with another ``main``; the module given stays as it is."""
     import tvm
 
-    functions = {g: main if g.name_hint == "main" else f for g, f in module.functions.items()}
+    functions = {g: main if g.name_hint == ENTRY else f for g, f in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs)

@@ -142,57 +142,67 @@ def _import(program: Any, called: Mapping[str, str]) -> tuple[Any, Any]:
         raise ModelError(f"{at} cannot be imported: {line_of(error)}") from error
 
 
+class _Table(dict[Any, Any]):
+    """The importer's values by node; emits each under the mark of the node's tensor."""
+
+    def __init__(self, importer: Any, called: Mapping[str, str]) -> None:
+        super().__init__()
+        self._importer = importer
+        self._called = called
+        self.tensors: list[str] = []
+        self.alias: dict[str, str] = {}
+        self.constants: set[str] = set()
+        self._holds: dict[Any, str] = {}
+        self.at = ""
+
+    def name_of(self, node: Any) -> str:
+        """The tensor of the program that a node of the rewritten graph makes."""
+        return self._called.get(node.name, node.name)
+
+    def __setitem__(self, node: Any, value: Any) -> None:
+        from tvm import relax
+
+        name = self.name_of(node)
+        _require_shape(node, value)
+        value = _of_dtype(node, value)
+        super().__setitem__(node, self._marked(name, value) if node.op == "call_function" else value)
+        if node.op == "placeholder" and isinstance(value, relax.Var):
+            self._holds[value] = node.name
+
+    def _marked(self, name: str, value: Any) -> Any:
+        from tvm import relax
+
+        if isinstance(value, relax.Var) and self._holds.get(value) == name:
+            return value  # the importer enters some values twice
+        if isinstance(value, relax.Var) and value in self._holds:
+            self.alias[name] = self._holds[value]
+            return value
+        if not isinstance(value, relax.Expr) or not isinstance(getattr(value, "ty", None), relax.TensorType):
+            return value
+        if not isinstance(value, relax.Var | relax.Call | relax.TupleGetItem):
+            self.constants.add(name)
+            return value
+        value = self._importer.block_builder.emit(value, name_hint=mark(len(self.tensors)))
+        self.tensors.append(name)
+        self._holds[value] = name
+        return value
+
+
 def _importer(called: Mapping[str, str]) -> Any:
     """The importer; ``called`` names the tensor that each node of the rewritten graph makes."""
     from tvm import relax
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    class Table(dict[Any, Any]):
-        """The importer's values by node; emits each under the mark of the node's tensor."""
-
-        def __init__(self, importer: Any) -> None:
-            super().__init__()
-            self._importer = importer
-            self.tensors: list[str] = []
-            self.alias: dict[str, str] = {}
-            self.constants: set[str] = set()
-            self._holds: dict[Any, str] = {}
-            self.at = ""
-
-        def __setitem__(self, node: Any, value: Any) -> None:
-            name = called.get(node.name, node.name)
-            _require_shape(node, value)
-            value = _of_dtype(node, value)
-            super().__setitem__(node, self._marked(name, value) if node.op == "call_function" else value)
-            if node.op == "placeholder" and isinstance(value, relax.Var):
-                self._holds[value] = node.name
-
-        def _marked(self, name: str, value: Any) -> Any:
-            if isinstance(value, relax.Var) and self._holds.get(value) == name:
-                return value  # the importer enters some values twice
-            if isinstance(value, relax.Var) and value in self._holds:
-                self.alias[name] = self._holds[value]
-                return value
-            if not isinstance(value, relax.Expr) or not isinstance(getattr(value, "ty", None), relax.TensorType):
-                return value
-            if not isinstance(value, relax.Var | relax.Call | relax.TupleGetItem):
-                self.constants.add(name)
-                return value
-            value = self._importer.block_builder.emit(value, name_hint=mark(len(self.tensors)))
-            self.tensors.append(name)
-            self._holds[value] = name
-            return value
-
     class Importer(ExportedProgramImporter):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.env = Table(self)
+            self.env = _Table(self, called)
             converters: dict[str, Callable[..., Any]] = self.create_convert_map()
             self.convert_map = {name: self._noting(convert) for name, convert in converters.items()}
 
         def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
             def converted(node: Any, *rest: Any) -> Any:
-                self.env.at = f"{called.get(node.name, node.name)}' ({node.target})"
+                self.env.at = f"{self.env.name_of(node)}' ({node.target})"
                 return convert(node, *rest)
 
             return converted

@@ -22,7 +22,7 @@ def reformed(program: Any, held: Mapping[str, Any]) -> None:
     for node in list(program.graph.nodes):
         if node.op != "call_function":
             continue
-        name, _, form = str(getattr(node.target, "__name__", node.target)).partition(".")
+        name, _, form = target_name(node.target).partition(".")
         if name in ("add", "sub") and form == "Tensor" and node.kwargs.get("alpha", 1) != 1:
             _scale_second(program.graph, node)
         if name in ("eq", "ne") and form == "Tensor" and node.args[0] is node.args[1]:
@@ -37,6 +37,11 @@ def reformed(program: Any, held: Mapping[str, Any]) -> None:
             _keep_positions_inside(program.graph, node, held)
 
 
+def target_name(op: Any) -> str:
+    """What TVM's importer calls an op of torch: ``add.Tensor``."""
+    return str(getattr(op, "__name__", op))
+
+
 def _tensor_type() -> Any:
     import torch
 
@@ -45,10 +50,15 @@ def _tensor_type() -> Any:
 
 def _insert(graph: Any, node: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
     """A call before ``node``, on behalf of the same node of the program."""
+    values = [a.meta["val"] if hasattr(a, "meta") else a for a in args]
+    return _insert_as(target(*values, **kwargs), graph, node, target, *args, **kwargs)
+
+
+def _insert_as(value: Any, graph: Any, node: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """``_insert`` of a call whose result is known to be like ``value``."""
     with graph.inserting_before(node):
         made = graph.call_function(target, args, kwargs)
-    values = [a.meta["val"] if hasattr(a, "meta") else a for a in args]
-    made.meta = {**node.meta, "val": target(*values, **kwargs)}
+    made.meta = {**node.meta, "val": value}
     return made
 
 
@@ -59,7 +69,7 @@ def _ask_for_nan(graph: Any, node: Any, name: str) -> None:
     aten, tensor = torch.ops.aten, node.args[0]
     node.target, node.args = aten.isnan.default, (tensor,)
     if name == "eq":
-        node.target, node.args = aten.logical_not.default, (_step(graph, node, aten.isnan.default, tensor),)
+        node.target, node.args = aten.logical_not.default, (_insert(graph, node, aten.isnan.default, tensor),)
 
 
 def _scale_second(graph: Any, node: Any) -> None:
@@ -100,7 +110,7 @@ def _bound(graph: Any, node: Any, name: str) -> None:
         return
     steps = [(op, b) for op, b in ((aten.maximum.default, low), (aten.minimum.default, high)) if b is not None]
     for op, bound in steps[:-1]:
-        x = _step(graph, node, op, x, _filled(graph, node, bound))
+        x = _insert_as(node.meta["val"], graph, node, op, x, _filled(graph, node, bound))
     op, bound = steps[-1]
     node.target, node.args = op, (x, _filled(graph, node, bound))
 
@@ -110,23 +120,12 @@ def _filled(graph: Any, node: Any, bound: Any) -> Any:
 
     if hasattr(bound, "meta"):
         return bound
-    kind = node.meta["val"].dtype
-    with graph.inserting_before(node):
-        made = graph.call_function(torch.ops.aten.full.default, ([], bound), {"dtype": kind})
-    made.meta = {**node.meta, "val": node.meta["val"].new_empty(())}
-    return made
-
-
-def _step(graph: Any, node: Any, op: Any, *args: Any) -> Any:
-    """A call before ``node`` whose result is of the same shape and type."""
-    with graph.inserting_before(node):
-        made = graph.call_function(op, args)
-    made.meta = dict(node.meta)
-    return made
+    like = node.meta["val"]
+    return _insert_as(like.new_empty(()), graph, node, torch.ops.aten.full.default, [], bound, dtype=like.dtype)
 
 
 def _operands(node: Any) -> Iterator[Any]:
-    name = str(node.target.__name__).partition(".")[0]
+    name = target_name(node.target).partition(".")[0]
     if name == "cat":
         yield from dict.fromkeys(node.args[0])
     elif name == "cumsum" or name in _ALIKE:

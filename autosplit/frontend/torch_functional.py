@@ -8,7 +8,7 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend import torch_refused
-from autosplit.frontend.torch_forms import reformed
+from autosplit.frontend.torch_forms import reformed, target_name
 
 # What TVM's importer knows, but not in every form: several layers, a number of another type, no kernel. Torch's own
 # decomposition is in ops that it reads.
@@ -59,8 +59,6 @@ def functional(program: Any) -> Any:
             )
         if node.op == "call_function" and target_name(node.target) not in known:
             raise ModelError(f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it")
-        if node.op == "call_function" and target_name(node.target).startswith("upsample_"):
-            _require_whole_sizes(node)
     _require_no_memory(program)
     torch_refused.check(program.graph)
     reformed(program, _held(program))
@@ -121,19 +119,3 @@ def _is_plain(attention: Any) -> bool:
     read += [m.meta["val"] for m in [attention.kwargs.get("attn_mask")] if m is not None]
     options = attention.kwargs.get("scale") is not None or attention.kwargs.get("enable_gqa")
     return not options and all(v.ndim == 4 and v.dtype != torch.bool for v in read)
-
-
-def _require_whole_sizes(node: Any) -> None:
-    """TVM scales by the ratio of the sizes, torch by the factor it was given; they differ where a size was rounded."""
-    factors = node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
-    sizes = node.args[0].meta["val"].shape[2:]
-    for size, factor in zip(sizes, factors, strict=False):
-        if node.args[2] is not True and isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
-            raise ModelError(
-                f"node '{node.name}' scales {size} by {factor:.4g}, which is no whole size; export it with a size instead"
-            )
-
-
-def target_name(op: Any) -> str:
-    """What TVM's importer calls an op of torch: ``add.Tensor``."""
-    return str(getattr(op, "__name__", op))

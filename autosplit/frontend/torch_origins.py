@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.frontend.source import SourceNode
-from autosplit.frontend.torch_functional import target_name
+from autosplit.frontend.torch_forms import target_name
 
 
 class Origins:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.frontend.torch_forms import target_name
 
 _NORMS = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
 _DROPOUTS = ("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
@@ -15,7 +16,7 @@ def check(graph: Any) -> None:
     """Raises ModelError where a node of a decomposed program has such a form."""
     for node in graph.nodes:
         if node.op == "call_function":
-            name = str(getattr(node.target, "__name__", node.target)).partition(".")[0]
+            name = target_name(node.target).partition(".")[0]
             if what := _misread(node, name) or _chance(node, name):
                 raise ModelError(f"node '{node.name}' {what}")
 
@@ -30,6 +31,16 @@ def _misread(node: Any, name: str) -> str | None:
         return "normalises by what it is given, as in training; export the model after eval()"
     if name == "cross_entropy_loss" and not _is_plain_loss(args):
         return "takes a loss in a form that TVM does not have; export it as a mean over rows of classes, or without"
+    return _scales_oddly(node) if name.startswith("upsample_") else None
+
+
+def _scales_oddly(node: Any) -> str | None:
+    """TVM scales by the ratio of the sizes, torch by the factor it was given; they differ where a size was rounded."""
+    factors = node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
+    sizes = node.args[0].meta["val"].shape[2:]
+    for size, factor in zip(sizes, factors, strict=False):
+        if node.args[2] is not True and isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
+            return f"scales {size} by {factor:.4g}, which is no whole size; export it with a size instead"
     return None
 
 
