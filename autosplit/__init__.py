@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autosplit.api import Model, Split, load_model, plan
+    from autosplit.deploy.load import load
     from autosplit.errors import AutosplitError
-    from autosplit.hardware.pipeline import Pipeline
-    from autosplit.report.load import load
+    from autosplit.hardware.execution.pipeline import Pipeline
 
 __version__ = "0.1.0"
 __all__ = ["AutosplitError", "Model", "Pipeline", "Split", "load", "load_model", "plan"]
 
 _HOME = {
     "AutosplitError": "autosplit.errors",
-    "Pipeline": "autosplit.hardware.pipeline",
-    "load": "autosplit.report.load",  # running an export needs none of the rest
+    "Pipeline": "autosplit.hardware.execution.pipeline",
+    "load": "autosplit.deploy.load",  # running an export needs none of the rest
 }
 
 

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
+from autosplit.cuts.stages import Stages, used
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
-from autosplit.hardware import devices as device
-from autosplit.hardware.bench import Stages, used
-from autosplit.hardware.costs import cost_model, on_own_devices
-from autosplit.hardware.devices import Device
+from autosplit.hardware.devices import device
+from autosplit.hardware.devices.device import Device
+from autosplit.hardware.devices.rpc import reached
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.model import Model as BuiltModel
 from autosplit.hardware.model import load_model as _load
-from autosplit.hardware.pipeline import Pipeline
-from autosplit.hardware.rpc import reached
-from autosplit.hardware.runner import TVM
-from autosplit.hardware.wiring import Wiring, part
+from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
+from autosplit.hardware.runtimes.runtime import TVM
 from autosplit.lowering import extract as convex
-from autosplit.lowering.external import Backend
+from autosplit.lowering.external.composites import Backend
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel
@@ -100,7 +100,7 @@ class Part:
 
         ``autosplit.load`` takes the manifest. Raises MachineError where the disk refuses or nothing here links.
         """
-        from autosplit.report.extract import export
+        from autosplit.deploy.extract import export
 
         return export(self, Path(file))
 
@@ -132,7 +132,7 @@ class Split:
         ``measured``: what is known of the split, see ``report.export.export``. Raises as ``pipeline`` does, and MachineError
         where the disk refuses or nothing here links a stage's file.
         """
-        from autosplit.report.export import export
+        from autosplit.deploy.export import export
 
         return export(self.model, self.stages, self._along(devices), Path(folder), **measured)
 

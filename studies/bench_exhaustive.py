@@ -17,14 +17,14 @@ from typing import Any
 from one_study import ONNX_NETS, best_split, config_of, finished, in_turns, load
 from outcome import Bar, arguments, compared, finish, shown
 
+from autosplit.cuts.stages import Stages
 from autosplit.errors import AutosplitError
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.devices import along
-from autosplit.hardware.local_bench import LocalBench
-from autosplit.hardware.measure import Budget
-from autosplit.hardware.results import Spread
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.devices.device import along
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.results import Spread
 from autosplit.planner import evaluate
-from autosplit.study.space import Space
+from autosplit.study.space.search_space import Space
 
 SHARE = 7 / 8
 RIVALS = 4  # of all measured splits, in the last comparison

@@ -21,7 +21,7 @@ from outcome import Bar, arguments, finish
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the faults are those of the tests
 
 from autosplit.errors import MachineError
-from autosplit.study.storage import storage_url
+from autosplit.study.persistence.storage import storage_url
 from tests.study import faults, server
 
 TRIALS, SHARED = 40, 60

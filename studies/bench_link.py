@@ -18,11 +18,12 @@ from typing import Any
 
 from outcome import arguments, at_least, finish
 
-from autosplit import api, planner, zoo
-from autosplit.frontend import onnx_import
-from autosplit.hardware.devices import along
-from autosplit.lowering.dynamic import require_static
-from autosplit.lowering.fuse import fuse
+from autosplit import api, planner
+from autosplit.frontend.onnx import importer
+from autosplit.hardware.devices.device import along
+from autosplit.lowering.fuse.dynamic import require_static
+from autosplit.lowering.fuse.fuse import fuse
+from autosplit.zoo import catalog
 
 BAR = 100
 NETS = ("squeezenet", "resnet50", "inception_v1")
@@ -48,9 +49,9 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
     import tvm
     from tvm import relax
 
-    path = zoo.cached(net)
+    path = catalog.cached(net)
     model = api.load_model(path)
-    source = onnx_import.load(path)
+    source = importer.load(path)
     costs = planner.CostModel.from_graph(model.graph, [[op.flops or 1.0 for op in model.graph.ops]])
     wiring = model.wiring(planner.plan(costs, 2).stages)
     devices = along(2)

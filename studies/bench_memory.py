@@ -25,8 +25,8 @@ from outcome import arguments, at_most, finish
 from autosplit import cuts
 from autosplit.errors import MachineError
 from autosplit.graph import FusedGraph
-from autosplit.hardware.devices import along
-from autosplit.hardware.memory import give_back
+from autosplit.hardware.devices.device import along
+from autosplit.hardware.isolation.memory import give_back
 
 GROWTH, SHARE = 5.0, 1.3  # percent; times weights and tensors
 TENTH = 10

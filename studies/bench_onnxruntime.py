@@ -19,11 +19,11 @@ from typing import Any
 from one_study import ONNX_NETS, best_split, config_of, finished, in_turns, load, looped
 from outcome import Bar, arguments, at_least, compared, finish, shown
 
-from autosplit import zoo
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.measure import Budget
-from autosplit.hardware.reference import compare, onnxruntime_session, require_equal
-from autosplit.hardware.results import Spread
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import compare, onnxruntime_session, require_equal
+from autosplit.hardware.measurement.results import Spread
+from autosplit.zoo import catalog
 
 MEAN, SHARE = 1.05, 7 / 9
 
@@ -62,7 +62,7 @@ def duelled(net: str, stages: Stages, budget: Budget) -> tuple[Spread, Spread]:
     """The periods of the pipeline and of the session with two threads, measured in turns; both are right first."""
     model = load(net, "onnxruntime")
     items = model.items()
-    whole: Any = onnxruntime_session(zoo.cached(net), threads=2)
+    whole: Any = onnxruntime_session(catalog.cached(net), threads=2)
     names = [o.name for o in whole.get_outputs()]
     outputs = [dict(zip(names, whole.run(names, item), strict=True)) for item in items]
     require_equal(compare(outputs, model.expected(items)))

@@ -22,14 +22,15 @@ import numpy as np
 from one_study import streamed
 from outcome import Bar, arguments, at_least, at_most, finish, shown
 
-from autosplit import api, zoo
-from autosplit.hardware.devices import along
-from autosplit.hardware.duel import turns
-from autosplit.hardware.measure import Budget
-from autosplit.hardware.pipeline import Pipeline
-from autosplit.hardware.results import Spread
-from autosplit.hardware.stats import spread
-from autosplit.hardware.wiring import Connection, Port, StagePorts, Wiring
+from autosplit import api
+from autosplit.hardware.devices.device import along
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
+from autosplit.hardware.measurement.interleaved import turns
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.measurement.statistics import spread
+from autosplit.zoo import catalog
 
 ROUNDS = 15
 MEDIAN_BAR, LEAST_BAR, HOP_BAR_US = 0.95, 0.90, 60.0
@@ -50,7 +51,7 @@ class Idle:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=[n for n in zoo.NAMES if n != "vgg19"])
+    parser.add_argument("nets", nargs="*", default=[n for n in catalog.NAMES if n != "vgg19"])
     parser.add_argument("--seconds", type=float, default=5.0, help="for each contender")
     args = parser.parse_args()
     rows, shares = [], []
@@ -75,7 +76,7 @@ def bars(shares: Sequence[float], hop: float) -> list[Bar]:
 
 def contest(net: str, budget: Budget) -> list[list[Spread]]:
     """The periods, in ms, of the pipeline and of each of its stages alone, round by round."""
-    model = api.load_model(zoo.cached(net))
+    model = api.load_model(catalog.cached(net))
     devices = along(2)
     stages = api.plan(model, 2).stages
     with contextlib.ExitStack() as stack:

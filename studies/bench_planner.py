@@ -20,7 +20,7 @@ from typing import Any
 from outcome import Bar, arguments, at_most, finish
 
 from autosplit import cuts, planner
-from autosplit.hardware.graph_file import read_graph
+from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, Transfer
 
 STAGES = (2, 3, 4, 6)

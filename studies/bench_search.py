@@ -41,14 +41,15 @@ from search_methods import Case, Found
 from search_overhead import bars as overhead_bars
 from search_overhead import overhead
 
-from autosplit import api, zoo
+from autosplit import api
 from autosplit.graph import FusedGraph
 from autosplit.hardware import cache
-from autosplit.hardware.devices import available
-from autosplit.hardware.graph_file import read_graph
+from autosplit.hardware.devices.device import available
+from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, to_workload
-from autosplit.study.correction import Measured
-from autosplit.study.storage import quiet
+from autosplit.study.persistence.storage import quiet
+from autosplit.study.surrogate.cost_correction import Measured
+from autosplit.zoo import catalog
 
 BARS = {4: (4, 8), 8: (6, 10)}  # stages: median and 90th percentile of the trials
 TRIALS = 20  # of a study at most, its own default
@@ -113,7 +114,7 @@ def main() -> int:
 
 def graphs(folder: Path | None, names: set[str]) -> Iterator[tuple[str, CostModel]]:
     """The cost models asked for, all without a name."""
-    for name in zoo.NAMES:
+    for name in catalog.NAMES:
         if not names or name in names:
             yield name, zoo_costs(name)
     for file in sorted(folder.glob("*.json")) if folder else ():
@@ -125,7 +126,7 @@ def zoo_costs(name: str) -> CostModel:
     """A net of the zoo with times by its ops' operations and bytes; kept as a graph file, lowering it takes seconds."""
 
     def make(file: Path) -> None:
-        graph = api.load_model(zoo.cached(name)).graph
+        graph = api.load_model(catalog.cached(name)).graph
         costs = CostModel.from_graph(graph, [op_times(graph)])
         file.write_text(json.dumps(to_workload(costs)), encoding="utf-8")
 

@@ -21,11 +21,11 @@ from typing import Any
 from one_study import best_split, config_of, finished, in_turns, load
 from outcome import Bar, arguments, at_most, compared, finish, shown
 
-from autosplit import zoo
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.measure import Budget
-from autosplit.hardware.results import Spread
-from autosplit.study.conclude import best_trial, compared_baselines
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.results import Spread
+from autosplit.study.loop.final_comparison import best_trial, compared_baselines
+from autosplit.zoo import catalog
 
 FIRST = 5  # trials that the costs are corrected by before predictions count
 ERROR = 5.0  # percent
@@ -35,7 +35,7 @@ WAYS = ("one core", "all cores", "replicas")
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=[name for name in zoo.NAMES if name != "vgg19"])
+    parser.add_argument("nets", nargs="*", default=[name for name in catalog.NAMES if name != "vgg19"])
     parser.add_argument(
         "--backend", choices=("tvm", "onnxruntime"), default="tvm", help="what runs stages (default tvm)"
     )

@@ -22,11 +22,12 @@ from typing import Any
 from one_study import contender, looped
 from outcome import Bar, arguments, at_most, finish, shown
 
-from autosplit import api, zoo
-from autosplit.hardware.duel import duel
-from autosplit.hardware.measure import Budget
-from autosplit.hardware.reference import onnxruntime_session
-from autosplit.hardware.results import Spread
+from autosplit import api
+from autosplit.hardware.measurement.interleaved import duel
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import onnxruntime_session
+from autosplit.hardware.measurement.results import Spread
+from autosplit.zoo import catalog
 
 TIMES, MINUTES = 4, 4
 
@@ -54,7 +55,7 @@ def main() -> int:
 def tuned(net: str, folder: Path, samples: int | None) -> float:
     """Tune a net's kernels into an empty folder; how many seconds the command took."""
     words = ["--samples", str(samples)] if samples else []
-    command = [sys.executable, "-m", "autosplit", "tune", str(zoo.cached(net)), "-o", str(folder), *words]
+    command = [sys.executable, "-m", "autosplit", "tune", str(catalog.cached(net)), "-o", str(folder), *words]
     start = time.monotonic()
     subprocess.run(command, check=True)
     return time.monotonic() - start
@@ -62,7 +63,7 @@ def tuned(net: str, folder: Path, samples: int | None) -> float:
 
 def before_and_after(net: str, folder: Path, budget: Budget) -> list[Spread]:
     """Milliseconds an item on one core, in turns: shipped schedules, those in a folder, onnxruntime; all are right first."""
-    path = zoo.cached(net)
+    path = catalog.cached(net)
     models = [api.load_model(path), api.load_model(path, tuning=folder)]
     items = models[0].items()
     expected = models[0].expected(items)

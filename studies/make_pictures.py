@@ -10,9 +10,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the nets and the backend are those of the tests
 
-from autosplit import api, zoo  # noqa: E402
-from autosplit.lowering.external import Backend  # noqa: E402
+from autosplit import api
+from autosplit.lowering.external.composites import Backend  # noqa: E402
 from autosplit.report.pictures import split_graph  # noqa: E402
+from autosplit.zoo import catalog  # noqa: E402
 from tests import external_backend, nets  # noqa: E402
 
 FOLDER = ROOT / "studies" / "pictures"
@@ -25,7 +26,7 @@ def main() -> None:
     external_backend.register()
     backend = Backend(external_backend.NAME, external_backend.patterns())
     draw("external_regions", row(), [["r0"]], "Composites of an external backend, cut first", [backend])
-    net = api.load_model(zoo.cached("squeezenet"))
+    net = api.load_model(catalog.cached("squeezenet"))
     write("squeezenet", net, api.plan(net, 2).stages, "SqueezeNet, the plan for two cores")
 
 

@@ -3,7 +3,7 @@
     python studies/make_schedules.py DATABASE [NET ...] [--samples N]
 
 DATABASE is a folder; kernels it knows already are not tuned again, so the command can be interrupted and repeated. The traces
-of everything in it are written to autosplit/hardware/schedules.json.gz, beside those there already.
+of everything in it are written to autosplit/hardware/codegen/schedules.json.gz, beside those there already.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from autosplit import api, zoo
-from autosplit.hardware import schedules, tuning
-from autosplit.report.environment import environment
+from autosplit import api
+from autosplit.deploy.environment import environment
+from autosplit.hardware.codegen import schedules, tuning
+from autosplit.zoo import catalog
 
 TARGET = "llvm -mcpu=x86-64-v3"
 FILE = Path(schedules.__file__).with_name(schedules.SHIPPED)
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=12, help="schedules to try a kernel, on average")
     args = parser.parse_args()
     for net in args.nets:
-        model = api.load_model(zoo.cached(net), target=TARGET)
+        model = api.load_model(catalog.cached(net), target=TARGET)
         start = time.monotonic()
         kernels, work = model.lowered.kernels, tuning.work_of(model.graph)
         for i, tuned in enumerate(tuning.tune(kernels, model.target, args.database, args.samples, work=work)):

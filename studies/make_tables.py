@@ -23,7 +23,7 @@ import outcome
 from outcome import Outcome
 
 from autosplit.errors import AutosplitError, ConfigError
-from autosplit.study.records import read_spread
+from autosplit.study.persistence.records import read_spread
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "studies" / "README.md")

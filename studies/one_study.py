@@ -12,25 +12,26 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from autosplit import api, zoo
-from autosplit.hardware import measure
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.devices import along
-from autosplit.hardware.duel import Contender, duel
-from autosplit.hardware.measure import Budget
-from autosplit.hardware.pipeline import Item, Pipeline
-from autosplit.hardware.reference import compare, require_equal
-from autosplit.hardware.results import Spread
-from autosplit.hardware.stats import spread
-from autosplit.study.benches import open_bench
-from autosplit.study.conclude import best_trial
-from autosplit.study.config import StudyConfig
-from autosplit.study.open import OpenStudy, open_study
-from autosplit.study.progress import progress
-from autosplit.study.run import run_study
+from autosplit import api
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.devices.device import along
+from autosplit.hardware.execution.pipeline import Item, Pipeline
+from autosplit.hardware.measurement import measure
+from autosplit.hardware.measurement.interleaved import Contender, duel
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import compare, require_equal
+from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.measurement.statistics import spread
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.benches import open_bench
+from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.progress import progress
+from autosplit.study.loop.run import run_study
+from autosplit.zoo import catalog
 
 BUILT = ("branches", "transformer")  # made by the zoo itself; the others come with the onnx package
-ONNX_NETS = tuple(name for name in zoo.NAMES if name not in BUILT)
+ONNX_NETS = tuple(name for name in catalog.NAMES if name not in BUILT)
 
 
 def config_of(net: str, backend: str, seconds: float, **search: Any) -> StudyConfig:
@@ -110,4 +111,4 @@ def looped(session: Any, items: Sequence[Item], budget: Budget) -> Spread:
 
 def load(net: str, backend: str) -> Any:
     """A zoo net whose stages run on a backend."""
-    return api.load_model(zoo.cached(net), backend=backend)
+    return api.load_model(catalog.cached(net), backend=backend)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.cli.output import emit_table
+from autosplit.deploy.environment import environment
 from autosplit.errors import ConfigError
-from autosplit.hardware.results import Spread
-from autosplit.report.environment import environment
+from autosplit.hardware.measurement.results import Spread
 
 BAR_COLUMNS = ("what", "found", "bar", "holds")
 _SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "optuna")

@@ -17,10 +17,10 @@ from typing import Any
 from one_study import finished
 from outcome import command_line, today, write
 
+from autosplit.deploy.environment import environment
 from autosplit.errors import AutosplitError
-from autosplit.report.environment import environment
-from autosplit.study.config import StudyConfig, load
-from autosplit.study.show import document
+from autosplit.report.documents.study import document
+from autosplit.study.config.study_file import StudyConfig, load
 
 HERE = Path(__file__).resolve().parent
 NETS = HERE / "nets"

@@ -15,19 +15,19 @@ from itertools import accumulate, pairwise
 import optuna
 
 from autosplit.cuts import members
-from autosplit.hardware.bench import Stages
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
 from autosplit.planner import CostModel, plan
-from autosplit.study.conclude import finalists
-from autosplit.study.config import StudyConfig
-from autosplit.study.correction import Measured
-from autosplit.study.history import generator
-from autosplit.study.open import OpenStudy
-from autosplit.study.outlook import corrected_costs
-from autosplit.study.progress import Silent
-from autosplit.study.run import run_study
-from autosplit.study.samplers import history_of, sampler
-from autosplit.study.simulated import SimulatedBench, Simulation, graph_of
-from autosplit.study.space import Space
+from autosplit.study.acquisition.expected_improvement import corrected_costs
+from autosplit.study.acquisition.history import generator
+from autosplit.study.acquisition.samplers import history_of, sampler
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.final_comparison import finalists
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.space.search_space import Space
+from autosplit.study.surrogate.cost_correction import Measured
 
 NEAR = 0.01  # of the true optimum: found
 ERROR, NOISE = 0.35, 0.02  # of the known costs, and of a measured stage time

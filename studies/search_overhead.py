@@ -11,16 +11,16 @@ from unittest.mock import patch
 
 from outcome import Bar, at_most
 
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.results import Measurement
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
+from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel
-from autosplit.study import limits
-from autosplit.study.config import StudyConfig
-from autosplit.study.open import open_study
-from autosplit.study.progress import Silent
-from autosplit.study.run import run_study
-from autosplit.study.simulated import SimulatedBench, Simulation, graph_of
-from autosplit.study.storage import storage_url
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop import stopping
+from autosplit.study.loop.open import open_study
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import storage_url
 
 STAGES = (4, 8)
 TRIALS, EARLY, LATE = 210, 40, 190  # trials of a study; up to, and from which on, a median is taken
@@ -68,12 +68,12 @@ def gaps(costs: CostModel, stages: int, trials: int = TRIALS) -> list[Times]:
     config = StudyConfig.model_validate(
         {"name": "overhead", "backend": "simulated", "stages": stages, "search": {"trials": trials}}
     )
-    converged = limits._converged
+    converged = stopping._converged
 
     def asked(*question: object) -> None:
         converged(*question)  # type: ignore[arg-type]  # what it takes to answer is part of a trial
 
-    with tempfile.TemporaryDirectory() as folder, patch.object(limits, "_converged", asked):
+    with tempfile.TemporaryDirectory() as folder, patch.object(stopping, "_converged", asked):
         url = storage_url("overhead", str(Path(folder) / "overhead.db"))
         run_study(open_study(config, bench, url, Silent()), Silent())
     ends = [after for _, after in bench.marks]

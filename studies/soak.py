@@ -25,8 +25,9 @@ from statistics import median
 import numpy as np
 
 import autosplit
-from autosplit import api, zoo
-from autosplit.hardware.pipeline import Item, Pipeline
+from autosplit import api
+from autosplit.hardware.execution.pipeline import Item, Pipeline
+from autosplit.zoo import catalog
 
 DIFFERENT = 101  # items; prime, and far more than a pipeline holds at a time
 SAMPLE = 100  # results between two looks at memory
@@ -91,7 +92,7 @@ def until(deadline: float, rate: float = float("inf")) -> Callable[[int], bool]:
 
 def exported(folder: Path) -> Path:
     """The net ``branches`` of the zoo in three stages."""
-    api.load_model(zoo.cached("branches")).split([["first"], ["hinted"]]).export(folder)
+    api.load_model(catalog.cached("branches")).split([["first"], ["hinted"]]).export(folder)
     return folder
 
 

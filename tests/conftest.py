@@ -30,10 +30,11 @@ def zoo_model() -> Callable[[str], Any]:
     loaded: dict[str, Any] = {}
 
     def load(name: str) -> Any:
-        from autosplit import api, zoo
+        from autosplit import api
+        from autosplit.zoo import catalog
 
         if name not in loaded:
-            loaded[name] = api.load_model(zoo.cached(name))
+            loaded[name] = api.load_model(catalog.cached(name))
         return loaded[name]
 
     return load

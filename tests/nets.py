@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.hardware.reference import compare
+from autosplit.hardware.measurement.parity import compare
 
 Shape = tuple[int, ...]
 
@@ -181,10 +181,10 @@ def inside_a_node() -> Any:
 
 def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
     """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX graph has."""
-    from autosplit.hardware import onnx_stages
-    from autosplit.hardware.reference import onnxruntime_outputs
+    from autosplit.hardware.measurement.parity import onnxruntime_outputs
+    from autosplit.hardware.runtimes.onnxruntime import submodels
 
-    whole = onnx_stages.whole(model)
+    whole = submodels.whole(model)
     assert whole is not None, "the model was not read from ONNX"
     proto = whole.model
     made = {t for n in proto.graph.node for t in n.output}

@@ -6,13 +6,14 @@ import sys
 import pytest
 
 import autosplit
-from autosplit import api, zoo
+from autosplit import api
 from autosplit.errors import ConfigError, Infeasible, SplitError
-from autosplit.hardware.reference import compare
+from autosplit.hardware.measurement.parity import compare
+from autosplit.zoo import catalog
 
 pytest.importorskip("onnxruntime")
 SMALL = ("branches", "squeezenet", "transformer")
-EVERY = [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in zoo.NAMES]
+EVERY = [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in catalog.NAMES]
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_results_stay_as_they_are_while_more_are_computed(branches):
 
 def test_an_unknown_net_is_named():
     with pytest.raises(ConfigError, match="net 'vgg20': not in the zoo"):
-        zoo.cached("vgg20")
+        catalog.cached("vgg20")
 
 
 def test_every_public_name_is_there_and_listed():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from autosplit import api
-from autosplit.hardware.reference import compare
-from autosplit.report.verify import verify
+from autosplit.deploy.verify import verify
+from autosplit.hardware.measurement.parity import compare
 from tests.nets import judge, net
 
 pytest.importorskip("onnx")

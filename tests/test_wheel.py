@@ -53,9 +53,9 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(built):
     assert {n for n in names if ".dist-info/" not in n} == there
     assert {
         "autosplit/py.typed",
-        "autosplit/report/split.schema.json",
-        "autosplit/report/page.html",
-        "autosplit/hardware/schedules.json.gz",
+        "autosplit/deploy/split.schema.json",
+        "autosplit/report/html/page.html",
+        "autosplit/hardware/codegen/schedules.json.gz",
     } <= there
     assert any(n.endswith(".dist-info/licenses/LICENSE") for n in names)
 

@@ -23,8 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the measurement."""
-    from autosplit.hardware.measure import Budget
-    from autosplit.report.verify import bench
+    from autosplit.deploy.verify import bench
+    from autosplit.hardware.measurement.measure import Budget
 
     period, latency, busy = bench(args.folder, Budget(seconds=args.seconds), args.timeline)
     if args.format == "json":

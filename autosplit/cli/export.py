@@ -24,8 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and say where."""
-    from autosplit.report import source
-    from autosplit.study.export import export_trial
+    from autosplit.report.documents import source
+    from autosplit.study.loop.export import export_trial
 
     with source.reading(source.find(args.study, args.storage)) as study:
         file = export_trial(study, args.output, args.trial)

@@ -31,8 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Extract, write, print."""
+    from autosplit.deploy import extract
     from autosplit.errors import ConfigError
-    from autosplit.report import extract
 
     if not (args.ops or (args.first and args.last)) or (args.ops and (args.first or args.last)):
         raise ConfigError("extract needs --from OP and --to OP, or --ops OP,OP")

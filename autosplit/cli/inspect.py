@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the graph, or the place of one node."""
-    from autosplit.report import inspection
+    from autosplit.report.documents import inspection
 
     model = options.load_model(args)
     if args.node is not None:

@@ -52,8 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan and print."""
-    from autosplit.hardware import graph_file
-    from autosplit.report import planned
+    from autosplit.hardware.profiling import graph_file
+    from autosplit.report.documents import plan as planned
 
     if args.timeout is not None and not args.timeout > 0:
         raise ConfigError(f"--timeout {args.timeout} is no time; give more than 0 seconds")
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
     """The costs and how many stages are asked for; of a graph file those it has, of a model those measured."""
-    from autosplit.hardware import graph_file
+    from autosplit.hardware.profiling import graph_file
 
     if args.model.suffix.lower() == ".json":
         if args.shape or args.devices or args.target or args.device_target or args.backend != "tvm":
@@ -100,7 +100,7 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
             return graph_file.graph_and_stages(args.model)
         return graph_file.read_graph(args.model), args.stages
     from autosplit import api
-    from autosplit.hardware import devices
+    from autosplit.hardware.devices import device as devices
 
     named = options.devices(args.devices)
     stages = api.most_stages(named) if args.stages == "auto" else args.stages
@@ -169,6 +169,6 @@ def _unit_and_places(args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
     """What a model's times are in and its devices by number; a graph file has neither."""
     if args.model.suffix.lower() == ".json":
         return "", ()
-    from autosplit.hardware import devices
+    from autosplit.hardware.devices import device as devices
 
     return " ms", tuple(map(str, devices.along(args.stages, options.devices(args.devices))))

@@ -24,8 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the profile."""
-    from autosplit.hardware import devices
-    from autosplit.report.inspection import tuning_hint
+    from autosplit.hardware.devices import device as devices
+    from autosplit.report.documents.inspection import tuning_hint
 
     model = options.load_model(args)
     device = devices.parse(args.device) if args.device else devices.along(1)[0]

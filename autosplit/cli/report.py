@@ -26,8 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and say where."""
-    from autosplit.report import page, source
-    from autosplit.report.record import read
+    from autosplit.report.documents import source
+    from autosplit.report.documents.record import read
+    from autosplit.report.html import page
 
     with source.reading(source.find(args.study, args.storage)) as study:
         record = read(study)

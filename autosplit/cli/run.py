@@ -58,15 +58,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the study and print it; export the best split where the study file asks for it."""
-    from autosplit.report.inspection import tuning_hint
-    from autosplit.study.benches import open_bench
-    from autosplit.study.config import load
-    from autosplit.study.export import export_best
-    from autosplit.study.open import open_study
-    from autosplit.study.progress import progress
-    from autosplit.study.run import run_study
-    from autosplit.study.show import document
-    from autosplit.study.storage import storage_url
+    from autosplit.report.documents.inspection import tuning_hint
+    from autosplit.report.documents.study import document
+    from autosplit.study.config.study_file import load
+    from autosplit.study.loop.benches import open_bench
+    from autosplit.study.loop.export import export_best
+    from autosplit.study.loop.open import open_study
+    from autosplit.study.loop.progress import progress
+    from autosplit.study.loop.run import run_study
+    from autosplit.study.persistence.storage import storage_url
 
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)

@@ -27,8 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the study."""
-    from autosplit.report import source
-    from autosplit.study.show import document
+    from autosplit.report.documents import source
+    from autosplit.report.documents.study import document
 
     found = source.find(args.study, args.storage)
     with source.reading(found) as study:
@@ -41,7 +41,7 @@ def emit(found: Mapping[str, Any], form: str) -> None:
     if form == "json":
         emit_json(found)
         return
-    from autosplit.study.show import tables
+    from autosplit.report.documents.study import tables
 
     for title, columns, rows in tables(found):
         emit_table(title, columns, rows)

@@ -37,21 +37,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Cut, write, print."""
-    from autosplit.report import by_hand
+    from autosplit.report.documents import manual_split
 
     model = options.load_model(args)
     after = [options.names(text, model.graph) for text in args.after]
     split = model.split(after)
-    document = by_hand.document(split, after)
+    document = manual_split.document(split, after)
     file = split.export(args.output, options.devices(args.devices)) if args.output else None
     if args.format == "json":
         output.emit_json(document | {"file": str(file) if file else None})
         return 0
     columns = ("tensor", "shape", "dtype", "size", "made by", "read by")
     for cut in document["cuts"]:
-        output.emit_table(by_hand.title(cut), columns, by_hand.rows(cut))
+        output.emit_table(manual_split.title(cut), columns, manual_split.rows(cut))
     for stage in document["stages"]:
-        print(by_hand.stage_line(stage))
+        print(manual_split.stage_line(stage))
     if file:
         print(f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` compares it with the model")
     return 0

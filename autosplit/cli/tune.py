@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tune; say what came of each kernel."""
-    from autosplit.hardware import tuning
+    from autosplit.hardware.codegen import tuning
 
     model = options.load_model(args)
     functions = model.lowered.kernels

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the errors found."""
-    from autosplit.report.verify import verify
+    from autosplit.deploy.verify import verify
 
     found, judge = verify(args.folder, args.model, args.items, args.seed)
     if args.format == "json":

@@ -12,9 +12,9 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from autosplit import zoo
 from autosplit.cli.output import emit_json, emit_table
 from autosplit.errors import ConfigError
+from autosplit.zoo import catalog
 
 HELP = "make a real net as an ONNX file, offline, with seeded random weights"
 
@@ -34,12 +34,12 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("zoo list: takes no net and no file; to write one: autosplit zoo make NAME -o FILE")
         return _list(args.format)
     if not args.name:
-        raise ConfigError(f"zoo make: no net given: autosplit zoo make NAME, one of {', '.join(zoo.NAMES)}")
+        raise ConfigError(f"zoo make: no net given: autosplit zoo make NAME, one of {', '.join(catalog.NAMES)}")
     return _make(args.name, args.output or Path(f"{args.name}.onnx"), args.seed, args.format)
 
 
 def _list(form: str) -> int:
-    nets = [zoo.describe(name) for name in zoo.NAMES]
+    nets = [catalog.describe(name) for name in catalog.NAMES]
     if form == "json":
         emit_json([_document(net) for net in nets])
         return 0
@@ -49,8 +49,8 @@ def _list(form: str) -> int:
 
 
 def _make(name: str, output: Path, seed: int, form: str) -> int:
-    path = zoo.write(name, output, seed)
-    net = zoo.describe(name)
+    path = catalog.write(name, output, seed)
+    net = catalog.describe(name)
     size = path.stat().st_size
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -69,7 +69,7 @@ def _make(name: str, output: Path, seed: int, form: str) -> int:
     return 0
 
 
-def _document(net: zoo.Net) -> dict[str, object]:
+def _document(net: catalog.Net) -> dict[str, object]:
     sides = {
         side: [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in values]
         for side, values in (("inputs", net.inputs), ("outputs", net.outputs))

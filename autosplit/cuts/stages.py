@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from autosplit.cuts.downsets import full, members
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
+
+Stages = tuple[tuple[int, ...], ...]
+_Device = TypeVar("_Device")
 
 
 def live(graph: FusedGraph, downset: int) -> tuple[str, ...]:
@@ -80,3 +84,8 @@ def _empty(graph: FusedGraph, number: int, before: int) -> str:
         return f"model '{graph.name}' has no op: its outputs are its inputs; there is nothing to split"
     last = f"after op '{ops[max(members(before))].name}'" if before else f"before op '{ops[0].name}'"
     return f"stage {number} is empty ({last}); give it an op or use fewer stages"
+
+
+def used(stages: Sequence[Sequence[int]], devices: Sequence[_Device]) -> list[_Device]:
+    """The devices of the stages that are not empty."""
+    return [device for ops, device in zip(stages, devices, strict=True) if ops]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
-from autosplit.frontend import relax_file, torch_export
+from autosplit.frontend.relax import file
 from autosplit.frontend.source import Source
+from autosplit.frontend.torch import importer
 
-SUFFIXES = (*relax_file.SUFFIXES, torch_export.SUFFIX)  # any other file is ONNX
+SUFFIXES = (*file.SUFFIXES, importer.SUFFIX)  # any other file is ONNX
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -32,24 +33,24 @@ def read(model: Any, shapes: Shapes) -> Imported:
     """
     if not isinstance(model, Path):
         return _object(model, shapes)
-    if model.suffix in relax_file.SUFFIXES:
-        module = relax_file.read(model)
-        return Imported(relax_file.convert(module, model.stem, shapes), "relax", module)
-    if model.suffix == torch_export.SUFFIX:
-        program = torch_export.read(model)
-        return Imported(torch_export.convert(program, model.stem, shapes), "torch", program)
-    from autosplit.frontend import onnx_import
+    if model.suffix in file.SUFFIXES:
+        module = file.read(model)
+        return Imported(file.convert(module, model.stem, shapes), "relax", module)
+    if model.suffix == importer.SUFFIX:
+        program = importer.read(model)
+        return Imported(importer.convert(program, model.stem, shapes), "torch", program)
+    from autosplit.frontend.onnx import importer
 
-    return Imported(onnx_import.load(model, shapes), "onnx")
+    return Imported(importer.load(model, shapes), "onnx")
 
 
 def _object(model: Any, shapes: Shapes) -> Imported:
     import tvm
 
     if isinstance(model, tvm.IRModule):
-        return Imported(relax_file.convert(model, "module", shapes), "relax", model)
-    if torch_export.is_program(model):
-        return Imported(torch_export.convert(model, "program", shapes), "torch", model)
+        return Imported(file.convert(model, "module", shapes), "relax", model)
+    if importer.is_program(model):
+        return Imported(importer.convert(model, "program", shapes), "torch", model)
     raise ModelError(
         f"a {type(model).__name__} is no model; give a file, a TVM IRModule or a torch.export.ExportedProgram"
     )

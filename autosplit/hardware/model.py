@@ -11,23 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.cuts.stages import used
 from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache, devices, judges
-from autosplit.hardware.bench import used
-from autosplit.hardware.devices import Cores, Device
-from autosplit.hardware.judges import Judge
-from autosplit.hardware.kernels import Kernels, compile_kernels
-from autosplit.hardware.pipeline import Pipeline
-from autosplit.hardware.results import LinkCost, Profile
-from autosplit.hardware.runner import BACKENDS, TVM, Runner, runner_of
-from autosplit.hardware.stage import Stage
-from autosplit.hardware.target import spelled, target_of, target_on
-from autosplit.hardware.tuning import RECORDS, require, work_of
-from autosplit.hardware.wiring import Wiring, wire
-from autosplit.lowering.external import Backend
-from autosplit.lowering.lowered import Lowered, lower
+from autosplit.hardware import cache
+from autosplit.hardware.codegen.kernels import Kernels, compile_kernels
+from autosplit.hardware.codegen.target import spelled, target_of, target_on
+from autosplit.hardware.codegen.tuning import RECORDS, require, work_of
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import Wiring, wire
+from autosplit.hardware.measurement import reference
+from autosplit.hardware.measurement.reference import Judge
+from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.runtimes.runtime import BACKENDS, TVM, Runner, runner_of
+from autosplit.hardware.runtimes.stage import Stage
+from autosplit.lowering.external.composites import Backend
+from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
 
 Item = Mapping[str, np.ndarray[Any, Any]]
@@ -202,7 +204,7 @@ def load_model(
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     imported = importing.read(path or model, given)
     where = target_of(target)
-    judge = judges.judge_of(imported, path, where)
+    judge = reference.judge_of(imported, path, where)
     digest = cache.sha256(path) if path else _digest(imported.source.module)
     lowered = lower(imported.source, where, backends)
     return Model(path, digest, where, lowered, judge, given, tuning, backend, _targets(targets or {}))

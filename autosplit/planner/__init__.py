@@ -8,26 +8,26 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from autosplit.planner.constraints import FREE, Constraints
-from autosplit.planner.costs import CostModel, Link, Transfer
 from autosplit.planner.decode import decode, shares_of
-from autosplit.planner.split import Plan, evaluate, evaluate_cuts
-from autosplit.planner.workload import from_workload, to_workload
+from autosplit.planner.problem.constraints import FREE, Constraints
+from autosplit.planner.problem.cost_model import CostModel, Link, Transfer
+from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
+from autosplit.planner.problem.graph_file import from_workload, to_workload
 
 if TYPE_CHECKING:
-    from autosplit.planner.assign import plan_assigned
-    from autosplit.planner.simple import Baseline, baselines
+    from autosplit.planner.baselines import Baseline, baselines
+    from autosplit.planner.placement.device_order import plan_assigned
     from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
 _LATE = {
-    "Baseline": "simple",
+    "Baseline": "baselines",
     "Front": "solve",
-    "baselines": "simple",
+    "baselines": "baselines",
     "k_best": "solve",
     "least_latency": "solve",
     "pareto_front": "solve",
     "plan": "solve",
-    "plan_assigned": "assign",
+    "plan_assigned": "placement.device_order",
 }
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from autosplit.cuts import members, topological
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner import orders
-from autosplit.planner.costs import CostModel
+from autosplit.planner.large import orders
+from autosplit.planner.problem.cost_model import CostModel
 
 
 def decode(costs: CostModel, shares: Sequence[float], branch: float = 0.0) -> tuple[int, ...]:

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 
 from autosplit.cuts import TooManyDownsets
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner.anytime import improve
-from autosplit.planner.bounds import simple_bound
-from autosplit.planner.chain import Chain
-from autosplit.planner.clash import clashing
-from autosplit.planner.constraints import FREE, Constraints
-from autosplit.planner.costs import CostModel
-from autosplit.planner.cut_bound import cut_bound
-from autosplit.planner.exact import Found, row_limit, search, start_rows
-from autosplit.planner.kbest import best_paths
-from autosplit.planner.narrow import narrow_rows
-from autosplit.planner.network import TooManyStages
-from autosplit.planner.pareto import front
-from autosplit.planner.problem import Deadline, OutOfTime, Problem, pose, scale
-from autosplit.planner.rows import Words, list_rows, merge, prefixes, to_words
-from autosplit.planner.split import Plan
+from autosplit.planner.exact.downset_table import Words, list_rows, merge, prefixes, to_words
+from autosplit.planner.exact.dynamic_program import Chain
+from autosplit.planner.exact.k_best import best_paths
+from autosplit.planner.exact.layered_network import TooManyStages
+from autosplit.planner.exact.pareto import front
+from autosplit.planner.exact.search import Found, row_limit, search, start_rows
+from autosplit.planner.explain import clashing
+from autosplit.planner.large.anytime import improve
+from autosplit.planner.large.cut_bound import cut_bound
+from autosplit.planner.large.narrow import narrow_rows
+from autosplit.planner.large.simple_bound import simple_bound
+from autosplit.planner.problem.constraints import FREE, Constraints
+from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.evaluation import Plan
+from autosplit.planner.problem.problem import Deadline, OutOfTime, Problem, pose, scale
 
 _PATIENT = 12  # rounds without a better split before giving up
 _QUICK = 4  # rounds without a better split before a proof is tried

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from autosplit import versions
 from autosplit.errors import MachineError
-from autosplit.hardware import cache, devices, toolchain
+from autosplit.hardware import cache
+from autosplit.hardware.codegen import toolchain
+from autosplit.hardware.devices import device
 
 _OPTIONAL = {
     "onnx": "onnx",
@@ -74,8 +76,8 @@ def _linker() -> Check:
 
 
 def _cores() -> Check:
-    cores = devices.available()
-    pinned = "" if devices.can_pin() else "stages cannot be kept on a core on this system; measurements are noisier"
+    cores = device.available()
+    pinned = "" if device.can_pin() else "stages cannot be kept on a core on this system; measurements are noisier"
     return Check("cores", bool(cores), ",".join(map(str, cores)), pinned)
 
 

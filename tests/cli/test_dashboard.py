@@ -14,7 +14,8 @@ import optuna
 import pytest
 
 from autosplit.cli import main
-from autosplit.report import dashboard, source
+from autosplit.report.dashboard import app
+from autosplit.report.documents import source
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_whoever_lets_other_machines_in_is_told_what_they_can_do(
         asked.append((host, port, options))
         return contextlib.nullcontext(None), "http://here"
 
-    monkeypatch.setattr(dashboard, "open_server", open_server)
+    monkeypatch.setattr(app, "open_server", open_server)
     monkeypatch.setattr(source, "find", lambda study, storage: None)
     monkeypatch.setattr(contextlib.nullcontext, "serve_forever", lambda server: None, raising=False)
     assert main(["dashboard", "s.db", "--allow-remote", "--host", "0.0.0.0", "--port", "1", *more]) == 0

@@ -4,7 +4,8 @@ import pytest
 
 from autosplit import versions
 from autosplit.cli import main
-from autosplit.hardware import devices, toolchain
+from autosplit.hardware.codegen import toolchain
+from autosplit.hardware.devices import device
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_a_cache_that_cannot_be_written_is_exit_code_3(examined, monkeypatch, tm
 
 
 def test_a_system_that_cannot_pin_is_told_so(examined, monkeypatch):
-    monkeypatch.setattr(devices, "can_pin", lambda: False)
+    monkeypatch.setattr(device, "can_pin", lambda: False)
     code, checks = examined()
     assert code == 0
     assert "cannot be kept on a core" in checks["cores"]["remedy"]

@@ -7,8 +7,8 @@ import pytest
 
 from autosplit import api
 from autosplit.cli import main, options
-from autosplit.hardware import devices
-from autosplit.hardware.graph_file import read_graph
+from autosplit.hardware.devices import device
+from autosplit.hardware.profiling.graph_file import read_graph
 
 GRAPH = {
     "maxFPGAs": 2,
@@ -166,7 +166,7 @@ def measured(monkeypatch):
         asked.append([str(d) for d in along])
         return read_graph(model)
 
-    monkeypatch.setattr(devices, "available", lambda: (0, 1, 2))
+    monkeypatch.setattr(device, "available", lambda: (0, 1, 2))
     monkeypatch.setattr(options, "load_model", lambda args: args.model.with_suffix(".json"))
     monkeypatch.setattr(api, "measured_costs", costs)
     return asked

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from autosplit.cli import main
-from autosplit.hardware import devices
+from autosplit.hardware.devices import device as devices
 from tests.build import node, onnx_model
 
 pytest.importorskip("onnx")

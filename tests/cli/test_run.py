@@ -129,7 +129,7 @@ def test_every_measured_split_failing_is_no_success(
     study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from autosplit.errors import StageError
-    from autosplit.study.simulated import SimulatedBench
+    from autosplit.hardware.bench.simulated import SimulatedBench
 
     def broken(bench: SimulatedBench, stages: Any) -> None:
         raise StageError("stage 1 said no")

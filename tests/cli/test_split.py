@@ -12,7 +12,7 @@ import autosplit
 from autosplit import api, cuts
 from autosplit.cli import main
 from autosplit.errors import SplitError
-from autosplit.report import by_hand
+from autosplit.report.documents import manual_split
 from tests import nets
 
 
@@ -131,14 +131,16 @@ def test_a10_one_name_may_stand_for_a_list(residual):
 
 def test_a_cut_and_a_stage_in_words():
     op = {"name": "op1", "sources": ["n1", "n2"]}
-    assert by_hand.title({"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}) == (
+    assert manual_split.title({"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}) == (
         "cut 2 after a, b; took along op1 (n1 n2), op2"
     )
-    assert by_hand.title({"number": 1, "after": ["a"], "took": []}) == "cut 1 after a"
-    assert by_hand.stage_line({"index": 0, "ops": [op], "inputs": [], "outputs": ["y", "z"]}) == (
+    assert manual_split.title({"number": 1, "after": ["a"], "took": []}) == "cut 1 after a"
+    assert manual_split.stage_line({"index": 0, "ops": [op], "inputs": [], "outputs": ["y", "z"]}) == (
         "stage 0: 1 op, reads nothing, makes y, z"
     )
-    assert "2 ops, reads x," in by_hand.stage_line({"index": 1, "ops": [op, op], "inputs": ["x"], "outputs": ["y"]})
+    assert "2 ops, reads x," in manual_split.stage_line(
+        {"index": 1, "ops": [op, op], "inputs": ["x"], "outputs": ["y"]}
+    )
 
 
 def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, capsys):

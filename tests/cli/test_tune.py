@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from autosplit.cli import main, options
-from autosplit.hardware import tuning
-from autosplit.hardware.tuning import Tuned
+from autosplit.hardware.codegen import tuning
+from autosplit.hardware.codegen.tuning import Tuned
 
 FOUND = [Tuned("conv", 2.0, 0.5, 4), Tuned("relu", 0.25, None, 2, "every sample failed")]
 

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from autosplit import zoo
 from autosplit.cli import main
+from autosplit.zoo import catalog
 
 pytest.importorskip("onnx")
 
@@ -12,14 +12,14 @@ pytest.importorskip("onnx")
 def test_list_shows_every_net_with_its_input(capsys):
     assert main(["zoo", "list"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in zoo.NAMES)
+    assert all(name in shown for name in catalog.NAMES)
     assert "data_0 1x3x224x224" in shown
 
 
 def test_list_as_json_is_one_document(capsys):
     assert main(["zoo", "list", "-f", "json"]) == 0
     nets = {net["name"]: net for net in json.loads(capsys.readouterr().out)}
-    assert sorted(nets) == sorted(zoo.NAMES)
+    assert sorted(nets) == sorted(catalog.NAMES)
     assert nets["squeezenet"]["inputs"] == [{"name": "data_0", "shape": [1, 3, 224, 224], "dtype": "float32"}]
     assert nets["vgg19"]["weight_bytes"] == 574_668_960
 
@@ -31,7 +31,7 @@ def test_make_writes_the_file_it_reports(capsys, tmp_path):
     assert report["path"] == str(path)
     assert report["bytes"] == path.stat().st_size
     assert report["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert path.read_bytes() == zoo.make("branches", 3).SerializeToString(deterministic=True)
+    assert path.read_bytes() == catalog.make("branches", 3).SerializeToString(deterministic=True)
 
 
 def test_make_prints_path_size_and_digest(capsys, tmp_path):

@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from autosplit.report import manifest
-from autosplit.study.config import StudyConfig, load
+from autosplit.deploy import manifest
+from autosplit.study.config.study_file import StudyConfig, load
 from tests.docs.pages import DOCS, ROOT, Page, table
 from tests.docs.schema_rows import parts
 

@@ -52,7 +52,7 @@ def as_script(file: Path, rows: int | None) -> None:
 def as_module(file: Path, rows: int | None) -> None:
     import tvm
 
-    from autosplit.frontend import relax_file
+    from autosplit.frontend.relax import file as relax_file
 
     as_script(written := file.with_suffix(".py"), rows)
     file.write_text(tvm.ir.save_json(relax_file.read(written)), encoding="utf-8")

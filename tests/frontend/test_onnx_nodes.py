@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autosplit import api
 from autosplit.errors import ModelError
-from autosplit.frontend import known, onnx_import
+from autosplit.frontend.onnx import importer, shape_arithmetic
 from autosplit.frontend.source import mark, marked
 from tests.build import node, onnx_model, value
 
@@ -19,7 +19,7 @@ onnx = pytest.importorskip("onnx")
 
 
 def named(*nodes: Any) -> list[str]:
-    return [n.name for n in onnx_import._nodes(onnx_model(nodes).graph)]
+    return [n.name for n in importer._nodes(onnx_model(nodes).graph)]
 
 
 def test_a_node_goes_by_its_name_and_without_one_by_its_first_output() -> None:
@@ -53,7 +53,7 @@ def test_inputs_and_outputs_that_are_left_out_are_none() -> None:
     del model.graph.node[0].input[:]
     model.graph.node[0].input.extend(["x", "", "s"])
     model.graph.node[0].output.append("")
-    (found,) = onnx_import._nodes(model.graph)
+    (found,) = importer._nodes(model.graph)
     assert (found.inputs, found.outputs) == (("x", "s"), ("y",))
 
 
@@ -133,7 +133,7 @@ def test_a_mask_that_is_read_keeps_everything(save: Any) -> None:
 def computed(kind: str, *arrays: Any, opset: int = 17, outputs: str = "y", domain: str = "", **attributes: Any) -> Any:
     names = " ".join("abc"[i] for i in range(len(arrays)))
     made = node(kind, names, outputs, domain=domain, **attributes)
-    found = known.evaluated(made, [known.constant(a) for a in arrays], opset)
+    found = shape_arithmetic.evaluated(made, [shape_arithmetic.constant(a) for a in arrays], opset)
     return None if found is None else [f.value.numpy() for f in found]
 
 
@@ -179,8 +179,10 @@ def test_several_results_are_computed_where_all_are_asked_for() -> None:
 def test_nothing_is_computed_of_nothing_or_of_what_is_not_known() -> None:
     from tvm import relax
 
-    assert known.evaluated(node("Add", "a b", "y"), [], 17) is None
-    assert known.evaluated(node("Neg", "a", "y"), [relax.Var("a", relax.TensorType((2,), "int64"))], 17) is None
+    assert shape_arithmetic.evaluated(node("Add", "a b", "y"), [], 17) is None
+    assert (
+        shape_arithmetic.evaluated(node("Neg", "a", "y"), [relax.Var("a", relax.TensorType((2,), "int64"))], 17) is None
+    )
 
 
 def test_the_size_of_a_tensor_of_known_shape_is_known_though_its_values_are_not() -> None:
@@ -188,21 +190,21 @@ def test_the_size_of_a_tensor_of_known_shape_is_known_though_its_values_are_not(
     from tvm import relax
 
     size = node("Size", "a", "y")
-    (found,) = known.evaluated(size, [relax.Var("a", relax.TensorType((2, 3, 4), "float32"))], 17) or ()
+    (found,) = shape_arithmetic.evaluated(size, [relax.Var("a", relax.TensorType((2, 3, 4), "float32"))], 17) or ()
     assert (found.value.numpy().tolist(), str(found.value.dtype)) == (24, "int64")
     unknown = relax.TensorType((tvm.tirx.Var("n", "int64"), 3), "float32")
-    assert known.evaluated(size, [relax.Var("a", unknown)], 17) is None
+    assert shape_arithmetic.evaluated(size, [relax.Var("a", unknown)], 17) is None
 
 
 def test_a_shape_of_fixed_sizes_is_a_constant() -> None:
     import tvm
     from tvm import relax
 
-    found = known.fixed_shape(relax.ShapeExpr([2, 3]))
+    found = shape_arithmetic.fixed_shape(relax.ShapeExpr([2, 3]))
     assert found is not None
     assert (found.value.numpy().tolist(), str(found.value.dtype)) == ([2, 3], "int64")
-    assert known.fixed_shape(relax.ShapeExpr([tvm.tirx.Var("n", "int64")])) is None
-    assert known.fixed_shape(relax.const(1.0)) is None
+    assert shape_arithmetic.fixed_shape(relax.ShapeExpr([tvm.tirx.Var("n", "int64")])) is None
+    assert shape_arithmetic.fixed_shape(relax.const(1.0)) is None
 
 
 # what the importer reads otherwise
@@ -229,4 +231,4 @@ def test_a_constant_of_any_spelling_is_its_value(save: Any, attribute: str, valu
 
 @pytest.mark.parametrize("message", ["In ir.Op(relax.add), the first", "the first"])
 def test_a_reason_is_told_without_the_dump_before_it(message: str) -> None:
-    assert onnx_import._reason(ValueError(f"{message}\nmore")) == "the first"
+    assert importer._reason(ValueError(f"{message}\nmore")) == "the first"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.pipeline import Event, Pipeline
-from autosplit.hardware.wiring import wire
+from autosplit.hardware.execution.pipeline import Event, Pipeline
+from autosplit.hardware.execution.wiring import wire
 
 PATIENCE_S = 120.0  # a busy machine takes long to start servers; who passes waits no longer than needed
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from autosplit.hardware import devices
+from autosplit.hardware.devices import device as devices
 from tests.hardware.fakes import wait_for
 
 HOST = "127.0.0.1"

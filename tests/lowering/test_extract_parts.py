@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import autosplit
 from autosplit import cuts
 from autosplit.errors import ConfigError, SplitError
-from autosplit.hardware.reference import compare, onnxruntime_outputs
+from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
 from autosplit.lowering import extract
 from tests import nets
 
@@ -83,7 +83,7 @@ def test_b2_no_path_between_two_ops_is_an_error_that_names_one(save):
 
 
 def test_b2_a_written_part_runs_and_verifies_by_itself(residual, tmp_path):
-    from autosplit.report.verify import verify
+    from autosplit.deploy.verify import verify
 
     manifest = residual.extract(first=["conv1a"], last=["out1"]).export(tmp_path / "block.so")
     known = intermediate(residual, residual.items(1)[0])

@@ -9,8 +9,8 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError
-from autosplit.hardware import onnx_stages
-from autosplit.hardware.reference import compare, onnxruntime_outputs
+from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
+from autosplit.hardware.runtimes.onnxruntime import submodels
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -77,7 +77,7 @@ def test_b3_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
 
 
 def test_b3_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_stages, "EXTERNAL", 500)
+    monkeypatch.setattr(submodels, "EXTERNAL", 500)
     weight = nets.net(
         "g (float[2,400] x) => (float[2,400] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }", {"w": (400, 400)}
     )
@@ -93,14 +93,14 @@ def test_b3_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
 def test_b3_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save):
     model = autosplit.load_model(save(nets.boundaries()))
     stages = model.split([["skip"], ["both"], ["mid"]]).stages
-    whole = onnx_stages.whole(model)
+    whole = submodels.whole(model)
     held = [{w.name for w in whole.part(p, "s").graph.initializer} for p in model.wiring(stages).stages]
     assert held == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
 
 
 def test_b3_a_full_disk_is_one_line(save, tmp_path):
     model = autosplit.load_model(save(nets.residual(1)))
-    whole = onnx_stages.whole(model)
+    whole = submodels.whole(model)
     (tmp_path / "taken").write_text("")
     with pytest.raises(MachineError, match="cannot write"):
-        onnx_stages.write(whole.model, tmp_path / "taken" / "stage0.onnx")
+        submodels.write(whole.model, tmp_path / "taken" / "stage0.onnx")

@@ -7,17 +7,19 @@ from itertools import product
 
 import pytest
 
-from autosplit import api, cuts, zoo
-from autosplit.hardware import devices, onnx_stages
-from autosplit.hardware.reference import compare, onnxruntime_outputs
-from autosplit.hardware.wiring import wire
-from autosplit.report import inspection
+from autosplit import api, cuts
+from autosplit.hardware.devices import device
+from autosplit.hardware.execution.wiring import wire
+from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
+from autosplit.hardware.runtimes.onnxruntime import submodels
+from autosplit.report.documents import inspection
+from autosplit.zoo import catalog
 from tests import nets
 
 pytest.importorskip("onnxruntime")
 
 FAST = ["branches", "transformer", "shufflenet", "squeezenet"]
-EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in zoo.NAMES if name not in FAST)]
+EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in catalog.NAMES if name not in FAST)]
 
 
 @pytest.fixture(scope="module", params=EVERY)
@@ -32,7 +34,7 @@ def known(model):
 
 
 def test_b1_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
-    nodes = [n.name or n.output[0] for n in onnx_stages.whole(model).model.graph.node]
+    nodes = [n.name or n.output[0] for n in submodels.whole(model).model.graph.node]
     found = Counter(name for op in model.graph.ops for name in op.sources)
     found.update(f.name for f in model.graph.folded)
     assert found == Counter(nodes)
@@ -51,7 +53,7 @@ def test_b1_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
     (item,) = model.items(1)
     outputs = tuple((name, name) for name in known if name in model.graph.tensors and name not in item)
     stages = [(i,) for i in range(len(model.graph.ops))]
-    with model.run_on(wire(model.graph, stages, outputs), devices.along(len(stages))) as pipeline:
+    with model.run_on(wire(model.graph, stages, outputs), device.along(len(stages))) as pipeline:
         got = pipeline.run([item])
     assert compare(got, [{name: known[name] for name, _ in outputs}]).equal
     assert len(outputs) > 0.5 * len(model.graph.ops)  # the rest lies inside nodes that take several kernels
@@ -80,7 +82,7 @@ def test_b3_onnxruntime_chained_over_the_submodels_equals_the_original(model, kn
     stages = [tuple(range(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
     (item,) = model.items(1)
     values = dict(item)
-    whole = onnx_stages.whole(model)
+    whole = submodels.whole(model)
     for i, ports in enumerate(model.wiring(stages).stages):
         given = {p.name: values[p.name] for p in ports.inputs}
         values |= onnxruntime_outputs(whole.part(ports, f"stage{i}").SerializeToString(), [given])[0]
@@ -89,7 +91,7 @@ def test_b3_onnxruntime_chained_over_the_submodels_equals_the_original(model, kn
 
 
 def test_b3_every_op_whose_boundary_is_named_is_a_submodel(model, known):
-    whole = onnx_stages.whole(model)
+    whole = submodels.whole(model)
     tried = 0
     for i, op in enumerate(model.graph.ops):
         ports = api.Part(model, (i,)).wiring.stages[0]

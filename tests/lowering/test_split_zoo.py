@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from autosplit import api, zoo
+from autosplit import api
+from autosplit.zoo import catalog
 from tests import nets
 
 pytest.importorskip("onnxruntime")
 
 FAST = ["branches", "transformer"]
-EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in zoo.NAMES if name not in FAST)]
+EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in catalog.NAMES if name not in FAST)]
 
 
 @pytest.mark.parametrize("name", EVERY)

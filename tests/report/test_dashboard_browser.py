@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from autosplit.report import dashboard
-from autosplit.report.source import find
+from autosplit.report.dashboard import app
+from autosplit.report.documents.source import find
 
 _SPEC = importlib.util.spec_from_file_location("report_browser", Path(__file__).with_name("browser.py"))
 assert _SPEC is not None
@@ -28,7 +28,7 @@ TEXT = "return document.body.innerText"
 
 @pytest.fixture
 def url(database: Path) -> Iterator[str]:
-    server, url = dashboard.open_server(find(str(database)), port=0)
+    server, url = app.open_server(find(str(database)), port=0)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield url

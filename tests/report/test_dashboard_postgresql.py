@@ -15,8 +15,8 @@ import sqlalchemy
 
 from autosplit.cli import main
 from autosplit.errors import MachineError
-from autosplit.report import dashboard
-from autosplit.report.source import Source, find, reading
+from autosplit.report.dashboard import app
+from autosplit.report.documents.source import Source, find, reading
 from tests.study.server import Server, postgresql
 
 
@@ -35,7 +35,7 @@ def source(server: Server, graphs: Any, make: Any) -> Source:
 @contextlib.contextmanager
 def served(source: Source, **options: Any) -> Iterator[str]:
     """The address of a server over the study, running in a thread."""
-    http, url = dashboard.open_server(source, port=0, **options)
+    http, url = app.open_server(source, port=0, **options)
     thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -98,13 +98,13 @@ def test_the_command_reads_a_study_there_by_its_name(source: Source, capsys: pyt
 def test_a_server_that_stops_leaves_what_was_read(
     source: Source, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(dashboard, "REFRESH", 0.0)
+    monkeypatch.setattr(app, "REFRESH", 0.0)
     with served(source) as address:
         server.stop()
         try:
             assert len(json.loads(ask(f"{address}/api/studies/1")[1])["trials"]) == 12
             assert "showing what was read before: storage 'postgresql+psycopg://" in capsys.readouterr().err
             with pytest.raises(MachineError, match=r"cannot be read: .*; see to it"):
-                dashboard.open_server(source, port=0)
+                app.open_server(source, port=0)
         finally:
             server.start()

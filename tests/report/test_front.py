@@ -9,10 +9,11 @@ import optuna
 import pytest
 
 from autosplit.cli import main
-from autosplit.report import page, plots, tables
-from autosplit.report.artifacts import Drawn
-from autosplit.report.record import read
-from autosplit.report.snapshot import prepare
+from autosplit.report.dashboard import plots
+from autosplit.report.dashboard.artifacts import Drawn
+from autosplit.report.dashboard.snapshot import prepare
+from autosplit.report.documents.record import read
+from autosplit.report.html import page, tables
 
 STUDY = """
 backend = "simulated"

@@ -16,13 +16,15 @@ from hypothesis import strategies as st
 from autosplit.cuts.stages import cuts_of, live
 from autosplit.errors import MachineError, SplitError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.report import pictures_balance, pictures_graph, pictures_timeline
+from autosplit.report.drawing import balance as pictures_balance
+from autosplit.report.drawing import graph as pictures_graph
+from autosplit.report.drawing import timeline as pictures_timeline
+from autosplit.report.drawing.collapse import collapse
+from autosplit.report.drawing.layout import arrange, crossings
+from autosplit.report.drawing.paths import trace
+from autosplit.report.drawing.rows import IO, SPACE, arrange_rows, fitted
+from autosplit.report.drawing.style import label, lines
 from autosplit.report.pictures import Event, split_graph, stage_balance, timeline
-from autosplit.report.pictures_collapse import collapse
-from autosplit.report.pictures_layout import arrange, crossings
-from autosplit.report.pictures_paths import trace
-from autosplit.report.pictures_rows import IO, SPACE, arrange_rows, fitted
-from autosplit.report.pictures_style import label, lines
 
 
 def png_size(data: bytes) -> tuple[int, int]:

@@ -9,9 +9,9 @@ from typing import Any
 import optuna
 import pytest
 
-from autosplit.hardware.results import Spread
-from autosplit.report import record
-from autosplit.report.record import Study, Trial, read
+from autosplit.hardware.measurement.results import Spread
+from autosplit.report.documents import record
+from autosplit.report.documents.record import Study, Trial, read
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import autosplit
+from autosplit.deploy import load as loading
 from autosplit.errors import StageError
-from autosplit.report import load as loading
 
 _SPEC = importlib.util.spec_from_file_location("soak", Path(__file__).parents[2] / "studies" / "soak.py")
 assert _SPEC is not None

@@ -9,9 +9,9 @@ import search_methods as methods
 import search_overhead
 from search_methods import Case, Found
 
+from autosplit.hardware.bench.simulated import Simulation, chain
 from autosplit.planner import CostModel
-from autosplit.study.simulated import Simulation, chain
-from autosplit.study.storage import quiet
+from autosplit.study.persistence.storage import quiet
 from tests.study.conftest import branchy
 
 

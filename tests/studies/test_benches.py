@@ -19,9 +19,9 @@ import outcome
 import pytest
 import run_studies
 
-from autosplit.hardware.results import Spread
-from autosplit.study.simulated import Simulation, chain
-from autosplit.study.space import Space
+from autosplit.hardware.bench.simulated import Simulation, chain
+from autosplit.hardware.measurement.results import Spread
+from autosplit.study.space.search_space import Space
 from tests.studies.conftest import STUDIES
 from tests.study import faults
 

@@ -12,9 +12,9 @@ import outcome
 import pytest
 import run_studies
 
-from autosplit import zoo
 from autosplit.errors import ConfigError
-from autosplit.study.config import StudyConfig
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.zoo import catalog
 
 
 @pytest.mark.parametrize(("gained", "holds"), [(6, False), (7, True), (9, True)])
@@ -84,7 +84,7 @@ def test_a_study_that_fails_is_told_and_the_others_are_run(
 
 
 def test_the_nets_that_are_compared_are_those_of_the_onnx_package() -> None:
-    assert set(one_study.ONNX_NETS) == set(zoo.NAMES) - {"branches", "transformer"}
+    assert set(one_study.ONNX_NETS) == set(catalog.NAMES) - {"branches", "transformer"}
 
 
 def test_a_study_of_a_net_has_two_stages_and_the_time_given() -> None:

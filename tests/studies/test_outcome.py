@@ -7,7 +7,7 @@ import outcome
 import pytest
 
 from autosplit.errors import ConfigError
-from autosplit.hardware.results import Spread
+from autosplit.hardware.measurement.results import Spread
 
 ROWS = [("squeezenet", 3.5), ("resnet50", 38)]
 

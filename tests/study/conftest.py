@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, chain
 from autosplit.planner import CostModel
-from autosplit.study.config import StudyConfig
-from autosplit.study.open import OpenStudy, open_study
-from autosplit.study.progress import Silent
-from autosplit.study.simulated import SimulatedBench, Simulation, chain
-from autosplit.study.storage import storage_url
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.progress import Silent
+from autosplit.study.persistence.storage import storage_url
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.study.conclude import best_trial
-from autosplit.study.space import KEY
-from autosplit.study.storage import connect, storage_url
+from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.persistence.storage import connect, storage_url
+from autosplit.study.space.search_space import KEY
 
 WORKER = Path(__file__).with_name("worker.py")
 KILLED = "k"  # the name of the study that is killed again and again

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 
 from autosplit.cli import main
 from autosplit.errors import Infeasible, SplitError
+from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel, plan
-from autosplit.study.conclude import best_trial
-from autosplit.study.config import StudyConfig
-from autosplit.study.correction import Measured, correct
-from autosplit.study.crowd import Crowd
-from autosplit.study.listing import every
-from autosplit.study.open import OpenStudy, open_study
-from autosplit.study.places import Places, widest
-from autosplit.study.progress import Silent
-from autosplit.study.run import run_study
-from autosplit.study.samplers import NAMES
-from autosplit.study.show import document
-from autosplit.study.simulated import SimulatedBench
-from autosplit.study.space import KEY, Space
-from autosplit.study.storage import storage_url
+from autosplit.planner.placement.canonical import Places, widest
+from autosplit.planner.problem.contention import Crowd
+from autosplit.report.documents.study import document
+from autosplit.study.acquisition.samplers import NAMES
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import storage_url
+from autosplit.study.space.enumeration import every
+from autosplit.study.space.search_space import KEY, Space
+from autosplit.study.surrogate.cost_correction import Measured, correct
 from tests.planner.strategies import models
 
 Make = Callable[..., SimulatedBench]
@@ -274,6 +274,6 @@ def test_a_split_of_a_fixed_number_keeps_its_key(chain_bench: Make) -> None:
 
 
 def test_as_many_stages_as_cores_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autosplit.study.config.available", lambda: (0, 2, 3))
+    monkeypatch.setattr("autosplit.study.config.study_file.available", lambda: (0, 2, 3))
     config = StudyConfig.model_validate({"name": "n", "backend": "simulated", "stages": "auto"})
     assert config.places == 3

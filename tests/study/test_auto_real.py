@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import autosplit
-from autosplit import api, zoo
+from autosplit import api
 from autosplit.cli import main
+from autosplit.zoo import catalog
 
 pytest.importorskip("onnxruntime")
 STUDY = """
@@ -39,6 +40,6 @@ def test_a_trial_of_a_single_stage_is_measured_and_exported(
     used = [bool(ms) for ms in whole["stage_ms"]].index(True)
     assert [stage["device"] for stage in written["stages"]] == [str(api.device.along(2)[used])]
     with autosplit.load("out") as pipeline:
-        model = api.load_model(zoo.cached("branches"))
+        model = api.load_model(catalog.cached("branches"))
         assert len(pipeline.run(model.items(2))) == 2
     assert main(["report", "net.db", "-o", "net.html"]) == 0

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.hardware.bench import Stages
+from autosplit.cuts.stages import Stages
 from autosplit.planner import CostModel, Transfer, evaluate
-from autosplit.study import correction, posterior
-from autosplit.study.correction import Corrected, Measured, correct
+from autosplit.study.surrogate import cost_correction
+from autosplit.study.surrogate import gaussian_posterior as posterior
+from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct
 
 OPS = 6
 CHAIN = tuple(1 << i - 1 if i else 0 for i in range(OPS))
@@ -228,7 +229,7 @@ def test_a_time_is_never_corrected_to_nothing() -> None:
     costs = model(1)
     trials = [Measured(n, SPLITS[0], (1e-3, 5.0, 5.0), 5.0) for n in range(4)]
     found = correct(costs, ALIKE, trials).costs
-    assert table(found.times).min() >= correction.LEAST * min(costs.times[0]) * (1 - 1e-12)
+    assert table(found.times).min() >= cost_correction.LEAST * min(costs.times[0]) * (1 - 1e-12)
     assert min(found.overheads) >= 0
 
 
@@ -239,7 +240,7 @@ def test_measurements_of_another_number_of_stages_are_left_out() -> None:
 
 
 def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(correction, "REMEMBERED", 12)  # four trials of three stages
+    monkeypatch.setattr(cost_correction, "REMEMBERED", 12)  # four trials of three stages
     costs = model(1)
     periods = (9.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0)
     trials = [Measured(n, SPLITS[0], (p, p, p), p) for n, p in enumerate(periods)]

@@ -10,12 +10,12 @@ import optuna
 import pytest
 
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.study import benches
-from autosplit.study.export import export_best, export_trial
-from autosplit.study.open import OpenStudy
-from autosplit.study.progress import Silent
-from autosplit.study.run import run_study
-from autosplit.study.simulated import SimulatedBench
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.study.loop import benches
+from autosplit.study.loop.export import export_best, export_trial
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]

@@ -5,11 +5,11 @@ import optuna
 import pytest
 
 from autosplit.errors import MachineError
-from autosplit.study.open import OpenStudy, open_study
-from autosplit.study.progress import Silent
-from autosplit.study.run import run_study
-from autosplit.study.simulated import SimulatedBench
-from autosplit.study.storage import connect, storage_url
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import connect, storage_url
 from tests.study import faults
 from tests.study.server import Server, postgresql
 

@@ -10,8 +10,8 @@ import pytest
 import autosplit
 from autosplit.cli import main
 from autosplit.errors import ConfigError
-from autosplit.hardware.reference import compare
-from autosplit.study.config import StudyConfig, load
+from autosplit.hardware.measurement.parity import compare
+from autosplit.study.config.study_file import StudyConfig, load
 
 pytest.importorskip("onnxruntime")
 STUDY = """

@@ -6,16 +6,16 @@ from statistics import median
 import optuna
 import pytest
 
+from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import plan
-from autosplit.study.conclude import best_trial
-from autosplit.study.config import StudyConfig
-from autosplit.study.open import OpenStudy
-from autosplit.study.progress import Silent
-from autosplit.study.run import run_study
-from autosplit.study.samplers import sampler
-from autosplit.study.simulated import SimulatedBench
-from autosplit.study.space import Space
-from autosplit.study.storage import quiet
+from autosplit.study.acquisition.samplers import sampler
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import quiet
+from autosplit.study.space.search_space import Space
 
 Make = Callable[..., SimulatedBench]
 SEEDS = range(6)

@@ -9,17 +9,17 @@ import pytest
 import autosplit
 from autosplit import api
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.costs import on_own_devices
-from autosplit.hardware.local_bench import LocalBench
-from autosplit.hardware.measure import Budget
-from autosplit.lowering.external import Backend
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.profiling.cost_model import on_own_devices
+from autosplit.lowering.external.composites import Backend
 from autosplit.planner import CostModel
-from autosplit.study.config import StudyConfig, load
-from autosplit.study.open import OpenStudy, open_study
-from autosplit.study.progress import Silent
-from autosplit.study.run import run_study
-from autosplit.study.space import KEY
-from autosplit.study.storage import storage_url
+from autosplit.study.config.study_file import StudyConfig, load
+from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import storage_url
+from autosplit.study.space.search_space import KEY
 from tests import external_backend, nets
 
 pytest.importorskip("onnxruntime")

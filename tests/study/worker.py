@@ -6,13 +6,13 @@ It prints a line before each measurement, which takes DELAY seconds, or with ``h
 import sys
 import time
 
-from autosplit.hardware.bench import Stages
-from autosplit.hardware.results import Measurement
-from autosplit.study.config import StudyConfig
-from autosplit.study.open import open_study
-from autosplit.study.progress import Lines
-from autosplit.study.run import run_study
-from autosplit.study.simulated import Simulation, chain
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.bench.simulated import Simulation, chain
+from autosplit.hardware.measurement.results import Measurement
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.open import open_study
+from autosplit.study.loop.progress import Lines
+from autosplit.study.loop.run import run_study
 
 
 def main(url: str, trials: str, delay: str) -> None:

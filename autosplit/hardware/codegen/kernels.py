@@ -1,0 +1,132 @@
+"""Kernels compiled once: an object file a kernel, by content, target and TVM version; one library a model.
+
+A kernel goes by the digest of its content, names in it included: calls of equal content share one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from autosplit.errors import ModelError, line_of
+from autosplit.hardware import cache
+from autosplit.hardware.codegen import toolchain
+from autosplit.hardware.codegen.schedules import is_scheduled, schedule
+from autosplit.hardware.codegen.target import spelled
+from autosplit.hardware.codegen.target import toolchain as versions
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Compiled kernels of one model for one target.
+
+    ``symbols`` maps a kernel's name to its symbol; ``views`` are the kernels that only reshape; ``objects`` maps a symbol to
+    its object file, empty where nothing here can link or the target has no such files (then ``built`` is the module).
+    ``absent`` are the names of kernels that could not be compiled for the target, ``unscheduled`` those that run as TVM lowered
+    them, for neither a database nor a shipped record has a schedule for them.
+    """
+
+    symbols: Mapping[str, str]
+    views: frozenset[str]
+    objects: Mapping[str, Path]
+    built: Any = None
+    absent: frozenset[str] = field(default=frozenset())
+    unscheduled: frozenset[str] = field(default=frozenset())
+
+    @cached_property
+    def module(self) -> Any:
+        """The kernels loaded into this process, callable by symbol; of no use where they are for another architecture."""
+        import tvm
+
+        if self.built is not None:
+            return self.built
+        library = cache.folder() / "libraries" / f"{cache.digest(*sorted(self.objects))}.so"
+        objects = [self.objects[s] for s in sorted(self.objects)]
+        cache.keep(library, lambda file: toolchain.link_shared(file, objects or [_empty(file)]))
+        return tvm.runtime.load_module(str(library))
+
+
+def compile_kernels(
+    functions: Mapping[str, Any], target: Any, tuning: Path | None = None, partly: bool = False
+) -> Kernels:
+    """Compile PrimFuncs by name for ``target``, taking from the cache what it holds.
+
+    Kernels are scheduled as the database in the folder ``tuning`` says, else as the records that ship with the package say.
+    Raises ModelError naming a kernel that cannot be built, MachineError where the cache cannot be written; with ``partly``
+    what cannot be built is ``absent``.
+    """
+    views = frozenset(name for name, function in functions.items() if _only_reshapes(function))
+    functions = schedule(functions, target, tuning)
+    plain = frozenset(name for name, function in functions.items() if not is_scheduled(function)) - views
+    where = f"{spelled(target)},{versions()}"
+    symbols = {name: _symbol(function, where) for name, function in functions.items()}
+    by_symbol = {symbols[name]: (name, function) for name, function in functions.items()}
+    in_files = target.kind.name == "llvm" and toolchain.is_available()
+    folder = cache.folder() / "kernels" / cache.digest(where)
+    objects: dict[str, Path] = {}
+    failed: set[str] = set()
+    for symbol, named in by_symbol.items() if in_files or partly else ():
+        try:
+            if in_files:
+                objects[symbol] = cache.keep(folder / f"{symbol}.o", partial(_write, symbol, named, target))
+            else:
+                _build({symbol: named}, target)
+        except ModelError:
+            if not partly:
+                raise
+            failed.add(symbol)
+    absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
+    symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
+    there = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
+    return Kernels(symbols, views, objects, None if in_files else _build(there, target), absent, plain)
+
+
+def _only_reshapes(function: Any) -> bool:
+    """Whether a kernel copies all it reads, in its order: TVM's pattern also fits one that copies the first part."""
+    from tvm.relax.analysis import has_reshape_pattern
+
+    if not has_reshape_pattern(function):
+        return False
+    read, *_, written = (math.prod(map(int, p.shape)) for p in function.params)
+    return read == written
+
+
+def _symbol(function: Any, where: str) -> str:
+    import tvm
+
+    attributes = function.attrs or {}
+    plain = function.without_attr("global_symbol") if "global_symbol" in attributes else function
+    return "k" + hashlib.sha256(f"{where}\0{tvm.ir.save_json(plain)}".encode()).hexdigest()[:24]
+
+
+def _write(symbol: str, named: tuple[str, Any], target: Any, file: Path) -> None:
+    _build({symbol: named}, target).write_to_file(str(file))
+
+
+def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
+    import tvm
+
+    functions = {s: function.with_attr("global_symbol", s) for s, (_, function) in by_symbol.items()}
+    try:
+        return tvm.tirx.build(tvm.IRModule(functions), target=target)
+    except Exception as error:
+        names = ", ".join(sorted(name for name, _ in by_symbol.values()))
+        reason = line_of(error, last=True)
+        raise ModelError(f"kernel {names} cannot be built for {target.kind.name}: {reason}") from error
+
+
+def _empty(beside: Path) -> Path:
+    """An object file without code: a model may have no kernel of its own."""
+    source = beside.with_suffix(".c")
+    source.write_text("", encoding="ascii")
+    return source
+
+
+def used(symbols: Iterable[str], kernels: Kernels) -> list[Path]:
+    """The object files of some symbols, each once, in a fixed order."""
+    return [kernels.objects[s] for s in sorted(set(symbols))]

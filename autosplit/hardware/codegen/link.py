@@ -1,0 +1,186 @@
+"""A stage as a program: calls to kernels that exist already, linked in milliseconds.
+
+The calls are by symbol (``call_dps_packed``), so that no kernel's code goes through the passes again. Constants are
+shared by reference: however many candidates there are, weights are held once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autosplit.hardware.codegen import toolchain
+from autosplit.hardware.codegen.kernels import Kernels, used
+from autosplit.hardware.codegen.target import foreign_triple
+from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.lowering.external.regions import generate
+from autosplit.lowering.fuse.amounts import bytes_of
+from autosplit.lowering.fuse.lowered import Call, Lowered, constants
+
+ENTRY = "main"
+LARGE = 1 << 16  # bytes of a constant that makes a program slow to make with it inside: TVM hashes what it holds
+_BUILDING = threading.Lock()  # TVM's block builders form one stack, whichever thread they are of
+
+
+def link(
+    lowered: Lowered,
+    kernels: Kernels,
+    ports: StagePorts,
+    target: Any,
+    merge: bool = True,
+    weights: Sequence[Any] = (),
+) -> Any:
+    """The runtime module of one stage, to be run in this process.
+
+    ``merge``: neighbouring composites of an external backend may become one region; without it each runs by itself.
+    ``weights``: constants (see ``large_weights``) that the stage takes after its inputs instead of holding them.
+    """
+    with _BUILDING:
+        return _executable(lowered, kernels, {ENTRY: ports}, target, [kernels.module], merge, weights)
+
+
+def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
+    """The large constants that kernels of a stage read, each once; those of an external backend stay in its code."""
+    ops = [i for i in ports.ops if lowered.graph.ops[i].kernel not in lowered.composites]
+    found = dict.fromkeys(c for i in ops for c in constants(lowered.calls[i]))
+    return tuple(c for c in found if bytes_of(iter((c,))) >= LARGE)
+
+
+def link_each(lowered: Lowered, kernels: Kernels, functions: Mapping[str, StagePorts], target: Any) -> Any:
+    """The runtime module of several stages, each a function of its own name, to be run in this process."""
+    with _BUILDING:
+        return _executable(lowered, kernels, functions, target, [kernels.module], merge=False)
+
+
+def write(
+    lowered: Lowered,
+    kernels: Kernels,
+    functions: Mapping[str, StagePorts],
+    target: Any,
+    file: Path,
+    merge: bool = True,
+) -> None:
+    """Write stages, each a function by its name, with weights and kernels as a shared library.
+
+    It may be for another architecture. Raises MachineError where nothing can link it.
+    """
+    from tvm.relax.vm_build import VMExecutable
+
+    triple = foreign_triple(target)
+    toolchain.compiler(triple)
+    names = {lowered.graph.ops[i].kernel for ports in functions.values() for i in ports.ops}
+    symbols = {kernels.symbols[name] for name in names if name in kernels.symbols}
+    built = [kernels.built] if kernels.built is not None else []
+    with _BUILDING:
+        module = VMExecutable(_executable(lowered, kernels, functions, target, built, merge))
+    module.export_library(
+        str(file),
+        fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects, triple),
+        fpack_imports=_packed(target),
+        addons=[] if built else [str(o) for o in used(symbols, kernels)],
+    )
+
+
+def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
+    """Bytecode and constants as an object file; as C source, the default, large weights would take minutes."""
+
+    def pack(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
+        from tvm.runtime import _ffi_api
+
+        host = target.host or target
+        file = Path(folder) / f"{prefix}imports.o"
+        _ffi_api.ModulePackImportsToLLVM(module, is_system_lib, str(host), prefix).write_to_file(str(file))
+        return str(file)
+
+    return pack
+
+
+def _executable(
+    lowered: Lowered,
+    kernels: Kernels,
+    functions: Mapping[str, StagePorts],
+    target: Any,
+    libraries: list[Any],
+    merge: bool = True,
+    weights: Sequence[Any] = (),
+) -> Any:
+    from tvm import relax
+    from tvm.relax.vm_build import _ffi_api, _vmcodegen
+
+    builder = relax.BlockBuilder()
+    for name, ports in functions.items():
+        _function(builder, name, lowered, kernels, ports, weights)
+    module = builder.get()
+    ops = [lowered.graph.ops[i] for ports in functions.values() for i in ports.ops]
+    external = {op.kernel: op.name for op in ops if op.kernel in lowered.composites}
+    if external:
+        module, generated = generate(module, {s: lowered.composites[s] for s in external}, external, merge)
+        libraries = [*libraries, *generated]
+    with target:
+        module = relax.get_pipeline("default_build")(module)
+    executable = relax.ExecBuilder()
+    _vmcodegen(executable, module)
+    constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
+    return _ffi_api.VMLink(executable, target, None, libraries, constants)
+
+
+def _function(
+    builder: Any, name: str, lowered: Lowered, kernels: Kernels, ports: StagePorts, weights: Sequence[Any]
+) -> None:
+    """Add a Relax function that takes the stage's inputs, then ``weights``, and returns a tuple of its outputs."""
+    from tvm import relax
+
+    params = {p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype)) for i, p in enumerate(ports.inputs)}
+    params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
+    env: dict[Any, Any] = dict(params)
+    leaving = {p.name for p in ports.outputs}
+    with builder.function(name, list(params.values())):
+        with builder.dataflow():
+            for i in ports.ops:
+                op = lowered.graph.ops[i]
+                view = op.kernel in kernels.views and not leaving.intersection(op.outputs)
+                value = builder.emit(_expression(lowered.calls[i], op.kernel, kernels, env, view))
+                several = isinstance(value.ty, relax.TupleType)
+                for k, tensor in enumerate(op.outputs):
+                    env[tensor] = builder.emit(relax.TupleGetItem(value, k)) if several else value
+            result = builder.emit_output(relax.Tuple([env[p.name] for p in ports.outputs]))
+        builder.emit_func_output(result)
+
+
+def _expression(call: Call, kernel: str, kernels: Kernels, env: dict[Any, Any], view: bool) -> Any:
+    """The op's call on this stage's variables; a kernel that only reshapes becomes a view where nobody outside sees it."""
+    from tvm import relax
+
+    value = call.value
+    if not isinstance(value, relax.Call):
+        return env.get(value, value)
+    arguments = [_argument(a, call.reads, env) for a in value.args]
+    if kernel not in kernels.symbols:
+        return relax.Call(value.op, arguments, value.attrs, value.ty_args)
+    if view:
+        return relax.op.reshape(arguments[1][0], value.ty_args[0].shape)
+    kind = value.ty_args[0]
+    results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
+    return relax.call_dps_packed(kernels.symbols[kernel], arguments[1], results)
+
+
+def _argument(expression: Any, reads: Any, env: dict[Any, Any]) -> Any:
+    from tvm import relax
+
+    if isinstance(expression, relax.Var):
+        return _value(reads[expression], env)
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple([_argument(f, reads, env) for f in expression.fields])
+    if isinstance(expression, relax.TupleGetItem):
+        return relax.TupleGetItem(_argument(expression.tuple_value, reads, env), expression.index)
+    return env.get(expression, expression)
+
+
+def _value(held: Any, env: dict[Any, Any]) -> Any:
+    from tvm import relax
+
+    if isinstance(held, str):
+        return env[held]
+    return relax.Tuple([_value(h, env) for h in held]) if isinstance(held, list) else env.get(held, held)

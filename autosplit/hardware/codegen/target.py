@@ -1,0 +1,134 @@
+"""What kernels are compiled for, spelled so that a cache and a manifest can hold it; for each device its own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import ConfigError, line_of
+from autosplit.hardware.devices.device import Cores, Cuda, Device
+
+if TYPE_CHECKING:
+    from autosplit.hardware.devices.rpc import Connection
+
+_V3 = ["avx2", "bmi2", "f16c", "fma"]
+
+
+def target_of(text: str | None = None) -> Any:
+    """A tvm Target: this machine's processor by default, else ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it.
+
+    Raises ConfigError where TVM does not know it.
+    """
+    import tvm
+
+    try:
+        return tvm.target.Target(_host() if not text else _parsed(text))
+    except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
+        reason = line_of(error, last=True)
+        raise ConfigError(f"target '{text}' is not one TVM knows ({reason}); try 'llvm -mcpu=x86-64-v3'") from error
+
+
+def target_on(device: Device, text: str | None, default: Any) -> Any:
+    """The target of a device: the one given as ``text``, else what the device says of itself, else ``default``.
+
+    Raises ConfigError where ``text`` is for another kind of device, MachineError where the device is not there.
+    """
+    if isinstance(device, Cores):
+        return _checked(device, target_of(text), "llvm") if text else default
+    if isinstance(device, Cuda):
+        return _gpu(device, "cuda", text, device.runtime(), default)
+    if device.kind == "cpu" and text:
+        return _checked(device, target_of(text), "llvm")
+    from autosplit.hardware.devices.rpc import connect
+
+    connection = connect(device)
+    if device.kind == "cpu":
+        return _reported(connection) or default
+    return _gpu(device, device.kind, text, connection.runtime, _reported(connection) or default)
+
+
+def architecture(target: Any) -> str:
+    """The processor architecture of an LLVM target, as ``platform.machine`` spells it; this machine's where it is unsaid."""
+    triple = str(target.attrs.get("mtriple", "") or "")
+    name = triple.partition("-")[0].lower()
+    return {"": platform.machine(), "amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def foreign_triple(target: Any) -> str | None:
+    """The triple of the processor code is for, where that is none of this machine's architecture; else None."""
+    host = target.host or target
+    return str(host.attrs["mtriple"]) if architecture(host) != platform.machine() else None
+
+
+def _reported(connection: Connection) -> Any | None:
+    """The target of a server's processor, as its TVM reports it; None where it was built without a compiler."""
+    cpu, triple = (connection.ask(f"target.llvm_get_system_{what}") for what in ("cpu", "triple"))
+    if not cpu or not triple:
+        return None
+    import tvm
+
+    kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
+    here = architecture(kind) == platform.machine()
+    options = _best(cpu, architecture(kind), kind)
+    return tvm.target.Target(options if here else options | {"mtriple": triple})
+
+
+def _gpu(device: Device, kind: str, text: str | None, runtime: Any, host: Any) -> Any:
+    """The target of a GPU with the target of the processor that calls its kernels."""
+    import tvm
+
+    given = _checked(device, target_of(text), kind) if text else None
+    if given is not None and given.host is not None:
+        return given
+    if given is None:
+        version = str(runtime.compute_version or "").replace(".", "") if kind == "cuda" else ""
+        given = tvm.target.Target({"kind": kind, "arch": f"sm_{version}"} if version else {"kind": kind})
+    return tvm.target.Target(given, host)
+
+
+def _checked(device: Device, target: Any, kind: str) -> Any:
+    if target.kind.name != kind:
+        raise ConfigError(
+            f"the target given for device '{device}' is of kind '{target.kind.name}'; give one that starts with '{kind}'"
+        )
+    return target
+
+
+def spelled(target: Any) -> str:
+    """One canonical line for a target."""
+    return json.dumps(json.loads(str(target)), sort_keys=True, separators=(",", ":"))
+
+
+def toolchain() -> str:
+    """The versions a compiled kernel depends on."""
+    names = ("apache-tvm", "apache-tvm-ffi")
+    return (
+        ",".join(f"{n} {importlib.metadata.version(n)}" for n in names) + f",{platform.system()} {platform.machine()}"
+    )
+
+
+def _host() -> dict[str, str]:
+    import tvm
+    from tvm.target import codegen
+
+    cpu = codegen.llvm_get_system_cpu()
+    return _best(cpu, platform.machine(), tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
+
+
+def _best(cpu: str, machine: str, target: Any) -> dict[str, str]:
+    """x86-64-v3 on every x86 processor with AVX2: the level the shipped schedules were found for, and exports run elsewhere."""
+    from tvm.target import codegen
+
+    is_v3 = machine in ("x86_64", "AMD64") and codegen.target_has_features(_V3, target)
+    return {"kind": "llvm", "mcpu": "x86-64-v3" if is_v3 else cpu}
+
+
+def _parsed(text: str) -> dict[str, Any] | str:
+    if text.lstrip().startswith("{"):
+        parsed = json.loads(text)
+        return parsed if isinstance(parsed, dict) else text
+    kind, *options = text.split()
+    pairs = (option.lstrip("-").partition("=") for option in options)
+    return {"kind": kind, **{key: value.split(",") if key == "mattr" else value for key, _, value in pairs}}

@@ -1,0 +1,121 @@
+"""What runs stages, chosen by the name of its backend: TVM's virtual machine or onnxruntime."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from autosplit.errors import ConfigError
+from autosplit.hardware.devices.device import Cores, Device, Rpc
+from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.runtimes.stage import Stage
+
+if TYPE_CHECKING:
+    from autosplit.hardware.model import Model
+
+TVM, ONNXRUNTIME = BACKENDS = ("tvm", "onnxruntime")
+
+
+class Runner(Protocol):
+    """Runs the stages of one model."""
+
+    suffix: str
+    """Of the name of a stage's file."""
+
+    @property
+    def versions(self) -> str:
+        """What the stages' times and files depend on."""
+        ...
+
+    @property
+    def together(self) -> tuple[tuple[int, ...], ...]:
+        """Sets of ops that no cut may part, by index."""
+        ...
+
+    def check(self, devices: Sequence[Device]) -> None:
+        """Raises ConfigError for a device on which the backend cannot run."""
+        ...
+
+    def prepare(self, devices: Sequence[Device] = ()) -> None:
+        """Do what all stages on some devices need done once. Raises AutosplitError where the model cannot be run so."""
+        ...
+
+    def stage(self, ports: StagePorts, device: Device) -> Stage:
+        """The stage that computes some ops on a device. Raises SplitError where the backend cannot cut there."""
+        ...
+
+    def whole(self, ports: StagePorts, device: Device) -> Stage:
+        """All ops on a device, as fast as the backend runs them there."""
+        ...
+
+    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
+        """The time of every op on a device; from the cache unless ``force``."""
+        ...
+
+    def link(self, device: Device) -> LinkCost:
+        """What it takes to move tensors to a device and to call it, measured."""
+        ...
+
+    def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
+        """Write the stage's file for a device; returns the file beside it that it needs, None where there is none."""
+        ...
+
+
+def runner_of(model: Model, backend: str) -> Runner:
+    """The runner of a model for one of the BACKENDS."""
+    if backend == TVM:
+        from autosplit.hardware.runtimes.tvm.runtime import TvmRunner
+
+        return TvmRunner(model)
+    from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxRunner
+
+    return OnnxRunner(model)
+
+
+def load_stage(
+    backend: str, file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
+) -> Stage:
+    """The stage of a file, with that digest, that a runner of ``backend`` wrote."""
+    if backend == ONNXRUNTIME:
+        from autosplit.hardware.runtimes.onnxruntime.stage import OnnxStage
+
+        return OnnxStage(file, inputs, outputs, local_cores(backend, device))
+    if isinstance(device, Rpc):
+        from autosplit.hardware.devices import rpc
+        from autosplit.hardware.runtimes.tvm.remote_stage import RpcStage
+
+        def copied(there: Path) -> None:
+            shutil.copyfile(file, there)
+
+        return RpcStage(rpc.connect(device), sha256, copied, inputs, len(outputs))
+    from autosplit.hardware.runtimes.stage import VmStage
+
+    return VmStage(_library(file), device)
+
+
+def _library(file: Path) -> Any:
+    """The library in a file as it is now.
+
+    A library stays loaded, and the loader knows it by its path: under the path of one that was replaced it would give that.
+    So each load takes a path of its own; ``tvm.runtime.load_module`` would follow the link back.
+    """
+    import tvm  # noqa: F401  it brings what reads TVM's libraries
+    import tvm_ffi
+
+    with tempfile.TemporaryDirectory(prefix="autosplit-") as folder:
+        link = Path(folder) / file.name
+        link.symlink_to(file.resolve())
+        return tvm_ffi.load_module(str(link))
+
+
+def local_cores(backend: str, device: Device) -> Cores:
+    """The device, if it is a set of local cores. Raises ConfigError otherwise."""
+    if not isinstance(device, Cores):
+        raise ConfigError(
+            f"backend '{backend}' runs on local cores, not on '{device}'; use backend tvm there, or write cores:0"
+        )
+    return device

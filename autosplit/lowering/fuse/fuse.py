@@ -1,0 +1,60 @@
+"""Fusing once, before any cut, so that a split never undoes a fusion."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autosplit.errors import ModelError, line_of
+from autosplit.lowering.fuse.fold import fold_weights
+from autosplit.lowering.fuse.indices import bound_indices
+from autosplit.lowering.fuse.provenance import adopt_names
+
+
+@dataclass(frozen=True)
+class FusedModule:
+    """One module at three moments: ``flat`` (a kernel an op), ``grouped`` (calls to fused functions; equal ones share one)
+    and ``fused`` (one PrimFunc a fused op). ``grouped`` and ``fused`` bind the same calls in the same order.
+    """
+
+    flat: Any
+    grouped: Any
+    fused: Any
+
+
+def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedModule:
+    """Lower and fuse the function ``main`` of ``module`` for ``target``. Raises ModelError where a pass fails.
+
+    ``check`` looks at the module before and after constants are folded, and raises ModelError for what cannot be lowered.
+    """
+    from tvm.relax import backend
+    from tvm.relax import transform as t
+
+    dispatch = [backend.DispatchSampling(), backend.DispatchSortScan()]  # ops that LegalizeOps leaves to them
+    simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), bound_indices, fold_weights, t.FoldConstant()]
+    legalise = [*dispatch, t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FoldConstant(), t.DeadCodeElimination(["main"])]
+    with target, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            module = adopt_names(module)
+            check(module, False)
+            module = adopt_names(_run(simplify, module))
+            check(module, True)
+            module = adopt_names(_run(legalise, t.CanonicalizeBindings()(module)))
+            check(module, True)
+            grouped = t.FuseOps()(module)
+            return FusedModule(module, grouped, t.FuseTIR()(grouped))
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the model cannot be lowered for target {target.kind.name}: {line_of(error, last=True)}"
+            ) from error
+
+
+def _run(passes: list[Any], module: Any) -> Any:
+    for each in passes:
+        module = each(module)
+    return module

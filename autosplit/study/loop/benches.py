@@ -1,0 +1,62 @@
+"""The bench a study file asks for: this machine, or simulated hardware."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autosplit.hardware.bench.interface import Bench
+from autosplit.study.config.sections import SimulatedHardware
+from autosplit.study.config.study_file import StudyConfig
+
+if TYPE_CHECKING:
+    from autosplit.hardware.bench.simulated import SimulatedBench
+
+WORKER = "autosplit.deploy.worker:open_bench"  # a name, loaded in the worker alone: what is written there is report's
+
+
+def open_bench(config: StudyConfig) -> Bench:
+    """Open it. Raises ConfigError, ModelError or MachineError, one line, where it cannot be had."""
+    return _simulated(config) if config.backend == "simulated" else _real(config)
+
+
+def _real(config: StudyConfig) -> Bench:
+    from autosplit.hardware.bench.isolated import IsolatedBench
+    from autosplit.hardware.measurement.measure import Budget
+    from autosplit.hardware.runtimes.runtime import TVM
+    from autosplit.zoo import catalog
+
+    model = Path(config.model) if config.model else catalog.cached(str(config.zoo))
+    return IsolatedBench(
+        model,
+        shapes=config.shapes,
+        stages=config.places,
+        devices=config.devices or (),
+        target=config.target,
+        targets=config.targets,
+        tuning=Path(config.tuning) if config.tuning else None,
+        backend=TVM if config.backend == "simulated" else config.backend,
+        regions=[r.model_dump() for r in config.regions],
+        budget=Budget(**config.measure.model_dump()),
+        handler=WORKER,
+    )
+
+
+def _simulated(config: StudyConfig) -> SimulatedBench:
+    """Simulated hardware over a graph file, over the profile of a real model, or over a chain."""
+    from autosplit.hardware.bench import simulated
+    from autosplit.hardware.profiling.cost_model import cost_model
+
+    wanted = config.simulated or SimulatedHardware()
+    simulation = simulated.Simulation(**wanted.model_dump(exclude={"graph", "ops"}))
+    devices = config.devices or [f"cores:{i}" for i in range(config.places)]
+    if wanted.graph:
+        return simulated.from_file(Path(wanted.graph), devices, simulation)
+    if config.model or config.zoo:
+        real = _real(config)
+        try:
+            costs = cost_model(real.graph, real.profile(), real.links())
+            return simulated.SimulatedBench(real.graph, costs, real.devices, simulation)
+        finally:
+            real.close()
+    return simulated.chain(wanted.ops, devices, simulation)

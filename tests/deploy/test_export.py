@@ -1,0 +1,309 @@
+"""What is exported runs elsewhere and says exactly what it is; what was changed since is refused, never run."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit import api
+from autosplit.deploy import load as loading
+from autosplit.deploy import manifest, worker
+from autosplit.deploy.verify import verify
+from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.isolation.serialization import dump
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Spread
+from autosplit.zoo import catalog
+from tests.build import node, onnx_model, value
+from tests.report.exports import swap_sources
+
+pytest.importorskip("onnxruntime")
+SMALL = ("branches", "squeezenet", "transformer")
+
+
+def runs(folder, model):
+    items = model.items(3, seed=5)
+    with autosplit.load(folder) as pipeline:
+        return compare(pipeline.run(items), model.expected(items))
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in catalog.NAMES])
+def test_what_is_exported_computes_the_same(zoo_model, tmp_path, name):
+    model = zoo_model(name)
+    middle = model.graph.ops[len(model.graph.ops) // 2].name
+    model.split([[middle]]).export(tmp_path / name)
+    items = model.items(1, seed=5)
+    with autosplit.load(tmp_path / name) as pipeline:
+        assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_a_split_that_computes_something_else_is_not_exported(branches, tmp_path, monkeypatch):
+    right = branches.expected(branches.items(2, seed=1))
+    wrong = [{name: array + 1 for name, array in item.items()} for item in right]
+    monkeypatch.setattr(type(branches), "expected", lambda self, items: wrong)
+    with pytest.raises(StageError, match="wrong result, max abs err 1,"):
+        branches.split([["first"]]).export(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["with spaces", "ünïcödé 🌲", 'it\'s "quoted"', "-o", "deep/er"])
+def test_a_folder_may_be_called_anything(branches, tmp_path, name):
+    branches.split([["first"]]).export(tmp_path / name)
+    assert runs(tmp_path / name, branches).equal
+
+
+def test_exporting_again_replaces_what_was_there(branches, tmp_path):
+    branches.split([["first"]]).export(tmp_path)
+    branches.split([["hinted"]]).export(tmp_path)
+    assert runs(tmp_path, branches).equal
+    assert "hinted" in [s for op in manifest.read(tmp_path).stages[0].ops for s in op.sources]
+
+
+def test_an_export_over_one_that_runs_is_the_one_that_is_loaded_next(branches, tmp_path):
+    items = branches.items(2)
+    branches.split([["first"]]).export(tmp_path / "out")
+    with autosplit.load(tmp_path / "out"):
+        branches.split([["hinted"]]).export(tmp_path / "out")
+        with autosplit.load(tmp_path / "out") as pipeline:
+            assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
+def test_the_manifest_says_what_goes_where(export, branches):
+    found = export.document
+    assert [c["tensor"] for c in found["connections"] if c["to"] == [{"output": "early"}]] == ["early"]
+    assert [s["index"] for s in found["stages"]] == [0, 1, 2]
+    stem = next(c for c in found["connections"] if c["tensor"] == "stem.relu")
+    assert stem == {
+        "tensor": "stem.relu",
+        "bytes": 16 * 28 * 28 * 4,
+        "from": {"stage": 0, "output": stem["from"]["output"]},
+        "to": [{"stage": 1, "input": "stem.relu"}],
+    }
+    assert found["model"]["sha256"] == branches.sha256
+    assert sorted(s for stage in found["stages"] for op in stage["ops"] for s in op["sources"]) == sorted(
+        s for op in branches.graph.ops for s in op.sources
+    )
+
+
+def test_the_schema_that_ships_is_the_manifests():
+    shipped = Path(manifest.__file__).with_name("split.schema.json")
+    assert json.loads(shipped.read_text(encoding="utf-8")) == manifest.schema()
+
+
+def test_an_export_fits_the_schema(export):
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.Draft202012Validator(manifest.schema()).validate(export.document)
+    export.edit(lambda d: d["stages"][0].pop("inputs"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(manifest.schema()).validate(export.document)
+
+
+def test_what_was_measured_is_kept(branches, tmp_path):
+    measured = Measurement(Spread(2.0, 1.5, 2.5), Spread(5.0, 4.0, 6.0), (1.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
+    way = Baseline("one core", Spread(3.0, 3.0, 3.0), Spread(3.0, 3.0, 3.0))
+    known = {"measured": measured, "predicted": 1.9, "baselines": [way], "verdict": "split it"}
+    branches.split([["first"]]).export(tmp_path, **known)
+    found = manifest.read(tmp_path)
+    assert found.measured.period_ms.model_dump() == {"median": 2.0, "low": 1.5, "high": 2.5}
+    assert (found.predicted.period_ms, found.baselines[0].copies, found.verdict) == (1.9, 1, "split it")
+
+
+def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, tmp_path):
+    spread = Spread(2.0, 1.5, 2.5)
+    measured = Measurement(spread, Spread(5.0, 4.0, 6.0), (1.0, 0.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
+    first, second = branches.split([["first"]]).stages
+    known = {"measured": measured, "baselines": [Baseline("replicas", spread, spread, 2)]}
+    job = {"stages": [first, (), second], "folder": str(tmp_path), "predicted": 1.9, "verdict": "Split.", **dump(known)}
+    bench = LocalBench(branches, api.device.along(3))
+    assert worker._export(bench, json.loads(json.dumps(job))) == str(tmp_path / manifest.NAME)
+    found = manifest.read(tmp_path)
+    assert [s.device for s in found.stages] == [bench.devices[0], bench.devices[2]]
+    assert found.measured.stage_ms == (1.0, 2.0)
+    assert (found.measured.period_ms.high, found.measured.latency_ms.high, found.measured.max_rel_error) == (
+        2.5,
+        6.0,
+        1e-7,
+    )
+    assert [(b.name, b.copies) for b in found.baselines] == [("replicas", 2)]
+    assert (found.predicted.period_ms, found.verdict) == (1.9, "Split.")
+
+
+def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
+    export.edit(lambda d: d["model"].pop("file"))
+    code = (
+        "import sys; sys.modules['onnx'] = sys.modules['onnxruntime'] = sys.modules['optuna'] = None\n"
+        "import numpy as np, autosplit\n"
+        "with autosplit.load(sys.argv[1]) as pipeline:\n"
+        "    item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}\n"
+        "    print(*pipeline.run([item])[0])"
+    )
+    alone = {**os.environ, "PATH": "", "CC": "", "AUTOSPLIT_CACHE": os.devnull}
+    done = subprocess.run(
+        [sys.executable, "-c", code, export.folder], capture_output=True, text=True, env=alone, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (0, "early late\n"), done.stderr
+
+
+# what was changed since
+
+
+def test_a_flipped_byte_is_seen(export):
+    file = export.folder / "stage1.so"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"stage1\.so' has sha256 .*; it was changed, export it again"):
+        autosplit.load(export.folder)
+
+
+def test_a_missing_stage_file_is_named(export):
+    (export.folder / "stage2.so").unlink()
+    with pytest.raises(ConfigError, match=r"stage2\.so' is missing; export the split again"):
+        autosplit.load(export.folder)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None, True, [1]])
+def test_another_format_is_named(export, version):
+    export.edit(lambda d: d.update(format=version))
+    with pytest.raises(ConfigError, match=r"has format .*, this autosplit reads 1; export it again"):
+        autosplit.load(export.folder)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "\0", "[" * 100_000, '{"format": 1}'])
+def test_a_manifest_that_is_none_is_named(export, content):
+    export.file.write_text(content)
+    with pytest.raises(ConfigError, match=r"split\.json'"):
+        autosplit.load(export.folder)
+
+
+@pytest.mark.parametrize("name", ["missing", "stage0.so"])
+def test_a_folder_that_is_no_export_is_named(export, name):
+    with pytest.raises(ConfigError, match=name):
+        autosplit.load(export.folder / name)
+
+
+def test_an_export_for_another_architecture_is_named(export):
+    export.edit(lambda d: d["environment"].update(architecture="riscv128"))
+    with pytest.raises(MachineError, match="the split was exported for riscv128, this machine is"):
+        autosplit.load(export.folder)
+
+
+@pytest.mark.parametrize("name", ["../stage0.so", "/etc/passwd", "a/../../b", "", ".", "a\\b", "a\0b"])
+def test_a_path_out_of_the_folder_is_refused(export, name):
+    export.edit(lambda d: d["stages"][0].update(file=name))
+    with pytest.raises(ConfigError, match=r"damaged at stages\.0\.file"):
+        autosplit.load(export.folder)
+
+
+def test_a_link_out_of_the_folder_is_refused(export, tmp_path):
+    (export.folder / "stage0.so").rename(tmp_path / "outside.so")
+    (export.folder / "stage0.so").symlink_to(tmp_path / "outside.so")
+    with pytest.raises(ConfigError, match=r"'stage0\.so' leads out of the folder"):
+        autosplit.load(export.folder)
+
+
+def test_a_file_that_is_no_library_is_named(export):
+    (export.folder / "stage0.so").write_text("no library")
+    export.sign(0)
+    with pytest.raises(MachineError, match=r"'stage0\.so' does not load with this TVM: .*; see `autosplit doctor`"):
+        autosplit.load(export.folder)
+
+
+@pytest.mark.parametrize(("stage", "other"), [(0, 1), (1, 0), (2, 0)])
+def test_the_file_of_another_stage_is_an_error_and_no_crash(export, branches, stage, other):
+    shutil.copy(export.folder / f"stage{other}.so", export.folder / f"stage{stage}.so")
+    export.sign(stage)
+    with pytest.raises(StageError, match=f"stage {stage} failed"):
+        runs(export.folder, branches)
+
+
+WRONG = {
+    "stage index": (lambda d: d["stages"][1].update(index=2), "stage 2 stands at place 1"),
+    "unknown input": (lambda d: connection(d, "image").update({"from": {"input": "picture"}}), "no input 'picture'"),
+    "unknown output": (lambda d: connection(d, "early").update(to=[{"output": "earliest"}]), "no output 'earliest'"),
+    "stage too far": (lambda d: connection(d, "first").update(to=[{"stage": 3, "input": "first"}]), "goes to stage 3"),
+    "output too far": (
+        lambda d: connection(d, "first").update({"from": {"stage": 0, "output": 9}}),
+        "output 9 of stage 0",
+    ),
+    "unknown stage": (
+        lambda d: connection(d, "first").update({"from": {"stage": 9, "output": 0}}),
+        "output 0 of stage 9",
+    ),
+    "backwards": (lambda d: swap_sources(d, "hinted", "first"), "goes back from stage 1 to 1"),
+    "another name": (
+        lambda d: connection(d, "first").update(to=[{"stage": 1, "input": "stem.relu"}]),
+        "is read as 'stem.relu'",
+    ),
+    "fed twice": (lambda d: connection(d, "first")["to"].append({"stage": 1, "input": "first"}), "fed 2 times"),
+    "not fed": (lambda d: connection(d, "first").update(to=[]), "input 'first' of stage 1 is fed 0 times"),
+    "output lost": (lambda d: d["connections"].remove(connection(d, "late")), "output 'late' is fed 0 times"),
+    "another shape": (lambda d: port(d, 1, "first").update(shape=[1, 2]), "float32[1, 2] where it is read"),
+    "another dtype": (lambda d: port(d, 1, "first").update(dtype="int8"), "int8[1, 16, 28, 28] where it is read"),
+    "input twice": (lambda d: d["stages"][1]["inputs"].append(port(d, 1, "first")), "two inputs called 'first'"),
+    "no stage": (lambda d: d.update(stages=[]), "damaged at stages"),
+    "negative size": (lambda d: port(d, 1, "first").update(shape=[-1]), "damaged at stages.1.inputs"),
+    "digest": (lambda d: d["stages"][0].update(sha256="abc"), "damaged at stages.0.sha256"),
+}
+
+
+def connection(document, tensor):
+    return next(c for c in document["connections"] if c["tensor"] == tensor)
+
+
+def port(document, stage, name):
+    return next(p for p in document["stages"][stage]["inputs"] if p["name"] == name)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_manifest_that_does_not_fit_is_named(export, said, name):
+    change, line = WRONG[name]
+    export.edit(change)
+    code, text = said("verify", export.folder)
+    assert code == 2
+    assert line in text
+
+
+def test_fields_of_a_later_version_are_ignored(export, branches):
+    export.edit(lambda d: d.update(added=1) or d["stages"][0].update(added={}))
+    assert runs(export.folder, branches).equal
+
+
+def test_a_core_that_is_not_here_is_replaced(export, branches):
+    export.edit(lambda d: [s.update(device="cores:100000") for s in d["stages"]])
+    assert runs(export.folder, branches).equal
+
+
+def test_devices_can_be_given(export):
+    first = f"cores:{api.device.available()[0]}"
+    with loading.load(export.folder, [first] * 3) as pipeline:
+        assert len(pipeline.wiring.stages) == 3
+    with pytest.raises(ConfigError, match="3 stages need 3 devices, not 1"):
+        loading.load(export.folder, [first])
+
+
+ODD = {
+    "input as output": onnx_model([node("Relu", "x", "a"), node("Exp", "a", "y")], outputs=["x", "y"]),
+    "output twice": onnx_model(
+        [node("MatMul", "x x", "a"), node("MatMul", "a x", "y")], [value("x", (4, 4))], ["y", "y"]
+    ),
+    "constant output": onnx_model(
+        [node("Relu", "x", "y")], outputs=["y", "w"], weights={"w": np.ones((1, 4), np.float32)}
+    ),
+    "unread input": onnx_model([node("Relu", "x", "y")], [value("x"), value("u")]),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_models_are_exported_too(save, tmp_path, name):
+    model = api.load_model(save(ODD[name]))
+    after = [[op.name] for op in model.graph.ops[:-1]]
+    model.split(after).export(tmp_path / "out")
+    assert verify(tmp_path / "out")[0].equal

@@ -1,0 +1,184 @@
+"""The manifest by itself: what it takes, what it refuses, and that it reads back."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from autosplit.deploy import manifest
+from autosplit.deploy.manifest import Manifest
+from autosplit.errors import ConfigError
+from autosplit.hardware.execution.wiring import Connection, Port
+from tests.report.manifests import sound
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write a document as a manifest; returns its folder."""
+
+    def write(document, name=manifest.NAME):
+        (tmp_path / name).write_text(json.dumps(document), encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def test_what_is_written_reads_back(put, tmp_path):
+    found = manifest.read(put(sound()))
+    found.write(tmp_path / "again" / manifest.NAME)
+    assert manifest.read(tmp_path / "again") == found
+
+
+def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
+    folder = put(sound(), "other.json")
+    assert manifest.read(folder / "other.json").model.name == "net"
+    with pytest.raises(ConfigError, match=r"holds no readable split\.json .*; give a folder `export` wrote"):
+        manifest.read(folder)
+
+
+def test_a_folder_may_be_called_like_a_file(tmp_path):
+    (tmp_path / "out.json").mkdir()
+    (tmp_path / "out.json" / manifest.NAME).write_text(json.dumps(sound()))
+    assert manifest.read(tmp_path / "out.json").model.name == "net"
+
+
+def test_the_wiring_is_that_of_the_connections():
+    wiring = Manifest.model_validate(sound()).wiring()
+    assert wiring.inputs == (Port("x", (2, 3), "float32"),)
+    assert [p.name for p in wiring.outputs] == ["b", "y"]
+    assert [[p.name for p in s.inputs] for s in wiring.stages] == [["x"], ["a", "x"], ["b", "c"]]
+    assert wiring.connections[0] == Connection("x", 24, "x", (0, 1), ())
+    assert wiring.connections[2] == Connection("b", 24, (0, 1), (2,), ("b",))
+
+
+def test_the_document_spells_from_as_it_stands(put):
+    found = json.loads(manifest.read(put(sound())).model_dump_json(by_alias=True))
+    assert [c["from"] for c in found["connections"]][:2] == [{"input": "x"}, {"stage": 0, "output": 0}]
+    assert found["stages"][0]["backend"] == "tvm"
+
+
+def refused(change):
+    document = sound()
+    change(document)
+    with pytest.raises(ValidationError) as found:
+        Manifest.model_validate(document)
+    return ".".join(map(str, found.value.errors()[0]["loc"]))
+
+
+ESCAPES = ["..", "../a", "a/..", "a/../../b", "/a", "//a", "", ".", "./", "..\\a", "a\\b", "a\0", "\0"]
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+@pytest.mark.parametrize("place", ["stages", "reference", "onnx", "data"])
+def test_no_file_of_a_manifest_lies_outside_the_folder(name, place):
+    digest = "0" * 64
+
+    def change(document):
+        first = document["stages"][0]
+        if place == "stages":
+            first["file"] = name
+        elif place == "reference":
+            document["reference"] = {"file": name, "sha256": digest}
+        elif place == "onnx":
+            first["onnx"] = {"file": name, "sha256": digest}
+        else:
+            first["onnx"] = {"file": "a.onnx", "sha256": digest, "data": name, "data_sha256": digest}
+
+    assert place in refused(change)
+
+
+@given(st.text(max_size=20))
+def test_a_name_that_is_taken_stays_inside(name):
+    document = sound()
+    document["stages"][0]["file"] = name
+    try:
+        kept = Manifest.model_validate(document).stages[0].file
+    except ValidationError:
+        return
+    parts = kept.split("/")
+    assert kept == name
+    assert ".." not in parts
+    assert not kept.startswith("/")
+
+
+@pytest.mark.parametrize("name", ["a", "a.so", "deep/er/a.so", ".hidden", "..a", "a..b", "ü 🌲"])
+def test_a_name_inside_the_folder_is_taken(name):
+    document = sound()
+    document["stages"][0]["file"] = name
+    assert Manifest.model_validate(document).stages[0].file == name
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", None, 0])
+def test_a_digest_is_64_small_hex_digits(digest):
+    assert refused(lambda d: d["stages"][1].update(sha256=digest)) == "stages.1.sha256"
+    assert refused(lambda d: d["model"].update(sha256=digest)) == "model.sha256"
+
+
+@pytest.mark.parametrize("backend", ["", "TVM", "tvmx", "xonnxruntime", "os", None])
+def test_a_backend_that_is_none_is_refused(backend):
+    assert refused(lambda d: d["stages"][0].update(backend=backend)) == "stages.0.backend"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["stages"][0].update(index=-1),
+        lambda d: d["stages"][0]["inputs"][0].update(shape=[2, -3]),
+        lambda d: d["connections"][0].update(bytes=-1),
+        lambda d: d["connections"][1].update({"from": {"stage": -1, "output": 0}}),
+        lambda d: d["connections"][1].update({"from": {"stage": 0, "output": -1}}),
+        lambda d: d["connections"][1].update(to=[{"stage": -1, "input": "a"}]),
+        lambda d: d.update(stages=[]),
+        lambda d: d.pop("environment"),
+        lambda d: d.update(baselines=[{"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD, "copies": 0}]),
+    ],
+)
+def test_a_number_below_what_it_counts_is_refused(change):
+    assert refused(change)
+
+
+SPREAD = {"median": 1.0, "low": 1.0, "high": 1.0}
+
+
+def test_a_baseline_is_one_copy_unless_it_says_more():
+    document = sound() | {"baselines": [{"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD}]}
+    assert Manifest.model_validate(document).baselines[0].copies == 1
+
+
+def test_a_damaged_place_is_told_in_one_line(put):
+    document = sound()
+    del document["stages"][2]["outputs"]
+    with pytest.raises(ConfigError, match=r"split\.json' is damaged at stages\.2\.outputs: .*; export it again$"):
+        manifest.read(put(document))
+
+
+def test_one_stage_is_a_split_too():
+    document = sound()
+    document["stages"] = document["stages"][:1]
+    document["model"]["outputs"] = [document["model"]["outputs"][0]]
+    document["connections"] = [
+        {**document["connections"][0], "to": [{"stage": 0, "input": "x"}]},
+        {**document["connections"][2], "to": [{"output": "b"}]},
+    ]
+    assert len(Manifest.model_validate(document).wiring().stages) == 1
+
+
+@pytest.mark.parametrize("version", [0, 2, 1.5, "1", None, True, [1]])
+def test_another_format_is_told_before_anything_is_read(put, version):
+    with pytest.raises(ConfigError, match=r"has format .*, this autosplit reads 1; export it again"):
+        manifest.read(put({"format": version, "stages": "nonsense"}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 100_000, '{"a": 1} trailing'])
+def test_what_is_not_json_is_told_so(tmp_path, text):
+    (tmp_path / manifest.NAME).write_text(text)
+    with pytest.raises(ConfigError, match=r"split\.json' is not JSON: .*; export it again"):
+        manifest.read(tmp_path)
+
+
+def test_what_is_no_text_is_told_so(tmp_path):
+    (tmp_path / manifest.NAME).write_bytes(b"\xff\xfe{")
+    with pytest.raises(ConfigError, match="is not JSON"):
+        manifest.read(tmp_path)

@@ -1,0 +1,181 @@
+import hashlib
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from autosplit.cli import main
+from autosplit.deploy import verify as verifying
+from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.verify import bench, verify
+from autosplit.errors import ConfigError
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.measurement.reference import judge_of_file
+from tests.report.exports import swap_sources
+from tests.report.manifests import sound
+
+pytest.importorskip("onnxruntime")
+
+
+def test_verify_compares_with_onnxruntime_on_the_model(export, capsys):
+    assert main(["verify", str(export.folder), "-f", "json", "--items", "2"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["equal"], found["items"]) == (True, 2)
+    assert 0 <= found["max_rel_error"] < 1e-4
+    assert found["against"].startswith("onnxruntime on ")
+
+
+def test_verify_says_equal_in_one_line(export, capsys):
+    assert main(["verify", str(export.folder)]) == 0
+    assert capsys.readouterr().out.startswith("equal: 3 items, max abs error ")
+
+
+@pytest.mark.parametrize("pair", [("first", "stem.relu")])
+def test_a_miswired_export_is_not_equal(export, capsys, pair):
+    export.edit(lambda d: swap_sources(d, *pair))
+    assert main(["verify", str(export.folder)]) == 1
+    assert capsys.readouterr().out.startswith("DIFFERENT: 3 items, max abs error ")
+
+
+def test_without_the_model_the_recorded_outputs_judge(export, capsys):
+    export.edit(lambda d: d["model"].update(file="/nowhere/net.onnx"))
+    assert main(["verify", str(export.folder)]) == 0
+    assert "recorded in reference.npz" in capsys.readouterr().out
+    export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
+    assert main(["verify", str(export.folder)]) == 1
+
+
+def test_a_model_that_is_another_now_does_not_judge(export, tmp_path):
+    (tmp_path / "other.onnx").write_bytes(b"another model")
+    export.edit(lambda d: d["model"].update(file=str(tmp_path / "other.onnx")))
+    assert "recorded in reference.npz" in verify(export.folder)[1]
+    with pytest.raises(ConfigError, match="is not the one the split was made from"):
+        verify(export.folder, tmp_path / "other.onnx")
+    with pytest.raises(ConfigError, match="does not exist; give the file the split was made from"):
+        verify(export.folder, tmp_path / "missing.onnx")
+
+
+def test_the_model_may_have_moved(export, branches, tmp_path):
+    moved = tmp_path / "moved.onnx"
+    moved.write_bytes(branches.path.read_bytes())
+    export.edit(lambda d: d["model"].pop("file"))
+    assert verify(export.folder, moved)[0].equal
+
+
+def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):
+    export.edit(lambda d: d.update(reference=None) or d["model"].pop("file"))
+    code, line = said("verify", export.folder)
+    assert (code, line) == (2, "the export holds no reference outputs; give the original model with --model FILE")
+
+
+def test_without_onnxruntime_the_recorded_outputs_judge_and_the_reason_is_told(export, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert main(["verify", str(export.folder)]) == 0
+    line = capsys.readouterr().out
+    assert line.startswith("equal: 2 items")
+    assert "recorded in reference.npz, as the model at " in line
+    assert "cannot be run here: onnxruntime cannot be imported" in line
+    export.edit(lambda d: swap_sources(d, "first", "stem.relu"))
+    assert main(["verify", str(export.folder)]) == 1
+    assert capsys.readouterr().out.startswith("DIFFERENT: 2 items")
+
+
+def test_a_model_that_was_asked_for_needs_its_judge(export, said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    file = export.document["model"]["file"]
+    code, line = said("verify", export.folder, "--model", file)
+    assert (code, line.startswith("onnxruntime cannot be imported")) == (3, True)
+    export.edit(lambda d: d.update(reference=None))
+    assert said("verify", export.folder)[0] == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04"])
+def test_recorded_outputs_that_are_none_are_named(export, content):
+    export.edit(lambda d: d["model"].pop("file"))
+    (export.folder / "reference.npz").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"reference\.npz' has sha256"):
+        verify(export.folder)
+    export.sign_reference()
+    with pytest.raises(ConfigError, match=r"reference\.npz' holds no reference outputs"):
+        verify(export.folder)
+
+
+@pytest.mark.parametrize("names", [["x"], ["0/in/image", "0/out/early", "1/in/image"], ["0/up/image"]])
+def test_an_archive_with_other_names_is_named(export, names):
+    export.edit(lambda d: d["model"].pop("file"))
+    np.savez(export.folder / "reference.npz", **{n: np.ones(1) for n in names})
+    export.sign_reference()
+    with pytest.raises(ConfigError, match="holds no reference outputs"):
+        verify(export.folder)
+
+
+def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
+    file = tmp_path / "reference.npz"
+    np.savez(file, **{"0/in/deep/x": np.ones(1), "0/out/deep/er/y": np.zeros(1)})
+    sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+    document = Manifest.model_validate(sound() | {"reference": {"file": file.name, "sha256": sha256}})
+    given, expected, _ = verifying._recorded(tmp_path, document)
+    assert ([*given[0]], [*expected[0]]) == (["deep/x"], ["deep/er/y"])
+
+
+def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
+    model = sound()["model"]
+    model["inputs"] = [{"name": "i", "shape": [50], "dtype": "int64"}]
+    document = Manifest.model_validate(sound() | {"model": model | {"integers_below": {"i": 3}}})
+    (one,), (other,) = (verifying._random(document, 1, seed) for seed in (0, 1))
+    assert {*one["i"], *other["i"]} == {0, 1, 2}
+    assert one["i"].tolist() != other["i"].tolist()
+
+
+def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_stages(export, monkeypatch):
+    shapes, kinds = [], []
+    monkeypatch.setattr(verifying, "judge_of_file", lambda f, given: shapes.append(given) or judge_of_file(f, given))
+    monkeypatch.setattr(verifying, "compare", lambda a, b, among: kinds.append(set(among)) or compare(a, b, among))
+    export.edit(lambda d: d["model"].update(dtypes=["float16"]))
+    assert verify(export.folder)[0].equal
+    assert shapes == [{p["name"]: tuple(p["shape"]) for p in export.document["model"]["inputs"]}]
+    assert kinds == [{"float16", "float32"}]
+
+
+def test_an_archive_with_objects_is_not_unpickled(export):
+    class Trap:
+        def __reduce__(self):
+            return (pytest.fail, ("unpickled",))
+
+    export.edit(lambda d: d["model"].pop("file"))
+    np.savez(export.folder / "reference.npz", **{"0/in/image": np.array([Trap()], dtype=object)})
+    export.sign_reference()
+    with pytest.raises(ConfigError, match="holds no reference outputs"):
+        verify(export.folder)
+
+
+@pytest.mark.parametrize("items", [0, -1])
+def test_nothing_to_compare_is_refused(export, said, items):
+    code, line = said("verify", export.folder, "--items", items)
+    assert (code, line) == (2, f"--items {items} compares nothing; give 1 or more")
+
+
+def test_bench_measures_every_stage(export):
+    period, latency, busy = bench(export.folder, Budget(seconds=0.1, items=8))
+    assert 0 < latency.low <= latency.median <= latency.high
+    assert 0 < period.low <= period.median <= period.high
+    assert min(busy) > 0
+    assert len(busy) == 3
+
+
+def test_bench_prints_what_the_design_says(export, capsys):
+    assert main(["bench", str(export.folder), "--seconds", "0.1", "-f", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["period_ms"]) == set(found["latency_ms"]) == {"median", "low", "high"}
+    assert [set(s) for s in found["stages"]] == [{"busy_ms"}] * 3
+    assert main(["bench", str(export.folder), "--seconds", "0.1"]) == 0
+    assert "items/s, latency" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
+def test_a_time_that_is_none_is_refused(export, capsys, text):
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", str(export.folder), f"--seconds={text}"])
+    assert f"'{text}' is no time in seconds; give a number above 0" in capsys.readouterr().err

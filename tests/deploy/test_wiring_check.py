@@ -1,0 +1,96 @@
+"""A manifest whose connections do not fit its stages, changed in one place at a time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.deploy.manifest import Manifest
+from autosplit.errors import ConfigError
+from tests.report.manifests import SOUND, port, sound, tensor
+
+TO = [(c, t) for c, connection in enumerate(SOUND["connections"]) for t in range(len(connection["to"]))]
+
+
+def check(document):
+    return Manifest.model_validate(document).wiring()
+
+
+def told(change):
+    document = sound()
+    change(document)
+    with pytest.raises(ConfigError) as found:
+        check(document)
+    return str(found.value)
+
+
+def test_a_sound_manifest_is_wired():
+    assert len(check(sound()).connections) == 5
+
+
+@given(st.sampled_from(TO))
+def test_every_end_of_every_connection_is_needed(place):
+    line = told(lambda d: d["connections"][place[0]]["to"].pop(place[1]))
+    assert "is fed 0 times instead of once; export the split again" in line
+
+
+@given(st.sampled_from(TO))
+def test_no_end_may_be_there_twice(place):
+    def change(document):
+        ends = document["connections"][place[0]]["to"]
+        ends.append(ends[place[1]])
+
+    assert "is fed 2 times instead of once" in told(change)
+
+
+@given(st.sampled_from(range(5)), st.sampled_from([("shape", [2, 4]), ("shape", [2, 3, 1]), ("dtype", "int32")]))
+def test_both_ends_have_one_shape_and_dtype(number, odd):
+    """Every port that a connection ends at is changed once."""
+    for end in SOUND["connections"][number]["to"]:
+
+        def change(document, end=end):
+            ports = document["stages"][end["stage"]]["inputs"] if "stage" in end else document["model"]["outputs"]
+            name = end.get("input", end.get("output"))
+            next(p for p in ports if p["name"] == name).update({odd[0]: odd[1]})
+
+        assert f"tensor '{SOUND['connections'][number]['tensor']}' is float32[2, 3] where it is made" in told(change)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda d: d["stages"].reverse(), "stage 2 stands at place 0"),
+        (lambda d: d["stages"][1].update(index=0), "stage 0 stands at place 1"),
+        (lambda d: d["stages"][2]["inputs"].append(port("b")), "stage 2 has two inputs called 'b'"),
+        (lambda d: d["model"]["inputs"].append(port("x")), "the model has two inputs called 'x'"),
+        (lambda d: d["model"]["outputs"].append(port("y")), "the model has two outputs called 'y'"),
+        (lambda d: d["model"]["outputs"].append(port("z")), "output 'z' is fed 0 times"),
+        (lambda d: d["stages"][0]["inputs"].append(port("z")), "input 'z' of stage 0 is fed 0 times"),
+        (lambda d: d["connections"][0].update({"from": {"input": "z"}}), "the model has no input 'z'"),
+        (lambda d: d["connections"][1].update({"from": {"stage": 3, "output": 0}}), "output 0 of stage 3, which does not"),
+        (lambda d: d["connections"][1].update({"from": {"stage": 0, "output": 2}}), "output 2 of stage 0, which does not"),
+        (lambda d: d["connections"][1].update(to=[{"stage": 3, "input": "a"}]), "'a' goes to stage 3, which does not"),
+        (lambda d: d["connections"][1].update(to=[{"stage": 0, "input": "a"}]), "'a' goes back from stage 0 to 0"),
+        (lambda d: d["connections"][3].update(to=[{"stage": 0, "input": "c"}]), "'c' goes back from stage 1 to 0"),
+        (lambda d: d["connections"][1].update(to=[{"stage": 1, "input": "x"}]), "'a' is read as 'x'"),
+        (lambda d: d["connections"][1].update(to=[{"stage": 2, "input": "a"}]), "stage 2 has no input 'a'"),
+        (lambda d: d["connections"][4].update(to=[{"output": "z"}]), "the model has no output 'z'"),
+        (lambda d: d["connections"].append(tensor("c", {"stage": 1, "output": 0}, {"stage": 2, "input": "c"})),
+         "input 'c' of stage 2 is fed 2 times"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(change, line):
+    assert line in told(change)
+
+
+def test_a_tensor_nobody_reads_does_no_harm():
+    document = sound()
+    document["stages"][1]["outputs"].append(port("idle"))
+    document["connections"].append(tensor("idle", {"stage": 1, "output": 1}))
+    assert check(document).connections[-1].stages == ()
+
+
+def test_an_input_may_be_an_output():
+    document = sound()
+    document["model"]["outputs"].append(port("x"))
+    document["connections"][0]["to"].append({"output": "x"})
+    assert check(document).connections[0].outputs == ("x",)

@@ -1,0 +1,333 @@
+"""Every way a model file can be wrong ends in one line that names the thing, and in exit code 2."""
+
+import contextlib
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autosplit import api
+from autosplit.errors import AutosplitError, ModelError
+from autosplit.frontend.onnx import file
+from autosplit.zoo import catalog
+from tests.build import node, onnx_model, value
+
+onnx = pytest.importorskip("onnx")
+ONES = np.ones((1, 4), np.float32)
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
+
+
+@pytest.fixture
+def refused(said, save):
+    """Inspect a model that must be refused; returns the line that was said."""
+
+    def run(model, *options):
+        code, line = said("inspect", model if isinstance(model, os.PathLike) else save(model), *options)
+        assert code == 2
+        return line
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "content",
+    [np.random.default_rng(0).bytes(4096), b"just some text\n", PNG, b'{"format": 1}', b"\0" * 64, b"\x08"],
+    ids=["random", "text", "png", "json", "zeros", "one-byte"],
+)
+def test_a_file_that_is_not_onnx_is_named(refused, tmp_path, content):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content)
+    assert f"model '{path}' is not an ONNX file" in refused(path)
+
+
+def test_an_empty_file_is_named(refused, tmp_path):
+    (tmp_path / "net.onnx").touch()
+    assert "net.onnx' is empty" in refused(tmp_path / "net.onnx")
+
+
+def test_a_folder_is_no_model(refused, tmp_path):
+    assert refused(tmp_path) == f"model '{tmp_path}' is a folder; give an ONNX file"
+
+
+@pytest.mark.parametrize("name", ["missing.onnx", "missing/net.onnx", "nul\0.onnx"])
+def test_a_missing_file_is_named(refused, tmp_path, name):
+    assert f"model '{tmp_path / name}'" in refused(tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads every file")
+def test_an_unreadable_file_is_named(refused, save):
+    path = save(onnx_model([node("Relu", "x", "y")]))
+    path.chmod(0)
+    assert "cannot be read: Permission denied" in refused(path)
+
+
+WHOLE = catalog.make("branches").SerializeToString() if onnx else b""
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, len(WHOLE) - 1))
+def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path, size):
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(WHOLE[:size])
+    with pytest.raises(ModelError):
+        file.read(path)
+
+
+SMALL = onnx_model(
+    [node("Gemm", "x w b", "h"), node("Relu", "h", "r"), node("Split", "r", "a c", axis=1), node("Add", "a c", "y")],
+    weights={"w": np.eye(4, dtype=np.float32), "b": np.ones(4, np.float32)},
+).SerializeToString()
+
+
+def mutated(content, edits):
+    changed = bytearray(content)
+    for position, kind, byte in edits:
+        place = position % len(changed)
+        if kind == "set":
+            changed[place] = byte
+        elif kind == "insert":
+            changed.insert(place, byte)
+        else:
+            del changed[place]
+    return bytes(changed)
+
+
+EDITS = st.lists(
+    st.tuples(st.integers(0, 10_000), st.sampled_from(["set", "insert", "delete"]), st.integers(0, 255)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(EDITS)
+def test_a_mutated_file_is_loaded_or_refused(tmp_path, edits):
+    path = tmp_path / "mutated.onnx"
+    path.write_bytes(mutated(SMALL, edits))
+    with contextlib.suppress(AutosplitError):
+        assert api.load_model(path).graph.outputs
+
+
+def test_an_unsupported_op_is_named_with_its_node(refused):
+    assert refused(onnx_model([node("Relu", "x", "a"), node("Fancy", "a", "y", "n7")])) == (
+        "op Fancy of node 'n7' is not supported by TVM's importer; replace it"
+    )
+
+
+@pytest.mark.parametrize("kind", ["Fancy", "Relu"])
+def test_an_op_of_another_domain_is_named_with_it(refused, kind):
+    assert f"op acme.{kind} of node 'y'" in refused(onnx_model([node(kind, "x", "y", domain="acme")]))
+
+
+@pytest.mark.parametrize("kind", ["If", "Loop", "Scan", "SequenceMap"])
+def test_control_flow_is_refused_by_name(refused, kind):
+    assert f"node 'n' is control flow ({kind})" in refused(onnx_model([node(kind, "x", "y", "n")]))
+
+
+def test_a_graph_without_nodes_is_refused(refused):
+    assert "a graph without nodes" in refused(onnx_model([], outputs=["x"]))
+
+
+def test_a_graph_without_outputs_is_refused(refused):
+    assert "a graph without outputs" in refused(onnx_model([node("Relu", "x", "y")], outputs=[]))
+
+
+def test_a_model_without_an_opset_is_refused(refused):
+    model = onnx_model([node("Relu", "x", "y")])
+    del model.opset_import[:]
+    assert "holds no graph with an opset version" in refused(model)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs", "line"),
+    [
+        ([node("Relu", "nope", "y")], ["y"], "node 'y' reads 'nope', which nothing before it makes"),
+        ([node("Relu", "a", "y"), node("Exp", "x", "a")], ["y"], "node 'y' reads 'a', which nothing before it makes"),
+        ([node("Add", "x b", "a"), node("Exp", "a", "b")], ["b"], "node 'a' reads 'b', which nothing before it makes"),
+        ([node("Relu", "x", "a", "m"), node("Exp", "x", "a", "n")], ["a"], "node 'n' makes 'a', which is there before"),
+        ([node("Relu", "x", "x", "n")], ["x"], "node 'n' makes 'x', which is there before it"),
+        ([node("Relu", "x", "y")], ["y", "z"], "output 'z' is made by no node"),
+    ],
+    ids=["unknown", "unsorted", "cycle", "twice", "input", "output"],
+)
+def test_a_graph_that_is_not_sound_is_refused(refused, nodes, outputs, line):
+    assert line in refused(onnx_model(nodes, outputs=outputs))
+
+
+def test_an_input_given_twice_is_refused(refused):
+    assert "tensor 'x' is given twice" in refused(onnx_model([node("Relu", "x", "y")], [value("x"), value("x")]))
+
+
+def test_an_op_that_does_not_fit_its_inputs_is_named(refused):
+    line = refused(onnx_model([node("Add", "x w", "y", "sum")], weights={"w": np.ones((1, 5), np.float32)}))
+    assert line.startswith("node 'sum' (Add) cannot be imported: the first input shape at dim 1 is")
+
+
+def test_functions_are_inlined_before_their_nodes_are_looked_at(refused):
+    model = onnx_model([node("Twice", "x", "y", domain="acme")])
+    body = [node("Relu", "a", "t"), node("Fancy", "t", "b")]
+    model.functions.append(onnx.helper.make_function("acme", "Twice", ["a"], ["b"], body, model.opset_import))
+    assert refused(model).startswith("op Fancy of node 'b__1' is not supported")
+
+
+def test_a_function_that_calls_itself_is_refused(refused):
+    model = onnx_model([node("Loopy", "x", "y", domain="acme")])
+    body = [node("Loopy", "a", "b", domain="acme")]
+    model.functions.append(onnx.helper.make_function("acme", "Loopy", ["a"], ["b"], body, model.opset_import))
+    assert "has functions that cannot be inlined" in refused(model)
+
+
+# inputs
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (value("x", (1,), "STRING"), "input 'x' has no numeric element type"),
+        (value("x", (1,), "UNDEFINED"), "input 'x' has no numeric element type"),
+        (onnx.helper.make_tensor_sequence_value_info("x", 1, None), "input 'x' is a sequence_type"),
+        (onnx.ValueInfoProto(name="x"), "input 'x' is a value without a type"),
+    ],
+    ids=["string", "undefined", "sequence", "untyped"],
+)
+def test_an_input_that_is_no_numeric_tensor_is_refused(refused, given, line):
+    assert line in refused(onnx_model([node("Relu", "x", "y")], [given]))
+
+
+def dynamic(*shapes):
+    names = [f"x{i}" for i in range(len(shapes))]
+    nodes = [node("Relu", name, f"y{i}") for i, name in enumerate(names)]
+    return onnx_model(nodes, list(map(value, names, shapes)), [f"y{i}" for i in range(len(shapes))])
+
+
+@pytest.mark.parametrize(
+    ("shape", "line"),
+    [
+        (("n", 4), "input 'x0' has a dynamic shape (n, 4); give it, e.g. --shape x0=1x4"),
+        ((None, 4), "input 'x0' has a dynamic shape (?, 4); give it, e.g. --shape x0=1x4"),
+        (None, "input 'x0' has a dynamic shape (of unknown rank); give it, e.g. --shape x0=1x3x224x224"),
+    ],
+)
+def test_a_dynamic_shape_says_which_input_and_how_to_give_it(refused, shape, line):
+    assert refused(dynamic(shape)) == line
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["x=1x4"], "--shape names 'x', but the model's inputs are 'x0', 'x1'"),
+        (["x0=1x4x4"], "--shape x0=1x4x4 has rank 3, but the input has rank 2: (n, 4)"),
+        (["x0=4"], "--shape x0=4 has rank 1"),
+        (["x0="], "--shape x0= has rank 0"),
+        (["x0=0x4"], "--shape x0=0x4 has size 0 at axis 0; sizes start at 1"),
+        (["x0=2x5"], "--shape x0=2x5 differs at axis 1, which the model fixes to 4"),
+        (["x0=2x4", "x1=3x8"], "--shape x1=3x8 differs at axis 0, which the model fixes to 2"),
+        (["x0=2x4", "x0=2x4"], "--shape names 'x0' twice"),
+        (["2x4"], "--shape '2x4' is misspelt; write INPUT=1x3x224x224"),
+        (["x0=2x-4"], "is misspelt"),
+        (["x0=2xfour"], "is misspelt"),
+        (["=2x4"], "is misspelt"),
+        (["x0=2xx4"], "is misspelt"),
+    ],
+)
+def test_a_shape_that_does_not_fit_says_why(refused, options, line):
+    flags = [part for text in options for part in ("--shape", text)]
+    assert line in refused(dynamic(("n", 4), ("n", 8)), *flags)
+
+
+def test_a_symbol_bound_once_is_bound_in_every_input(save):
+    model = api.load_model(save(dynamic(("n", 4), ("n", 8))), {"x0": (3, 4)})
+    assert [i.shape for i in model.lowered.inputs] == [(3, 4), (3, 8)]
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
+def test_an_input_of_unknown_rank_takes_any_shape(save, shape):
+    model = api.load_model(save(dynamic(None)), {"x0": shape})
+    assert model.graph.tensors["y0"].shape == shape
+
+
+# weights
+
+
+def with_weight(**fields):
+    tensor = onnx.TensorProto(**{"name": "w", "data_type": 1, "dims": [1, 4], **fields})
+    model = onnx_model([node("Add", "x w", "y")])
+    model.graph.initializer.append(tensor)
+    return model
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"raw_data": b"12"}, {"raw_data": b""}, {"data_type": 77}, {"data_type": 0}, {"dims": [-1, 4]}, {"dims": [2**40]}],
+)
+def test_a_damaged_weight_is_named(refused, fields):
+    assert refused(with_weight(**fields)).startswith("weight 'w' is damaged")
+
+
+def test_a_sparse_weight_is_named(refused):
+    model = onnx_model([node("Add", "x w", "y")])
+    values, places = np.ones(1, np.float32), np.zeros(1, np.int64)
+    tensors = onnx.numpy_helper.from_array(values, "w"), onnx.numpy_helper.from_array(places, "i")
+    model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(*tensors, [1, 4]))
+    assert "weight 'w' is sparse" in refused(model)
+
+
+def external(location, **entries):
+    model = with_weight(data_location=onnx.TensorProto.EXTERNAL)
+    for key, text in {"location": location, **entries}.items():
+        model.graph.initializer[0].external_data.add(key=key, value=str(text))
+    return model
+
+
+def test_external_data_beside_the_model_is_read(save, tmp_path):
+    (tmp_path / "data.bin").write_bytes(b"\0" * 8 + ONES.tobytes())
+    model = api.load_model(save(external("data.bin", offset=8, length=16)))
+    assert model.lowered.weight_bytes == ONES.nbytes
+
+
+@pytest.mark.parametrize(
+    "location", ["../data.bin", "sub/../../data.bin", "{outside}/data.bin", "link.bin", "up/data.bin"]
+)
+def test_external_data_outside_the_folder_is_refused(refused, save, tmp_path_factory, tmp_path, location):
+    outside = tmp_path_factory.mktemp("outside")
+    for folder in (outside, tmp_path.parent):
+        (folder / "data.bin").write_bytes(ONES.tobytes())
+    (tmp_path / "link.bin").symlink_to(outside / "data.bin")
+    (tmp_path / "up").symlink_to(outside)
+    assert "weight 'w' lies outside the model's folder" in refused(external(location.format(outside=outside)))
+
+
+@pytest.mark.parametrize(
+    ("location", "entries", "line"),
+    [
+        ("missing.bin", {}, "weight 'w' needs the file 'missing.bin' beside the model; it is not there"),
+        ("", {}, "weight 'w' needs the file '' beside the model"),
+        ("a\0b", {}, "weight 'w' needs the file 'a\\x00b' beside the model"),
+        ("loop.bin", {}, "weight 'w'"),
+        (".", {}, "weight 'w' needs the file '.' beside the model"),
+        ("data.bin", {"length": 17}, "weight 'w' ends past the end of 'data.bin'; the file is truncated"),
+        ("data.bin", {"offset": 99}, "weight 'w' ends past the end of 'data.bin'"),
+        ("data.bin", {"offset": -1}, "weight 'w' has offset '-1'"),
+        ("data.bin", {"offset": "x"}, "weight 'w' has offset 'x'"),
+        ("data.bin", {"length": 12}, "weight 'w' is damaged"),
+    ],
+)
+def test_external_data_that_cannot_be_read_is_named(refused, tmp_path, location, entries, line):
+    (tmp_path / "data.bin").write_bytes(ONES.tobytes())
+    (tmp_path / "loop.bin").symlink_to(tmp_path / "loop.bin")
+    assert line in refused(external(location, **entries))
+
+
+def test_the_onnx_package_that_is_missing_is_named(said, save, monkeypatch):
+    path = save(onnx_model([node("Relu", "x", "y")]))
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    assert said("inspect", path) == (3, said_without("onnx"))
+
+
+def said_without(package):
+    return (
+        f"reading ONNX needs the package {package} (import of {package} halted; None in sys.modules); "
+        "pip install 'autosplit[onnx]'"
+    )

@@ -1,0 +1,168 @@
+"""Relax modules of odd build: several functions, names used twice, tuples, results that nothing computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.errors import ConfigError, ModelError
+from autosplit.frontend.importing import read
+from autosplit.frontend.relax import file, script
+from autosplit.frontend.relax.shapes import bind_shapes
+
+HEAD = "@I.ir_module\nclass M:\n"
+ONE = "    @R.function\n    def {}({}):\n{}\n"
+
+
+def module(*functions: str) -> Any:
+    return script.parse(HEAD + "\n".join(functions))
+
+
+def function(name: str, body: str, given: str = "x: R.Tensor((2, 3), 'float32')", private: bool = False) -> str:
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    text = ONE.format(name, given, lines)
+    return text.replace("@R.function", "@R.function(private=True)") if private else text
+
+
+def computed(model: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    (item,) = model.items(1)
+    with model.split([]).pipeline() as pipeline:
+        return item["x"], pipeline.run([item])[0]
+
+
+def test_functions_that_main_calls_are_put_inside_it() -> None:
+    double = function("double", "y = R.add(x, x)\nreturn y", private=True)
+    main = function("main", "a = M.double(x)\nb = M.double(a)\nc = R.nn.relu(b)\nreturn c")
+    source = file.convert(module(double, main), "net")
+    assert [n.kind.removeprefix("relax.") for n in source.nodes] == ["add", "add", "nn.relu"]
+    given, found = computed(autosplit.load_model(module(double, main)))
+    np.testing.assert_allclose(next(iter(found.values())), np.maximum(4 * given, 0), rtol=1e-6)
+
+
+def test_functions_that_call_each_other_for_ever_are_named() -> None:
+    loop = function("loop", "y: R.Tensor((2, 3), 'float32') = M.loop(x)\nreturn y", private=True).replace(
+        "):\n", ") -> R.Tensor((2, 3), 'float32'):\n", 1
+    )
+    main = function("main", "a: R.Tensor((2, 3), 'float32') = M.loop(x)\nreturn a")
+    with pytest.raises(ModelError, match=r"functions loop cannot be put inside 'main'"):
+        file.convert(module(loop, main), "net")
+
+
+def test_the_functions_there_are_are_named_where_none_is_main() -> None:
+    with pytest.raises(ModelError, match=r"no function 'main' \(it has b, c\)"):
+        file.convert(module(function("c", "return x"), function("b", "return x")), "net")
+
+
+def test_variables_of_one_name_are_told_apart() -> None:
+    source = file.convert(module(function("main", "y = R.add(x, x)\ny = R.nn.relu(y)\ny = R.exp(y)\nreturn y")), "net")
+    names = [n.name for n in source.nodes]
+    assert len(set(names)) == 3
+    assert source.nodes[1].inputs == (names[0],)
+    assert source.nodes[2].inputs == (names[1],)
+    assert source.outputs == (names[2],)
+
+
+def test_a_result_given_twice_has_two_names() -> None:
+    source = file.convert(module(function("main", "y = R.exp(x)\nreturn (y, y)")), "net")
+    assert source.outputs == ("y", "y.1")
+    assert source.tupled
+
+
+def test_one_result_is_no_tuple() -> None:
+    assert not file.convert(module(function("main", "y = R.exp(x)\nreturn y")), "net").tupled
+    assert file.convert(module(function("main", "y = R.exp(x)\nreturn (y,)")), "net").tupled
+
+
+def test_items_of_a_tuple_go_by_the_variables_that_take_them() -> None:
+    body = "parts = R.split(x, 3, axis=1)\nlast = parts[2]\nfirst = parts[0]\ny = R.add(first, last)\nreturn y"
+    source = file.convert(module(function("main", body)), "net")
+    assert source.nodes[0].outputs == ("first", "parts.1", "last")
+    assert source.nodes[1].inputs == ("first", "last")
+
+
+def test_a_tuple_inside_a_tuple_is_refused() -> None:
+    with pytest.raises(ModelError, match="output 1 of 'main' is a tuple inside a tuple"):
+        file.convert(module(function("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")), "net")
+
+
+def test_an_input_that_is_no_tensor_is_named() -> None:
+    with pytest.raises(ModelError, match=r"input 'x' is a TupleType; only tensors"):
+        file.convert(
+            module(function("main", "y = x[0]\nz = R.exp(y)\nreturn z", "x: R.Tuple(R.Tensor((2,), 'float32'))")), "net"
+        )
+
+
+def test_an_input_whose_rank_alone_is_known_is_named() -> None:
+    given = "x: R.Tensor(dtype='float32', ndim=2)"
+    with pytest.raises(ModelError, match="input 'x' has a shape without sizes"):
+        file.convert(module(function("main", "y = R.exp(x)\nreturn y", given)), "net")
+
+
+def test_an_input_without_an_element_type_is_named() -> None:
+    with pytest.raises(ModelError, match="input 'x' has no element type"):
+        file.convert(module(function("main", "return x", "x: R.Tensor((2, 3))")), "net")
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ((3, 3), "--shape x=3x3 differs at axis 0, which the model fixes to 2"),
+        ((2, 3, 1), "--shape x=2x3x1 has rank 3, but the input has rank 2"),
+        ((0, 3), "--shape x=0x3 has size 0 at axis 0; sizes start at 1"),
+    ],
+)
+def test_a_shape_that_does_not_fit_says_where(shape: tuple[int, ...], told: str) -> None:
+    with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
+        bind_shapes(module(function("main", "y = R.exp(x)\nreturn y")), {"x": shape})
+
+
+def test_a_shape_for_nothing_names_the_inputs() -> None:
+    with pytest.raises(ConfigError, match="--shape names 'z', but the model's inputs are 'x'"):
+        bind_shapes(module(function("main", "y = R.exp(x)\nreturn y")), {"z": (2,)})
+    empty = module(function("main", "y = R.zeros((2,), 'float32')\nreturn y", ""))
+    with pytest.raises(ConfigError, match="inputs are none"):
+        bind_shapes(empty, {"z": (2,)})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("'''a note'''\n", "holds no module"),
+        ("x = 3\n", "holds no module"),
+        (
+            "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n        y =\n",
+            r"line 5",
+        ),
+        (HEAD + function("main", "return R.exp(x, x, x)"), "cannot be parsed"),
+        (HEAD + function("main", "R = x\nreturn R"), "binds 'R', a name of TVMScript itself"),
+        (HEAD + function("main", "len = R.exp(x)\nreturn len"), "binds 'len', a name of TVMScript itself"),
+        (HEAD + function("main", "return nothing"), "holds the name 'nothing'"),
+        ("from tvm.script import relax as S\n", "imports something else"),
+        ("import tvm.contrib\n", r"line 1 .*imports something else"),
+    ],
+)
+def test_a_text_that_is_no_module_says_where(text: str, told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        script.parse(text)
+
+
+def test_a_text_too_long_to_be_read_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = HEAD + function("main", "return x")
+    monkeypatch.setattr(script, "LIMIT", len(text))
+    assert script.parse(text).functions
+    with pytest.raises(ModelError, match=f"has {len(text) + 1} characters, at most {len(text)}"):
+        script.parse(text + "\n")
+
+
+def test_a_note_before_the_module_and_imports_of_tvmscript_are_read() -> None:
+    text = '"""A net."""\nfrom tvm.script import ir as I, relax as R\nfrom tvm.script import tirx as T\nimport tvm\n'
+    assert script.parse(text + HEAD + function("main", "return x")).functions
+
+
+@pytest.mark.parametrize("thing", [None, 3, {"main": 1}, "net.onnx"])
+def test_what_is_no_model_is_called_by_its_type(thing: object) -> None:
+    with pytest.raises(ModelError, match=f"a {type(thing).__name__} is no model; give a file"):
+        read(thing, {})

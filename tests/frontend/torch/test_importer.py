@@ -1,0 +1,223 @@
+"""Issue 4, D1 and D3: programs that torch exported, compared with torch; files are read without unpickling anything."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.errors import ConfigError, ModelError
+from autosplit.hardware.measurement.parity import compare
+
+torch = pytest.importorskip("torch")
+
+
+class Net(torch.nn.Module):
+    """Convolution, batch norm, an in-place op, a split read out of order, a buffer, two inputs, two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.head = torch.nn.Linear(8, 5)
+        self.register_buffer("scale", torch.arange(1.0, 6.0).reshape(1, 5))
+        with torch.no_grad():
+            self.norm.running_mean.uniform_(-1, 1)
+            self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x, mask):
+        y = torch.relu_(self.norm(self.conv(x)))
+        y.add_(0.5)
+        left, right = torch.split(y, 4, 1)
+        pooled = torch.cat([right, left], 1).mean((2, 3))
+        return self.head(pooled) * self.scale, torch.where(mask, pooled, -pooled)
+
+
+def arguments(batch=2):
+    return torch.randn(batch, 3, 8, 8), torch.rand(batch, 8) > 0.5
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+@pytest.fixture(scope="module")
+def program(net):
+    return torch.export.export(net, arguments())
+
+
+@pytest.fixture
+def saved(program, tmp_path):
+    torch.export.save(program, tmp_path / "net.pt2")
+    return tmp_path / "net.pt2"
+
+
+def by_torch(net, items):
+    with torch.no_grad():
+        return [[o.numpy() for o in net(*map(torch.from_numpy, item.values()))] for item in items]
+
+
+def equal(split, items, wanted):
+    with split.pipeline() as pipeline:
+        got = pipeline.run(items)
+    named = [dict(zip(g, w, strict=True)) for g, w in zip(got, wanted, strict=True)]
+    return compare(got, named).equal
+
+
+def test_d1_an_exported_program_is_split_by_the_names_of_its_nodes(net, program):
+    model = autosplit.load_model(program)
+    sources = [set(op.sources) for op in model.graph.ops]
+    split = model.split([["conv2d"], ["cat"]])
+    items = model.items(3)
+    assert len(split.stages) == 3
+    named = {*set().union(*sources), *(f.name for f in model.graph.folded)}
+    assert {"conv2d", "batch_norm", "relu_", "add_", "split", "cat", "mean", "linear", "mul", "neg", "where"} == named
+    assert [i.name for i in model.lowered.inputs] == ["x", "mask"]
+    assert equal(split, items, by_torch(net, items))
+
+
+def test_d1_a_saved_program_is_the_same_model(net, program, saved):
+    model = autosplit.load_model(saved)
+    items = model.items(2)
+    assert model.graph.ops == autosplit.load_model(program).graph.ops
+    assert equal(model.split([["relu_"]]), items, by_torch(net, items))
+
+
+def test_d1_torch_is_the_judge(net, saved, tmp_path):
+    from autosplit.deploy.verify import verify
+
+    model = autosplit.load_model(saved)
+    items = model.items(2)
+    for mine, theirs in zip(model.expected(items), by_torch(net, items), strict=True):
+        np.testing.assert_allclose(next(iter(mine.values())), theirs[0], rtol=1e-5, atol=1e-5)
+    model.split([["relu_"]]).export(tmp_path / "out")
+    accuracy, judge = verify(tmp_path / "out")
+    assert accuracy.equal
+    assert judge.startswith("torch on")
+
+
+def test_d1_inputs_may_come_in_containers():
+    class Nested(torch.nn.Module):
+        def forward(self, pair, *, scale):
+            return {"sum": (pair[0] + pair[1]) * scale, "same": pair[0]}
+
+    a, b, c = (torch.randn(3) for _ in range(3))
+    model = autosplit.load_model(torch.export.export(Nested(), ((a, b),), {"scale": c}))
+    items = [dict(zip((i.name for i in model.lowered.inputs), (a.numpy(), b.numpy(), c.numpy()), strict=True))]
+    (expected,) = model.expected(items)
+    with model.split([]).pipeline() as pipeline:
+        assert compare(pipeline.run(items), [expected]).equal
+    np.testing.assert_allclose(next(iter(expected.values())), ((a + b) * c).numpy(), rtol=1e-6)
+
+
+def test_d3_a_dynamic_batch_is_bound_by_shape(net, tmp_path):
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(net, arguments(), dynamic_shapes={"x": {0: batch}, "mask": {0: batch}})
+    torch.export.save(program, tmp_path / "net.pt2")
+    model = autosplit.load_model(tmp_path / "net.pt2", {"x": (3, 3, 8, 8)})
+    items = model.items(2)
+    assert [i.shape for i in model.lowered.inputs] == [(3, 3, 8, 8), (3, 8)]
+    assert equal(model.split([["relu_"]]), items, by_torch(net, items))
+    with pytest.raises(ModelError, match="--shape x="):
+        autosplit.load_model(program)
+    with pytest.raises(ConfigError, match="axis 1"):
+        autosplit.load_model(program, {"x": (3, 4, 8, 8)})
+
+
+def test_d5_control_flow_is_refused_by_name():
+    class Choice(torch.nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    with pytest.raises(ModelError, match="node 'cond' is control flow"):
+        autosplit.load_model(torch.export.export(Choice(), (torch.randn(3),)))
+
+
+class Bomb:
+    """Unpickling it is seen: it makes a file."""
+
+    def __init__(self, path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def rewritten(path, change):
+    """The archive with some members changed: ``change(name, data)`` gives the new data."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(buffer, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+    path.write_bytes(buffer.getvalue())
+    return path
+
+
+def graph_changed(path, old, new):
+    def change(name, data):
+        if not name.endswith("models/model.json"):
+            return data
+        assert old in data.decode()
+        return data.decode().replace(old, new).encode()
+
+    return rewritten(path, change)
+
+
+def test_d1_pickled_samples_are_not_unpickled(saved, tmp_path):
+    bomb = pickle.dumps(Bomb(tmp_path / "went off"))
+    rewritten(saved, lambda name, data: bomb if name.endswith(".pt") else data)
+    autosplit.load_model(saved)
+    assert not (tmp_path / "went off").exists()
+
+
+def test_d1_a_pickled_weight_is_refused_by_name(saved, tmp_path):
+    def pickled(name, data):
+        if not name.endswith("weights_config.json"):
+            return pickle.dumps(Bomb(tmp_path / "went off")) if name.endswith("weight_0") else data
+        document = json.loads(data)
+        document["config"]["conv.weight"]["use_pickle"] = True
+        return json.dumps(document)
+
+    with pytest.raises(ModelError, match=r"'conv\.weight'.*pickled"):
+        autosplit.load_model(rewritten(saved, pickled))
+    assert not (tmp_path / "went off").exists()
+
+
+@pytest.mark.parametrize(
+    "target", ["torch.os.system", "torch.hub.load", "_operator.methodcaller", "torch.ops.load_library"]
+)
+def test_d1_a_node_calls_only_tensor_ops(saved, target):
+    with pytest.raises(ModelError, match="which is not read"):
+        autosplit.load_model(graph_changed(saved, "torch.ops.aten.mean.dim", target))
+
+
+@pytest.mark.parametrize("size", ["__import__('os')", "exit()", "9**9**9", "s0.diff", "[s0]", "lambda: s0"])
+def test_d1_a_size_is_arithmetic(net, tmp_path, size):
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(net, arguments(), dynamic_shapes={"x": {0: batch}, "mask": {0: batch}})
+    torch.export.save(program, tmp_path / "net.pt2")
+    with zipfile.ZipFile(tmp_path / "net.pt2") as archive:
+        text = archive.read("net/models/model.json").decode()
+    found = text.split('"expr_str": "')[1].split('"')[0]
+    with pytest.raises(ModelError, match="size"):
+        autosplit.load_model(graph_changed(tmp_path / "net.pt2", found, size), {"x": (3, 3, 8, 8)})
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"not a zip at all" * 100])
+def test_d1_what_is_no_archive_is_one_line(tmp_path, content):
+    (tmp_path / "net.pt2").write_bytes(content)
+    with pytest.raises(ModelError, match=r"torch\.export|exported program"):
+        autosplit.load_model(tmp_path / "net.pt2")
+
+
+def test_d1_a_cut_archive_is_one_line(saved):
+    saved.write_bytes(saved.read_bytes()[:-2000])
+    with pytest.raises(ModelError, match=r"torch\.export|exported program"):
+        autosplit.load_model(saved)

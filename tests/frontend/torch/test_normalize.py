@@ -1,0 +1,175 @@
+"""Forms of torch's ops that TVM's importer would misread: brought into another form, or refused by name; never wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+import autosplit
+from autosplit.errors import ModelError
+from autosplit.hardware.measurement.parity import compare
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+X = torch.linspace(-2, 2, 24).reshape(4, 6)
+IMAGE = torch.linspace(-1, 1, 48).reshape(1, 3, 4, 4)
+HEADS = torch.linspace(-1, 1, 48).sin().reshape(1, 2, 6, 4)
+BACK = torch.tensor([-1, 2, -3])
+MASK = torch.ones(6, 6, dtype=torch.bool).tril()
+
+
+def exported(function, *arguments, **options):
+    class Net(torch.nn.Module):
+        def forward(self, x, *more):
+            return function(x, *more)
+
+    return torch.export.export(Net(), arguments, **options)
+
+
+def run(program, item, shapes=None):
+    """What one stage makes of an item, after what torch makes of it is compared: values and types."""
+    model = autosplit.load_model(program, shapes)
+    item = {i.name: v.numpy() for i, v in zip(model.lowered.inputs, item, strict=True)}
+    with model.split([]).pipeline() as pipeline:
+        got = pipeline.run([item])
+    expected = model.expected([item])
+    assert compare(got, expected).equal
+    assert [v.dtype for v in got[0].values()] == [v.dtype for v in expected[0].values()]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: x[:, -1] + 1, id="select from the end"),
+        pytest.param(lambda x: x[:, [1, -1]] * 2, id="positions from the end"),
+        pytest.param(lambda x: x[[-1, -2], [0, -1]] * 2, id="pairs of positions from the end"),
+        pytest.param(lambda x: torch.add(x, x.exp(), alpha=3), id="a scaled summand"),
+        pytest.param(lambda x: torch.sub(x, x.exp(), alpha=3), id="a scaled subtrahend"),
+        pytest.param(lambda x: x + torch.arange(6) * 0.1, id="integers times a fraction"),
+        pytest.param(lambda x: (x * 10).int() / 3, id="integers divided"),
+        pytest.param(lambda x: (x * 10).int() > 2.5, id="integers against a fraction"),
+        pytest.param(lambda x: torch.cat([x, x.double()]), id="types joined"),
+        pytest.param(lambda x: (x * 10).int().cumsum(0), id="integers summed"),
+        pytest.param(lambda x: (x.half() @ x.half().T).softmax(-1), id="half precision"),
+        pytest.param(lambda x: functional.celu(x, 0.5), id="celu"),
+        pytest.param(lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"),
+        pytest.param(lambda x: x @ torch.eye(6), id="a matrix of ones and zeros"),
+        pytest.param(lambda x: (x * 2).bfloat16(), id="brain floats"),
+        pytest.param(lambda x: torch.where(x > 0, x, torch.nan).nanmean(), id="a mean of what is a number"),
+        pytest.param(lambda x: (x.log() == x.log()) * 2, id="what is a number"),
+        pytest.param(lambda x: functional.dropout(x, 0.5, False) * 2, id="dropout after training"),
+        pytest.param(lambda x: functional.pad(x[None], (-1, 2), "circular") * 2, id="a wrapped border"),
+        pytest.param(lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 1, 5])), id="a plain loss"),
+        pytest.param(lambda x: functional.batch_norm(x, torch.zeros(6), torch.ones(6)), id="a norm after training"),
+    ],
+)
+def test_d1_a_form_that_would_be_misread(function):
+    run(exported(function, X), [X])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int64])
+@pytest.mark.parametrize(
+    "bounded",
+    [
+        pytest.param(lambda x: x.clamp_max(1), id="largest"),
+        pytest.param(lambda x: x.clamp_min(1), id="least"),
+        pytest.param(lambda x: x.clamp(min=-1), id="from"),
+        pytest.param(lambda x: x.clamp(max=1), id="to"),
+        pytest.param(lambda x: x.clamp(-1, 1), id="both"),
+        pytest.param(lambda x: x.clamp(x.flip(0), x + 1), id="tensors"),
+    ],
+)
+def test_d1_values_are_held_within_bounds(bounded, kind):
+    given = (2 * X).to(kind)
+    run(exported(bounded, given), [given])
+
+
+@pytest.mark.parametrize("options", [{"scale_factor": 2}, {"size": 13}, {"size": 13, "align_corners": True}])
+def test_d1_a_line_is_interpolated(options):
+    line = IMAGE[:, :, 0]
+    run(exported(lambda x: functional.interpolate(x, mode="linear", **options), line), [line])
+
+
+@pytest.mark.parametrize("size", [(6, 5), (3, 3), (7, 2), (8, 8)])
+def test_d1_the_nearest_pixel_is_the_one_torch_takes(size):
+    run(exported(lambda x: functional.interpolate(x, size=size), IMAGE), [IMAGE])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((HEADS, HEADS, HEADS, MASK), {}),
+        ((HEADS, HEADS, HEADS, MASK.float()), {}),
+        ((HEADS, HEADS[:, :1], HEADS[:, :1]), {"enable_gqa": True}),
+        ((HEADS[0], HEADS[0], HEADS[0]), {"is_causal": True}),
+        ((HEADS[0, 0], HEADS[0, 0], HEADS[0, 0]), {}),
+    ],
+)
+def test_d1_attention_in_every_form(arguments, options):
+    program = exported(lambda *x: functional.scaled_dot_product_attention(*x, **options), *arguments)
+    run(program, arguments)
+
+
+def test_d1_positions_that_come_in_count_from_the_end_too():
+    run(exported(lambda x, i: x[i] * 2, X, BACK), [X, BACK])
+
+
+def test_d1_the_last_of_a_dynamic_dimension():
+    program = exported(lambda x: x[-1] * 2, X, dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+    run(program, [X], {"x": (4, 6)})
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (lambda x: functional.avg_pool2d(x, 3, divisor_override=2), "node 'avg_pool2d' divides by divisor_override=2"),
+        (lambda x: functional.avg_pool3d(x, 2, divisor_override=3), "node 'avg_pool3d' divides by divisor_override=3"),
+        (lambda x: functional.max_pool2d(x.long(), 2, padding=1), "node 'max_pool2d' takes the largest of integers"),
+        (lambda x: functional.dropout(x, 0.5, True), "node 'native_dropout' draws at random"),
+        (lambda x: x + torch.randn_like(x), "node 'randn_like' draws at random"),
+        (
+            lambda x: functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True),
+            "node '_native_batch_norm_legit_functional' normalises by what it is given",
+        ),
+        (
+            lambda x: functional.cross_entropy(x[0, 0], torch.tensor([0, 3, 1, 3]), reduction="sum"),
+            "node 'cross_entropy_loss' takes a loss in a form",
+        ),
+        (
+            lambda x: functional.cross_entropy(x, torch.ones(1, 4, 4, dtype=torch.int64)),
+            "node 'cross_entropy_loss' takes a loss in a form",
+        ),
+        (lambda x: x.double() @ x.double(), r"node 'matmul' \(aten.matmul.default\).* torch float64"),
+    ],
+)
+def test_d1_what_the_importer_cannot_read_is_refused_by_name(function, named):
+    with pytest.raises(ModelError, match=named):
+        autosplit.load_model(exported(function, IMAGE))
+
+
+class Sum(torch.nn.Module):
+    """Adds up what it is given, in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4, 6))
+        self.register_buffer("count", torch.zeros(()))
+
+
+def test_d1_a_buffer_that_carries_over_to_the_next_item_is_refused_by_name():
+    class Running(Sum):
+        def forward(self, x):
+            self.total += x
+            return self.total * 2
+
+    with pytest.raises(ModelError, match="buffer 'total' is updated"):
+        autosplit.load_model(torch.export.export(Running(), (X,)))
+
+
+def test_d1_a_buffer_that_no_output_needs_may_be_updated():
+    class Counting(Sum):
+        def forward(self, x):
+            self.count += 1
+            return x * 2
+
+    run(torch.export.export(Counting(), (X,)), [X])

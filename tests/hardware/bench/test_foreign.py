@@ -1,0 +1,90 @@
+"""Stages for another architecture: compiled and linked here, never loaded here."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+
+import pytest
+
+import autosplit
+from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.codegen import toolchain
+from autosplit.hardware.codegen.target import foreign_triple, target_of
+from autosplit.hardware.devices import device
+from autosplit.hardware.devices.device import Rpc
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+ARM = "llvm -mtriple=aarch64-linux-gnu"
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="ARM is no foreign architecture everywhere")
+
+
+def test_a_triple_says_whether_code_is_for_this_machine():
+    assert foreign_triple(target_of()) is None
+    assert foreign_triple(target_of("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64")) is None
+    assert foreign_triple(target_of(ARM)) == "aarch64-linux-gnu"
+
+
+def test_a_cross_compiler_of_that_name_links(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}" if name == "aarch64-linux-gnu-gcc" else None)
+    assert toolchain.compiler("aarch64-unknown-linux-gnu") == ("aarch64-linux-gnu-gcc",)
+
+
+def test_the_package_ziglang_links_for_others(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(toolchain, "_has_zig", lambda: True)
+    assert toolchain.compiler("aarch64-linux-musl")[1:] == ("-m", "ziglang", "cc", "-target", "aarch64-linux-musl")
+
+
+def test_without_either_the_remedy_is_named(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(toolchain, "_has_zig", lambda: False)
+    with pytest.raises(
+        MachineError, match=r"nothing here links for 'aarch64-linux-gnu'; pip install 'autosplit\[link\]'"
+    ):
+        toolchain.compiler("aarch64-linux-gnu")
+
+
+@pytest.fixture
+def exported(save, tmp_path, monkeypatch):
+    """A split whose first stage is for a server with an ARM processor; what links only joins the objects' bytes."""
+    linked = []
+
+    def link(output, objects, triple=None):
+        linked.append(triple)
+        with open(output, "wb") as stream:
+            for o in objects:
+                with open(o, "rb") as part:
+                    stream.write(part.read())
+
+    monkeypatch.setattr(toolchain, "link_shared", link)
+    monkeypatch.setattr(toolchain, "compiler", lambda triple=None: ("cc",))
+    there = "rpc:127.0.0.1:1"
+    model = autosplit.load_model(save(nets.residual()), targets={there: ARM})
+    model.split([["relu0a"]]).export(tmp_path / "out", [there, str(device.along(1)[0])])
+    assert set(linked) == {"aarch64-linux-gnu", None}
+    return tmp_path / "out"
+
+
+def test_the_objects_of_a_foreign_stage_are_of_its_architecture(exported):
+    aarch64 = 183  # e_machine of an ELF header, at byte 18 (elf.h)
+    header = (exported / "stage0.so").read_bytes()[:20]
+    assert header[:4] == b"\x7fELF"
+    assert int.from_bytes(header[18:20], "little") == aarch64
+
+
+def test_a_foreign_stage_is_refused_on_local_cores_and_sent_to_its_server(exported):
+    with pytest.raises(MachineError, match=f"the split was exported for aarch64, this machine is {platform.machine()}"):
+        autosplit.load(exported, [str(device.along(1)[0])] * 2)
+    with pytest.raises(MachineError, match=r"no TVM RPC server answers at 127.0.0.1:1 "):
+        autosplit.load(exported)
+
+
+def test_targets_are_for_known_devices(save):
+    path = save(nets.residual())
+    with pytest.raises(ConfigError, match="device 'arm' is unknown"):
+        autosplit.load_model(path, targets={"arm": ARM})
+    with pytest.raises(ConfigError, match="is not one TVM knows"):
+        autosplit.load_model(path, targets={"rpc:pi:9090": "nonsense"})
+    assert isinstance(device.parse("rpc:pi:9090"), Rpc)

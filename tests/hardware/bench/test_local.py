@@ -1,0 +1,304 @@
+"""A bench on real nets: the profile in the graph's order, and no number for a candidate that computes something else."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from autosplit import api
+from autosplit.errors import MachineError, ModelError, StageError
+from autosplit.hardware.bench.local import LocalBench, _side_by_side
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices import rpc
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling import whole_model
+from autosplit.hardware.runtimes.stage import VmStage
+from tests.build import node, onnx_model, value
+from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
+
+pytest.importorskip("onnxruntime")
+QUICK = Budget(seconds=0.05, items=4, latency_items=2)
+
+
+@pytest.fixture
+def bench(branches):
+    return LocalBench(branches, api.device.along(2), QUICK)
+
+
+@pytest.fixture
+def stages(branches):
+    return branches.split([["first"]]).stages
+
+
+def test_a_right_candidate_is_measured(bench, stages):
+    found = bench.measure(stages)
+    assert found.accuracy.equal
+    assert 0 < found.period_ms.low <= found.period_ms.median <= found.period_ms.high
+    assert min(found.stage_ms) > 0
+    assert len(found.stage_ms) == 2
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda a: a * 1.001, lambda a: a * np.nan, lambda a: a[::-1].copy() * 0], ids=["little", "nan", "zero"]
+)
+def test_a_candidate_that_computes_something_else_has_no_number(bench, stages, monkeypatch, spoil):
+    real = VmStage.run
+
+    def run(self, values):
+        import tvm
+
+        return [tvm.runtime.tensor(spoil(v.numpy()).astype("float32")) for v in real(self, values)]
+
+    monkeypatch.setattr(VmStage, "run", run)
+    with pytest.raises(StageError, match="wrong result"):
+        bench.measure(stages)
+
+
+def test_an_empty_stage_takes_no_time_and_the_others_keep_their_places(branches, stages):
+    first, second = stages
+    found = LocalBench(branches, api.device.along(4), QUICK).measure((first, (), second, ()))
+    assert [ms > 0 for ms in found.stage_ms] == [True, False, True, False]
+
+
+def test_no_way_without_splitting_that_computes_something_else_has_a_number(bench, monkeypatch):
+    monkeypatch.setattr(VmStage, "run", _halved_in(VmStage.run, "stage 0"))
+    with pytest.raises(StageError, match="wrong result"):
+        bench.baselines()
+
+
+def test_no_candidate_that_computes_something_else_is_compared(bench, stages, monkeypatch):
+    monkeypatch.setattr(VmStage, "run", _halved_in(VmStage.run, "stage 1"))  # the unsplit model has only stage 0
+    with pytest.raises(StageError, match="wrong result"):
+        bench.duel([stages])
+
+
+def _halved_in(real, thread):
+    def run(self, values):
+        import tvm
+
+        found = real(self, values)
+        spoilt = threading.current_thread().name == thread
+        return [tvm.runtime.tensor((v.numpy() / 2).astype("float32")) for v in found] if spoilt else found
+
+    return run
+
+
+def test_candidates_and_every_way_without_splitting_are_compared(bench, stages):
+    candidates, baselines = bench.duel([stages, stages])
+    assert (len(candidates), len(baselines)) == (2, len(bench._ways()))
+    assert all(s.median > 0 for s in (*candidates, *baselines))
+
+
+def test_a_device_that_cannot_run_all_of_the_model_has_no_way_without_splitting(bench, branches, monkeypatch):
+    monkeypatch.setattr(type(branches), "can_run", lambda self, device: str(device) != bench.devices[0])
+    assert [name for name, _ in bench._ways()] == (["one core"] if len(set(bench.devices)) > 1 else [])
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """What a bench holds of servers, to fill in, and for how long it waited for them."""
+    held, waited = [], []
+
+    def reached(places, wait_s):
+        waited.append(wait_s)
+        return contextlib.nullcontext(held)
+
+    monkeypatch.setattr(rpc, "reached", reached)
+    return held, waited
+
+
+def test_a_server_that_is_lost_fails_a_trial_and_ends_anything_else(bench, stages, held, monkeypatch):
+    alive, gone = (SimpleNamespace(device=name, is_alive=name == "rpc:a:1") for name in ("rpc:a:1", "rpc:b:1"))
+    monkeypatch.setattr(VmStage, "run", lambda *_: 1 / 0)
+    for servers, elsewhere in (([alive], StageError), ([alive, gone], MachineError)):
+        held[0][:] = servers
+        with pytest.raises(StageError, match="ZeroDivisionError"):
+            bench.measure(stages)
+        with pytest.raises(elsewhere, match="ZeroDivisionError") as found:
+            bench.baselines()
+        assert ("device 'rpc:b:1' was lost" in str(found.value)) == (elsewhere is MachineError)
+
+
+def test_a_server_is_waited_for_as_long_as_asked_at_first_and_later_for_its_return(branches, held):
+    bench = LocalBench(branches, api.device.along(1), QUICK, wait_s=7.0)
+    with bench.reached():
+        pass
+    assert held[1] == [7.0, rpc.RETURN_S]
+
+
+def test_the_identity_names_the_targets_of_devices_that_have_their_own(branches, bench):
+    own = {name: f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}" for name, cpu in zip(bench.devices, "ab", strict=True)}
+    assert "targets" not in bench.identity
+    places = api.device.along(2)
+    targets = [
+        LocalBench(dataclasses.replace(branches, targets=own), order, QUICK).identity["targets"]
+        for order in (places, places[::-1])
+    ]
+    assert targets[0] == targets[1]
+    assert all(f"{name} " in targets[0] for name in own)
+    one = next(iter(own.items()))
+    found = LocalBench(dataclasses.replace(branches, targets=dict([one])), places, QUICK).identity["targets"]
+    assert found.split()[0] == one[0]
+    assert all(name not in found for name in bench.devices[1:])
+
+
+def test_copies_in_step_have_the_period_of_all_together():
+    copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
+    found = _side_by_side(copies, [{}], Budget(seconds=0.0, items=8))
+    assert found.samples == pytest.approx([1.0] * len(found.samples))
+    assert [c.most_inside for c in copies] == [2, 2]
+    assert all(c.taken == len(c.submitted) for c in copies)
+
+
+def test_only_the_time_in_which_all_copies_work_counts():
+    copies = [Scripted(lambda i, ms=ms: ms, 2) for ms in (1.0, 20.0)]
+    found = _side_by_side(copies, [{}], Budget(seconds=0.0, items=64))
+    assert found.high < 2.0
+
+
+def test_copies_go_on_for_the_time_there_is():
+    copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
+    _side_by_side(copies, [{}], Budget(seconds=0.3, items=1))
+    assert all(len(c.submitted) > 2 for c in copies)
+
+
+def test_a_copy_that_fails_fails_the_measurement():
+    def fail(item):
+        if item == 10:
+            raise RuntimeError("broken")
+
+    made = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["b"])
+    copies = [fake_pipeline(made, [[0], [1]], ["b"], trace=True, before=before)[0] for before in ({}, {1: fail})]
+    for _ in range(2):
+        with pytest.raises(StageError, match="stage 1 failed: RuntimeError: broken"):
+            in_time(lambda: _side_by_side(copies, items(3), Budget(seconds=0.0, items=40)))
+    for copy in copies:
+        copy.close()
+
+
+def test_what_copies_did_before_does_not_count():
+    pace = [0.0]
+    copies = [Scripted(lambda i: pace[0], 2) for _ in range(2)]
+    for pace[0] in (500.0, 2.0):
+        assert _side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).high == pytest.approx(pace[0] / 2)
+
+
+def test_swapped_inputs_have_no_number(bench, stages, monkeypatch):
+    monkeypatch.setattr(VmStage, "run", _swapping(VmStage.run))
+    with pytest.raises(StageError, match="wrong result"):
+        bench.measure(stages)
+
+
+def test_the_judge_goes_before_the_candidate(branches, stages, monkeypatch):
+    """An item that onnxruntime refuses, an index past the end of a table say, could crash a kernel."""
+    monkeypatch.setattr(VmStage, "run", lambda *_: pytest.fail("ran"))
+    spoilt = dataclasses.replace(branches, judge=Refuses())
+    with pytest.raises(ModelError, match="index out of bounds"):
+        LocalBench(spoilt, api.device.along(2), QUICK).measure(stages)
+
+
+class Refuses:
+    name = "a judge"
+
+    def outputs(self, items):
+        raise ModelError("index out of bounds")
+
+
+def _swapping(real):
+    """A stage that takes its first two inputs of equal shape for each other."""
+
+    def run(self, values):
+        values = list(values)
+        pairs = [
+            (i, j) for i in range(len(values)) for j in range(i) if tuple(values[i].shape) == tuple(values[j].shape)
+        ]
+        for i, j in pairs[:1]:
+            values[i], values[j] = values[j], values[i]
+        return real(self, values)
+
+    return run
+
+
+def test_every_way_without_splitting_is_measured(bench):
+    found = {b.name: b for b in bench.baselines()}
+    assert "one core" in found
+    if len(api.device.available()) > 1:
+        assert set(found) == {"one core", "all cores", "replicas"}
+        assert found["replicas"].copies == len(api.device.available())
+    assert all(b.period_ms.median > 0 < b.latency_ms.median for b in found.values())
+
+
+def test_each_copy_of_the_unsplit_model_works_while_it_is_measured(bench, branches, monkeypatch):
+    made, unsplit = [], type(branches).unsplit
+    monkeypatch.setattr(type(branches), "unsplit", lambda *a, **k: made.append(unsplit(*a, **k)) or made[-1])
+    found = bench.baselines()
+    assert len(made) == sum(b.copies for b in found)
+    assert all(len(p.submitted) > 3 + QUICK.latency_items + QUICK.items for p in made)  # three to be judged by
+
+
+@pytest.mark.skipif(not devices.can_pin(), reason="threads are kept on cores, which this system cannot do")
+def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch):
+    import tvm
+
+    threads, real = tvm.get_global_func("runtime.NumThreads"), VmStage.run
+    seen = set()
+
+    def run(self, values):
+        seen.add((threading.current_thread().name, frozenset(os.sched_getaffinity(0)), threads()))
+        return real(self, values)
+
+    monkeypatch.setattr(VmStage, "run", run)
+    cores = devices.available()
+    with branches.pipeline(stages, [devices.Cores(cores[-1:]), devices.Cores(cores[:2])]) as pipeline:
+        pipeline.run(branches.items(1))
+    assert seen == {("stage 0", frozenset(cores[-1:]), 1), ("stage 1", frozenset(cores[:2]), len(cores[:2]))}
+
+
+def test_the_identity_names_what_a_study_must_not_mix(bench, branches):
+    assert {"model", "target", "devices", "backend", "versions", "shapes"} <= set(bench.identity)
+    other = LocalBench(branches, api.device.along(1), QUICK)
+    assert other.identity["devices"] != bench.identity["devices"]
+    assert all(isinstance(v, str) for v in bench.identity.values())
+
+
+def test_a_profile_has_a_time_for_each_op(bench, branches):
+    found = bench.profile()
+    assert [p.device for p in found] == list(bench.devices)
+    assert all(len(p.op_ms) == len(p.spread_ms) == len(branches.graph.ops) for p in found)
+
+
+def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
+    nodes = [node("Relu", "late", "a"), node("MatMul", "a early", "y")]
+    model = api.load_model(
+        save(onnx_model(nodes, [value("early", (3, 5)), value("late", (2, 3)), value("unread", (7,))]))
+    )
+    found = model.profile(api.device.along(1)[0], 0.01, force=True)
+    assert len(found.op_ms) == len(model.graph.ops)
+
+
+def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkeypatch):
+    """Both nets call kernels ``exp`` and ``exp1``, on tensors of swapped sizes."""
+    keys = []
+    monkeypatch.setattr(whole_model, "cached", lambda key, make, force: keys.append(tuple(key)) or Profile("", (), ()))
+    for name, (first, second) in {"a": ((2, 3), (4, 5)), "b": ((4, 5), (2, 3))}.items():
+        nodes = [node("Exp", "x", "y"), node("Exp", "u", "v")]
+        path = save(onnx_model(nodes, [value("x", first), value("u", second)], ["y", "v"]), f"{name}.onnx")
+        api.load_model(path).profile(api.device.along(1)[0])
+    assert keys[0] != keys[1]
+
+
+def test_a_damaged_profile_is_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    made = Profile("cores:0", (1.0, 2.0), (0.1, 0.2))
+    assert whole_model.cached(["key"], lambda: made) == made
+    assert whole_model.cached(["key"], lambda: Profile("other", (), ())) == made
+    (file,) = (tmp_path / "profiles").glob("*.json")
+    assert json.loads(file.read_text())["op_ms"] == [1.0, 2.0]
+    file.write_text("{")
+    assert whole_model.cached(["key"], lambda: made) == made

@@ -1,0 +1,223 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosplit import api, cuts
+from autosplit.errors import MachineError, ModelError
+from autosplit.hardware.codegen import kernels, link, schedules, toolchain
+from autosplit.hardware.codegen.kernels import compile_kernels
+from autosplit.hardware.devices import device
+from autosplit.hardware.measurement.parity import compare
+from autosplit.report.documents.inspection import tuning_hint
+from tests.build import node, onnx_model, value
+from tests.nets import net
+
+pytest.importorskip("onnxruntime")
+NET = onnx_model(
+    [node("MatMul", "x w", "a"), node("Softmax", "a", "b"), node("MatMul", "b w", "y")],
+    [value("x", (4, 4))],
+    weights={"w": np.eye(4, dtype=np.float32) + 1},
+)
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """A cache of the test's own."""
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The names of the kernels that get built."""
+    names = []
+    real = kernels._build
+
+    def spy(by_symbol, target):
+        names.extend(name for name, _ in by_symbol.values())
+        return real(by_symbol, target)
+
+    monkeypatch.setattr(kernels, "_build", spy)
+    return names
+
+
+def compiled(path):
+    """The kernels of a model, loaded."""
+    kernels = api.load_model(path).kernels
+    return kernels, kernels.module
+
+
+def runs(model):
+    items = model.items(1)
+    with model.split([[model.graph.ops[0].name]]).pipeline() as pipeline:
+        return compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_a_model_loaded_again_compiles_nothing(fresh, built, save):
+    path = save(NET)
+    assert runs(api.load_model(path))
+    assert sorted(built) == ["matmul", "softmax"]
+    built.clear()
+    assert runs(api.load_model(path))
+    assert built == []
+
+
+def test_other_weights_need_no_other_kernel(fresh, built, save):
+    compiled(save(NET))
+    built.clear()
+    other = type(NET).FromString(NET.SerializeToString())
+    other.graph.initializer[0].raw_data = np.arange(16, dtype=np.float32).tobytes()
+    assert runs(api.load_model(save(other, "other.onnx")))
+    assert built == []
+
+
+@pytest.mark.parametrize("suffix", ["o", "so"])
+@pytest.mark.parametrize("damage", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b[: len(b) // 2], lambda b: b""])
+def test_a_damaged_file_is_made_again(fresh, save, suffix, damage):
+    path = save(NET)
+    compiled(path)
+    for file in fresh.rglob(f"*.{suffix}"):
+        whole = file.read_bytes()
+        file.unlink()  # a library that is loaded must not change under the process
+        file.write_bytes(damage(whole))
+    assert runs(api.load_model(path))
+
+
+def test_another_target_has_kernels_of_its_own(fresh, built, save):
+    path = save(NET)
+    compiled(path)
+    built.clear()
+    assert runs(api.load_model(path, target="llvm -mcpu=x86-64"))
+    assert sorted(built) == ["matmul", "softmax"]
+
+
+def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
+    code = (
+        "import sys; from autosplit import api; model = api.load_model(sys.argv[1]); "
+        "print(model.split([]).pipeline().run(model.items(1)))"
+    )
+    path = save(NET)
+    both = [subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(2)]
+    printed = [p.communicate(timeout=120)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0]
+    assert printed[0] == printed[1] != b""
+
+
+def test_a_cache_that_cannot_be_written_is_named(fresh, save, said):
+    fresh.write_text("a file is in the way")
+    code, line = said("profile", save(NET))
+    assert (code, line.split("'")[0]) == (3, "cannot write ")
+    assert line.endswith("free the disk or choose another folder with AUTOSPLIT_CACHE")
+
+
+def test_without_a_linker_a_split_runs_but_cannot_be_exported(fresh, save, monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_found", lambda: None)
+    model = api.load_model(save(NET))
+    assert runs(model)
+    with pytest.raises(MachineError, match=r"no compiler driver to link with; install gcc or clang, or pip install"):
+        model.split([[model.graph.ops[0].name]]).export(tmp_path / "out")
+    assert not (tmp_path / "out" / "split.json").exists()
+
+
+def test_a_linker_that_fails_is_named_with_its_last_line(fresh, monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_found", lambda: ("cc",))
+    (tmp_path / "broken.o").write_text("no object")
+    with pytest.raises(MachineError, match=r"linking 'out.so' with 'cc' failed: "):
+        toolchain.link_shared(tmp_path / "out.so", [tmp_path / "broken.o"])
+
+
+def test_a_linker_that_is_not_there_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_found", lambda: ("no-such-driver",))
+    with pytest.raises(MachineError, match="the linker 'no-such-driver' did not run"):
+        toolchain.link_shared(tmp_path / "out.so", [])
+
+
+@pytest.mark.parametrize("text", ["nonsense", "llvm -nonsense=1", "{", '{"kind": "nonsense"}', "[]", " "])
+def test_a_target_tvm_does_not_know_is_named(said, save, text):
+    code, line = said("inspect", save(NET), "--target", text)
+    assert (code, line.startswith(f"target '{text}' is not one TVM knows (")) == (2, True)
+
+
+def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
+    import tvm
+
+    def fail(*_, **__):
+        raise RuntimeError("first line\nthe reason")
+
+    model = api.load_model(save(NET))
+    monkeypatch.setattr(tvm.tirx, "build", fail)
+    with pytest.raises(ModelError, match="kernel matmul cannot be built for llvm: the reason"):
+        compile_kernels(model.lowered.kernels, model.target)
+
+
+@pytest.mark.parametrize("record", [[], ["nonsense"], [[["GetSBlock", [], ["none", "main"], ["b0"]]], []]])
+def test_a_schedule_that_does_not_fit_leaves_the_kernel_as_it_is(fresh, save, monkeypatch, record):
+    class Everything(dict):
+        def get(self, key):
+            return record
+
+    monkeypatch.setattr(schedules, "shipped", Everything)
+    assert runs(api.load_model(save(NET)))
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
+    """Linking keeps references: a hundred candidates together add less than five copies of the weights."""
+    ops = len(squeezenet.graph.ops)
+    cut = [cuts.closure(squeezenet.graph, [1 + k % (ops - 2)]) for k in range(100)]
+    kept = [squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut[:3]]
+    before = resident_bytes()
+    kept += [squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut]
+    assert len(kept) == 103
+    assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((1, 8, 4), 1), ((6, 4), 0)])
+def test_the_first_part_of_a_tensor_is_no_reshape_of_it(save, shape, axis):
+    text = f"""g (float[{",".join(map(str, shape))}] x) => (float[{"1,3,5" if len(shape) > 2 else "3,5"}] y) {{
+        from = Constant<value_ints=[0]>() to = Constant<value_ints=[3]>() axis = Constant<value_ints=[{axis}]>()
+        first = Slice(x, from, to, axis)  y = MatMul(first, w)
+    }}"""
+    model = api.load_model(save(net(text, {"w": (4, 5)})))
+    items = model.items(1)
+    with model.split([]).pipeline() as pipeline:
+        assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh, save):
+    large = np.random.default_rng(0).standard_normal((160, 160), np.float32) / 13
+    ops = [
+        node("MatMul", "x w", "a"),
+        node("Softmax", "a", "b"),
+        node("MatMul", "b w", "c"),
+        node("MatMul", "c w", "y"),
+    ]
+    outs = [value("y", (4, 160)), value("w", (160, 160))]
+    model = api.load_model(save(onnx_model(ops, [value("x", (4, 160))], outs, weights={"w": large})))
+    (whole,) = model.whole.stages
+    assert [w.value.numpy().nbytes for w in link.large_weights(model.lowered, whole)] == [large.nbytes]
+    items = model.items(2)
+    for last in ("a", "b", "c"):
+        with model.split([[last]]).pipeline() as pipeline:
+            assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_what_no_schedule_is_known_for_is_told_with_its_share(squeezenet, branches, monkeypatch):
+    (core,) = device.along(1)
+    assert squeezenet.untuned_on(core) < 0.1
+    monkeypatch.setattr(schedules, "shipped", dict)
+    plain = compile_kernels(branches.lowered.kernels, branches.target)
+    assert plain.unscheduled == set(branches.lowered.kernels) - plain.views
+
+
+def test_much_arithmetic_without_a_schedule_is_worth_a_hint():
+    assert tuning_hint(0.05) == ""
+    assert tuning_hint(0.96).startswith("96% of the arithmetic")

@@ -1,0 +1,123 @@
+"""Which linker is taken, and what is said when there is none or it fails."""
+
+import shutil
+import sys
+
+import pytest
+
+from autosplit.errors import MachineError
+from autosplit.hardware.codegen import toolchain
+
+ZIG = (sys.executable, "-m", "ziglang", "cc")
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretend that a machine has some commands, a CC and perhaps ziglang."""
+
+    def pretend(commands=(), cc="", zig=False):
+        monkeypatch.setenv("CC", cc)
+        monkeypatch.setattr(shutil, "which", lambda name: name if name in commands else None)
+        monkeypatch.setattr(toolchain, "_has_zig", lambda: zig)
+        toolchain._found.cache_clear()
+
+    yield pretend
+    monkeypatch.undo()
+    toolchain._found.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("commands", "cc", "zig", "taken"),
+    [
+        (["gcc", "clang"], "", True, ("gcc",)),
+        (["cc", "gcc"], "", False, ("cc",)),
+        (["clang"], "", False, ("clang",)),
+        (["cc", "ccache"], "ccache gcc -m64", False, ("ccache", "gcc", "-m64")),
+        (["cc"], "absent-cc", False, ("cc",)),
+        ([], "", True, ZIG),
+    ],
+)
+def test_the_compiler_is_that_of_cc_or_the_first_there_is(machine, commands, cc, zig, taken):
+    machine(commands, cc, zig)
+    assert toolchain.compiler() == taken
+    assert toolchain.is_available()
+
+
+def test_without_any_the_remedy_is_named(machine):
+    machine()
+    assert not toolchain.is_available()
+    with pytest.raises(MachineError, match="install gcc or clang"):
+        toolchain.compiler()
+
+
+def script(text):
+    return (sys.executable, "-c", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import sys; print('noise'); sys.exit('first\\nundefined symbol: f')", "failed: undefined symbol: f"),
+        ("print('only on stdout'); exit(1)", "failed: only on stdout"),
+        ("exit(1)", "failed: no message"),
+    ],
+)
+def test_a_linker_that_fails_is_quoted_by_its_last_line(monkeypatch, tmp_path, text, told):
+    monkeypatch.setattr(toolchain, "compiler", lambda triple: script(text))
+    with pytest.raises(MachineError, match=f"linking 'stage.so' with .* {told}"):
+        toolchain.link_shared(tmp_path / "stage.so", [])
+
+
+def test_a_linker_that_does_not_start_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "compiler", lambda triple: (str(tmp_path / "no-linker"),))
+    with pytest.raises(MachineError, match="no-linker' did not run"):
+        toolchain.link_shared(tmp_path / "stage.so", [])
+
+
+@pytest.mark.parametrize(
+    ("triple", "commands", "taken"),
+    [
+        ("aarch64-unknown-linux-gnu", ["aarch64-unknown-linux-gnu-gcc", "aarch64-linux-gnu-gcc"],
+         ("aarch64-unknown-linux-gnu-gcc",)),
+        ("aarch64-unknown-linux-gnu", ["aarch64-linux-gnu-gcc", "cc"], ("aarch64-linux-gnu-gcc",)),
+        ("aarch64-linux-gnu", ["cc"], (*ZIG, "-target", "aarch64-linux-gnu")),
+        ("armv7-unknown-linux-musleabihf", [], (*ZIG, "-target", "armv7-linux-musleabihf")),
+        ("armv7l-linux-gnueabihf", ["armv7l-linux-gnueabihf-gcc"], ("armv7l-linux-gnueabihf-gcc",)),
+        ("riscv64", [], (*ZIG, "-target", "riscv64-linux-gnu")),
+        ("aarch64-linux-android", [], (*ZIG, "-target", "aarch64-linux-gnu")),
+    ],
+)  # fmt: skip
+def test_for_another_machine_a_cross_compiler_links_or_zig(machine, triple, commands, taken):
+    machine(commands, zig=True)
+    assert toolchain.compiler(triple) == taken
+
+
+def test_without_a_cross_compiler_the_one_to_install_is_named(machine):
+    machine(["cc", "gcc"])
+    with pytest.raises(
+        MachineError, match=r"nothing here links for 'aarch64-linux-gnu'.* install aarch64-linux-gnu-gcc"
+    ):
+        toolchain.compiler("aarch64-linux-gnu")
+
+
+def test_the_linker_is_asked_for_a_shared_library_of_all_objects(monkeypatch, tmp_path):
+    write = "import sys, pathlib; a = sys.argv; pathlib.Path(a[3]).write_text(' '.join(a[1:3] + a[4:]))"
+    asked = []
+    monkeypatch.setattr(toolchain, "compiler", lambda triple: asked.append(triple) or script(write))
+    toolchain.link_shared(tmp_path / "stage.so", [tmp_path / "a.o", "b.o"], "some-triple")
+    assert (tmp_path / "stage.so").read_text() == f"-shared -o {tmp_path}/a.o b.o"
+    assert asked == ["some-triple"]
+
+
+def test_a_linker_that_never_ends_is_ended(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(toolchain, "compiler", lambda triple: script("import time; time.sleep(600)"))
+    with pytest.raises(MachineError, match=r"did not run: .*timed out"):
+        toolchain.link_shared(tmp_path / "stage.so", [])
+
+
+def test_zig_is_there_where_its_package_is(monkeypatch):
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: object() if name == "ziglang" else None)
+    assert toolchain._has_zig()
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    assert not toolchain._has_zig()

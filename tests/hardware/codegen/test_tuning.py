@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit import api
+from autosplit.errors import ConfigError
+from autosplit.hardware.codegen.tuning import MOST, RECORDS, database, shares, tune, work_of
+from autosplit.hardware.devices.device import along
+from autosplit.hardware.measurement.parity import compare
+from tests.nets import net
+
+WORK = st.dictionaries(st.text(min_size=1), st.floats(0, 1e12), min_size=1, max_size=8)
+
+
+@pytest.fixture
+def small(save):
+    return save(
+        net(
+            "g (float[1,32,28,28] x) => (float[1,64,28,28] y) { c = Conv<pads=[1,1,1,1]>(x, w) y = Relu(c) }",
+            {"w": (64, 32, 3, 3)},
+        )
+    )
+
+
+@given(WORK, st.integers(1, 64))
+def test_every_kernel_is_tried_and_the_heavier_no_less(work, samples):
+    tries = shares(work, samples)
+    assert all(1 <= tries[name] <= MOST * samples for name in work)
+    assert all(tries[a] <= tries[b] for a in work for b in work if work[a] <= work[b])
+
+
+def test_kernels_of_unknown_work_are_tried_alike():
+    assert shares({"a": 0.0, "b": 0.0}, 4) == {"a": 4, "b": 4}
+
+
+def test_work_counts_every_call_of_a_kernel(branches):
+    assert sum(work_of(branches.graph).values()) == pytest.approx(sum(op.flops for op in branches.graph.ops))
+
+
+def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small: Path, tmp_path: Path):
+    model = api.load_model(small)
+    first = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
+    again = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
+    kept = [t.kernel for t in first if not t.note]
+    assert kept
+    assert [t.kernel for t in again if t.note == "known to the database"] == kept
+    tuned = api.load_model(small, tuning=tmp_path / "db")
+    assert tuned.identity["tuning"] != model.identity["tuning"]
+    assert tuned.kernels.symbols != model.kernels.symbols
+    items = tuned.items()
+    with tuned.unsplit(along(1)[0]) as pipeline:
+        assert compare(pipeline.run(items), tuned.expected(items)).equal
+
+
+def test_a_time_limit_ends_before_the_next_kernel(small: Path, tmp_path: Path):
+    model = api.load_model(small)
+    assert list(tune(model.lowered.kernels, model.target, tmp_path / "db", is_over=lambda: True)) == []
+
+
+def test_a_damaged_database_is_one_line(tmp_path: Path):
+    database(tmp_path, create=True)
+    (tmp_path / RECORDS).write_text("{ no record")
+    with pytest.raises(ConfigError, match="is damaged"):
+        database(tmp_path)
+    with pytest.raises(ConfigError, match="holds no tuning database"):
+        database(tmp_path / "nowhere")
+
+
+def test_a_model_is_not_read_with_a_database_that_is_not_there(small: Path, tmp_path: Path):
+    with pytest.raises(ConfigError, match="nowhere' holds no tuning database"):
+        api.load_model(small, tuning=tmp_path / "nowhere")

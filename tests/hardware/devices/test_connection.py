@@ -1,0 +1,218 @@
+"""One session with a TVM RPC server, the server a stand-in: what is sent, kept, removed, and told when it goes wrong."""
+
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+
+from autosplit.errors import MachineError, StageError
+from autosplit.hardware.devices import rpc
+from autosplit.hardware.devices.device import Cores, Rpc
+from autosplit.hardware.devices.rpc import Connection, DeviceLost
+from tests.hardware.fakes import PATIENCE_S, wait_for
+
+HERE = Rpc("host", 9090)
+GPU = Rpc("host", 9090, kind="cuda", number=1)
+
+
+class Server:
+    """A session as TVM gives one."""
+
+    def __init__(self):
+        self.is_up, self.files, self.log = True, {}, []
+
+    def device(self, kind, number):
+        return (kind, number)
+
+    def cpu(self, number):
+        return ("cpu", number)
+
+    def get_function(self, name):
+        def call():
+            if not self.is_up:
+                raise RuntimeError("socket closed")
+            if name == "absent":
+                raise AttributeError(name)
+            return 4
+
+        return call
+
+    def upload(self, file, target):
+        self.log.append(f"upload {target}")
+        self.files[target] = Path(file).read_bytes()
+
+    def load_module(self, name):
+        if self.files[name] == b"bad":
+            raise RuntimeError("cannot load\nundefined symbol: f")
+        return ("module", self.files[name])
+
+    def remove(self, name):
+        del self.files[name]
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+def connection(server):
+    return Connection(HERE, server)
+
+
+def writes(content):
+    return lambda file: file.write_bytes(content)
+
+
+def test_a_module_is_sent_once_a_key_and_leaves_no_file(connection, server):
+    for _ in range(2):
+        assert connection.load("a", writes(b"one")) == ("module", b"one")
+    assert connection.load("b", writes(b"two")) == ("module", b"two")
+    assert server.log == ["upload stage1.so", "upload stage2.so"]
+    assert server.files == {}
+
+
+def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(connection, server, monkeypatch):
+    monkeypatch.setattr(rpc, "_KEPT_BYTES", 10)
+    for key in "abac":  # a is used again, so b goes when c comes
+        connection.load(key, writes(b"12345"))
+    connection.load("a", writes(b"12345"))
+    assert len(server.log) == 3
+    connection.load("b", writes(b"12345"))
+    assert len(server.log) == 4
+    connection.load("large", writes(b"x" * 99))  # the last one stays whatever its size
+    connection.load("large", writes(b"x" * 99))
+    assert len(server.log) == 5
+
+
+def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(connection, server):
+    with pytest.raises(StageError, match="'rpc:host:9090' failed while a stage was loaded: undefined symbol: f"):
+        connection.load("a", writes(b"bad"))
+    assert server.files == {}
+    assert connection.load("a", writes(b"good")) == ("module", b"good")
+
+
+def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
+    server.is_up = False
+    assert not connection.is_alive
+    with pytest.raises(DeviceLost, match="'rpc:host:9090' was lost while a stage ran; start its server again"):  # noqa: SIM117
+        with connection.guarded("a stage ran"):
+            raise ValueError("nonsense")
+
+
+def test_an_error_of_ours_is_told_as_it_is(connection):
+    with pytest.raises(StageError, match=r"^ours$"), connection.guarded("a stage ran"):
+        raise StageError("ours")
+
+
+def test_a_server_is_asked_for_what_it_has(connection, server):
+    assert connection.call() == 4
+    assert connection.ask("present") == "4"
+    assert connection.ask("absent") is None
+    server.is_up = False
+    with pytest.raises(DeviceLost, match="lost while it was asked"):
+        connection.ask("absent")
+
+
+def test_beside_another_kind_of_device_runs_the_processor(server):
+    assert Connection(HERE, server).runtimes == [("cpu", 0)]
+    assert Connection(GPU, server).runtimes == [("cuda", 1), ("cpu", 0)]
+
+
+def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):
+    sessions = [server, Server()]
+    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: sessions.pop(0))
+    with rpc.reached([HERE, Cores((0,)), HERE]) as held:
+        assert [c.device for c in held] == [HERE]
+        assert rpc.connect(HERE) is held[0]
+        server.is_up = False
+        assert rpc.connect(HERE) is not held[0]
+    assert not sessions
+
+
+def at_once(work):
+    """What two threads that do it at the same time return."""
+    meeting, found = threading.Barrier(2), []
+    threads = [threading.Thread(target=lambda: (meeting.wait(PATIENCE_S), found.append(work()))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    return found
+
+
+def slowly(result):
+    threading.Event().wait(0.1)
+    return result
+
+
+def test_two_threads_send_a_module_once(connection, server):
+    at_once(lambda: connection.load("a", lambda file: slowly(file.write_bytes(b"one"))))
+    assert server.log == ["upload stage1.so"]
+
+
+def test_two_threads_open_one_connection(monkeypatch, server):
+    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: slowly(server))
+    first, second = at_once(lambda: rpc.connect(HERE))
+    assert first is second
+
+
+def test_a_server_is_let_go_of_whoever_still_holds_what_it_was_reached_by(monkeypatch, server):
+    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: server)
+    with rpc.reached([HERE]) as held:
+        held[0].itself = held[0]  # as the traceback of an error may hold it
+        assert HERE in rpc._OPEN
+    assert held == []
+    assert HERE not in rpc._OPEN
+
+
+def test_an_answer_that_comes_too_late_is_dropped():
+    asked, sessions = threading.Event(), []
+
+    def greet():
+        asked.wait(PATIENCE_S)
+        session = Server()
+        sessions.append(weakref.ref(session))
+        return session
+
+    with pytest.raises(TimeoutError, match="it may be serving somebody else") as caught:
+        rpc._within(0.01, greet)
+    asked.set()
+    wait_for(lambda: bool(sessions) and sessions[0]() is None)
+    assert caught.value
+
+
+def test_an_answer_is_waited_for_at_least_its_time_and_as_long_as_asked(monkeypatch):
+    waited = []
+    monkeypatch.setattr(rpc, "_within", lambda seconds, work: waited.append(seconds))
+    for wait_s in (0.0, 1e6):
+        rpc._session(HERE, wait_s)
+    assert waited[0] == rpc.ANSWER_S
+    assert waited[1] > rpc.ANSWER_S
+
+
+def test_a_server_is_free_again_of_a_client_that_vanished(monkeypatch):
+    from tvm import rpc as theirs
+
+    asked = []
+    monkeypatch.setattr(theirs, "connect", lambda *where, **how: asked.append((where, how)))
+    rpc._greet(HERE)
+    assert asked == [(("host", 9090, HERE.key), {"session_timeout": rpc.SESSION_S})]
+
+
+def test_a_server_that_refuses_is_tried_again_for_as_long_as_asked(monkeypatch):
+    tried = []
+
+    def greet(device):
+        tried.append(device)
+        if len(tried) < 3:
+            raise ConnectionRefusedError("refused")
+        return "session"
+
+    monkeypatch.setattr(rpc, "_greet", greet)
+    monkeypatch.setattr(rpc, "_RETRY_S", 0.0)
+    with pytest.raises(MachineError, match="host:9090"):
+        rpc._session(HERE, 0.0)
+    assert len(tried) == 1
+    assert rpc._session(HERE, 60.0) == "session"

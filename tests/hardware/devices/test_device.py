@@ -1,0 +1,203 @@
+import contextlib
+import os
+import re
+import threading
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.device import Cores, Cuda, Rpc
+
+
+@pytest.fixture
+def four(monkeypatch):
+    monkeypatch.setattr(devices, "available", lambda: (0, 1, 2, 5))
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("cores:0", (0,)), ("cores:0,2", (0, 2)), ("cores:0-2", (0, 1, 2)), ("cores:1,0-1,5", (1, 0, 5))],
+)
+def test_cores_are_spelled_as_numbers_and_ranges(text, numbers):
+    assert devices.parse(text) == Cores(numbers)
+    assert devices.parse(str(Cores(numbers))) == Cores(numbers)
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize(
+    "text", ["", "cores", "cores:", "core:0", "gpu:0", "cores:a", "cores:0-", "cores:-1", "cores:0,", "cores:²"]
+)
+def test_a_misspelt_device_is_named(text):
+    with pytest.raises(ConfigError, match=f"device '{text}'"):
+        devices.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("cuda:0", Cuda(0)),
+        ("rpc:10.0.0.7:9090", Rpc("10.0.0.7", 9090)),
+        ("rpc:pi-4.lan:9090/cuda:1", Rpc("pi-4.lan", 9090, kind="cuda", number=1)),
+        ("rpc:pi:9090/board", Rpc("pi", 9090, "board")),
+        ("tracker:hub:9190/rpi4", Rpc("hub", 9190, "rpi4", by_tracker=True)),
+        ("tracker:hub:9190/jetson/cuda:0", Rpc("hub", 9190, "jetson", by_tracker=True, kind="cuda")),
+    ],
+)
+def test_servers_and_gpus_are_spelled_by_address_and_number(text, device):
+    assert devices.parse(text) == device
+    assert str(device) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["cuda", "cuda:x", "cuda:-1", "rpc", "rpc:", "rpc:host", "rpc:host:", "rpc:host:0", "rpc:host:65536", "rpc::9090",
+     "rpc:host:9090/", "rpc:host:9090/gpu:0", "rpc:host:9090/cuda:", "rpc:host:9090/a/b", "rpc:ho st:9090", "rpc:h:²",
+     "tracker:host:9190", "tracker:host:9190/", "tracker:host:9190/cuda:0", "tracker:host:9190/k/cuda:0/x"],
+)  # fmt: skip
+def test_a_misspelt_server_or_gpu_is_named(text):
+    with pytest.raises(ConfigError, match=re.escape(f"device '{text}'")):
+        devices.parse(text)
+
+
+@pytest.mark.parametrize("text", ["rpc:[::1]:9090", "rpc:::1:9090", "tracker:[fe80::1]:9190/key"])
+def test_an_ipv6_address_is_refused_with_the_remedy(text):
+    with pytest.raises(ConfigError, match="write the host's name or IPv4 address"):
+        devices.parse(text)
+
+
+def test_two_stages_on_a_key_are_on_two_servers_and_two_on_an_address_on_one():
+    first, second = devices.along(2, ["tracker:hub:9190/pi"] * 2)
+    assert first != second
+    assert str(first) == str(second)
+    first, second = devices.along(2, ["rpc:host:9090"] * 2)
+    assert first == second
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize("text", ["cores:3", "cores:0-5", "cores:2-1", "cores:0-99999999999"])
+def test_a_core_that_is_not_there_is_named(text):
+    with pytest.raises(MachineError, match=f"device '{text}' needs core .*this process may use"):
+        devices.parse(text)
+
+
+@pytest.mark.usefixtures("four")
+def test_stages_take_the_cores_in_turn():
+    assert [str(d) for d in devices.along(5)] == ["cores:0", "cores:1", "cores:2", "cores:5", "cores:0"]
+    assert devices.along(2, ["cores:1", "cores:0"]) == (Cores((1,)), Cores((0,)))
+
+
+@pytest.mark.usefixtures("four")
+def test_another_number_of_devices_than_stages_is_refused():
+    with pytest.raises(ConfigError, match="3 stages need 3 devices, not 1: cores:0"):
+        devices.along(3, ["cores:0"])
+
+
+@pytest.mark.skipif(not devices.can_pin(), reason="this system cannot keep a thread on a core")
+def test_a_thread_stays_on_its_cores_and_others_stay_free():
+    seen = []
+    core = devices.available()[-1]
+    thread = threading.Thread(target=lambda: (Cores((core,)).bind(), seen.append(os.sched_getaffinity(0))))
+    thread.start()
+    thread.join()
+    assert seen == [{core}]
+    assert tuple(sorted(os.sched_getaffinity(0))) == devices.available()
+
+
+def test_without_pinning_every_core_is_there(monkeypatch):
+    for name in ("sched_getaffinity", "sched_setaffinity"):
+        monkeypatch.delattr(os, name, raising=False)
+    assert not devices.can_pin()
+    assert devices.available() == tuple(range(os.cpu_count()))
+    Cores((0,)).bind()
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert devices.available() == (0,)
+
+
+def test_servers_of_one_key_are_counted_from_nothing_and_each_key_by_itself():
+    texts = ["tracker:t:1/a", "cores:0", "tracker:t:1/b", "tracker:t:1/a", "tracker:t:1/a/cuda:0", "tracker:t:1/a"]
+    found = devices.apart([Cores((0,)) if t == "cores:0" else devices.parse(t) for t in texts])
+    assert [getattr(d, "copy", None) for d in found] == [0, None, 0, 1, 0, 2]
+
+
+@pytest.mark.usefixtures("four")
+def test_of_many_cores_that_are_not_there_eight_are_named():
+    with pytest.raises(MachineError, match=r"needs core 3, 4, 6;"):
+        devices.parse("cores:0-9")
+    with pytest.raises(MachineError) as found:
+        devices.parse("cores:" + ",".join(map(str, range(10, 30))))
+    assert "needs core 10, 11, 12, 13, 14, 15, 16, 17; this process may use 0, 1, 2, 5" in str(found.value)
+
+
+@pytest.mark.usefixtures("four")
+def test_a_range_without_a_core_needs_numbers():
+    with pytest.raises(MachineError, match="needs core numbers;"):
+        devices.parse("cores:2-1")
+
+
+@pytest.mark.parametrize("number", ["1000", "99999999999999999999", "1_0", "+1", " 1"])
+def test_a_gpu_s_number_has_at_most_three_plain_digits(number):
+    assert devices.parse("cuda:999") == Cuda(999)
+    with pytest.raises(ConfigError, match="is unknown"):
+        devices.parse(f"cuda:{number}")
+
+
+@pytest.mark.parametrize(("port", "fits"), [("1", True), ("65535", True), ("65536", False), ("0", False)])
+def test_a_port_lies_between_1_and_65535(port, fits):
+    if fits:
+        assert devices.parse(f"rpc:h:{port}").port == int(port)
+        return
+    with pytest.raises(ConfigError, match="where HOST:PORT belongs; write rpc:HOST:PORT"):
+        devices.parse(f"rpc:h:{port}")
+
+
+@pytest.mark.parametrize("host", ["-h", "h-", ".h", "h.", "h/../x", "h;x", "$(x)", "h\n", "ü", ""])
+def test_a_host_is_a_plain_name(host):
+    with pytest.raises(ConfigError):
+        devices.parse(f"rpc:{host}:9090")
+
+
+HOSTS = st.from_regex(r"[a-z0-9_]([a-z0-9._-]{0,20}[a-z0-9_])?", fullmatch=True)
+KEYS = st.from_regex(r"[A-Za-z0-9._-]{1,10}", fullmatch=True).filter(lambda k: k not in devices.KINDS)
+
+
+@given(HOSTS, st.integers(1, 65535), KEYS, st.booleans(), st.sampled_from(devices.KINDS), st.integers(0, 999))
+def test_a_server_reads_back_as_it_is_spelled(host, port, key, by_tracker, kind, number):
+    device = Rpc(host, port, key, by_tracker, kind, number)
+    assert devices.parse(str(device)) == device
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_device_or_an_error_of_ours(text):
+    with contextlib.suppress(ConfigError, MachineError):
+        assert str(devices.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("enabled", "there", "told"), [(False, True, "TVM built with CUDA"), (True, False, "nvidia-smi")]
+)
+def test_a_gpu_that_cannot_be_used_says_why(monkeypatch, enabled, there, told):
+    tvm = pytest.importorskip("tvm")
+    monkeypatch.setattr(tvm.runtime, "enabled", lambda name: enabled)
+    monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=there, number=number))
+    with pytest.raises(MachineError, match=f"device 'cuda:3' .*{told}"):
+        Cuda(3).runtime()
+
+
+def test_a_gpu_that_is_there_is_given(monkeypatch):
+    tvm = pytest.importorskip("tvm")
+    monkeypatch.setattr(tvm.runtime, "enabled", lambda name: name == "cuda")
+    monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=True, number=number))
+    assert Cuda(3).runtime().number == 3
+
+
+def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):
+    tvm = pytest.importorskip("tvm")
+    asked = []
+    monkeypatch.setattr(tvm, "get_global_func", lambda name: lambda *given: asked.append((name, *given)))
+    Cores((3, 1)).bind_kernels()
+    assert asked == [("runtime.config_threadpool", -2, 2, ["3", "1"])]

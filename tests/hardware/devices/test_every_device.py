@@ -1,0 +1,88 @@
+"""What every kind of device has in common: one suite, run against cores, a GPU where there is one, and TVM's RPC servers.
+
+A new kind adds a case to ``there`` and one to ``ABSENT``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import autosplit
+from autosplit.errors import MachineError
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import compare
+from tests.hardware.servers import HOST, free_port, servers  # noqa: F401  a fixture
+
+pytest.importorskip("onnxruntime")
+HERE = str(devices.along(1)[0])
+ABSENT = {"core": lambda: "cores:4095", "cuda": lambda: "cuda:99", "server": lambda: f"rpc:{HOST}:{free_port()}"}
+
+
+@pytest.fixture(scope="module")
+def server(servers):  # noqa: F811
+    if not devices.can_pin():
+        pytest.skip("servers are kept on cores, which this system cannot do")
+    return servers().device
+
+
+@pytest.fixture(params=["core", "cores", "cuda", "server"])
+def there(request):
+    """The spelling of a device that is there."""
+    if request.param == "server":
+        return request.getfixturevalue("server")
+    if request.param == "cuda":
+        import tvm
+
+        if not (tvm.runtime.enabled("cuda") and tvm.cuda(0).exist):
+            pytest.skip("no CUDA device that TVM can use is here")
+        return "cuda:0"
+    return HERE if request.param == "core" else "cores:" + ",".join(map(str, devices.available()))
+
+
+def test_its_spelling_is_read_and_written_alike(there):
+    assert str(devices.parse(there)) == there
+
+
+@pytest.mark.parametrize("place", ["first", "last", "both"])
+def test_a_stage_on_it_computes_what_the_whole_does(branches, there, place):
+    along = {"first": [there, HERE], "last": [HERE, there], "both": [there, there]}[place]
+    items = branches.items(3)
+    with branches.split([["first"]]).pipeline(along) as pipeline:
+        assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
+def test_its_profile_and_its_link_are_measured(branches, there):
+    device = devices.parse(there)
+    profile, link = branches.profile(device, 0.2), branches.link(device)
+    assert profile.device == link.device == there
+    assert len(profile.op_ms) == len(branches.graph.ops)
+    assert all(0 <= ms < math.inf for ms in profile.op_ms)
+    assert sum(profile.op_ms) > 0
+    assert link.bandwidth > 0
+
+
+def test_an_export_for_it_loads_and_runs(branches, there, tmp_path):
+    branches.split([["first"]]).export(tmp_path, [there, HERE])
+    items = branches.items(2)
+    with autosplit.load(tmp_path) as pipeline:
+        assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
+def test_a_study_measures_candidates_on_it_and_the_whole_model_there(branches, there):
+    bench = LocalBench(
+        branches, devices.along(2, [there, HERE]), Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
+    )
+    assert bench.measure(branches.split([["first"]]).stages).accuracy.equal
+    names = [baseline.name for baseline in bench.baselines()]
+    assert there in names or there.startswith("cores")
+
+
+@pytest.mark.parametrize("kind", ABSENT)
+def test_one_that_is_not_there_is_named(branches, kind):
+    text = ABSENT[kind]()
+    with pytest.raises(MachineError, match=f"'{text}'"):
+        branches.split([["first"]]).pipeline([text, HERE])

@@ -1,0 +1,94 @@
+import json
+import platform
+import subprocess
+import sys
+
+import pytest
+import tvm
+
+from autosplit.hardware.codegen.target import target_of
+from autosplit.hardware.devices import processor
+
+NEWER = "llvm -mcpu=sapphirerapids -mattr=+amx-tile,+amx-int8,+avx512fp16"
+V3 = "llvm -mcpu=x86-64-v3"
+ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="is about x86-64")
+
+
+@pytest.fixture
+def cpuinfo(tmp_path, monkeypatch):
+    """Let this processor be another, described as Linux does."""
+
+    def write(*lists, key="flags\t\t"):
+        file = tmp_path / "cpuinfo"
+        file.write_text("".join(f"processor\t: {i}\n{key}: {text}\nbugs\t\t: avx2\n\n" for i, text in enumerate(lists)))
+        monkeypatch.setattr(processor, "CPUINFO", file)
+
+    return write
+
+
+def test_code_for_a_newer_processor_lacks_something(cpuinfo):
+    cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt avx movbe abm f16c")
+    assert processor.lacking(target_of(V3)) == ("avx2", "bmi", "bmi2", "fma")
+    assert processor.lacking(target_of("llvm -mcpu=x86-64-v2")) == ()
+
+
+def test_attributes_of_a_target_count(cpuinfo):
+    cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt")
+    assert processor.lacking(target_of("llvm -mcpu=x86-64 -mattr=+avx")) == ("avx",)
+
+
+def test_cores_of_two_kinds_can_do_what_all_of_them_can(cpuinfo):
+    cpuinfo("pni avx avx2", "pni avx")
+    assert processor.features(processor.CPUINFO) == {"pni", "avx"}
+
+
+def test_arm_is_told_by_its_own_names(cpuinfo):
+    arm = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}
+    cpuinfo("fp asimd evtstrm crc32 atomics asimdrdm asimdhp fphp", key="Features\t")
+    assert processor.lacking(tvm.target.Target(arm)) == ("dotprod",)
+
+
+def test_a_system_that_does_not_tell_lacks_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
+    assert processor.lacking(target_of(V3)) == ()
+
+
+def test_a_target_without_llvm_wants_nothing(cpuinfo):
+    cpuinfo("pni")
+    assert processor.lacking(tvm.target.Target("c")) == ()
+
+
+def test_this_processor_can_run_what_is_compiled_for_it():
+    assert processor.lacking(target_of()) == ()
+
+
+@ON_X86
+def test_an_export_for_another_processor_is_one_line(export, said, cpuinfo):
+    cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt avx")
+    export.edit(lambda d: d["environment"].update(target=target_text(V3)))
+    code, line = said("bench", export.folder)
+    assert code == 3
+    assert line.startswith("the split was exported for x86-64-v3, this processor lacks avx2, bmi, bmi2, f16c, fma,")
+
+
+@ON_X86
+@pytest.mark.skipif("amx_tile" in processor.features(processor.CPUINFO), reason="this processor has AMX")
+def test_code_this_processor_cannot_run_is_never_loaded(tmp_path, branches):
+    from autosplit import api
+
+    api.load_model(branches.path, target=NEWER).split([["first"]]).export(tmp_path)
+    code = "import sys, autosplit; autosplit.load(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1
+    assert "exported for sapphirerapids, this processor lacks amx-" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("target", ["nonsense", "{", "[]", '{"kind": "llvm", "mcpu": 7}'])
+def test_a_target_that_is_none_is_one_line(export, said, target):
+    export.edit(lambda d: d["environment"].update(target=target))
+    code, line = said("bench", export.folder)
+    assert (code, line.startswith("target '")) == (2, True)
+
+
+def target_text(text):
+    return json.dumps(json.loads(str(target_of(text))))

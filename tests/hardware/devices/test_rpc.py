@@ -1,0 +1,284 @@
+"""Stages on TVM RPC servers: real server and tracker processes on this machine."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.cli import main
+from autosplit.deploy.verify import bench, verify
+from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices import rpc
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.model import Model
+from tests import nets
+from tests.hardware import servers as processes
+from tests.hardware.servers import servers  # noqa: F401  a fixture
+
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.skipif(not devices.can_pin(), reason="servers are kept on cores, which this system cannot do")
+BRIEF = Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
+
+
+@pytest.fixture(scope="module")
+def two(servers):  # noqa: F811
+    """Two servers on different cores where there are two."""
+    found = [servers(wait=False, core=processes.own_core(n)) for n in (0, -1)]
+    for server in found:
+        server.wait()
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return saved(tmp_path_factory, nets.boundaries())
+
+
+def saved(tmp_path_factory, proto):
+    import onnx
+
+    path = tmp_path_factory.mktemp("net") / "net.onnx"
+    onnx.save(proto, path)
+    return autosplit.load_model(path)
+
+
+@pytest.fixture
+def split(model):
+    """Three stages; ``skip`` passes the second by."""
+    return model.split([["skip"], ["early", "both"]])
+
+
+def is_right(split, pipeline, count=3):
+    items = split.model.items(count)
+    with pipeline:
+        return compare(pipeline.run(items), split.model.expected(items)).equal
+
+
+def test_stages_here_and_there_compute_what_the_whole_does(split, two):
+    first, second = (server.device for server in two)
+    here = str(devices.along(1)[0])
+    for along in ([first, here, second], [here, first, here], [first, second, first], [second] * 3):
+        assert is_right(split, split.pipeline(along))
+
+
+def test_results_keep_the_order_of_many_items(split, two):
+    assert is_right(split, split.pipeline([two[0].device, two[1].device, two[0].device]), 17)
+
+
+def test_a_pipeline_lets_go_of_its_server_when_it_is_closed(split, two):
+    there = two[0].device
+    with split.pipeline([there] * 3) as pipeline:
+        pipeline.run(split.model.items(1))
+        assert len(rpc._OPEN) == 1
+    assert not rpc._OPEN
+    assert is_right(split, split.pipeline([there] * 3))
+
+
+def test_a_stage_leaves_no_file_on_the_server(split, two):
+    device = devices.parse(two[0].device)
+    with rpc.reached([device]) as held, split.pipeline([two[0].device] * 3):
+        folder = held[0]._session.get_function("tvm.rpc.server.workpath")("")
+        assert os.path.isdir(folder)
+        assert os.listdir(folder) == []
+
+
+def test_a_stage_is_sent_once_while_its_server_is_held(split, two, monkeypatch):
+    sent = []
+    real = rpc.Connection._sent
+    monkeypatch.setattr(rpc.Connection, "_sent", lambda self, write: sent.append(write) or real(self, write))
+    with rpc.reached([devices.parse(two[0].device)]):
+        for _ in range(2):
+            assert is_right(split, split.pipeline([two[0].device] * 3))
+    assert len(sent) == 3
+
+
+def test_every_op_is_timed_there(model, two):
+    found = model.profile(devices.parse(two[0].device), 0.1, force=True)
+    assert found.device == two[0].device
+    assert len(found.op_ms) == len(found.spread_ms) == len(model.graph.ops)
+    assert all(0 < ms < 1000 for ms in found.op_ms)
+    assert model.profile(devices.parse(two[0].device)) == found
+
+
+def test_the_link_is_measured_and_local_cores_have_none(model, two):
+    there, here = (model.link(d) for d in devices.along(2, [two[0].device, str(devices.along(1)[0])]))
+    assert 0 < there.bandwidth < math.inf
+    assert there.call_ms > 0
+    assert (here.bandwidth, here.latency_ms, here.call_ms) == (math.inf, 0.0, 0.0)
+
+
+def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, monkeypatch):
+    from autosplit.hardware.codegen import kernels
+
+    real = kernels._build
+
+    def fails(by_symbol, target):
+        if "relu" in {name for name, _ in by_symbol.values()}:
+            raise autosplit.errors.ModelError("no")
+        return real(by_symbol, target)
+
+    monkeypatch.setattr(kernels, "_build", fails)
+    limited = Model(**{**vars(model_fields(model)), "targets": {two[0].device: "llvm -mcpu=x86-64"}})
+    (relu,) = (i for i, op in enumerate(limited.graph.ops) if op.kernel == "relu")
+    times = limited.profile(devices.parse(two[0].device), 0.1).op_ms
+    assert times[relu] == math.inf
+    assert all(t < math.inf for i, t in enumerate(times) if i != relu)
+    with pytest.raises(autosplit.errors.ModelError, match="cannot be compiled for device"):
+        limited.unsplit(devices.parse(two[0].device))
+
+
+def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
+    from dataclasses import replace
+    from types import SimpleNamespace
+
+    kernel = model.graph.ops[-1].kernel
+    known = {kernel: SimpleNamespace(backend=SimpleNamespace(name="dsp"), key="dsp")}
+    mixed = replace(model, lowered=replace(model.lowered, composites=known))
+    device = devices.parse(two[0].device)
+    times = mixed.profile(device, 0.1, force=True).op_ms
+    assert {op.kernel for op, t in zip(model.graph.ops, times, strict=True) if t == math.inf} == {kernel}
+    assert not mixed.can_run(device)
+    with pytest.raises(autosplit.errors.ModelError, match="of backend 'dsp' runs on local cores, not on 'rpc:"):
+        mixed.unsplit(device)
+
+
+def test_an_export_runs_on_its_servers(split, two, tmp_path):
+    along = [two[0].device, str(devices.along(1)[0]), two[1].device]
+    split.export(tmp_path, along)
+    assert verify(tmp_path)[0].equal
+    assert len(bench(tmp_path, BRIEF)[2]) == 3
+    assert is_right(split, autosplit.load(tmp_path, [two[1].device] * 3))
+    file = tmp_path / "stage0.so"
+    file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(ConfigError, match="it was changed, export it again"):
+        autosplit.load(tmp_path)
+
+
+def test_a_server_that_is_not_there_is_named_with_the_remedy(split):
+    port = processes.free_port()
+    with pytest.raises(
+        MachineError, match=rf"no TVM RPC server answers at 127.0.0.1:{port} .*start one there: python -m"
+    ):
+        split.pipeline([f"rpc:127.0.0.1:{port}"] * 3)
+    with pytest.raises(MachineError, match="gives no server of key 'pi'"):
+        split.pipeline([f"tracker:127.0.0.1:{port}/pi"] * 3)
+
+
+def test_a_study_on_a_server_that_is_not_there_ends_with_exit_code_3(model, capsys, tmp_path):
+    file = tmp_path / "study.toml"
+    port = processes.free_port()
+    file.write_text(f'model = "{model.path}"\ndevices = ["rpc:127.0.0.1:{port}", "cores:{devices.available()[0]}"]')
+    assert main(["run", str(file), "--storage", str(tmp_path / "study.db")]) == 3
+    assert f"127.0.0.1:{port}" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, two, monkeypatch):
+    monkeypatch.setattr(rpc, "ANSWER_S", 0.5)
+    from tvm import rpc as tvm_rpc
+
+    other = tvm_rpc.connect(processes.HOST, two[0].port)
+    with pytest.raises(MachineError, match="it may be serving somebody else"):
+        split.pipeline([two[0].device] * 3)
+    del other
+
+
+def test_onnxruntime_runs_on_local_cores_alone(model, two):
+    other = autosplit.load_model(model.path, backend="onnxruntime")
+    with pytest.raises(ConfigError, match="backend 'onnxruntime' runs on local cores, not on 'rpc:"):
+        LocalBench(other, devices.along(2, [two[0].device] * 2))
+
+
+def test_a_target_for_another_kind_of_device_is_refused(model, two):
+    wrong = Model(**{**vars(model_fields(model)), "targets": {two[0].device: "cuda"}})
+    with pytest.raises(ConfigError, match="is of kind 'cuda'; give one that starts with 'llvm'"):
+        wrong.target_on(devices.parse(two[0].device))
+
+
+def test_unsplit_models_are_measured_on_each_device_and_as_replicas(model, two):
+    here = str(devices.along(1)[0])
+    found = {b.name: b for b in LocalBench(model, devices.along(2, [two[0].device, here]), BRIEF).baselines()}
+    assert set(found) == {"one core", two[0].device, "replicas"}
+    assert found["replicas"].copies == 2
+
+
+def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, two):
+    server = two[1]
+    armed = True
+
+    def tell(phase, stages=None):
+        if phase == "running" and armed:
+            server.kill()
+
+    there = LocalBench(
+        split.model, devices.along(3, [server.device, str(devices.along(1)[0]), server.device]), BRIEF, tell=tell
+    )
+    with pytest.raises(StageError, match=rf"device '{server.device}' was lost"):
+        there.measure(split.stages)
+    armed = False
+    back = threading.Timer(0.5, server.start)
+    back.start()
+    assert there.measure(split.stages).accuracy.equal
+    back.join()
+
+
+@pytest.mark.slow
+def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
+    far = IsolatedBench(
+        model.path,
+        shapes={},
+        stages=2,
+        devices=(two[0].device, two[1].device),
+        target=None,
+        budget=BRIEF,
+        patience_s=120,
+    )
+    try:
+        links = far.links()
+        assert [link.device for link in links] == [two[0].device, two[1].device]
+        assert far.measure(((0,), tuple(range(1, len(model.graph.ops))))).accuracy.equal
+        assert is_right(model.split([["skip"]]), model.split([["skip"]]).pipeline([two[0].device] * 2))
+    finally:
+        far.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not processes.has_tornado, reason="a tracker needs the package tornado")
+def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa: F811
+    tracker = servers(is_tracker=True)
+    for board in [servers(wait=False, core=processes.own_core(n), tracker=tracker.port, key="board") for n in (0, -1)]:
+        board.wait()
+    key = f"tracker:{processes.HOST}:{tracker.port}/board"
+    with split.pipeline([key, key, str(devices.along(1)[0])]) as pipeline:
+        assert len(rpc._OPEN) == 2
+        assert is_right(split, pipeline)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if devices.can_pin() else True, reason="needs two cores")
+def test_unequal_devices_get_unequal_stages(tmp_path_factory, two):
+    size, count = 160, 8
+    lines = " ".join(f"t{i + 1} = MatMul(t{i}, w)" for i in range(count)).replace(f"t{count} =", "y =")
+    text = f"g (float[{size},{size}] t0) => (float[{size},{size}] y) {{ {lines} }}"
+    chain = saved(tmp_path_factory, nets.net(text, {"w": np.eye(size, dtype=np.float32)}))
+    slow, fast = two
+    with slow.slowed(4):
+        split = autosplit.plan(chain, 2, [slow.device, fast.device])
+        assert 1 <= len(split.stages[0]) < len(split.stages[1])
+        assert is_right(split, split.pipeline([slow.device, fast.device]), 1)
+
+
+def model_fields(model):
+    """The fields of a model without what it has computed."""
+    from dataclasses import fields
+    from types import SimpleNamespace
+
+    return SimpleNamespace(**{f.name: getattr(model, f.name) for f in fields(Model)})

@@ -1,0 +1,174 @@
+"""Measuring with a clock one turns by hand: what counts is which results are timed, not how long a machine takes."""
+
+from itertools import accumulate, count
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.hardware.execution.pipeline import Event
+from autosplit.hardware.measurement import measure
+from autosplit.hardware.measurement.measure import Budget
+from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
+
+CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
+
+
+def test_completions_are_the_ends_of_the_last_stage_by_item():
+    events = [
+        Event(0, 0, 0.0, 1.0),
+        Event(1, 0, 1.0, 3.0),
+        Event(0, 1, 1.0, 2.0),
+        Event(1, 1, 3.0, 5.0),
+        Event(0, 2, 2.0, 9.0),
+    ]
+    assert measure.completions(events, 0, 2) == [3.0, 5.0]
+    assert measure.completions(events, 1, 3) == [5.0, 9.0]
+
+
+def test_an_item_is_complete_with_the_last_of_its_stages_whichever_was_noted_last():
+    events = [Event(1, 0, 1.0, 3.0), Event(0, 0, 0.0, 1.0), Event(0, 1, 1.0, 2.0)]
+    assert measure.completions(events, 0, 2) == [3.0, 2.0]
+
+
+def test_gaps_of_a_short_stream_are_its_gaps():
+    assert measure.gaps([0.0, 0.001, 0.003]) == pytest.approx([1.0, 2.0])
+
+
+def test_gaps_of_a_long_stream_are_means_of_neighbours():
+    """Results in threes, 0, 0 and 3 ms apart, have a period of 1 ms; their median gap would say 0."""
+    ends = [3e-3 * (i // 3) for i in range(65)]
+    assert 0.7 < np.median(measure.gaps(ends)) < 1.3
+
+
+def test_results_of_two_that_work_in_step_are_averaged_in_pairs():
+    ends = [0.05 * (i // 2) + 1e-4 * (i % 2) for i in range(9)]
+    assert measure.gaps(ends, 2) == pytest.approx([25.0] * 4)
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(seconds=0.05, items=8), Budget(seconds=1e-9, items=5), Budget(seconds=0.05, share=0.0)]
+)
+def test_a_pipeline_is_empty_again_after_measuring(budget):
+    pipeline, stages = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
+    with pipeline:
+        period, busy = in_time(lambda: measure.period_and_stages(pipeline, items(3), budget))
+        latency = in_time(lambda: measure.latency(pipeline, items(3), budget))
+        assert len(in_time(lambda: pipeline.run(items(2)))) == 2
+    assert 0 < period.low <= period.median <= period.high
+    assert (len(busy), len(latency.samples)) == (3, budget.latency_items)
+    assert len({len(s.seen) for s in stages}) == 1
+
+
+def test_at_least_the_items_asked_for_are_timed():
+    pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
+    with pipeline:
+        period, _ = in_time(
+            lambda: measure.period_and_stages(pipeline, items(3), Budget(seconds=1e-9, items=12, share=0))
+        )
+    assert len(period.samples) >= 12
+
+
+def test_a_failing_stage_ends_the_measurement():
+    def fail(item):
+        if item == 10:
+            raise RuntimeError("broken")
+
+    from autosplit.errors import StageError
+
+    pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True, before={1: fail})
+    with pytest.raises(StageError, match="broken"):
+        in_time(lambda: measure.period_and_stages(pipeline, items(3), Budget(seconds=20, share=0)))
+
+
+FILL = 6 + 3  # six items inside, and one more for each of three stages
+
+
+def steady(takes, budget, clock=lambda: 0.0):
+    scripted = Scripted(takes)
+    period, busy = measure.period_and_stages(scripted, [{}], budget, clock)
+    return period, busy, scripted
+
+
+def test_the_fill_of_the_pipeline_does_not_count():
+    budget = Budget(seconds=1.0, share=0.001, items=16)
+    period, busy, scripted = steady(lambda i: 500.0 if i < FILL else 2.0, budget)
+    assert len(scripted.submitted) == len(steady(lambda i: 2.0, budget)[2].submitted)
+    assert (period.low, period.median, period.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert busy == pytest.approx((0.25, 2.0, 0.25))
+
+
+def test_the_drain_of_the_pipeline_does_not_count():
+    counted = FILL + 16
+    period, busy, scripted = steady(lambda i: 2.0 if i < counted else 500.0, Budget(seconds=1.0, share=0.5, items=16))
+    assert len(scripted.submitted) > counted
+    assert period.high == pytest.approx(2.0)
+    assert busy == pytest.approx((0.25, 2.0, 0.25))
+
+
+def test_busy_is_the_median_of_the_items_that_count():
+    usual = [2.0, 3.0, 3.0, 4.0] * 4
+    takes = dict(enumerate(usual, FILL))
+    _, busy, scripted = steady(lambda i: takes.get(i, 500.0), Budget(seconds=1.0, share=1.0, items=len(usual)))
+    assert len(scripted.submitted) == FILL + len(usual) + 5
+    assert busy == pytest.approx((0.25, 3.0, 0.25))
+
+
+def test_what_was_measured_before_does_not_count():
+    pace = [500.0]
+    scripted = Scripted(lambda i: pace[0])
+    for pace[0] in (500.0, 2.0):
+        before = len(scripted.submitted)
+        period, busy = measure.period_and_stages(scripted, [{}], Budget(share=0.01, items=16), lambda: 0.0)
+        assert (period.median, busy[1]) == pytest.approx((pace[0], pace[0]))
+        assert len(scripted.submitted) - before == FILL + 16 + 5
+
+
+@pytest.mark.parametrize("stages", [1, 2, 5])
+def test_twice_as_many_items_as_stages_are_inside(stages):
+    scripted = Scripted(lambda i: 1.0, stages)
+    measure.period_and_stages(scripted, [{}], Budget(share=0.5, items=4))
+    assert scripted.most_inside == max(2, 2 * stages)
+
+
+def test_a_measurement_that_settles_ends_before_its_time():
+    _, _, scripted = steady(lambda i: 2.0, Budget(seconds=1e9, share=0.01, items=16))
+    assert len(scripted.submitted) < 60
+
+
+def test_no_measurement_settles_on_fewer_than_six_times():
+    period, _, _ = steady(lambda i: 2.0, Budget(seconds=1e9, share=0.01, items=1))
+    assert len(period.samples) >= 6
+
+
+def test_a_measurement_that_does_not_settle_ends_with_its_time():
+    ticks = count()
+    period, _, scripted = steady(lambda i: 1.0 + i % 7, Budget(100.0, 0.0, 4), lambda: float(next(ticks)))
+    assert 100 <= len(scripted.submitted) <= 130
+    assert period.low < period.high
+
+
+def test_a_time_that_is_over_at_once_still_gives_the_items_asked_for():
+    ticks = count(0, 1000)
+    period, _, _ = steady(lambda i: 2.0, Budget(1.0, 0.0, 40), lambda: float(next(ticks)))
+    assert len(period.samples) == pytest.approx(40 // 2, abs=1)  # averaged in twos
+
+
+def test_latency_is_from_handing_in_to_the_last_stage():
+    scripted = Scripted(lambda i: 10.0 * (i + 1))
+    assert measure.latency(scripted, [{}], Budget(latency_items=3)).samples == pytest.approx((10.5, 20.5, 30.5))
+    assert scripted.most_inside == 1
+
+
+def test_a_budget_is_five_seconds_a_percent_sixteen_items_and_three_latencies():
+    assert Budget() == Budget(seconds=5.0, share=0.01, items=16, latency_items=3)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=200), st.integers(1, 4))
+def test_gaps_add_up_to_the_time_they_span(steps, together):
+    ends = list(accumulate(steps))
+    found = measure.gaps(ends, together)
+    width = together * max(1, (len(ends) - 1) // (16 * together))
+    assert sum(found) * width / 1e3 == pytest.approx(ends[len(found) * width] - ends[0], abs=1e-6)
+    assert len(ends) - 1 - len(found) * width <= width

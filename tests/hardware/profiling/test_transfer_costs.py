@@ -1,0 +1,122 @@
+"""The line through measured round trips."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.errors import GraphError
+from autosplit.graph import Op, build
+from autosplit.hardware.devices import device
+from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.profiling import transfer_costs
+from autosplit.hardware.profiling.cost_model import cost_model
+from autosplit.planner import plan
+
+SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22)
+
+
+@given(st.floats(1e2, 1e8), st.floats(0, 100))
+def test_a_line_is_found_again(bandwidth, latency):
+    found = transfer_costs.fit([(size, latency + size / bandwidth) for size in SIZES])
+    assert found == pytest.approx((bandwidth, latency), rel=1e-3, abs=1e-6)
+
+
+@given(st.lists(st.floats(1e-3, 1e3), min_size=4, max_size=4))
+def test_no_noise_makes_a_cost_negative(times):
+    bandwidth, latency = transfer_costs.fit(list(zip(SIZES, times, strict=True)))
+    assert bandwidth > 0
+    assert 0 <= latency < math.inf
+    assert latency > 0 or bandwidth < math.inf
+
+
+def test_the_memory_of_this_machine_is_measured_too():
+    found = transfer_costs.measure("here", device.along(1)[0].runtime(), lambda: None)
+    assert found.device == "here"
+    assert found.latency_ms + (1 << 22) / found.bandwidth > 0
+
+
+def chain(ops):
+    names = [f"t{i}" for i in range(ops + 1)]
+    return build(
+        "chain",
+        [Op(f"op{i}", "k", (), (names[i],), (names[i + 1],)) for i in range(ops)],
+        dict.fromkeys(names, ((1000,), "float32", 4000)),
+        names[:1],
+        names[-1:],
+    )
+
+
+def profiles(*rows):
+    return [Profile(f"d{i}", tuple(row), (0.0,) * len(row)) for i, row in enumerate(rows)]
+
+
+def test_a_slow_device_gets_the_smaller_share():
+    found = plan(cost_model(chain(10), profiles([4.0] * 10, [1.0] * 10)), 2)
+    assert list(map(len, found.stages)) == [2, 8]
+
+
+def test_the_link_of_a_device_counts_against_it():
+    links = [LinkCost("near"), LinkCost("far", bandwidth=4000.0, latency_ms=1.0, call_ms=0.5)]
+    costs = cost_model(chain(10), profiles([1.0] * 10, [1.0] * 10), links)
+    found = plan(costs, 2)
+    assert list(map(len, found.stages)) == [7, 3]
+    assert found.loads == pytest.approx((7.0, 3 + 2.0 + 2.0 + 0.5))
+
+
+def test_alike_devices_share_a_row():
+    costs = cost_model(chain(3), profiles([1.0] * 3, [1.0] * 3), [LinkCost("a"), LinkCost("b")])
+    assert costs.devices is None
+
+
+def test_an_op_that_a_device_cannot_run_lies_on_another():
+    costs = cost_model(chain(4), profiles([1.0, math.inf, 1.0, 1.0], [1.0] * 4))
+    assert plan(costs, 2).stages[0] == (0,)
+
+
+def test_a_time_that_is_none_is_refused():
+    with pytest.raises(GraphError):
+        cost_model(chain(1), profiles([math.nan]))
+
+
+class Clock:
+    """A clock that goes on by what work takes."""
+
+    def __init__(self, monkeypatch, takes):
+        self.now, self.takes, self.calls = 0.0, takes, 0
+        monkeypatch.setattr(transfer_costs.time, "perf_counter", lambda: self.now)
+
+    def work(self):
+        self.now += self.takes(self.calls)
+        self.calls += 1
+
+
+def test_the_first_call_warms_up_and_nine_count(monkeypatch):
+    clock = Clock(monkeypatch, lambda call: 5.0 if call == 0 else 0.001 * call)
+    assert transfer_costs._median_ms(clock.work) == pytest.approx(5.0)  # the fifth of nine
+    assert clock.calls == 10
+
+
+def test_a_slow_link_is_tried_twice_and_no_more(monkeypatch):
+    clock = Clock(monkeypatch, lambda call: 10.0)
+    assert transfer_costs._median_ms(clock.work) == pytest.approx(10_000.0)
+    assert clock.calls == 3
+
+
+def test_a_way_is_half_a_round_trip_and_a_call(monkeypatch):
+    monkeypatch.setattr(transfer_costs, "_round_trip_ms", lambda runtime, size: 2 * (3.0 + size / 1000))
+    monkeypatch.setattr(transfer_costs, "_median_ms", lambda call: 0.25)
+    found = transfer_costs.measure("far", None, lambda: None)
+    assert found == LinkCost("far", pytest.approx(1000.0), pytest.approx(3.25), 0.25)
+
+
+def test_times_that_fall_with_the_size_have_no_bandwidth_and_their_mean_as_latency():
+    assert transfer_costs.fit([(size, 1.0 / size) for size in SIZES])[0] == math.inf
+    assert transfer_costs.fit([(1000, 2.0), (2000, 1.0)]) == (math.inf, pytest.approx(4 / 3))
+
+
+def test_a_line_that_would_begin_below_zero_begins_at_zero():
+    bandwidth, latency = transfer_costs.fit([(1000, 0.5), (10_000, 10.0)])
+    assert latency == 0.0
+    assert 1000 <= bandwidth <= 2000

@@ -1,0 +1,67 @@
+"""Random ONNX nets with random cuts that part no group compute in onnxruntime stages what the whole does."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import autosplit
+from autosplit import api, cuts
+from autosplit.hardware.measurement.parity import compare
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+KINDS = {
+    "relu": "Relu({a})",
+    "same": "Identity({a})",
+    "drop": "Dropout({a})",
+    "add": "Add({a}, {b})",
+    "by": "MatMul({a}, w)",
+    "less": "Sub({a}, {b})",
+    "soft": "Softmax<axis=0>({a})",
+    "flat": "Reshape({a}, shape)",
+    "back": "Reshape({a}, s{n})",
+    "turn": "Transpose({a})",
+    "log": "LogSoftmax<axis=0>({a})",
+}
+
+
+@st.composite
+def programs(draw):
+    """The body of a net on 4x4 matrices and the tensors it makes; ``back`` asks the shape of another tensor first."""
+    made, lines = ["x", "z"], []
+    for n in range(draw(st.integers(3, 12))):
+        kind = draw(st.sampled_from(sorted(KINDS)))
+        a, b = draw(st.sampled_from(made)), draw(st.sampled_from(made))
+        if kind == "back":
+            lines.append(f"s{n} = Shape({b})")
+        lines.append(f"t{n} = " + KINDS[kind].format(a=a, b=b, n=n))
+        made.append(f"t{n}")
+    return "\n".join(lines), draw(st.lists(st.sampled_from(made[2:]), min_size=1, max_size=3, unique=True))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(), st.data())
+def test_random_cuts_of_random_nets_are_equal(program, data):
+    body, outputs = program
+    leaving = ", ".join(f"float[4,4] {name}" for name in outputs)
+    proto = nets.net(
+        f"g (float[4,4] x, float[4,4] z) => ({leaving}) {{ {body} }}",
+        {"w": (4, 4), "shape": nets.np.array([4, 4])},
+        opset=11,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "net.onnx"
+        path.write_bytes(proto.SerializeToString())
+        model = autosplit.load_model(path, backend="onnxruntime")
+        assume(model.graph.ops)  # a net that only renames its inputs has none
+        groups = cuts.contract(model.graph.predecessors, map(cuts.bitset, model.runner.together))
+        places = data.draw(st.sets(st.integers(1, max(1, len(groups.groups) - 1)), max_size=3))
+        order = [groups.expand((1 << place) - 1) for place in sorted(places) if place < len(groups.groups)]
+        items = model.items(2)
+        with api.Split(model, cuts.stages(model.graph, order)).pipeline() as pipeline:
+            assert compare(pipeline.run(items), model.expected(items)).equal

@@ -1,0 +1,223 @@
+"""onnxruntime as what runs stages: where it can be cut, what it needs, what an export of it holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import autosplit
+from autosplit import api, planner
+from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.onnxruntime import submodels
+from autosplit.hardware.runtimes.onnxruntime.profile import Shares
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture
+def load(save):
+    return lambda proto, **options: autosplit.load_model(save(proto), backend="onnxruntime", **options)
+
+
+def aliased():
+    """``b`` and ``c`` are one value to TVM, which may fold the reshape away; the ONNX nodes after it read ``c``."""
+    return nets.net(
+        """g (float[2,6] x) => (float[2,6] y) {
+            a = Relu(x)
+            b = MatMul(a, w)
+            c = Reshape(b, same)
+            d = Exp(c)
+            y = Add(d, c)
+        }""",
+        {"w": (6, 6), "same": nets.np.array([2, 6])},
+    )
+
+
+def test_kernels_of_one_node_are_kept_together(load):
+    model = load(nets.inside_a_node())
+    inner = next(i for i, op in enumerate(model.graph.ops) if not op.sources)
+    (group,) = model.runner.together
+    assert inner in group
+    assert {t for i in group for t in model.graph.ops[i].outputs} - set(model.runner._original.makers)
+
+
+def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
+    model = load(
+        nets.net(
+            """g (float[2,3,4] x) => (float[2,12] y) {
+                i = Shape(x)  n = Gather(i, zero)  u = Unsqueeze<axes=[0]>(n)  t = Concat<axis=0>(u, rest)
+                r = Reshape(x, t)
+                e = Exp(r)
+                f = Relu(e)
+                m = MatMul(f, w)
+                s = Shape(e)  k = Mul(s, one)
+                y = Reshape(m, k)
+            }""",
+            {"zero": nets.np.array(0), "rest": nets.np.array([-1]), "one": nets.np.array([1, 1]), "w": (12, 12)},
+            opset=11,  # whose shape inference does not see through Gather: the shape of e stays unknown
+        )
+    )
+    assert model.runner.together == (tuple(range(len(model.graph.ops))),)
+    nets.judge(model, model.split([]))
+
+
+def test_no_plan_parts_what_is_kept_together(load):
+    model = load(nets.inside_a_node())
+    costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
+    for found in planner.k_best(costs.with_groups(model.runner.together), 2, 50):
+        nets.judge(model, api.Split(model, found.stages))
+
+
+def test_every_cut_that_parts_no_group_runs(load):
+    for proto in (nets.tuples(), nets.boundaries(), nets.preactivation(), aliased()):
+        model = load(proto)
+        costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
+        for found in planner.k_best(costs.with_groups(model.runner.together), 2, 50):
+            nets.judge(model, api.Split(model, found.stages), 1)
+
+
+def test_a_cut_inside_a_node_is_refused(load):
+    model = load(nets.inside_a_node())
+    inner = next(i for i, op in enumerate(model.graph.ops) if not op.sources)
+    with pytest.raises(SplitError, match="run as one on onnxruntime; name both"):
+        model.split([[model.graph.ops[inner].name]])
+    parted = (tuple(range(inner + 1)), tuple(range(inner + 1, len(model.graph.ops))))
+    with pytest.raises(SplitError, match="is not in the ONNX graph; cut elsewhere"):
+        api.Split(model, parted).pipeline()
+
+
+def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path / "cache"))
+    model = load(nets.residual())
+    for device in devices.along(2):
+        model.profile(device, seconds=0.05)
+    split = autosplit.plan(model, 2)
+    split.export(tmp_path / "out")
+    nets.judge(model, split)
+    assert not (tmp_path / "cache" / "kernels").exists()
+
+
+def test_an_export_runs_without_tvm(branches, tmp_path):
+    autosplit.plan(replace(branches, backend="onnxruntime"), 2).export(tmp_path / "out")
+    code = (
+        "import sys; sys.modules['tvm'] = None\n"
+        "from pathlib import Path; from autosplit.hardware.measure import Budget\n"
+        "from autosplit.report.verify import bench, verify\n"
+        "assert verify(Path(sys.argv[1]))[0].equal\n"
+        "bench(Path(sys.argv[1]), Budget(seconds=0.1, items=4))\n"
+        "assert 'tvm.relax' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_manifest_says_what_runs_a_stage(load, tmp_path):
+    file = load(nets.residual()).split([["relu1a"]]).export(tmp_path)
+    for stage in json.loads(file.read_text(encoding="utf-8"))["stages"]:
+        assert stage["backend"] == "onnxruntime"
+        assert stage["file"] == stage["onnx"]["file"] == f"stage{stage['index']}.onnx"
+    assert not list(tmp_path.glob("*.so"))
+
+
+def test_a_manifest_without_a_backend_is_for_tvm(branches, tmp_path):
+    file = autosplit.plan(branches, 2).export(tmp_path)
+    document = json.loads(file.read_text(encoding="utf-8"))
+    for stage in document["stages"]:
+        assert stage.pop("backend") == "tvm"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    items = branches.items(1)
+    with autosplit.load(tmp_path) as pipeline:
+        assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
+def test_stages_of_both_backends_work_in_one_pipeline(branches, tmp_path):
+    split = autosplit.plan(branches, 2)
+    other = api.Split(replace(branches, backend="onnxruntime"), split.stages)
+    mixed = json.loads(split.export(tmp_path).read_text(encoding="utf-8"))
+    mixed["stages"][1] = json.loads(other.export(tmp_path).read_text(encoding="utf-8"))["stages"][1]
+    (tmp_path / "split.json").write_text(json.dumps(mixed), encoding="utf-8")
+    items = branches.items(3)
+    with autosplit.load(tmp_path) as pipeline:
+        assert compare(pipeline.run(items), branches.expected(items)).equal
+
+
+def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkeypatch):
+    monkeypatch.setattr(submodels, "EXTERNAL", 500)
+    model = load(nets.net("g (float[2,40] x) => (float[2,40] y) { a = MatMul(x, w) y = MatMul(a, v) }",
+                          {"w": (40, 40), "v": (40, 40)}))  # fmt: skip
+    split = model.split([["a"]])
+    nets.judge(model, split)
+    split.export(tmp_path)
+    with autosplit.load(tmp_path) as pipeline:
+        assert compare(pipeline.run(model.items(1)), model.expected(model.items(1))).equal
+    data = tmp_path / "stage0.onnx.data"
+    data.write_bytes(data.read_bytes()[:-1] + b"\1")
+    with pytest.raises(ConfigError, match="it was changed"):
+        autosplit.load(tmp_path)
+
+
+def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
+    file = load(nets.residual()).split([["relu1a"]]).export(tmp_path)
+    text = file.read_text(encoding="utf-8").replace('"relu1a"', '"other"')
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(MachineError, match=r"does not load with this onnxruntime: the stage's outputs are"):
+        autosplit.load(tmp_path)
+
+
+def test_a_model_that_is_no_onnx_file_is_refused(transformer):
+    from autosplit.hardware.measurement.reference import Unfused
+
+    model = replace(transformer, backend="onnxruntime", judge=Unfused(None, None))
+    with pytest.raises(ConfigError, match="backend 'onnxruntime' needs an ONNX file"):
+        model.profile(devices.along(1)[0])
+
+
+def test_what_only_tvm_can_use_is_refused(save, tmp_path):
+    with pytest.raises(ConfigError, match=r"tuning '.*' is for TVM, but the stages run in onnxruntime"):
+        autosplit.load_model(save(nets.residual()), backend="onnxruntime", tuning=tmp_path)
+
+
+def test_without_onnxruntime_the_package_is_named(load, monkeypatch):
+    model = load(nets.residual())
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MachineError, match=r"pip install 'autosplit\[onnx\]'"):
+        model.split([["relu1a"]]).pipeline()
+
+
+@pytest.mark.parametrize("net", ["branches", "transformer"])
+def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
+    model = replace(request.getfixturevalue(net), backend="onnxruntime")
+    runner = model.runner
+    shares = Shares(runner._original, model.graph, runner._cover, runner._original.model)
+    for node in runner._original.model.graph.node:
+        found = shares.of(node.name)
+        assert sum(found.values()) == pytest.approx(1)
+        holds = [g for g, nodes in enumerate(runner._cover.nodes) if runner._original.makers[node.output[0]] in nodes]
+        if holds and len(found) < len(model.graph.ops):
+            assert set(found) <= {i for g in holds for i in runner._cover.groups[g]}
+
+
+def test_a_node_nobody_knows_counts_for_all_ops(transformer):
+    runner = replace(transformer, backend="onnxruntime").runner
+    shares = Shares(runner._original, transformer.graph, runner._cover, runner._original.model)
+    assert set(shares.of("nobody")) == set(range(len(transformer.graph.ops)))
+
+
+def test_convolutions_in_blocks_of_channels_have_times_of_their_own(load):
+    model = load(
+        nets.net(
+            "g (float[1,16,32,32] x) => (float[1,16,32,32] y)"
+            "{ a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = Conv<pads=[1,1,1,1]>(b, v) d = Relu(c) y = Conv(d, u) }",
+            {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3), "u": (16, 16, 1, 1)},
+        )
+    )
+    found = model.profile(devices.along(1)[0], seconds=0.1, force=True)
+    assert len(found.op_ms) == 3
+    assert min(found.op_ms) > 0

@@ -1,0 +1,191 @@
+"""What every way to run stages has in common: one suite, run against TVM's virtual machine and onnxruntime."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit import planner
+from autosplit.deploy.verify import bench, verify
+from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.runtime import BACKENDS
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+BRIEF = Budget(seconds=0.2, share=0.5, items=4, latency_items=1)
+HERE = devices.along(2)
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return request.param
+
+
+@pytest.fixture
+def model(backend, branches):
+    return replace(branches, backend=backend)
+
+
+@pytest.fixture
+def split(model):
+    for device in HERE:
+        model.profile(device, seconds=0.05)
+    return autosplit.plan(model, 2)
+
+
+def outputs(pipeline, items):
+    with pipeline:
+        return pipeline.run(items)
+
+
+@pytest.mark.parametrize(
+    ("proto", "after"),
+    [
+        (nets.preactivation(), [["add0"]]),
+        (nets.residual(), [["relu0a"], ["relu1a"]]),
+        (nets.parallel(), [["b0", "d1"]]),
+        (nets.tuples(), [["k"], ["j"]]),
+        (nets.boundaries(), [["skip"], ["early", "both"], ["far"]]),
+    ],
+)
+def test_a_split_computes_what_the_whole_does(save, backend, proto, after):
+    nets.judge(model := autosplit.load_model(save(proto), backend=backend), model.split(after))
+
+
+def test_the_whole_model_runs_on_one_device_and_on_all(model):
+    items = model.items(2)
+    cores = tuple({n for device in HERE for n in device.numbers})
+    for device in (HERE[0], devices.Cores(cores)):
+        assert compare(outputs(model.unsplit(device), items), model.expected(items)).equal
+
+
+def test_results_keep_the_order_of_the_items(split):
+    items = split.model.items(9)
+    assert compare(outputs(split.pipeline(), items), split.model.expected(items)).equal
+
+
+def test_results_outlive_their_pipeline_and_later_items(split):
+    items = split.model.items(2)
+    with split.pipeline() as pipeline:
+        first = pipeline.run(items[:1])
+        pipeline.run(items[1:] * 3)
+    assert compare(first, split.model.expected(items[:1])).equal
+
+
+def test_an_array_need_not_be_contiguous(split):
+    (item,) = split.model.items(1)
+    strided = {name: np.repeat(array, 2, -1)[..., ::2] for name, array in item.items()}
+    assert compare(outputs(split.pipeline(), [strided]), split.model.expected([item])).equal
+
+
+def test_two_pipelines_work_side_by_side(split):
+    items = split.model.items(4)
+    found = {}
+    threads = [
+        threading.Thread(target=lambda n=n: found.update({n: outputs(split.pipeline(), items)})) for n in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(compare(found[n], split.model.expected(items)).equal for n in range(2))
+
+
+def test_a_stage_runs_on_its_cores_alone(split, monkeypatch):
+    bound = []
+    monkeypatch.setattr(devices.Cores, "bind", lambda self: bound.append((str(self), threading.current_thread().name)))
+    outputs(split.pipeline(), split.model.items(1))
+    for number, device in enumerate(HERE):
+        assert (str(device), f"stage {number}") in bound
+
+
+def test_a_profile_has_a_time_for_every_op(model):
+    found = model.profile(HERE[0], seconds=0.1, force=True)
+    assert len(found.op_ms) == len(found.spread_ms) == len(model.graph.ops)
+    assert min(found.op_ms) >= 0
+    assert sum(found.op_ms) > 0
+
+
+def test_a_profile_is_kept_apart_by_backend(model):
+    other = replace(model, backend=next(b for b in BACKENDS if b != model.backend))
+    own = model.profile(HERE[0], seconds=0.1)
+    assert other.profile(HERE[0], seconds=0.1) != own == model.profile(HERE[0], seconds=0.1)
+
+
+def test_ops_kept_together_can_be_grouped_for_the_planner(model):
+    costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
+    assert planner.plan(costs.with_groups(model.runner.together), 2).stages
+
+
+def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
+    items = split.model.items(2)
+    split.export(tmp_path)
+    assert compare(outputs(autosplit.load(tmp_path), items), split.model.expected(items)).equal
+    assert verify(tmp_path)[0].equal
+    period, latency, busy = bench(tmp_path, BRIEF)
+    assert period.median > 0
+    assert latency.median > 0
+    assert len(busy) == 2
+
+
+def test_an_exported_part_runs(model, tmp_path):
+    part = model.extract([model.graph.ops[0].name, *(op.name for op in model.graph.ops[1:3])])
+    manifest = part.export(tmp_path / f"part{model.runner.suffix}")
+    with part.pipeline() as live, autosplit.load(manifest) as loaded:
+        items = [{p.name: np.ones(p.shape, p.dtype) for p in part.wiring.inputs}]
+        assert compare(loaded.run(items), live.run(items)).equal
+
+
+def test_a_changed_stage_file_is_refused(split, tmp_path):
+    split.export(tmp_path)
+    file = tmp_path / f"stage1{split.model.runner.suffix}"
+    file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(ConfigError, match="it was changed, export it again"):
+        autosplit.load(tmp_path)
+
+
+def test_a_bench_measures_candidates_baselines_and_turns(split):
+    here = LocalBench(split.model, HERE, BRIEF)
+    assert here.identity["backend"] == split.model.backend
+    found = here.measure(split.stages)
+    assert found.accuracy.equal
+    assert len(found.stage_ms) == 2
+    names = [b.name for b in here.baselines()]
+    assert names == ["one core", "all cores", "replicas"][: 3 if HERE[0] != HERE[1] else 1]
+    candidates, baselines = here.duel([split.stages])
+    assert (len(candidates), len(baselines)) == (1, len(names))
+
+
+def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
+    here = LocalBench(split.model, HERE, BRIEF)
+    wrong = [{name: array + 1 for name, array in item.items()} for item in here.expected]
+    monkeypatch.setitem(here.__dict__, "expected", wrong)
+    with pytest.raises(StageError, match="wrong result"):
+        here.measure(split.stages)
+
+
+def test_a_worker_measures_with_the_backend_it_is_given(split):
+    model = split.model
+    far = IsolatedBench(
+        model.path, shapes={}, stages=2, devices=(), target=None, budget=BRIEF, backend=model.backend, patience_s=120
+    )
+    try:
+        assert far.identity == dict(LocalBench(model, HERE).identity)
+        assert [tuple(g) for g in far.together] == list(model.runner.together)
+        assert far.measure(split.stages).accuracy.equal
+    finally:
+        far.close()
+
+
+def test_an_unknown_backend_is_refused(save):
+    with pytest.raises(ConfigError, match="backend 'tensorrt' is unknown; use tvm or onnxruntime"):
+        autosplit.load_model(save(nets.residual()), backend="tensorrt")

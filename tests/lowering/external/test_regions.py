@@ -1,0 +1,329 @@
+"""Issue 4, part C: composites are ops, cut between them first, merge inside a stage after; a numpy backend runs them."""
+
+from __future__ import annotations
+
+import pytest
+
+import autosplit
+from autosplit import api
+from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.hardware.measurement.parity import compare
+from autosplit.lowering.external.composites import Backend
+from tests import external_backend, nets
+
+pytest.importorskip("onnxruntime")
+
+NAME = external_backend.NAME
+
+
+@pytest.fixture
+def reference():
+    backend = external_backend.register()
+    yield backend
+    external_backend.unregister()
+
+
+@pytest.fixture
+def load(save):
+    def make(proto, **options):
+        return autosplit.load_model(save(proto), backends=[Backend(NAME, external_backend.patterns(), **options)])
+
+    return make
+
+
+LAYER = (
+    "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
+    "{y} = Relu(b{i})"
+)
+
+
+def row(layers=3, text=LAYER):
+    """So many times conv + batch norm + relu, or another layer; layer i makes ``r{i}``, the last ``y``."""
+    lines, weights, before = [], {}, "x"
+    for i in range(layers):
+        after = "y" if i == layers - 1 else f"r{i}"
+        lines.append(text.format(i=i, x=before, y=after))
+        weights |= {f"w{i}": (4, 4, 3, 3), **nets.batch_norm(i)}
+        before = after
+    return nets.net(f"g (float[1,4,6,6] x) => (float[1,4,6,6] y) {{ {' '.join(lines)} }}", weights)
+
+
+def branches():
+    """Two branches of convolutions and one of exponentials, joined by a concat."""
+    return nets.net(
+        """g (float[1,4,6,6] x) => (float[1,12,6,6] y) {
+            a0 = Conv(x, wa0)  a1 = Conv(a0, wa1)  a2 = Conv(a1, wa2)
+            b0 = Conv(x, wb0)  b1 = Conv(b0, wb1)  b2 = Conv(b1, wb2)
+            c0 = Tanh(x)  c1 = Softmax<axis=1>(c0)
+            y = Concat<axis=1>(a2, b2, c1)
+        }""",
+        dict.fromkeys(("wa0", "wa1", "wa2", "wb0", "wb1", "wb2"), (4, 4, 1, 1)),
+    )
+
+
+def external(model):
+    return [op for op in model.graph.ops if op.kernel in model.lowered.composites]
+
+
+def test_c1_a_composite_is_one_op_with_all_its_nodes(load, reference):
+    model = load(row())
+    assert [op.sources for op in model.graph.ops] == [("c0", "b0", "r0"), ("c1", "b1", "r1"), ("c2", "b2", "y")]
+    assert [op.weight_bytes for op in model.graph.ops] == [4 * (4 * 4 * 9 + 4 * 4)] * 3
+    assert {op.name for op in model.graph.ops} == {
+        "op0_reference_conv_norm_relu",
+        "op1_reference_conv_norm_relu1",
+        "op2_reference_conv_norm_relu2",
+    }
+
+
+def test_c1_every_split_leaves_composites_whole(load, reference):
+    model = load(row())
+    for after in ([["c0"]], [["b1"]], [["c0"], ["c1"]]):
+        split = model.split(after)
+        assert all(
+            {"c0", "b0", "r0"}.isdisjoint(s) or {"c0", "b0", "r0"} <= s
+            for s in (nets.sources(split, i) for i in range(len(split.stages)))
+        )
+        nets.judge(model, split)
+
+
+def test_c1_patterns_come_from_tvms_registry_by_prefix(save, reference):
+    from tvm.relax.backend import pattern_registry
+
+    pattern_registry.register_patterns(list(reversed(external_backend.patterns())))
+    model = autosplit.load_model(save(row()), backends=[Backend(NAME)])
+    assert len(external(model)) == 3
+    nets.judge(model, model.split([["r0"]]))
+
+
+def test_c2_neighbours_in_a_stage_become_one_region(load, reference):
+    model = load(row())
+    nets.judge(model, model.split([["r0"]]))
+    assert sorted(map(len, reference.layers().values())) == [1, 2]
+
+
+def test_c2_without_merge_every_layer_is_a_region(load, reference):
+    model = load(row(), merge=False)
+    nets.judge(model, model.split([["r0"]]))
+    assert sorted(map(len, reference.layers().values())) == [1, 1, 1]
+
+
+CAST = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  h{i} = Cast<to=10>(c{i})  {y} = Cast<to=1>(h{i})"
+
+
+def test_c2_marker_ops_do_not_break_a_region(load, reference):
+    model = load(row(3, CAST), markers=("relax.astype",))
+    split = model.split([["r0"]])  # after the second cast of the first layer
+    with split.pipeline() as pipeline:
+        items = model.items(2)
+        assert external_backend.close(pipeline.run(items), model.expected(items), 1e-2)
+    cast = "reference.astype"
+    assert sorted(reference.layers().values(), key=len) == [
+        ["reference.conv", cast, cast],
+        ["reference.conv", cast, cast, "reference.conv"],
+    ]
+
+
+def test_c2_a_marker_at_the_edge_stays_outside(load, reference):
+    proto = nets.net(
+        """g (float16[1,4,6,6] x) => (float16[1,4,6,6] y) {
+            f = Cast<to=1>(x)
+            c0 = Conv(f, w0)  c1 = Conv(c0, w1)
+            y = Cast<to=10>(c1)
+        }""",
+        {"w0": (4, 4, 1, 1), "w1": (4, 4, 1, 1)},
+    )
+    model = load(proto, markers=("relax.astype",))
+    assert [op.sources for op in external(model)] == [("c0",), ("c1",)]
+    nets.judge(model, model.split([["f"]]))
+    assert list(reference.layers().values()) == [["reference.conv"] * 2]
+
+
+def test_c3_three_layers_in_a_row_are_one_region_of_three_and_never_nested(load, reference):
+    model = load(row())
+    nets.judge(model, model.split([]))
+    (region,) = reference.regions.values()
+    layers = external_backend.local(region)
+    assert [str(f.attrs["Composite"]) for f in layers] == ["reference.conv_norm_relu"] * 3
+    assert all(external_backend.local(layer) == [] for layer in layers)
+
+
+def test_c4_two_branches_are_two_regions_of_three_and_the_rest_is_untouched(load, reference):
+    model = load(branches())
+    plain = autosplit.load_model(model.path)
+    nets.judge(model, model.split([]))
+    assert list(reference.layers().values()) == [["reference.conv"] * 3] * 2
+    rest = [{*op.sources} for op in model.graph.ops if op not in external(model)]
+    assert {"c0", "c1", "y"} == set().union(*rest)
+    assert [op.sources for op in plain.graph.ops if {"c0", "c1"}.intersection(op.sources)] == [
+        op.sources for op in model.graph.ops if {"c0", "c1"}.intersection(op.sources)
+    ]
+
+
+def test_c4_every_cut_of_the_branches_is_equal(load, reference):
+    model = load(branches())
+    for after in ([["a1"]], [["b0", "a2"]], [["c1"], ["a0"], ["b2"]]):
+        nets.judge(model, model.split(after), items=2)
+
+
+def test_c5_a_region_hands_out_several_tensors(load, reference):
+    proto = nets.net(
+        """g (float[1,4,6,6] x) => (float[1,4,6,6] y, float[1,4,6,6] z) {
+            c0 = Conv(x, w0)  c1 = Conv(c0, w1)  c2 = Conv(c1, w2)
+            e0 = Exp(c0)  z = Exp(c1)  y = Mul(e0, c2)
+        }""",
+        dict.fromkeys(("w0", "w1", "w2"), (4, 4, 1, 1)),
+    )
+    model = load(proto)
+    nets.judge(model, model.split([]))
+    (region,) = reference.regions.values()
+    assert len(region.ret_ty.fields) == 3
+    nets.judge(model, model.split([["c1"]]))
+
+
+def test_c6_a_missing_code_generator_names_the_ops(load):
+    with pytest.raises(MachineError, match="has no code generator for ops op0_reference_conv_norm_relu, op1"):
+        load(row()).split([["r1"]]).pipeline()
+
+
+def test_c6_a_code_generator_that_fails_names_the_ops(load, reference, monkeypatch):
+    import tvm
+
+    def fails(functions, options, names):
+        raise ValueError("no such device")
+
+    tvm.register_global_func(f"relax.ext.{NAME}", fails, override=True)
+    with pytest.raises(MachineError, match=r"op0_reference_conv_norm_relu.*no such device"):
+        load(row()).split([]).pipeline()
+
+
+def test_c6_a_region_that_is_not_convex_shows_the_path(load, reference):
+    with pytest.raises(
+        SplitError, match=r"op\d+_reference_conv -> op\d+_reference_conv1 -> op\d+_reference_conv2 leaves"
+    ):
+        load(branches(), regions=(("a0", "a2"),))
+
+
+def test_c6_a_region_holds_ops_of_its_backend_alone(load, reference):
+    for names, told in ((("a0", "c0"), "'c0'"), (("a0", "nope"), "'nope'")):
+        with pytest.raises(SplitError, match=told):
+            load(branches(), regions=(names,))
+
+
+def test_c6_the_ops_of_a_region_stay_together(load, reference):
+    model = load(branches(), regions=(("a0", "a1"), ("b2", "b1")))
+    assert [{model.graph.ops[i].sources[0] for i in group} for group in model.lowered.together] == [
+        {"a0", "a1"},
+        {"b1", "b2"},
+    ]
+    with pytest.raises(SplitError, match="cut 1 lies between ops 'op0_reference_conv' and 'op1_reference_conv1'"):
+        model.split([["a0"]])
+    nets.judge(model, model.split([["a1"], ["b2"]]))
+
+
+def test_c7_an_exported_split_runs_its_regions(load, reference, tmp_path):
+    model = load(row())
+    model.split([["r0"]]).export(tmp_path / "out")
+    items = model.items(2)
+    with autosplit.load(tmp_path / "out") as pipeline:
+        assert compare(pipeline.run(items), model.expected(items)).equal
+    assert sorted(map(len, reference.layers().values())) == [1, 2]
+
+
+def test_c6_patterns_of_another_backend_or_none_are_an_error(save, reference):
+    with pytest.raises(ConfigError, match="has no patterns"):
+        autosplit.load_model(save(row()), backends=[Backend("nobody")])
+    with pytest.raises(ConfigError, match=r"reference\.conv"):
+        autosplit.load_model(save(row()), backends=[Backend("other", external_backend.patterns())])
+
+
+def test_c7_regions_are_profiled_like_any_op(load, reference):
+    from autosplit.hardware.devices import device
+
+    model = load(branches())
+    profile = model.profile(device.along(1)[0], seconds=0.05, force=True)
+    assert all(ms > 0 for op, ms in zip(model.graph.ops, profile.op_ms, strict=True) if op in external(model))
+    assert set(reference.calls) >= {op.kernel for op in external(model)}
+
+
+def test_c7_regions_are_measured_like_any_op(load, reference):
+    from autosplit.hardware.measurement import measure
+
+    model = load(row())
+    with model.split([["r0"]]).pipeline(trace=True) as pipeline:
+        period, busy = measure.period_and_stages(pipeline, model.items(2), measure.Budget(seconds=0.2, items=2))
+    assert period.median > 0
+    assert len(busy) == 2
+    assert min(busy) > 0
+
+
+def test_c7_two_backends_never_share_a_region(save, reference):
+    import tvm
+    from tvm_ffi.registry import remove_global_func
+
+    other = external_backend.Reference()
+    tvm.register_global_func("relax.ext.second", other.generate, override=True)
+    second = tuple((name.replace(NAME, "second"), *rest) for name, *rest in external_backend.patterns()[2:3])
+    first = external_backend.patterns()[:1]
+    proto = row(2)
+    for node in list(proto.graph.node):
+        if node.output[0] == "c1":
+            node.output[0] = "b1"
+        elif node.op_type == "BatchNormalization" and node.input[0] == "c1":
+            proto.graph.node.remove(node)
+    model = autosplit.load_model(save(proto), backends=[Backend(NAME, first), Backend("second", second)])
+    nets.judge(model, model.split([]))
+    assert list(reference.layers().values()) == [["reference.conv_norm_relu"]]
+    assert list(other.layers().values()) == [["second.conv_relu"]]
+    remove_global_func("relax.ext.second")
+
+
+@pytest.fixture(scope="module")
+def quantised(tmp_path_factory):
+    """A net of three convolutions, quantised by onnxruntime to QDQ with random calibration data."""
+    import numpy as np
+    from onnxruntime import quantization as q
+
+    folder = tmp_path_factory.mktemp("qdq")
+    plain = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i}, v{i})  {y} = Relu(c{i})"
+    proto = row(3, plain)
+    generator = np.random.default_rng(1)
+    for i in range(3):
+        from onnx import numpy_helper
+
+        proto.graph.initializer.append(
+            numpy_helper.from_array(generator.standard_normal(4).astype(np.float32), f"v{i}")
+        )
+    (folder / "plain.onnx").write_bytes(proto.SerializeToString())
+
+    class Reader(q.CalibrationDataReader):
+        def __init__(self) -> None:
+            self.items = iter([{"x": generator.standard_normal((1, 4, 6, 6)).astype(np.float32)} for _ in range(8)])
+
+        def get_next(self):
+            return next(self.items, None)
+
+    q.quantize_static(folder / "plain.onnx", folder / "qdq.onnx", Reader(), quant_format=q.QuantFormat.QDQ)
+    return folder / "qdq.onnx"
+
+
+def test_c5_a_quantised_net_runs_as_regions_of_several_layers(quantised, reference):
+    markers = ("relax.quantize", "relax.dequantize")
+    backend = Backend(NAME, external_backend.patterns(), markers=markers)
+    model = autosplit.load_model(quantised, backends=[backend])
+    items = model.items(3)
+    with model.split([]).pipeline() as pipeline:
+        got = pipeline.run(items)
+    assert external_backend.close(got, model.expected(items), 0.03)
+    layers = max(reference.layers().values(), key=len)
+    assert sum(name.startswith("reference.conv") for name in layers) == 3
+    assert {"reference.quantize", "reference.dequantize"} <= set(layers)
+
+
+def test_c5_a_quantised_net_is_equal_however_it_is_cut(quantised, reference):
+    model = autosplit.load_model(quantised, backends=[Backend(NAME, external_backend.patterns())])
+    items = model.items(2)
+    one_each = api.Split(model, tuple((i,) for i in range(len(model.graph.ops))))
+    for split in (one_each, model.split([["r0"]]), model.split([["r0_QuantizeLinear"], ["r1"]])):
+        with split.pipeline() as pipeline:
+            assert external_backend.close(pipeline.run(items), model.expected(items), 0.03)

@@ -1,0 +1,98 @@
+"""Issue 4, C7: a study names its external backends; an installed package brings them into every process."""
+
+from __future__ import annotations
+
+import inspect
+import os
+
+import pytest
+
+from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.lowering.external.registry import named
+from tests import external_backend, nets
+
+pytest.importorskip("onnxruntime")
+
+PACKAGE = """
+
+def backend():
+    from autosplit.lowering.external import Backend
+
+    register()
+    return Backend(NAME, patterns(), markers=("relax.astype",))
+
+
+def broken():
+    raise OSError("no driver")
+
+
+def other():
+    return 3
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An installed package that offers the backend ``reference``, here and in processes that start later."""
+    folder = tmp_path / "site"
+    (folder / "fake-1.0.dist-info").mkdir(parents=True)
+    (folder / "fake_backend.py").write_text(inspect.getsource(external_backend) + PACKAGE, encoding="utf-8")
+    (folder / "fake-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: fake\nVersion: 1.0\n")
+    entries = "reference = fake_backend:backend\nbroken = fake_backend:broken\nother = fake_backend:other\n"
+    (folder / "fake-1.0.dist-info" / "entry_points.txt").write_text(f"[autosplit.backends]\n{entries}")
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
+    yield
+    if external_backend.is_registered():
+        external_backend.unregister()
+
+
+def test_c7_a_package_offers_a_backend_by_name(package):
+    found = named("reference", merge=False, markers=["relax.tanh"], together=[["a", "b"]])
+    assert (found.name, found.merge, found.regions) == ("reference", False, (("a", "b"),))
+    assert found.markers == ("relax.astype", "relax.tanh")
+    assert len(found.patterns) == 5
+
+
+def test_c7_a_package_that_fails_is_one_line(package):
+    with pytest.raises(MachineError, match="no driver"):
+        named("broken")
+    with pytest.raises(ConfigError, match="gives 3"):
+        named("other")
+
+
+def test_c7_a_study_measures_regions_in_its_worker(package, save):
+    bench = IsolatedBench(
+        save(nets.residual(2)),
+        shapes={},
+        stages=2,
+        devices=(),
+        target=None,
+        regions=[{"backend": "reference", "merge": True, "markers": [], "together": [["conv1a", "conv1b"]]}],
+        budget=Budget(seconds=0.2, items=2, latency_items=1),
+    )
+    try:
+        external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]
+        (profile, *_) = bench.profile()
+        (group,) = bench.together
+        found = bench.measure((tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops)))))
+    finally:
+        bench.close()
+    assert set(group) <= set(external)
+    assert all(profile.op_ms[i] > 0 for i in external)
+    assert found.accuracy.equal
+
+
+def test_c7_the_study_file_has_a_table_of_regions(tmp_path):
+    from autosplit.study.config import study_file
+
+    file = tmp_path / "s.toml"
+    text = 'zoo = "branches"\nstages = 2\n[[regions]]\nbackend = "npu"\nmarkers = ["relax.astype"]\n'
+    file.write_text(text, encoding="utf-8")
+    (regions,) = study_file.load(file).regions
+    assert (regions.backend, regions.merge, regions.markers, regions.together) == ("npu", True, ["relax.astype"], [])
+    file.write_text(text.replace("stages", 'backend = "onnxruntime"\nstages'), encoding="utf-8")
+    with pytest.raises(ConfigError, match="regions are given"):
+        study_file.load(file)

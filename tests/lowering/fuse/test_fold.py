@@ -1,0 +1,229 @@
+"""Weight expressions come to what numpy makes of them; what is not in the table stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosplit.frontend.relax import script
+from autosplit.frontend.source import Signature, Source, SourceNode
+from autosplit.lowering.fuse.amounts import bytes_of, flops_of, size_of, static_shape
+from autosplit.lowering.fuse.fold import fold_weights
+from autosplit.lowering.fuse.folded_nodes import MERGED, Folding
+from autosplit.lowering.fuse.indices import bound_indices
+
+A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+B = np.array([[2.0], [4.0]], np.float32)
+
+
+def module(body: Callable[[Any, Any], Any]) -> Any:
+    """A module that adds ``body``, computed of two weights, to its input."""
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    made = body(relax.const(A), relax.const(B))
+    probe = relax.BlockBuilder().normalize(made)
+    x = relax.Var("x", relax.TensorType([int(s) for s in probe.ty.shape.values], probe.ty.dtype))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            weight = builder.emit(made, "weight")
+            result = builder.emit_output(relax.op.add(x, weight))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def weight(body: Callable[[Any, Any], Any]) -> np.ndarray[Any, Any] | None:
+    """What the weight of such a module is folded to, None where a call is left."""
+    import tvm
+
+    (block,) = fold_weights(module(body))["main"].body.blocks
+    if len(block.bindings) > 1:
+        return None
+    (constant,) = (a for a in block.bindings[0].value.args if isinstance(a, tvm.ir.GenericConst))
+    return np.asarray(constant.value.numpy())
+
+
+def const(array: np.ndarray[Any, Any]) -> Any:
+    from tvm import relax
+
+    return relax.const(array)
+
+
+def ops() -> Any:
+    from tvm import relax
+
+    return relax.op
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (lambda a, b: ops().add(a, b), A + B),
+        (lambda a, b: ops().subtract(a, b), A - B),
+        (lambda a, b: ops().multiply(b, a), A * B),
+        (lambda a, b: ops().divide(a, b), A / B),
+        (lambda a, b: ops().sqrt(a), np.sqrt(A)),
+        (lambda a, b: ops().permute_dims(a), A.T),
+        (lambda a, b: ops().permute_dims(a, [1, 0]), A.T),
+        (lambda a, b: ops().permute_dims(const(A[None]), [1, 2, 0]), A[..., None]),
+        (lambda a, b: ops().reshape(a, (3, 2)), A.reshape(3, 2)),
+        (lambda a, b: ops().expand_dims(a, 1), A[:, None]),
+        (lambda a, b: ops().squeeze(b, 1), B[:, 0]),
+        (lambda a, b: ops().broadcast_to(b, (2, 5)), np.broadcast_to(B, (2, 5))),
+    ],
+    ids=[
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "sqrt",
+        "transpose",
+        "axes",
+        "three",
+        "reshape",
+        "expand",
+        "squeeze",
+        "broadcast",
+    ],
+)
+def test_a_weight_is_what_numpy_makes_of_it(body: Any, wanted: np.ndarray[Any, Any]) -> None:
+    found = weight(body)
+    assert found is not None
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_what_fills_with_no_number_is_folded(number: float) -> None:
+    from tvm import relax
+
+    np.testing.assert_array_equal(
+        weight(lambda a, b: relax.op.full((2, 3), relax.const(np.float32(number)), "float32")), np.full((2, 3), number)
+    )
+
+
+def test_what_fills_with_a_number_stays_for_the_compiler() -> None:
+    from tvm import relax
+
+    assert weight(lambda a, b: relax.op.full((2, 3), relax.const(np.float32(2)), "float32")) is None
+
+
+def test_what_is_not_in_the_table_stays() -> None:
+    assert weight(lambda a, b: ops().exp(a)) is None
+
+
+def test_what_depends_on_the_input_stays() -> None:
+    made = script.parse(
+        "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n"
+        "        with R.dataflow():\n            y = R.add(x, x)\n            R.output(y)\n        return y\n"
+    )
+    assert len(fold_weights(made)["main"].body.blocks[0].bindings) == 1
+
+
+def test_integers_are_divided_by_the_compiler_and_keep_their_type() -> None:
+    from tvm import relax
+
+    half = weight(
+        lambda a, b: relax.op.divide(relax.const(np.array([7, 8], np.int32)), relax.const(np.array([2, 2], np.int32)))
+    )
+    assert half is None or half.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "size"),
+    [
+        ((2, 3), "float32", 24),
+        ((5,), "int8", 5),
+        ((), "float64", 8),
+        ((3,), "bool", 3),
+        ((0, 4), "float32", 0),
+        ((7,), "float16", 14),
+    ],
+)
+def test_the_size_of_a_tensor_is_in_whole_bytes(shape: tuple[int, ...], dtype: str, size: int) -> None:
+    assert size_of(shape, dtype) == size
+
+
+def test_a_constant_that_is_read_twice_is_counted_once() -> None:
+    from tvm import relax
+
+    first, second = relax.const(A), relax.const(A)
+    assert bytes_of(iter([first, first])) == A.nbytes
+    assert bytes_of(iter([first, second, relax.const(B)])) == 2 * A.nbytes + B.nbytes
+
+
+def test_a_shape_known_only_at_run_time_is_named() -> None:
+    import tvm
+    from tvm import relax
+
+    assert static_shape("t", relax.TensorType((2, 3), "float32")) == (2, 3)
+    for kind in (
+        relax.TensorType((tvm.tirx.Var("n", "int64"), 3), "float32"),
+        relax.TensorType(None, "float32", ndim=1),
+        relax.ShapeType(ndim=1),
+    ):
+        with pytest.raises(Exception, match="tensor 't' has a shape known only at run time"):
+            static_shape("t", kind)
+
+
+def test_arithmetic_is_estimated_and_nothing_where_it_cannot_be() -> None:
+    made = script.parse(
+        "@I.ir_module\nclass M:\n    @T.prim_func(private=True, s_tir=True)\n"
+        "    def k(a: T.Buffer((8,), 'float32'), b: T.Buffer((8,), 'float32')):\n"
+        "        for i in range(8):\n            with T.sblock('b'):\n"
+        "                v = T.axis.remap('S', [i])\n                b[v] = a[v] * a[v] + T.float32(1)\n"
+    )
+    (kernel,) = made.functions.values()
+    assert flops_of(kernel) == 16
+    assert flops_of(None) == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_index_out_of_bounds_takes_the_nearest(axis: int) -> None:
+    from tvm import relax
+
+    builder = relax.BlockBuilder()
+    x, i = relax.Var("x", relax.TensorType((2, 3), "float32")), relax.Var("i", relax.TensorType((4,), "int64"))
+    with builder.function("main", [x, i]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.take(x, i, axis=axis))
+        builder.emit_func_output(result)
+    (binding,) = bound_indices(builder.get())["main"].body.blocks[0].bindings
+    assert (binding.value.attrs.mode, int(binding.value.attrs.axis)) == ("clip", axis)
+
+
+def source(nodes: dict[str, tuple[str, str]], constants: str = "", alias: dict[str, str] | None = None) -> Source:
+    """Nodes by name from what they read and make; ``x`` is the input, ``y`` the output."""
+    made = tuple(
+        SourceNode(name, "Op", tuple(reads.split()), tuple(makes.split())) for name, (reads, makes) in nodes.items()
+    )
+    known = frozenset(constants.split())
+    return Source("net", None, made, (), alias or {}, known, (Signature("x", (1,), "float32"),), ("y",))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (source({"n": ("x w", "y")}), MERGED),
+        (source({"n": ("w", "k"), "m": ("x k", "y")}, "k"), "constant: known without running the model"),
+        (source({"n": ("w", "k j"), "m": ("x k", "y")}, "k", {"j": "k"}), "constant: known without running the model"),
+        (source({"n": ("w", "k j"), "m": ("x k j", "y")}, "k"), "constant: depends on weights alone"),
+        (source({"n": ("w", "k"), "m": ("x k", "y")}), "constant: depends on weights alone"),
+        (source({"n": ("x", "k"), "m": ("k", "y")}, alias={"k": "x"}), "identity: passes 'x' on"),
+        (source({"n": ("x", "k j"), "m": ("k j", "y")}, alias={"k": "x"}), MERGED),
+        (source({"n": ("x", "k"), "m": ("x", "y")}), "dead: no output of the model needs it"),
+        (source({"n": ("w", "k"), "m": ("x", "y")}), "dead: no output of the model needs it"),
+        (source({"n": ("x", "k"), "o": ("k", "j"), "m": ("x", "y")}), "dead: no output of the model needs it"),
+        (source({"n": ("x", ""), "m": ("x", "y")}), "dead: no output of the model needs it"),
+    ],
+)
+def test_a_node_that_left_no_op_says_why(given: Source, reason: str) -> None:
+    assert Folding(given).reason(0) == reason
+
+
+def test_what_a_constant_feeds_is_constant_and_what_the_input_feeds_is_not() -> None:
+    folding = Folding(source({"a": ("w", "k"), "b": ("k w", "j"), "c": ("x j", "i"), "d": ("i j", "y")}))
+    assert [folding.reason(i) == MERGED for i in range(4)] == [False, False, True, True]

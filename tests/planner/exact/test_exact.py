@@ -1,0 +1,264 @@
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.cuts import downsets
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.planner import Constraints, CostModel, Transfer, evaluate, evaluate_cuts, from_workload, k_best, plan
+from autosplit.planner.exact.downset_table import list_rows
+from autosplit.planner.exact.stage_loads import Side, loads
+from autosplit.planner.problem.constraints import FREE
+from autosplit.planner.problem.problem import pose, scale
+from tests.planner.graphs import parallel_chains
+from tests.planner.reference import brute_force, file_loads, model_cost
+from tests.planner.strategies import models, questions
+
+WORKLOADS = Path(__file__).parents[3] / ".." / "shared" / "workloads"
+OPTIMA = {
+    ("layer_bert24", 2): 47.478953125,
+    ("layer_bert24", 3): 32.24290625,
+    ("layer_bert24", 4): 24.91690625,
+    ("layer_bert24", 6): 17.78990625,
+    ("layer_resnet50", 2): 101.28140625,
+    ("layer_resnet50", 3): 67.6942578125,
+    ("layer_resnet50", 4): 50.9898515625,
+    ("layer_resnet50", 6): 34.2228515625,
+    ("layer_inceptionv3", 2): 155.664996154785,
+    ("layer_inceptionv3", 3): 103.818712585449,
+    ("layer_inceptionv3", 4): 78.352723327637,
+    ("layer_inceptionv3", 6): 52.201631652832,
+    ("operator_bert_l-3", 2): 33.989101556140,
+    ("operator_bert_l-3", 3): 27.9185676799125,
+}
+
+
+def workload(name):
+    file = WORKLOADS / f"{name}.json"
+    if not file.exists():
+        pytest.skip(f"the public workloads are not at {WORKLOADS}")
+    return json.loads(file.read_text())
+
+
+@pytest.mark.parametrize(("name", "stages"), OPTIMA)
+def test_the_published_optima_are_met(name, stages):
+    document = workload(name)
+    costs = from_workload(document)
+    found = plan(costs, stages)
+    loads, sizes = file_loads(document, [[costs.ids[i] for i in ops] for ops in found.stages])
+    assert found.optimal
+    assert found.period == pytest.approx(OPTIMA[name, stages], rel=1e-9)
+    assert loads == pytest.approx(found.loads, rel=1e-12)
+    assert max(loads) == pytest.approx(found.lower_bound, rel=1e-9)
+    assert max(sizes) <= document["maxSizePerFPGA"]
+
+
+def must_be_best(model, stages, allow_empty):
+    best = brute_force(model, stages, allow_empty)
+    try:
+        found = plan(model, stages, allow_empty=allow_empty)
+    except Infeasible:
+        assert not best
+        return
+    assert (found.period, found.latency, found.bytes_moved) == tuple(map(float, best[0][:3]))
+    assert found.optimal
+    assert found.lower_bound == found.period
+
+
+@given(questions())
+@settings(deadline=None, max_examples=80)
+def test_the_plan_is_the_best_of_all_splits(question):
+    must_be_best(*question)
+
+
+@given(questions(most=10, stages=2))
+@settings(deadline=None, max_examples=25)
+def test_ten_ops_on_unequal_devices_with_little_memory(question):
+    must_be_best(*question)
+
+
+@given(questions())
+@settings(deadline=None, max_examples=50)
+def test_the_k_best_are_sorted_distinct_and_complete(question):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    if not best:
+        return
+    for k in (1, 3, 40):
+        found = k_best(model, stages, k, allow_empty=allow_empty)
+        costs = [(p.period, p.latency, p.bytes_moved) for p in found]
+        assert costs == [tuple(map(float, b[:3])) for b in best[:k]]
+        assert len({p.stages for p in found}) == len(found)
+
+
+@given(questions())
+@settings(deadline=None, max_examples=50)
+def test_on_equal_devices_a_split_with_empty_stages_is_listed_once(question):
+    model, stages, _ = question
+    if model.devices is not None:
+        return
+    best = [b for b in brute_force(model, stages, True) if sorted(b[3], key=lambda ops: not ops) == list(b[3])]
+    for k in (1, 40) if best else ():
+        found = k_best(model, stages, k, empty_last=True)
+        assert [(p.period, p.latency, p.bytes_moved) for p in found] == [tuple(map(float, b[:3])) for b in best[:k]]
+        assert {p.stages for p in found} <= {b[3] for b in best}
+
+
+@given(questions())
+@settings(deadline=None, max_examples=60)
+def test_a_plan_costs_what_its_split_costs(question):
+    model, stages, allow_empty = question
+    try:
+        found = plan(model, stages, allow_empty=allow_empty)
+    except Infeasible:
+        return
+    period, latency, moved, memory, loads = model_cost(model, found.stages)
+    assert (found.period, found.latency, found.bytes_moved) == (float(period), float(latency), float(moved))
+    assert (list(found.loads), list(found.memory)) == ([*map(float, loads)], [*map(float, memory)])
+    again = evaluate(model, found.stages, allow_empty=allow_empty)
+    assert again.loads == found.loads
+    assert again.cuts == found.cuts
+
+
+@given(models(most=6), st.floats(1e-9, 1e9))
+@settings(deadline=None, max_examples=40)
+def test_the_unit_of_time_changes_nothing(model, factor):
+    def by(rows):
+        return tuple(tuple(x * factor for x in row) for row in rows)
+
+    stages = min(2, len(model.contraction.groups))
+    scaled = replace(
+        model,
+        times=by(model.times),
+        send=by(model.send),
+        receive=by(model.receive),
+        overheads=tuple(x * factor for x in model.overheads),
+    )
+    assert plan(scaled, stages).period == pytest.approx(plan(model, stages).period * factor, rel=1e-9)
+
+
+def test_a_cost_that_forbids_does_not_blur_the_others():
+    edges = [{"sourceId": i, "destId": i + 1, "cost": 1e15 if i % 2 else 0.125} for i in range(9)]
+    nodes = [{"id": i, "supportedOnFpga": 1, "fpgaLatency": 0.1 * (i + 1), "size": 0} for i in range(10)]
+    found = plan(from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges}), 2)
+    assert found.stages == (tuple(range(7)), (7, 8, 9))
+    assert found.period == pytest.approx(2.8 + 0.125)
+
+
+@pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (5, 3, 3), (9, 2, 2)])
+def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number, length, stages):
+    model, ops = parallel_chains(number, length), number * length
+    taken = replace(model.tensors[0], name="x", producer=None, consumers=(0, 1), bytes=1e4)  # an input does not count
+    free = ((0.0,) * (len(model.tensors) + 1),)
+    model = replace(model, times=((1.0,) * ops,), tensors=(*model.tensors, taken), send=free, receive=free)
+    levels = [[d for d in downsets(model.contraction) if d.bit_count() * stages == n * ops] for n in range(1, stages)]
+    chains = [cuts for cuts in product(*levels) if all(not a & ~b for a, b in pairwise(cuts))]
+    moved = sorted(evaluate_cuts(model, cuts).bytes_moved for cuts in chains)
+    assert plan(model, stages).bytes_moved == moved[0]
+    assert [p.bytes_moved for p in k_best(model, stages, 5)] == moved[:5]
+
+
+@pytest.mark.parametrize("cheap", [range(6), range(6, 12)])
+def test_of_very_many_splits_of_equal_times_the_one_that_moves_fewest_bytes_is_found(cheap):
+    moved = tuple(Transfer(f"t{i}", i, (12,), 1.0 if i in cheap else 2.0) for i in range(12))
+    times, free = (*[1.0] * 12, 0.0), ((0.0,) * 12,)
+    model = CostModel("m", tuple(map(str, range(13))), (*[0] * 12, (1 << 12) - 1), (times,), moved, free, free)
+    assert plan(model, 2).stages[0] == tuple(cheap)
+
+
+@given(models(most=6, inputs=True))
+@settings(deadline=None, max_examples=30)
+def test_a_stage_asked_for_alone_moves_the_bytes_it_moves_among_all_others(model):
+    problem = pose(model, 1, FREE)
+    side = Side(scale(problem, math.inf), list_rows(problem.contraction.predecessors, 99), 0)
+    for block in loads(scale(problem, math.inf), 0, side, side, math.inf):
+        i, j = np.nonzero(block.load < math.inf)
+        alone = [block.bytes_moved(i[n : n + 1], j[n : n + 1]).item() for n in range(len(i))]
+        assert alone == block.bytes_moved(i, j).tolist()
+
+
+def test_only_nested_cuts_make_a_stage_and_each_costs_the_same_among_many_or_few():
+    problem = pose(parallel_chains(2, 40), 1, FREE)
+    rows = list_rows(problem.contraction.predecessors, 2000)
+
+    def table(right):
+        found, sides = np.full((len(rows), len(right)), math.inf), [Side(scaled, r, 0) for r in (rows, right)]
+        for block in loads(scaled, 0, *sides, math.inf):
+            found[block.left, block.right] = block.load
+        return found
+
+    scaled = scale(problem, math.inf)
+    whole = table(rows)
+    # from a place of each chain to the same or a later one, not both the same
+    assert np.isfinite(whole).sum() == (41 * 42 // 2) ** 2 - 41**2
+    assert (table(rows[900:1300]) == whole[:, 900:1300]).all()
+
+
+def test_what_a_stage_receives_and_sends_takes_of_its_memory():
+    moved = (Transfer("t", 0, (1,), 20.0), Transfer("u", 1, (2,), 5.0))
+    free = ((0.0, 0.0),)
+    model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, free, free, memory=(10.0,))
+    assert plan(model, 2).stages == ((0,), (1, 2))
+    assert plan(replace(model, activations=True), 2).stages == ((0, 1), (2,))
+
+
+def test_what_cannot_be_asked_is_refused():
+    model = from_workload(
+        {
+            "maxSizePerFPGA": 9,
+            "nodes": [{"id": 7, "supportedOnFpga": 0, "fpgaLatency": 1, "size": 1}],
+            "edges": [],
+        }
+    )
+    with pytest.raises(ConfigError, match="0 stages"):
+        plan(model, 0)
+    with pytest.raises(Infeasible, match="only 1 groups"):
+        plan(model, 2)
+    with pytest.raises(Infeasible, match="'7' is supported on no device"):
+        plan(model, 1)
+
+
+@pytest.mark.parametrize("asked", [0, 3, 10])
+def test_a_deadline_leaves_a_split_and_a_bound(asked):
+    document = workload("layer_inceptionv3")
+    found = plan(from_workload(document), 6, deadline=ticks(asked))
+    assert not found.optimal
+    assert 51.8 < found.lower_bound <= 52.2017
+    assert 52.2016 < found.period < math.inf
+
+
+@pytest.mark.parametrize("asked", range(0, 24, 2))
+@pytest.mark.parametrize("unit", [1.0, 0.1, 1.1])
+def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
+    times = tuple(unit * t for t in (1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5))
+    model = replace(parallel_chains(2, 4, transfer=0.0), times=(times,))
+    found, least = plan(model, 2, deadline=ticks(asked)), plan(model, 2).period
+    assert least == pytest.approx(11 * unit)
+    assert found.lower_bound <= least <= found.period
+    assert not found.optimal or found.period == least
+
+
+def test_a_split_that_only_a_longer_search_finds_is_not_called_impossible():
+    pins = Constraints(stages={"op0": 0, "op1": 1, "op6": 0, "op7": 1})
+    assert plan(parallel_chains(2, 4), 2, constraints=pins).stages[0] == (0, 4, 5, 6)
+    with pytest.raises(Infeasible, match="give more time"):
+        plan(parallel_chains(2, 4), 2, constraints=pins, deadline=ticks(0))
+
+
+@pytest.mark.parametrize("asked", range(0, 24, 2))
+def test_conditions_that_clash_are_named_or_more_time_is_asked_for(asked):
+    clash = Constraints(stages={"op4": 0, "op1": 1})
+    with pytest.raises(Infeasible, match=r"give more time|drop one: op 'op4' on stage 0; op 'op1' on stage 1"):
+        plan(parallel_chains(1, 6), 2, constraints=clash, deadline=ticks(asked))
+
+
+def ticks(count):
+    """A deadline that passes when it has been asked ``count`` times."""
+    left = iter(range(count))
+    return lambda: next(left, None) is None

@@ -1,0 +1,102 @@
+import pytest
+from hypothesis import given, settings
+
+from autosplit.errors import Infeasible
+from autosplit.planner import CostModel, Transfer, evaluate, k_best, least_latency, pareto_front, plan
+from autosplit.planner.exact import layered_network, pareto
+from tests.planner.graphs import random_dag
+from tests.planner.reference import brute_force, model_cost
+from tests.planner.strategies import questions
+
+
+def peak(model, stages):
+    return max(model_cost(model, stages)[3])
+
+
+@given(questions())
+@settings(deadline=None, max_examples=60)
+def test_the_front_holds_every_undominated_point_once(question):
+    model, stages, allow_empty = question
+    points = {(p, latency, peak(model, s)) for p, latency, _, s in brute_force(model, stages, allow_empty)}
+    if not points:
+        return
+    best = {x for x in points if not any(y != x and all(a <= b for a, b in zip(y, x, strict=True)) for y in points)}
+    found = pareto_front(model, stages, allow_empty=allow_empty)
+    assert found.complete
+    assert [(p.period, p.latency, max(p.memory)) for p in found.plans] == sorted(tuple(map(float, x)) for x in best)
+    assert all(p.optimal == (p.period == found.plans[0].period == p.lower_bound) for p in found.plans)
+
+
+@given(questions())
+@settings(deadline=None, max_examples=60)
+def test_the_least_latency_under_a_period_limit(question):
+    model, stages, allow_empty = question
+    splits = brute_force(model, stages, allow_empty)
+    if not splits:
+        return
+    limit = splits[len(splits) // 2][0]
+    found = least_latency(model, stages, float(limit), allow_empty=allow_empty)
+    expected = min((latency, moved) for period, latency, moved, _ in splits if period <= limit)
+    assert (found.latency, found.bytes_moved) == tuple(map(float, expected))
+    assert found.period <= limit
+
+
+def test_a_device_that_is_better_left_out_costs_no_latency():
+    moved = (Transfer("t", 0, (1,), 8.0),)
+    model = CostModel("m", ("a", "b"), (0, 1), ((5.0, 5.0),), moved, ((1.0,),), ((1.0,),), overheads=(0.0, 0.0, 99.0))
+    assert plan(model, 3, allow_empty=True).latency == 12
+    assert least_latency(model, 3, 10.0, allow_empty=True).latency == 10
+
+
+def test_each_op_counts_on_its_own_device_where_the_least_latency_is_slower():
+    times = ((4.0, 2.0, 50.0, 50.0), (50.0, 3.0, 2.0, 50.0), (50.0, 50.0, 50.0, 1.0))
+    model = CostModel("m", tuple("abcd"), (0, 1, 2, 4), times)
+    assert (plan(model, 3).period, plan(model, 3).latency) == (5, 10)
+    assert least_latency(model, 3, 6.0).latency == 9
+
+
+def test_a_front_of_too_many_points_keeps_the_fastest_and_says_it_may_miss_some(monkeypatch):
+    model = random_dag(12, 0, size=1.0)
+    whole = pareto_front(model, 3).plans
+    monkeypatch.setattr(pareto, "MOST_LABELS", 3)
+    found = pareto_front(model, 3)
+    assert len(whole) > 3
+    assert not found.complete
+    assert found.plans[0].period == whole[0].period
+    assert all(evaluate(model, p.stages).period == p.period for p in found.plans)
+
+
+@pytest.mark.parametrize(("edges", "told"), [(60, "periods more than a few percent"), (0, "too many splits")])
+def test_a_front_of_too_many_stages_leaves_out_the_slowest_and_says_so(monkeypatch, edges, told):
+    model = random_dag(12, 0, size=1.0)
+    monkeypatch.setattr(layered_network, "MOST_EDGES", edges)
+    found = pareto_front(model, 3)
+    assert found.plans[0].period == plan(model, 3).period
+    assert not found.complete
+    assert told in found.note
+
+
+def test_a_period_that_no_split_reaches_is_infeasible():
+    model = random_dag(12, 0)
+    least = plan(model, 3).period
+    assert least_latency(model, 3, least).period == least
+    with pytest.raises(Infeasible, match="the least found is"):
+        least_latency(model, 3, least * 0.999)
+
+
+@pytest.mark.parametrize("asked", range(0, 60, 3))
+def test_whatever_time_there_is_what_is_claimed_holds(asked):
+    def late():
+        left = iter(range(asked))
+        return lambda: next(left, None) is None
+
+    model = random_dag(8, 5, size=1.0)
+    limit = 1.5 * plan(model, 3).period
+    found = least_latency(model, 3, limit, deadline=late())
+    assert found.period <= limit
+    assert not found.optimal or found == least_latency(model, 3, limit)
+    points = pareto_front(model, 3, deadline=late())
+    assert points.plans
+    assert not points.complete or points == pareto_front(model, 3)
+    listed = k_best(model, 3, 9, deadline=late())
+    assert (len(listed) == 9) == (not listed[0].note)

@@ -1,0 +1,96 @@
+"""A graph in words: titles, shapes, where a source node went."""
+
+import pytest
+
+from autosplit.errors import SplitError
+from autosplit.graph import Folded, Op, build
+from autosplit.report.documents import inspection
+
+GRAPH = build(
+    "net",
+    [
+        Op("conv_relu", "k0", ("conv", "relu"), ("x",), ("a",)),
+        Op("lstm_1", "k1", (), ("a",), ("b", "c"), parts=("lstm",)),
+        Op("lstm_2", "k2", ("lstm",), ("b", "c"), ("y",), parts=("lstm",)),
+    ],
+    {
+        "x": ((1, 3), "float32", 12),
+        "a": ((2000,), "float32", 8000),
+        "b": ((), "int8", 1),
+        "c": ((9,), "int8", 9),
+        "y": ((1,), "bool", 1),
+    },
+    ["x"],
+    ["y"],
+    [Folded("shape", "a constant")],
+)
+
+
+def counted(ops, total, complete=True):
+    return {"model": {"name": "net"}, "ops": [None] * ops, "cuts": {"total": total, "complete": complete}}
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (counted(1, 2), "net: 1 fused op, 2 downsets: 0 cuts into two stages"),
+        (counted(2, 3), "net: 2 fused ops, 3 downsets: 1 cut into two stages"),
+        (counted(41, 1050), "net: 41 fused ops, 1,050 downsets: 1,048 cuts into two stages"),
+        (counted(900, 10**6, False), "net: 900 fused ops, more than 1,000,000 downsets"),
+    ],
+)
+def test_the_title_counts_ops_and_cuts(document, told):
+    assert inspection.title(document) == told
+
+
+def test_a_row_an_op_with_the_size_of_all_it_makes():
+    assert list(inspection.rows(GRAPH)) == [
+        (0, "conv_relu", "conv relu", "x", "a", "8 kB"),
+        (1, "lstm_1", "(part of lstm)", "a", "b c", "10 B"),
+        (2, "lstm_2", "lstm", "b c", "y", "1 B"),
+    ]
+
+
+def test_a_tensor_is_told_with_who_makes_and_reads_it():
+    made = inspection.tensor(GRAPH, "b")
+    assert (made["shape"], made["producer"], made["consumers"]) == ([], "lstm_1", ["lstm_2"])
+    assert inspection.tensor(GRAPH, "x")["producer"] is None
+
+
+def test_shapes_are_spelled_as_the_command_line_takes_them():
+    assert [inspection.spelled(s) for s in ((1, 3, 224), (7,), ())] == ["1x3x224", "7", "scalar"]
+
+
+def test_inputs_and_outputs_are_a_line_each():
+    port = {"name": "x", "dtype": "float32", "shape": [1, 3]}
+    document = {"inputs": [port, port | {"name": "z", "shape": []}], "outputs": [port]}
+    told = list(inspection.ports(document))
+    assert told == ["inputs: x float32 1x3, z float32 scalar", "outputs: x float32 1x3"]
+
+
+@pytest.mark.parametrize(
+    ("node", "told"),
+    [
+        ("relu", "relu is in fused op conv_relu"),
+        ("lstm", "lstm is in fused op lstm_2; lstm_1, lstm_2 compute a part"),
+        ("shape", "shape was folded: a constant"),
+    ],
+)
+def test_a_node_is_told_where_it_went(node, told):
+    assert inspection.sentence(inspection.find(GRAPH, node)) == told
+
+
+def test_one_op_computes_a_part():
+    place = {"node": "n", "op": "o", "parts": ["p"], "folded": None}
+    assert inspection.sentence(place) == "n is in fused op o; p computes a part"
+
+
+def test_a_node_that_is_none_has_those_spelled_alike():
+    with pytest.raises(SplitError, match=r"no source node is called 'relo'.*; did you mean 'relu'"):
+        inspection.find(GRAPH, "relo")
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.0, ""), (0.1, ""), (0.101, "10% of the"), (1.0, "100% of the")])
+def test_a_tenth_of_untuned_arithmetic_is_little(share, told):
+    assert inspection.tuning_hint(share).startswith(told)
+    assert bool(inspection.tuning_hint(share)) == bool(told)

@@ -1,0 +1,67 @@
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from autosplit.cli import main
+from autosplit.deploy.load import load
+from autosplit.hardware.execution.pipeline import Event
+from autosplit.report.drawing import run
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What was handed to the picture."""
+    found = {}
+
+    def draw(rows, names, **how):
+        found.update(rows=rows, names=names, **how)
+        return b"a picture"
+
+    monkeypatch.setattr(run, "timeline", draw)
+    return found
+
+
+def test_times_count_in_ms_from_the_first_item():
+    events = [Event(0, 0, 10.0, 10.5), Event(1, 0, 10.5, 11.0), Event(0, 1, 10.5, 11.0), Event(0, 2, 11.0, 12.0)]
+    assert run.rows(events, 2) == [(0, 0, 0.0, 500.0), (1, 0, 500.0, 1000.0), (0, 1, 500.0, 1000.0)]
+    assert run.rows([], 2) == []
+
+
+def test_bench_draws_the_events_of_its_run(export, drawn, tmp_path, capsys):
+    assert main(["bench", str(export.folder), "--seconds", "0.1", "--timeline", str(tmp_path / "run.svg")]) == 0
+    assert (tmp_path / "run.svg").read_bytes() == b"a picture"
+    assert "items/s" in capsys.readouterr().out
+    assert [n.split(",")[0] for n in drawn["names"]] == ["stage 0", "stage 1", "stage 2"]
+    assert {(s, i) for s, i, _, _ in drawn["rows"]} == {(s, i) for s in range(3) for i in range(run.ITEMS)}
+
+
+def test_an_item_is_computed_by_one_stage_after_the_other(exported):
+    with load(exported, trace=True) as pipeline:
+        pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}] * 6)
+        rows = run.rows(pipeline.events, 6)
+    at = {(stage, item): (start, end) for stage, item, start, end in rows}
+    assert len(at) == len(rows) == 18
+    assert all(at[stage, item][1] <= at[stage + 1, item][0] for stage in (0, 1) for item in range(6))
+    assert all(at[stage, item][1] <= at[stage, item + 1][0] for stage in range(3) for item in range(5))
+
+
+@pytest.mark.parametrize(("name", "start"), [("run.svg", b"<?xml"), ("run.PNG", b"\x89PNG")])
+def test_the_suffix_says_what_is_drawn(tmp_path, name, start):
+    run.write([Event(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    assert data.startswith(start)
+    assert name.endswith("PNG") or ElementTree.fromstring(data).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", ["run.txt", "run", ".svg", "run.svg.gz"])
+def test_another_suffix_is_refused_before_anything_runs(said, tmp_path, name):
+    code, line = said("bench", tmp_path / "nothing", "--timeline", tmp_path / name)
+    assert (code, line.partition("is no picture; name it ")[1]) == (2, "is no picture; name it ")
+
+
+def test_without_matplotlib_nothing_runs(said, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, line = said("bench", tmp_path / "nothing", "--timeline", tmp_path / "run.svg")
+    assert (code, "pip install 'autosplit[dashboard]'" in line) == (3, True)

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import json
+import re
+import stat
+import tomllib
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.cli import main
+from autosplit.hardware.measurement.results import Spread
+from autosplit.report.documents.record import Study, read
+from autosplit.report.documents.source import Source, reading
+from autosplit.report.html import page
+from autosplit.report.html.inline_svg import inline
+from autosplit.report.pictures import stage_balance
+from tests.report import browser as driving
+
+HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
+PICTURES = ("graph", "balance", "convergence", "stages", "pareto")
+
+
+class Seen(HTMLParser):
+    """What a browser would find: elements with their attributes, and the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "!doctype"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def safe(text: str) -> Seen:
+    """The page as seen, after a check that nothing in it runs, loads or is left open."""
+    seen = Seen(text)
+    assert seen.open == []
+    known = {"html", "head", "meta", "title", "style", "body", "main", "header", "section", "p", "h1", "h2", "strong"}
+    known |= {
+        "dl",
+        "div",
+        "dt",
+        "dd",
+        "figure",
+        "figcaption",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "pre",
+        "code",
+    }
+    known |= {"svg", "g", "defs", "path", "use", "rect", "clippath", "pattern"}
+    assert {tag for tag, _ in seen.tags} <= known
+    for _, attributes in seen.tags:
+        assert not [a for a in attributes if a.startswith("on") or a in ("src", "action")]
+        assert attributes.get("href", "#").startswith("#")
+    ids = [attributes["id"] for _, attributes in seen.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    return seen
+
+
+@pytest.fixture
+def study(database: Path) -> Study:
+    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+        return read(found)
+
+
+def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -> None:
+    seen = safe(page.page(replace(study, machine="AMD EPYC x2 vm")))
+    assert "How is squeezenet best split into 2 stages on cores:0, cores:1?" in seen.text
+    assert "Run replicas. Two replicas are 3 % faster than the best split; do not split." in seen.text
+    assert "stage 1 ended by signal 11; its kernels may be broken" in seen.text
+    for text in ("one core", "all cores", "best split (trial 8)", "12, 1 failed", "AMD EPYC x2 vm", "autosplit 0.1.0"):
+        assert text in seen.text
+
+
+def test_every_picture_is_there_with_a_description(study: Study) -> None:
+    seen = safe(page.page(study))
+    labels = [a["aria-label"] for tag, a in seen.tags if tag == "svg"]
+    boxes = [a["aria-label"] for _, a in seen.tags if str(a.get("aria-label")).startswith("picture: ")]
+    assert boxes == [f"picture: {name}" for name in PICTURES]
+    assert len(labels) == 5
+    assert all(labels)
+
+
+def test_the_best_and_the_failed_rows_are_marked(study: Study) -> None:
+    text = page.page(replace(study, trials=tuple(replace(t, error="") for t in study.trials)))
+    way, trial = re.findall(r'<tr class="best">(.*?)</tr>', text)  # among the ways to run it, and among the trials
+    assert "best split" in way
+    assert trial.startswith('<td class="right">8</td>')
+    assert len(re.findall(r'<tr class="fail">', text)) == 1
+    assert "12, 1 failed" in text
+
+
+def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study: Study) -> None:
+    duel = {7: Spread(10.5, 10.4, 10.6), 8: Spread(10.9, 10.8, 11.0)}
+    seen = safe(page.page(replace(study, duel=duel)))
+    assert "The best split: trial 7" in seen.text
+    assert "best split (trial 7)10.5 ms (10.4 to 10.6)" in seen.text
+    assert "final comparison" in seen.text
+
+
+def test_the_study_file_reads_back_without_folders_and_without_storage(study: Study) -> None:
+    config = {"name": "fire", "model": "/home/me/net.onnx", "storage": "postgresql://me:secret@db/x", "stages": 2}
+    config |= {"search": {"trials": 3, "timeout": None}, "simulated": {"graph": "/home/me/g.json"}}
+    text = page.page(replace(study, config=config))
+    assert "secret" not in text
+    assert "/home/me" not in text
+    file = text.split("<pre>")[1].split("</pre>")[0].replace("&quot;", '"')
+    kept = {"name": "fire", "model": "net.onnx", "stages": 2, "search": {"trials": 3}, "simulated": {"graph": "g.json"}}
+    assert tomllib.loads(file) == kept
+
+
+def test_an_empty_study_is_a_page(study: Study) -> None:
+    empty = replace(study, trials=(), graph=None, baselines=(), verdict="", choice="", identity={}, config={})
+    seen = safe(page.page(replace(empty, devices=(), bound_ms=None, version="")))
+    assert "None yet; the study has not ended." in seen.text
+    assert "The study file was not recorded" in seen.text
+
+
+def test_a_study_whose_trials_all_failed_is_a_page(study: Study) -> None:
+    seen = safe(page.page(replace(study, trials=tuple(t for t in study.trials if t.error))))
+    assert "signal 11" in seen.text
+    assert "svg" not in [tag for tag, _ in seen.tags]
+
+
+def hostile(study: optuna.Study, text: str) -> optuna.Study:
+    """A copy with the text in every place a database has for one."""
+    copy = optuna.create_study(study_name=text)
+    for key, value in study.user_attrs.items():
+        copy.set_user_attr(key, _poisoned(value, text))
+    for trial in study.get_trials():
+        trial.user_attrs = {key: _poisoned(value, text) for key, value in trial.user_attrs.items()}
+        copy.add_trial(trial)
+    return copy
+
+
+def _poisoned(value: Any, text: str) -> Any:
+    if isinstance(value, str):
+        return value + text
+    if isinstance(value, list):
+        return [_poisoned(v, text) for v in value]
+    if isinstance(value, dict):
+        known = (
+            "median",
+            "low",
+            "high",
+            "op_ms",
+            "period_ms",
+            "latency_ms",
+            "bytes",
+            "shape",
+            "ops",
+            "tensors",
+            "name",
+        )
+        known += ("kernel", "sources", "inputs", "outputs", "weight_bytes", "dtype", "device", "copies", "text")
+        return {k if k in known else k + text: _poisoned(v, text) for k, v in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "$title", "${sections}", "\ud800", "\u202e", "]]>", "a\0b", "{", "%s"])
+def test_text_of_a_database_is_shown_and_never_run(database: Path, tmp_path: Path, text: str) -> None:
+    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+        record = read(hostile(found, text))
+    page.write(record, tmp_path / "report.html")
+    seen = safe((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert [tag for tag, _ in seen.tags].count("svg") == 5
+    if text == HOSTILE:
+        assert "<script>alert(1)</script>" in seen.text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ("identity", "config", "graph", "devices", "profile", "bound_ms", "baselines", "verdict", "duel", "machine")
+OWN = ("stages", "cuts", "live", "period_ms", "latency_ms", "stage_ms", "error")
+
+
+@pytest.fixture(scope="module")
+def brief(make: Any, graphs: Any) -> optuna.Study:
+    """A study whose page is drawn in a moment."""
+    return make("sqlite://", graphs.chain(14), trials=2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), JSON), st.dictionaries(st.sampled_from(OWN), JSON))
+def test_any_attributes_make_a_page(brief: optuna.Study, given: dict[str, Any], own: dict[str, Any]) -> None:
+    study = hostile(brief, "")
+    for key, value in given.items():
+        study.set_user_attr(key, value)
+    trial = study.get_trials()[0]
+    trial.user_attrs |= own
+    study.add_trial(trial)
+    safe(page.page(read(study)))
+
+
+def test_pictures_on_one_page_do_not_share_names() -> None:
+    svg = stage_balance([1.0, 2.0], ["a", "b"], form="svg")
+    first, second = (ElementTree.fromstring(inline(svg, name, "a picture")) for name in ("one", "two"))
+    ids = [{e.get("id") for e in root.iter() if e.get("id")} for root in (first, second)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    used = {e.get("href", "").removeprefix("#") for e in first.iter() if e.tag == "use"}
+    assert used
+    assert used <= ids[0]
+
+
+# the command
+
+
+def test_the_command_writes_the_page(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new" / "report.html"
+    before = database.read_bytes()
+    assert main(["report", str(database), "-o", str(file), "-f", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": str(file)}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert [p.name for p in file.parent.iterdir()] == ["report.html"]
+    assert database.read_bytes() == before
+
+
+def test_what_was_there_stays_where_writing_fails(
+    database: Path, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text("yesterday's")
+
+    def full(self: Path, *_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert said("report", database, "-o", file) == (
+        3,
+        f"cannot write '{file}': No space left on device; free the disk or choose another folder",
+    )
+    assert file.read_bytes() == b"yesterday's"
+
+
+def test_a_study_that_is_not_there_is_one_line(said: Any, tmp_path: Path) -> None:
+    code, line = said("report", tmp_path / "no.db", "-o", tmp_path / "report.html")
+    assert (code, "does not exist" in line) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+# as a person sees it
+
+WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+OUTSIDE = """return [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll') && !e.closest('pre')
+  && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
+DRAWN = "return [...document.querySelectorAll('svg')].filter(e => e.getBoundingClientRect().width >= 300).length"
+DARK = "return getComputedStyle(document.body).backgroundColor"
+
+
+@pytest.mark.skipif(
+    not (driving.CHROMIUM and driving.DRIVER), reason="needs chromium and chromedriver: apt install chromium-driver"
+)
+def test_a_person_reads_it_offline_on_a_desk_and_on_a_phone(database: Path, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    assert main(["report", str(database), "-o", str(file)]) == 0
+    with driving.browsing(tmp_path) as browser:
+        for width in (1400, 400):
+            browser.view(width)
+            browser.open(file.as_uri())
+            assert browser.run(WIDER) == 0
+            assert browser.run(OUTSIDE) == []
+            assert browser.run(DRAWN) == 5
+            assert "do not split" in browser.run("return document.body.innerText")
+        light = browser.run(DARK)
+        browser.view(400, dark=True)
+        assert browser.run(DARK) != light
+        assert browser.errors() == []
+        assert browser.requested() == set()
+
+
+@pytest.mark.skipif(
+    not (driving.CHROMIUM and driving.DRIVER), reason="needs chromium and chromedriver: apt install chromium-driver"
+)
+def test_a_hostile_page_runs_nothing_and_fits_the_phone(database: Path, tmp_path: Path) -> None:
+    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+        page.write(read(hostile(found, HOSTILE + "x" * 300)), tmp_path / "report.html")
+    with driving.browsing(tmp_path) as browser:
+        browser.view(400)
+        browser.open((tmp_path / "report.html").as_uri())
+        assert browser.run("return document.querySelectorAll('script, img').length") == 0
+        assert browser.run(WIDER) == 0
+        assert browser.errors() == []

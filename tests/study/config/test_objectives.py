@@ -1,0 +1,250 @@
+"""Throughput, latency and memory, alone and together."""
+
+import json
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.cli import main
+from autosplit.cuts.stages import Stages
+from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
+from autosplit.hardware.measurement.results import Measurement
+from autosplit.planner import evaluate, plan
+from autosplit.report.dashboard.snapshot import copy
+from autosplit.report.documents.record import read
+from autosplit.report.documents.study import document
+from autosplit.study.acquisition.multi_objective import memory_costs
+from autosplit.study.acquisition.samplers import NAMES
+from autosplit.study.config.objectives import front, gain, hypervolume, of_study
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.export import export_trial
+from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import storage_url
+from autosplit.study.space.search_space import KEY, Space
+from tests.planner.strategies import models
+
+Make = Callable[..., SimulatedBench]
+BOTH = ["throughput", "memory"]
+ALL = ["throughput", "latency", "memory"]
+CELLS = st.lists(st.tuples(*[st.integers(0, 5)] * 3), max_size=6)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
+    def open_it(bench: Any, objective: Any, stages: Any = None, **search: Any) -> OpenStudy:
+        asked = {"stages": stages or len(bench.devices), "devices": list(bench.devices), "objective": objective}
+        config = StudyConfig.model_validate({"name": "s", "backend": "simulated", **asked, "search": search})
+        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent())
+
+    return open_it
+
+
+def weighted(stages: int = 3, ops: int = 10, **simulation: Any) -> SimulatedBench:
+    """A chain whose ops have weights that do not follow their times, and tensors that cost to move."""
+    from autosplit.planner import CostModel, Transfer
+
+    times = tuple(float(3 + (7 * i) % 5) for i in range(ops))
+    sizes = tuple(float(20 + (11 * i) % 13) for i in range(ops))
+    tensors = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0 + i % 3) for i in range(ops - 1))
+    moved = (tuple(0.5 + i % 2 for i in range(ops - 1)),)
+    names = tuple(f"op{i}" for i in range(ops))
+    before = tuple(1 << i - 1 if i else 0 for i in range(ops))
+    costs = CostModel("w", names, before, (times,), tensors, moved, moved, sizes=sizes, activations=True)
+    return SimulatedBench(
+        graph_of(costs), costs, [f"cores:{i}" for i in range(stages)], Simulation(**{"error": 0.05, **simulation})
+    )
+
+
+@given(CELLS)
+def test_the_volume_is_that_of_the_cells_that_are_dominated(points: list[tuple[int, ...]]) -> None:
+    cells = sum(
+        any(all(x <= c for x, c in zip(p, cell, strict=True)) for p in points) for cell in product(range(5), repeat=3)
+    )
+    assert hypervolume(points, (5, 5, 5)) == pytest.approx(cells)
+
+
+@given(CELLS, st.tuples(*[st.integers(0, 5)] * 3))
+def test_a_gain_is_the_difference_of_volumes(points: list[tuple[int, ...]], point: tuple[int, ...]) -> None:
+    reference = (5, 5, 5)
+    more = hypervolume([*points, point], reference) - hypervolume(points, reference)
+    assert gain(point, points, reference) == pytest.approx(more)
+
+
+def test_the_front_is_what_no_other_dominates() -> None:
+    assert front([(1, 4), (2, 2), (3, 3), (2, 2), (4, 1), (4, 2)]) == [0, 1, 3, 4]
+
+
+@given(models(most=6, memory=True))
+@settings(deadline=None, max_examples=40)
+def test_the_planner_finds_the_least_memory(costs: Any) -> None:
+    space = Space(costs, 1) if len(costs.contraction.groups) < 2 else Space(costs, 2)
+    held = [space.memory(stages) for stages in space.listed]
+    if held:
+        found = plan(memory_costs(costs), space.stages)
+        assert found.period == max(evaluate(costs, found.stages).memory) == min(held)
+
+
+def test_memory_alone_takes_one_trial(opened: Callable[..., OpenStudy]) -> None:
+    on = opened(weighted(), "memory", trials=20)
+    run_study(on, Silent())
+    assert [t.values for t in on.study.trials] == [[min(map(on.space.memory, on.space.listed))]]
+    assert on.study.user_attrs["stopped"].startswith("converged: no unmeasured split is expected to beat the best")
+
+
+def test_the_least_latency_leaves_most_devices_unused(opened: Callable[..., OpenStudy]) -> None:
+    on = opened(weighted(noise=0.001), "latency", "auto", trials=8)
+    run_study(on, Silent())
+    best = best_trial(on.study.trials, on.study.user_attrs)
+    assert best is not None
+    assert sum(map(bool, on.space.split(best[0].user_attrs[KEY]))) == 1
+    assert best[0].value == best[0].user_attrs["latency_ms"]["median"]
+
+
+@pytest.mark.parametrize(("objective", "stages"), [(BOTH, 3), (ALL, 3), (ALL, "auto"), (["memory", "latency"], 3)])
+def test_the_front_is_found(opened: Callable[..., OpenStudy], objective: list[str], stages: Any) -> None:
+    bench = weighted(noise=0.001)
+    on = opened(bench, objective, stages, trials=60)
+    run_study(on, Silent())
+    assert on.study.user_attrs["stopped"].startswith("converged")
+    assert len(on.study.trials) < len(on.space.listed)
+    known = {"throughput": 0, "latency": 1, "memory": 2}
+    costs = [bench.truth(s) for s in on.space.listed]
+    true = [[(p.period, p.latency, max(p.memory))[known[name]] for name in objective] for p in costs]
+    found = [t.values for t in on.study.best_trials]
+    for point in (true[n] for n in front(true)):
+        assert any(all(f <= 1.03 * x for f, x in zip(got, point, strict=True)) for got in found)
+
+
+def test_ten_stage_times_are_the_least_to_stop_for(opened: Callable[..., OpenStudy]) -> None:
+    on = opened(weighted(noise=1e-6), "latency", trials=20)
+    run_study(on, Silent())
+    assert on.study.user_attrs["stopped"].startswith("converged")
+    assert len(on.study.trials) == 4  # of three stages
+
+
+@pytest.mark.parametrize("sampler", NAMES)
+def test_every_sampler_proposes_for_several_objectives(opened: Callable[..., OpenStudy], sampler: str) -> None:
+    on = opened(weighted(ops=8), ALL, trials=5, sampler=sampler, converge=False)
+    run_study(on, Silent())
+    assert len({t.user_attrs[KEY] for t in on.study.trials}) == 5
+    assert all(len(t.values) == 3 for t in on.study.trials)
+
+
+def test_show_and_reports_mark_the_front(opened: Callable[..., OpenStudy]) -> None:
+    on = opened(weighted(), BOTH, trials=8)
+    run_study(on, Silent())
+    found = document(on.study, on.url)
+    assert found["pareto"] == [t.number for t in on.study.best_trials]
+    assert found["best"]["number"] == best_trial(on.study.trials, on.study.user_attrs)[0].number  # type: ignore[index]
+    assert on.study.metric_names == ["period in ms", "memory of the largest stage in bytes"]
+    assert found["verdict"]["text"].count("the best split into")
+    assert [t.values for t in copy(on.study).trials] == [t.values for t in on.study.trials]
+    record = read(on.study)
+    assert record.best().number == found["best"]["number"]  # type: ignore[union-attr]
+    assert record.objectives == of_study(on.study.user_attrs) == ("throughput", "memory")
+
+
+def test_the_best_is_that_of_the_first_objective_and_the_verdict_of_the_fastest(
+    opened: Callable[..., OpenStudy],
+) -> None:
+    on = opened(weighted(), ["memory", "throughput"], trials=10)
+    run_study(on, Silent())
+    complete = on.study.trials
+    best = best_trial(complete, on.study.user_attrs)
+    assert best is not None
+    assert best[0].values[0] == min(t.values[0] for t in complete)
+    assert read(on.study).best().number == best[0].number  # type: ignore[union-attr]
+    assert "the fastest split into" in on.study.user_attrs["verdict"]["text"]
+
+
+def test_stagnation_counts_from_the_last_that_lay_beyond_the_front(opened: Callable[..., OpenStudy]) -> None:
+    on = opened(weighted(noise=0.0), BOTH, trials=60, sampler="random", stagnation=3)
+    run_study(on, Silent())
+    assert on.study.user_attrs["stopped"].startswith("stagnation")
+    last = on.study.trials[-4].values
+    assert all(any(a > b for a, b in zip(t.values, last, strict=True)) for t in on.study.trials[:-4])
+
+
+def test_another_objective_is_another_study(opened: Callable[..., OpenStudy]) -> None:
+    run_study(opened(weighted(), BOTH, trials=1), Silent())
+    with pytest.raises(ConfigError, match="objective was 'throughput, memory', is 'latency'"):
+        opened(weighted(), "latency")
+
+
+def test_a_study_of_optuna_with_other_directions_is_refused(opened: Callable[..., OpenStudy], tmp_path: Path) -> None:
+    optuna.create_study(storage=f"sqlite:///{tmp_path / 's.db'}", study_name="s")
+    with pytest.raises(ConfigError, match="was not made by autosplit"):
+        opened(weighted(), BOTH)
+
+
+@pytest.mark.parametrize("objective", ["speed", [], ["latency", "latency"], [1], 3, ["throughput", "speed"]])
+def test_an_objective_that_is_none_is_told(tmp_path: Path, objective: Any) -> None:
+    from autosplit.study.config.study_file import load
+
+    (tmp_path / "s.toml").write_text(f'zoo = "x"\nstages = 2\nobjective = {json.dumps(objective)}')
+    with pytest.raises(
+        ConfigError, match=r"objective is .*give throughput, latency, memory or a list of them, each once"
+    ):
+        load(tmp_path / "s.toml")
+
+
+def test_a_trial_that_failed_is_not_exported(opened: Callable[..., OpenStudy], tmp_path: Path) -> None:
+    bench = weighted()
+    measure = bench.measure
+
+    def broken(stages: Stages) -> Measurement:
+        if len(on.study.trials) == 2:
+            raise StageError("stage 1 said no")
+        return measure(stages)
+
+    bench.measure = broken  # type: ignore[method-assign]
+    on = opened(bench, BOTH, trials=3)
+    run_study(on, Silent())
+    for number, told in ((1, r"trial 1 failed \(stage 1 said no\)"), (7, "trial 7 does not exist")):
+        with pytest.raises(ConfigError, match=rf"{told}; those that can be exported are \[0, 2\]"):
+            export_trial(on.study, tmp_path / "out", number)
+
+
+def test_a_study_whose_file_no_longer_reads_is_not_exported(opened: Callable[..., OpenStudy], tmp_path: Path) -> None:
+    on = opened(weighted(), BOTH, trials=1)
+    run_study(on, Silent())
+    on.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
+    with pytest.raises(ConfigError, match="was not stored by this version of autosplit: gone is no key"):
+        export_trial(on.study, tmp_path / "out")
+
+
+STUDY = """
+backend = "simulated"
+stages = 3
+objective = ["throughput", "latency"]
+[search]
+trials = 6
+sampler = "random"
+[simulated]
+ops = 12
+overhead = 1.0
+"""
+
+
+def test_the_command_runs_and_shows_a_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.toml").write_text(STUDY)
+    assert main(["run", "m.toml", "-f", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    points = [(t["period_ms"]["median"], t["latency_ms"]["median"]) for t in found["trials"]]
+    assert found["pareto"] == front(points)
+    assert found["study"]["objective"] == ["throughput", "latency"]
+    assert main(["show", "m.db"]) == 0
+    assert capsys.readouterr().out.count("front") == (len(found["pareto"]) if len(found["pareto"]) > 1 else 0)

@@ -1,0 +1,149 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosplit.errors import ConfigError
+from autosplit.study.config.study_file import SIZE_LIMIT, StudyConfig, load
+
+GOOD = 'zoo = "squeezenet"\nstages = 2\n'
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "mine.toml"
+    file.write_text(text)
+    return file
+
+
+def read(folder: Path, text: str, options: dict[str, Any] | None = None) -> StudyConfig:
+    return load(write(folder, text), options)
+
+
+def test_a_short_file_is_enough(tmp_path: Path) -> None:
+    config = read(tmp_path, GOOD)
+    assert (config.name, config.zoo, config.stages, config.search.sampler) == ("mine", "squeezenet", 2, "planner")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("my study.toml", "my-study"), ("größe 2.toml", "gr-e-2"), ("模型.toml", "study")]
+)
+def test_a_file_with_a_name_that_no_study_can_have_gives_one_near_it(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).write_text(GOOD)
+    assert load(tmp_path / file).name == name
+
+
+def test_the_model_lies_beside_the_study_file(tmp_path: Path) -> None:
+    assert read(tmp_path, 'model = "net.onnx"\nstages = 2').model == str(tmp_path / "net.onnx")
+
+
+def test_devices_give_the_number_of_stages(tmp_path: Path) -> None:
+    assert read(tmp_path, 'zoo = "x"\ndevices = ["cores:0", "cores:1", "cores:2"]').stages == 3
+
+
+def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path: Path) -> None:
+    options = {"stages": 3, "shapes": {"x": [1, 2]}, "search": {"trials": 7, "seed": None}}
+    config = read(tmp_path, GOOD + "[search]\nseed = 5\ntrials = 2", options)
+    assert (config.stages, config.shapes, config.search.trials, config.search.seed) == (3, {"x": [1, 2]}, 7, 5)
+
+
+def test_the_quickstart_is_a_study_file() -> None:
+    config = load(Path(__file__).parents[3] / "studies" / "quickstart.toml")
+    assert (config.zoo, config.stages) == ("squeezenet", 2)
+    assert config.export
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD + "trails = 3", "trails is no key; did you mean search.trials?"),
+        (GOOD + "[search]\nzebra = 1", "search.zebra is no key; keys are name"),
+        (GOOD + "[search]\ntrials = 0", "search.trials is 0: input should be greater than or equal to 1"),
+        (GOOD + '[search]\ntrials = "7"', "search.trials is '7': input should be a valid integer"),
+        (GOOD + '[search]\nsampler = "annealing"', "search.sampler is 'annealing': input should be 'planner'"),
+        (GOOD + "[search]\ntimeout = nan", "search.timeout is nan"),
+        (GOOD + "search = 3", "search is 3"),
+        (GOOD + 'model = "a.onnx"', "model and zoo are both given; keep one"),
+        (GOOD + 'devices = ["cores:0"]', "stages is 2, devices are 1; give one device a stage"),
+        (GOOD + "devices = []", "devices is []"),
+        (GOOD + "[simulated]\nnoise = 0.1", 'set backend = "simulated"'),
+        (GOOD + 'name = "../x"', "name is '../x'"),
+        (GOOD + "[shapes]\nx = [1, 0]", "'x' has a dimension below 1"),
+        ('backend = "simulated"\nstages = 2\nexport = "out"', "remove export"),
+        ("stages = 2", "no model is given"),
+        ('zoo = "x"', "stages is missing"),
+        (GOOD + "[simulated]\ngraph = 'g.json'", "zoo and simulated.graph are both given; keep one"),
+        (GOOD + 'targets = {"cores:0" = "llvm"}', "targets name 'cores:0', which is none of the devices"),
+        (GOOD + 'devices = ["a", "b"]\ntargets = {c = "llvm"}', "targets name 'c'"),
+        (GOOD + 'backend = "onnxruntime"\ntuning = "tuned"', "remove tuning"),
+        (GOOD + 'backend = "onnxruntime"\n[[regions]]\nbackend = "b"', 'set backend = "tvm"'),
+        (GOOD + 'devices = ["a", "b"]\n[[regions]]\nbackend = "b"\ndevice = "c"', "regions.device is 'c'"),
+        (GOOD + "[search]\nlease = 1", "search.lease is 1"),
+        (GOOD + "[search]\nlease = 86401", "search.lease is 86401"),
+        (GOOD + "[search]\nstagnation = 0", "search.stagnation is 0"),
+        (GOOD + "[search]\nseed = -1", "search.seed is -1"),
+        (GOOD + "[search]\ntimeout = 0.0", "search.timeout is 0.0"),
+        (GOOD + "[measure]\nitems = 1", "measure.items is 1"),
+        (GOOD + "[measure]\nlatency_items = 0", "measure.latency_items is 0"),
+        (GOOD + "[measure]\nsecond = 1.0", "did you mean measure.seconds?"),
+        (GOOD + "[simulated]\nnoise = -0.1", "simulated.noise is -0.1"),
+        (GOOD + "[simulated]\nops = 0", "simulated.ops is 0"),
+        (GOOD + 'model = ""', "model is ''"),
+        (GOOD + "name = '" + "x" * 101 + "'", "xxx...: string should have at most 100"),
+        ('zoo = "x"\nstages = 0', "stages is 0: give a number from 1 to 256"),
+        ('zoo = "x"\nstages = 257', "stages is 257"),
+        ('zoo = "x"\nstages = true', "stages is True"),
+        ('zoo = "x"\nstages = "many"', 'or "auto"'),
+        ("stages = = 2", "is not TOML"),
+        ("stages = " + "[" * 5000, "is not TOML"),
+    ],
+)
+def test_an_error_names_key_value_and_remedy_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    assert told in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stages = 1",
+        "stages = 256",
+        'stages = "auto"',
+        'stages = "auto"\ndevices = ["a", "b"]\ntargets = {b = "llvm"}\nregions = [{backend = "r", device = "b"}]',
+        "stages = 2\n[search]\nlease = 2\nstagnation = 1",
+        "stages = 2\n[search]\nlease = 86400",
+        "stages = 2\n[measure]\nitems = 2\nlatency_items = 1",
+        "stages = 2\nregions = [{backend = 'r', device = 'cores:7'}]",
+        'devices = ["a", "b"]\nregions = [{backend = "r"}]',
+    ],
+)
+def test_what_lies_just_within_the_limits_is_taken(tmp_path: Path, text: str) -> None:
+    read(tmp_path, f'zoo = "x"\n{text}')
+
+
+def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(tmp_path: Path) -> None:
+    config = read(tmp_path, GOOD + 'tuning = "tuned"\nstorage = "s.db"\nexport = "out"')
+    assert (config.tuning, config.storage, config.export) == (str(tmp_path / "tuned"), "s.db", "out")
+    drawn = read(tmp_path, 'backend = "simulated"\nstages = 2\n[simulated]\ngraph = "g.json"\nops = 7')
+    assert drawn.simulated is not None
+    assert (drawn.simulated.graph, drawn.simulated.ops) == (str(tmp_path / "g.json"), 7)
+    assert read(tmp_path, 'model = "/net.onnx"\nstages = 2').model == "/net.onnx"
+
+
+def test_a_file_larger_than_a_study_file_can_be_is_not_parsed(tmp_path: Path) -> None:
+    text = GOOD + "#" * (SIZE_LIMIT - len(GOOD))
+    assert read(tmp_path, text).stages == 2
+    with pytest.raises(ConfigError, match="larger than"):
+        read(tmp_path, text + "#")
+
+
+def test_a_file_that_is_not_there_or_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load(tmp_path / "nowhere.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path)
+    (tmp_path / "b.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is no text"):
+        load(tmp_path / "b.toml")

@@ -1,0 +1,472 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosplit.cuts.stages import Stages
+from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.hardware.measurement.results import Measurement, Spread
+from autosplit.report.documents.study import document
+from autosplit.study.acquisition.samplers import LOST
+from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.progress import Silent, Status
+from autosplit.study.loop.run import _Loop, run_study
+from autosplit.study.space.search_space import KEY
+from autosplit.study.trials.recovery import Lost
+from autosplit.study.trials.worker_identity import this_worker
+
+Make = Callable[..., SimulatedBench]
+Open = Callable[..., OpenStudy]
+
+
+class Noted(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.trials: list[Status] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def trial(self, status: Status) -> None:
+        self.trials.append(status)
+
+
+def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]) -> SimulatedBench:
+    """The bench, raising ``error`` in the measurements of these numbers."""
+    measure, seen = bench.measure, Counter[str]()
+
+    def broken(stages: Stages) -> Measurement:
+        seen["calls"] += 1
+        if seen["calls"] - 1 in numbers:
+            raise error
+        return measure(stages)
+
+    bench.measure = broken  # type: ignore[method-assign]
+    return bench
+
+
+def states(on: OpenStudy) -> list[str]:
+    return [t.state.name for t in on.study.trials]
+
+
+def keys(on: OpenStudy, state: str = "COMPLETE") -> list[Any]:
+    return [t.user_attrs[KEY] for t in on.study.trials if t.state.name == state]
+
+
+def best(on: OpenStudy) -> Any:
+    found = best_trial(on.study.trials, on.study.user_attrs)
+    assert found is not None
+    return found[0].user_attrs[KEY], found[1]
+
+
+def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(ops=40, stages=4), trials=3)
+    run_study(on, Silent())
+    assert states(on) == ["COMPLETE"] * 3
+    assert on.study.user_attrs["stopped"] == "trial limit: 3 trials are finished"
+    assert on.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
+    assert {"graph", "profile", "bound_ms", "baselines", "identity", "config", "devices"} <= on.study.user_attrs.keys()
+
+
+def test_a_trial_holds_what_the_reports_read(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(ops=12, stages=3), trials=1)
+    run_study(on, Silent())
+    stored = on.study.trials[0].user_attrs
+    assert stored["cuts"] == [[f"op{ops[-1]}"] for ops in stored["stages"][:-1]]
+    assert stored["live"] == [[[f"t{ops[-1] + 1}", 4]] for ops in stored["stages"][:-1]]
+    assert stored["period"] == stored["period_ms"]["median"] == max(stored["stage_ms"]) == on.study.trials[0].value
+    assert stored["stage2_ms"] == stored["stage_ms"][2]
+    assert stored["worker"] == this_worker()
+    assert stored["imbalance"] >= 1
+    assert stored["predicted_ms"] == pytest.approx(on.study.user_attrs["bound_ms"])
+
+
+@pytest.mark.parametrize("sampler", ["planner", "tpe", "random"])
+@pytest.mark.parametrize("killed", [0, 1, 2])
+def test_interrupted_and_resumed_is_uninterrupted(
+    branchy_bench: Make, opened: Open, tmp_path: Path, sampler: str, killed: int
+) -> None:
+    search = {"trials": 5, "sampler": sampler, "seed": 3}
+    whole = opened(branchy_bench(noise=0.1), name="whole", **search)
+    run_study(whole, Silent())
+    parted = opened(breaking(branchy_bench(noise=0.1), KeyboardInterrupt(), [killed]), name="parted", **search)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(parted, Silent())
+    assert "RUNNING" not in states(parted)
+    parted = opened(branchy_bench(noise=0.1), name="parted", **search)
+    run_study(parted, Silent())
+    assert keys(parted) == keys(whole)
+    assert best(parted) == best(whole)
+
+
+def test_an_interrupted_split_is_measured_again(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), KeyboardInterrupt(), [0]), trials=2)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(on, Silent())
+    assert states(on) == ["FAIL"]
+    assert on.study.trials[0].user_attrs["error"] == "interrupted"
+    on = opened(chain_bench(), trials=2)
+    run_study(on, Silent())
+    assert keys(on)[0] == keys(on, "FAIL")[0]
+
+
+def test_a_worker_that_died_leaves_its_trial_to_the_next(chain_bench: Make, opened: Open) -> None:
+    whole = opened(chain_bench(), name="whole", trials=4)
+    run_study(whole, Silent())
+    on = opened(chain_bench(), name="died", trials=4)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    on.study._storage.set_trial_user_attr(on.study.ask()._trial_id, "worker", {**this_worker(), "pid": dead.pid})
+    assert states(on) == ["RUNNING"]
+    progress = Noted()
+    run_study(on, progress)
+    assert keys(on) == keys(whole)
+    assert "FAIL" not in states(on)
+    assert "trial 0: its worker died; measuring it again" in progress.notes
+
+
+def test_a_split_that_kills_again_and_again_fails(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(), trials=2)
+    trial = on.study.ask()
+    trial.set_user_attr("worker", {**this_worker(), "start": "before"})
+    trial.set_user_attr("deaths", 4)
+    run_study(on, Silent())
+    assert states(on) == ["FAIL", "COMPLETE"]
+    assert "died 5 times" in on.study.trials[0].user_attrs["error"]
+
+
+def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(), trials=3)
+    other = on.study.ask()
+    other.set_user_attr("worker", {"host": "elsewhere", "pid": 1, "start": "x"})
+    run_study(on, Silent())
+    assert states(on) == ["RUNNING", "COMPLETE", "COMPLETE"]
+    assert "other workers measure the last 1" in on.study.user_attrs["stopped"]
+
+
+def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench()
+    on, progress = opened(bench, trials=3), Noted()
+    measure = bench.measure
+
+    def reaped_meanwhile(stages: Stages) -> Measurement:
+        if len(on.study.trials) == 1:
+            on.study.tell(0, state=__import__("optuna").trial.TrialState.FAIL)
+        return measure(stages)
+
+    bench.measure = reaped_meanwhile  # type: ignore[method-assign]
+    run_study(on, progress)
+    assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert any("another worker finished it meanwhile" in note for note in progress.notes)
+
+
+def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(chain_bench: Make, opened: Open) -> None:
+    on, progress = opened(chain_bench(), trials=3), Noted()
+    ask = on.study.ask
+
+    def reaped_at_once() -> Any:
+        trial = ask()
+        if trial.number == 0:
+            on.study.tell(0, state=__import__("optuna").trial.TrialState.FAIL)
+        return trial
+
+    on.study.ask = reaped_at_once  # type: ignore[method-assign, assignment]
+    run_study(on, progress)
+    assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert any("away for longer than its lease" in note for note in progress.notes)
+
+
+def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
+    chain_bench: Make, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise MachineError("disk full")
+
+    monkeypatch.setattr(Lost, "release", broken)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(opened(breaking(chain_bench(), KeyboardInterrupt(), [0])), Silent())
+
+
+def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench: Make, opened: Open) -> None:
+    error = StageError("stage 1 said no")
+    error.log = "its last words"
+    on, progress = opened(breaking(chain_bench(), error, [1]), trials=3), Noted()
+    run_study(on, progress)
+    assert states(on) == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert progress.trials[1].error == on.study.trials[1].user_attrs["error"] == "stage 1 said no"
+    assert on.study.trials[1].user_attrs["log"] == "its last words"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "left"), [(None, [9.0, 6.0, 3.0, 0.0]), (99.0, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])]
+)
+def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
+    chain_bench: Make, opened: Open, timeout: float | None, left: list[float]
+) -> None:
+    """Each trial takes 3 s by a clock that only measuring turns."""
+    bench, progress = chain_bench(ops=40), Noted()
+    on, now, measure = opened(bench, trials=4, sampler="random", timeout=timeout), [0.0], bench.measure
+
+    def slow(stages: Stages) -> Measurement:
+        now[0] += 3.0
+        return measure(stages)
+
+    bench.measure = slow  # type: ignore[method-assign]
+    run_study(on, progress, clock=lambda: now[0])
+    assert [t.seconds_left for t in progress.trials] == left
+    assert [t.best_ms for t in progress.trials] == [
+        min(on.study.trials[i].value for i in range(n + 1)) for n in range(4)
+    ]
+
+
+def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
+    with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
+        run_study(on, Silent())
+    assert len(on.study.trials) == 5
+    assert on.study.user_attrs["stopped"].startswith("failures: 3 of 5 trials failed")
+
+
+def test_a_study_without_success_says_why(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), StageError("no room"), [0, 1]), trials=2)
+    with pytest.raises(Infeasible, match="no trial succeeded, most often: no room"):
+        run_study(on, Silent())
+
+
+def test_a_broken_machine_stops_the_run_and_the_split_stays_free(chain_bench: Make, opened: Open) -> None:
+    on = opened(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
+    with pytest.raises(MachineError, match="disk full"):
+        run_study(on, Silent())
+    assert states(on) == ["COMPLETE", "FAIL"]
+    on = opened(chain_bench(), trials=3)
+    run_study(on, Silent())
+    assert states(on).count("COMPLETE") == 3
+
+
+def test_time_and_stagnation_stop_a_study(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
+    ticks = iter(range(0, 1000, 3))
+    run_study(on, Silent(), clock=lambda: float(next(ticks)))
+    assert on.study.user_attrs["stopped"] == "time limit: 10 s have passed"
+    on = opened(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
+    run_study(on, Silent())
+    values = [t.value for t in on.study.trials]
+    assert min(values) == values[-3]
+    assert on.study.user_attrs["stopped"].startswith("stagnation: the last 2 trials")
+
+
+@pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "exhaustive"])
+def test_a_small_space_is_measured_whole_and_no_further(chain_bench: Make, opened: Open, sampler: str) -> None:
+    on = opened(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
+    run_study(on, Silent())
+    assert states(on) == ["COMPLETE"] * 3
+    assert on.study.user_attrs["stopped"].startswith(("exhausted", "converged"))
+
+
+def narrow(bench: SimulatedBench) -> SimulatedBench:
+    """The bench, each of its devices with room for two ops."""
+    costs = replace(bench.costs, sizes=(6.0,) * len(bench.graph.ops), memory=(13.0,), activations=False)
+    return SimulatedBench(bench.graph, costs, bench.devices, bench.simulation)
+
+
+def test_a_study_ends_when_the_splits_that_fit_are_measured(chain_bench: Make, opened: Open) -> None:
+    on = opened(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
+    run_study(on, Silent())
+    assert states(on) == ["COMPLETE", "FAIL"]
+    assert on.study.trials[1].user_attrs[LOST]
+    assert on.study.user_attrs["stopped"] == "exhausted: no unmeasured split that fits the devices is left"
+
+
+def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, opened: Open) -> None:
+    on = opened(narrow(chain_bench(ops=4, stages=2)), trials=2, sampler="random")
+    on.study.enqueue_trial({}, user_attrs={KEY: "2:1"})
+    run_study(on, Silent())
+    assert states(on) == ["FAIL", "COMPLETE"]
+    assert "does not fit the devices" in on.study.trials[0].user_attrs["error"]
+
+
+def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench(ops=40, stages=4, seed=1)
+    on = opened(bench, trials=100)
+    run_study(on, Silent())
+    assert on.study.user_attrs["stopped"].startswith("converged")
+    assert len(on.study.trials) < 20
+
+
+def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(chain_bench: Make, opened: Open) -> None:
+    stopped = []
+    for converge in (True, False):
+        on = opened(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
+        run_study(on, Silent())
+        stopped.append(on.study.user_attrs["stopped"].split(":")[0])
+    assert stopped == ["converged", "trial limit"]
+
+
+def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(chain_bench: Make, opened: Open) -> None:
+    for trials in (2, 2, 4):
+        on = opened(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
+        run_study(on, Silent())
+        assert len(on.study.trials) == trials
+
+
+def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench(ops=40, stages=3, noise=0.05)
+    on = opened(bench, trials=8)
+    run_study(on, Silent())
+    duel = on.study.user_attrs["duel"]
+    assert len(duel["entries"]) > 1
+    calls = Counter[str]()
+    bench.duel = lambda candidates: calls.update("d")  # type: ignore[method-assign, assignment, return-value]
+    run_study(on, Silent())
+    assert not calls
+
+
+def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench(ops=40, stages=3)
+    slow = [Spread(1e3, 1e3, 1e3)] * 3
+    duel = bench.duel
+    bench.duel = lambda candidates: (duel(candidates)[0], slow)  # type: ignore[method-assign]
+    on = opened(bench, trials=2)
+    run_study(on, Silent())
+    assert on.study.user_attrs["verdict"]["choice"] == "split"
+    assert document(on.study, on.url)["baselines"][0]["period_ms"]["median"] == 1e3
+
+
+def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Open) -> None:
+    first, second = (opened(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
+    inner = first.bench.measure
+
+    def while_another_works(stages: Stages) -> Measurement:
+        if len(second.study.trials) == 1:
+            run_study(second, Silent())
+        return inner(stages)
+
+    first.bench.measure = while_another_works  # type: ignore[method-assign]
+    run_study(first, Silent())
+    assert states(first) == ["COMPLETE"] * 6
+    assert len(set(keys(first))) == 6
+
+
+def test_only_where_no_lock_holds_others_back_a_trial_may_be_one_too_many(chain_bench: Make, opened: Open) -> None:
+    here = opened(chain_bench(), trials=2)
+    for _ in range(4):
+        here.study.ask()
+    here.study._storage.set_trial_user_attr(here.study.trials[0]._trial_id, LOST, True)
+    for on, many in ((here, []), (replace(here, url="postgresql://elsewhere/s"), [3])):
+        loop = _Loop(on, Silent(), time.monotonic, 0.0)
+        assert [n for n in range(4) if loop._is_one_too_many(n)] == many
+        assert loop._lost.locked == (on is here)
+
+
+def test_a_trial_that_is_one_too_many_is_given_up(chain_bench: Make, opened: Open) -> None:
+    on = opened(chain_bench(), trials=2)
+    for _ in range(2):
+        on.study.ask()
+    loop = _Loop(replace(on, url="postgresql://elsewhere/s"), Silent(), time.monotonic, 0.0)
+    assert loop._next([]) == (None, "trial limit: other workers measure the last trials")
+    assert states(on) == ["RUNNING", "RUNNING", "FAIL"]
+    assert on.study.trials[2].user_attrs[LOST]
+
+
+def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:
+    run_study(opened(chain_bench(ops=20), trials=1), Silent())
+    with pytest.raises(ConfigError, match=r"study 's' in .*measures something else: the model has changed .*--force"):
+        opened(chain_bench(ops=21), trials=1)
+    with pytest.raises(ConfigError, match="stages was '3', is '2'"):
+        opened(chain_bench(ops=20, stages=2), trials=1)
+
+
+def test_force_starts_anew_and_loses_nothing(chain_bench: Make, opened: Open) -> None:
+    old = opened(chain_bench(ops=20), trials=2)
+    run_study(old, Silent())
+    new = opened(chain_bench(ops=21), force=True, trials=1)
+    run_study(new, Silent())
+    assert new.study.study_name == "s-2"
+    assert len(old.study.trials) == 2
+    assert opened(chain_bench(ops=20), force=True).study.study_name == "s-3"
+
+
+def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open) -> None:
+    run_study(opened(chain_bench(), trials=1), Silent())
+    bench = chain_bench()
+    bench.profile = bench.baselines = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    bench.duel = lambda candidates: ([Spread(1.0, 1.0, 1.0)] * len(candidates), [])  # type: ignore[method-assign]
+    on = opened(bench, trials=2)
+    run_study(on, Silent())
+    assert len(on.study.trials) == 2
+
+
+STUDY = """
+name = "k"
+backend = "simulated"
+stages = 3
+[search]
+trials = 5
+sampler = "random"
+[simulated]
+ops = 30
+delay = {delay}
+"""
+COMMAND = [sys.executable, "-m", "autosplit", "run", "k.toml"]
+
+
+def start(folder: Path, delay: float) -> subprocess.Popen[str]:
+    (folder / "k.toml").write_text(STUDY.format(delay=delay))
+    environment = {key: value for key, value in os.environ.items() if key != "AUTOSPLIT_STORAGE"}
+    return subprocess.Popen(
+        COMMAND, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def until_its_third_trial(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("trial 1:"):
+            return
+    raise AssertionError("the study ended before its third trial")
+
+
+def read(folder: Path) -> Any:
+    from autosplit.report.documents.source import find, reading
+
+    with reading(find(str(folder / "k.db"))) as study:
+        return study.trials
+
+
+def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
+    killed = start(tmp_path, 0.3)
+    until_its_third_trial(killed)
+    time.sleep(0.15)  # into the third trial
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert [t.state.name for t in read(tmp_path)] == ["COMPLETE", "COMPLETE", "RUNNING"]
+    again = start(tmp_path, 0.3)
+    _, told = again.communicate(timeout=60)
+    assert again.returncode == 0, told
+    trials = read(tmp_path)
+    assert [t.state.name for t in trials] == ["COMPLETE"] * 5
+    assert len({t.user_attrs[KEY] for t in trials}) == 5
+
+
+def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
+    process = start(tmp_path, 0.3)
+    until_its_third_trial(process)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.splitlines()[-1].startswith("autosplit: interrupted; the study is kept")
+    assert "Traceback" not in told
+    assert [t.state.name for t in read(tmp_path)][:2] == ["COMPLETE", "COMPLETE"]
+    assert "RUNNING" not in {t.state.name for t in read(tmp_path)}

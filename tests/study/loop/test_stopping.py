@@ -1,0 +1,97 @@
+"""When a study stops, from the trials it has: each limit by itself, just before it and at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autosplit.errors import Infeasible
+from autosplit.planner import CostModel
+from autosplit.study.acquisition.samplers import LOST
+from autosplit.study.config.study_file import Search
+from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, tally
+from autosplit.study.space.search_space import Space
+
+CHAIN = CostModel("c", tuple("abcdefgh"), tuple((1 << i) - (1 << i - 1) if i else 0 for i in range(8)), ((1.0,) * 8,))
+COMPLETE, FAIL, PRUNED, RUNNING = "COMPLETE", "FAIL", "PRUNED", "RUNNING"
+
+
+def trial(number: int, state: str, value: Any = None, attributes: Any = None) -> Any:
+    values = value if isinstance(value, list) or value is None else [value]
+    named = SimpleNamespace(name=state)
+    return SimpleNamespace(number=number, state=named, values=values, user_attrs=attributes or {})
+
+
+def trials(*told: tuple[Any, ...]) -> list[Any]:
+    """Trials from (state, value or values, attributes); the last two may be left out."""
+    return [trial(number, *t) for number, t in enumerate(told)]
+
+
+def reason(told: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any) -> str | None:
+    asked = Search(**{"sampler": "random", "trials": 100, **search})
+    return stop_reason(asked, Space(CHAIN, 2), ("cores:0", "cores:1"), trials(*told), elapsed)
+
+
+def test_lost_trials_count_for_nothing_and_pruned_ones_failed() -> None:
+    found = tally(trials((COMPLETE, 1.0), (FAIL,), (PRUNED,), (FAIL, None, {LOST: True}), (RUNNING,), ("WAITING",)))
+    assert [len(found.complete), len(found.failed), len(found.running), found.finished] == [1, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("told", "search", "elapsed", "why"),
+    [
+        ([(COMPLETE, 1.0)] * 2, {"trials": 3}, 0, None),
+        ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "trial limit: 3 trials are finished"),
+        ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 2.0)], {"trials": 3}, 0, "trial limit: 3"),
+        ([(COMPLETE, 1.0), (FAIL, None, {LOST: True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
+        ([(COMPLETE, 1.0), (RUNNING,), (RUNNING,)], {"trials": 3}, 0, "other workers measure the last 2 trials"),
+        ([(COMPLETE, 1.0), (RUNNING,)], {"trials": 3}, 0, None),
+        ([], {"timeout": 2.0}, 1.99, None),
+        ([], {"timeout": 2.5}, 2.5, "time limit: 2.5 s have passed"),
+        ([], {}, 1e9, None),
+        ([(COMPLETE, 1.0), (COMPLETE, 1.0)], {"stagnation": 2}, 0, None),
+        ([(COMPLETE, 1.0), (COMPLETE, 1.0), (FAIL,)], {"stagnation": 2}, 0, "stagnation: the last 2 trials"),
+        ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 0.9)], {"stagnation": 2}, 0, None),
+        ([(FAIL,), (FAIL,)], {"stagnation": 2}, 0, "stagnation: the last 2 trials"),
+    ],
+)
+def test_each_limit_stops_when_it_is_met(
+    told: list[tuple[Any, ...]], search: dict[str, Any], elapsed: float, why: str | None
+) -> None:
+    found = reason(told, elapsed, **search)
+    assert found is None if why is None else found is not None and why in found
+
+
+def test_with_several_objectives_a_trial_beyond_the_front_is_something_better() -> None:
+    points = [[1.0, 9.0], [9.0, 1.0], [5.0, 5.0], [6.0, 6.0], [9.0, 9.0]]
+    assert reason([(COMPLETE, p) for p in points[:4]], stagnation=2) is None
+    assert "the last 2 trials" in str(reason([(COMPLETE, p) for p in points], stagnation=2))
+
+
+def test_stagnation_counts_by_number_whatever_the_order() -> None:
+    found = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
+    asked = Search(sampler="random", stagnation=2)
+    assert "the last 2" in str(stop_reason(asked, Space(CHAIN, 2), ("a", "b"), found[::-1], 0.0))
+
+
+@pytest.mark.parametrize(
+    ("complete", "failed", "stops"),
+    [(0, 4, False), (0, 5, True), (2, 3, True), (3, 3, False), (3, 4, True), (3, 2, False)],
+)
+def test_more_than_half_of_at_least_five_failed_is_too_many(complete: int, failed: int, stops: bool) -> None:
+    found = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL, None, {"error": "no room"})] * failed)
+    if not stops:
+        check_failures(found)
+        return
+    with pytest.raises(Infeasible, match=f"{failed} of {complete + failed} trials failed, most often: no room"):
+        check_failures(found)
+
+
+def test_the_commonest_reason_is_told() -> None:
+    errors = [{"error": "a"}, {"error": "b"}, {"error": "b"}, {}]
+    assert commonest_error(tally(trials(*[(FAIL, None, e) for e in errors]))) == "b"
+    assert commonest_error(tally(trials((FAIL,)))) == "no reason recorded"
+    assert commonest_error(tally(trials((COMPLETE, 1.0)))) == "no trial failed"

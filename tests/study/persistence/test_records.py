@@ -1,0 +1,154 @@
+"""What a study stores: plain JSON, read back as it was; what somebody else wrote there is not trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosplit.graph import Op, build
+from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.study.persistence import records
+
+SPREAD = Spread(2.0, 1.5, 2.5)
+DOCUMENT = {"median": 2.0, "low": 1.5, "high": 2.5}
+
+
+def stored(document: Any) -> Any:
+    """As it comes back from a database."""
+    return json.loads(json.dumps(document, allow_nan=False))
+
+
+def test_numbers_of_numpy_become_numbers_of_json() -> None:
+    found = records.spread_document(Spread(np.float32(2), np.float64(1.5), np.int64(3)))  # type: ignore[arg-type]
+    assert stored(found) == {"median": 2.0, "low": 1.5, "high": 3.0}
+
+
+@pytest.mark.parametrize("document", [None, 3, [], {}, {"median": 1.0, "low": 1.0}, {**DOCUMENT, "high": "much"}])
+def test_what_is_no_spread_is_none(document: Any) -> None:
+    assert records.read_spread(document) is None
+
+
+def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
+    profiles = [Profile("a", (1.0, math.inf), (0.1, math.inf)), Profile("b", (2.0, 3.0), (0.0, 0.0))]
+    assert records.read_profile(stored(records.profile_document(profiles))) == profiles
+    links = [LinkCost("a"), LinkCost("b", 4e6, 0.5, 0.25)]
+    assert records.read_links(stored(records.link_documents(links))) == links
+
+
+def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
+    kept = [Baseline("one core", SPREAD, SPREAD), Baseline("replicas", SPREAD, Spread(5.0, 4.0, 6.0), 2)]
+    documents = stored([records.baseline_document(b) for b in kept])
+    assert records.read_baselines([*documents, 3, {"name": "no period"}]) == kept
+    assert records.read_baselines([{"period_ms": DOCUMENT}]) == [Baseline("?", SPREAD, SPREAD, 1)]
+    assert records.read_baselines({"not": "a list"}) == []
+    assert records.read_baselines(None) == records.read_baselines(3) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "attributes", "values", "period"),
+    [
+        ("COMPLETE", {"period_ms": DOCUMENT}, [9.0], 2.0),
+        ("COMPLETE", {}, [9.0, 4.0], 9.0),
+        ("COMPLETE", {}, None, None),
+        ("FAIL", {"period_ms": DOCUMENT}, [9.0], None),
+    ],
+)
+def test_the_period_of_a_trial(
+    state: str, attributes: dict[str, Any], values: list[float] | None, period: float | None
+) -> None:
+    trial: Any = SimpleNamespace(state=SimpleNamespace(name=state), user_attrs=attributes, values=values)
+    assert records.period_of(trial) == period
+
+
+def fork() -> Any:
+    """a feeds b and c, which d joins; the tensor of each op has its name."""
+    ops = [("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"])]
+    sizes = {"x": 4, "a": 8, "b": 16, "c": 32, "d": 64}
+    return build(
+        "fork",
+        [Op(n, f"k_{n}", (f"s_{n}",), tuple(reads), (n,), 100) for n, reads in ops],
+        {n: ((size // 4,), "float32", size) for n, size in sizes.items()},
+        ("x",),
+        ("d",),
+    )
+
+
+def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
+    found = stored(records.graph_document(fork()))
+    assert found["ops"][3] == {
+        "name": "d", "kernel": "k_d", "sources": ["s_d"], "inputs": ["b", "c"], "outputs": ["d"], "weight_bytes": 100,
+    }  # fmt: skip
+    assert found["tensors"]["c"] == {"shape": [8], "dtype": "float32", "bytes": 32}
+    assert (found["name"], found["inputs"], found["outputs"]) == ("fork", ["x"], ["d"])
+
+
+@pytest.mark.parametrize(
+    ("stages", "cuts", "live"),
+    [
+        ([(0, 1), (2, 3)], [["b"]], [[["a", 8], ["b", 16]]]),
+        ([(0, 1, 2), (3,)], [["b", "c"]], [[["b", 16], ["c", 32]]]),
+        ([(0,), (1, 2), (3,)], [["a"], ["b", "c"]], [[["a", 8]], [["b", 16], ["c", 32]]]),
+        ([(0, 1, 2), (), (3,)], [["b", "c"]], [[["b", 16], ["c", 32]]]),
+        ([(), (0, 1, 2, 3), ()], [], []),
+    ],
+)
+def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
+    stages: Any, cuts: list[list[str]], live: list[Any]
+) -> None:
+    found = stored(records.split_attributes(fork(), stages))
+    assert [sorted(c) for c in found["cuts"]] == cuts
+    assert [sorted(c) for c in found["live"]] == live
+    assert found["stages"] == [list(ops) for ops in stages]
+
+
+@pytest.mark.parametrize(
+    ("times", "imbalance", "slowest"),
+    [
+        ((2.0, 4.0), 4 / 3, 1),
+        ((6.0, 0.0, 2.0), 1.5, 0),
+        ((0.25, 0.75), 1.5, 1),
+        ((3.0,), 1.0, 0),
+        ((0.0, 0.0), 1.0, 0),
+    ],
+)
+def test_what_was_measured_is_told_in_single_numbers_too(
+    times: tuple[float, ...], imbalance: float, slowest: int
+) -> None:
+    latency = Spread(7.0, 6.0, 8.0)
+    found = records.measured_attributes(Measurement(SPREAD, latency, times, Accuracy(True, 0.5, 1e-6, 3)))
+    assert found["imbalance"] == pytest.approx(imbalance)
+    assert found["bottleneck_stage"] == slowest
+    assert [found[f"stage{i}_ms"] for i in range(len(times))] == found["stage_ms"] == list(times)
+    assert (found["period"], found["latency"], found["max_rel_error"]) == (2.0, 7.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "said"),
+    [
+        ({"a": "1"}, {"a": "1"}, []),
+        ({"b": "1", "a": "x"}, {"b": "2", "a": "y"}, ["a was 'x', is 'y'", "b was '1', is '2'"]),
+        ({"a": "1"}, {}, ["a was '1', is not set"]),
+        ({}, {"a": "1"}, ["a was not set, is '1'"]),
+        ({"m": "a" * 64}, {"m": "b" * 64}, [f"the m has changed (sha256 {'a' * 12}, now {'b' * 12})"]),
+        ({"t": "a" * 64}, {"t": "shipped"}, [f"t was '{'a' * 12}', is 'shipped'"]),
+        ({"r": f"x {'a' * 64} y"}, {"r": "z"}, [f"r was 'x {'a' * 12} y', is 'z'"]),
+        ({"a": "y" * 78}, {"a": "z" * 79}, [f"a was '{'y' * 78}', is '{'z' * 76}..."]),
+    ],
+)
+def test_what_differs_is_named_with_both_values(recorded: dict[str, str], now: dict[str, str], said: list[str]) -> None:
+    assert records.differences(recorded, now) == said
+
+
+def test_a_baseline_that_names_no_copies_is_one() -> None:
+    found = records.read_baselines([{"name": "a", "period_ms": DOCUMENT, "copies": None}, {"name": "b", "copies": 2}])
+    assert [(b.name, b.copies) for b in found] == [("a", 1)]
+
+
+def test_a_latency_that_is_missing_is_the_period() -> None:
+    (found,) = records.read_baselines([{"name": "a", "period_ms": DOCUMENT, "latency_ms": 3, "copies": 2}])
+    assert found == Baseline("a", SPREAD, SPREAD, 2)

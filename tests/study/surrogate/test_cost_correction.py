@@ -1,0 +1,89 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.planner import CostModel
+from autosplit.study.surrogate.cost_correction import Measured, correct
+
+Make = Callable[..., SimulatedBench]
+TWO = ("cores:0", "cores:1")
+CHAIN = CostModel("c", ("a", "b", "c", "d"), (0, 1, 2, 4), ((1.0, 1.0, 1.0, 1.0),))
+HALVES: Stages = ((0, 1), (2, 3))
+
+
+def measured(number: int, stages: Stages, *stage_ms: float) -> Measured:
+    return Measured(number, stages, stage_ms, max(stage_ms))
+
+
+def test_nothing_measured_changes_nothing() -> None:
+    corrected = correct(CHAIN, TWO, [])
+    assert corrected.costs.times == CHAIN.times
+    assert corrected.period(HALVES) == 2.0
+
+
+def test_what_was_measured_is_what_is_expected() -> None:
+    corrected = correct(CHAIN, TWO, [measured(0, HALVES, 4.0, 2.0)])
+    assert corrected.period(HALVES) == pytest.approx(4.0, rel=0.1)
+
+
+def test_ops_of_a_slow_stage_are_corrected_up_and_the_others_less() -> None:
+    times = correct(CHAIN, TWO, [measured(0, HALVES, 4.0, 2.0)]).costs.times
+    assert all(row[0] == pytest.approx(row[1]) for row in times)
+    assert all(row[0] > 1.3 * row[2] for row in times)
+
+
+def test_two_cuts_tell_what_lies_between_them() -> None:
+    seen = [measured(0, HALVES, 2.0, 5.0), measured(1, ((0, 1, 2), (3,)), 6.0, 1.0)]
+    slow = correct(CHAIN, TWO, seen).costs.times[0]
+    assert slow[2] == max(slow) > 2.0
+
+
+def test_the_deviation_shrinks_where_it_was_measured() -> None:
+    before = correct(CHAIN, TWO, []).stage_deviations(HALVES)
+    after = correct(CHAIN, TWO, [measured(0, HALVES, 2.5, 2.0)]).stage_deviations(HALVES)
+    assert max(after) < 0.5 * min(before)
+
+
+def test_an_optimistic_period_is_not_above_the_expected() -> None:
+    corrected = correct(CHAIN, TWO, [measured(0, HALVES, 2.5, 2.0)])
+    other: Stages = ((0,), (1, 2, 3))
+    assert corrected.period(other, 1.0) < corrected.period(other)
+
+
+def test_error_and_noise_are_found_from_the_measurements(chain_bench: Make) -> None:
+    bench = chain_bench(ops=60, stages=3, error=0.4, noise=0.01)
+    rng = np.random.default_rng(0)
+    cuts = [sorted(rng.choice(range(5, 55), 2, replace=False).tolist()) for _ in range(12)]
+    splits = [(tuple(range(a)), tuple(range(a, b)), tuple(range(b, 60))) for a, b in cuts]
+    seen = [measured(n, s, *bench.measure(s).stage_ms) for n, s in enumerate(splits)]
+    corrected = correct(bench.costs, bench.devices, seen)
+    assert 0.2 <= corrected.error <= 0.8
+    assert corrected.noise <= 0.02
+
+
+def test_another_kind_of_device_learns_half() -> None:
+    seen = [measured(0, HALVES, 4.0, 2.0)]
+    model = CostModel("c", CHAIN.names, CHAIN.predecessors, (CHAIN.times[0], CHAIN.times[0]))
+    alike, other = (correct(model, devices, seen).costs for devices in (TWO, ("cores:0", "cuda:0")))
+    assert len(alike.times) == 1
+    assert other.times[1][0] < other.times[0][0]
+
+
+def test_a_device_that_cannot_run_an_op_still_cannot() -> None:
+    model = CostModel("c", CHAIN.names, CHAIN.predecessors, ((1.0, 1.0, 1.0, 1.0), (float("inf"), 1.0, 1.0, 1.0)))
+    times = correct(model, TWO, [measured(0, HALVES, 4.0, 2.0)]).costs.times
+    assert times[1][0] == float("inf")
+    assert np.isfinite(times[1][1:]).all()
+
+
+def test_a_period_above_the_slowest_stage_is_expected_again() -> None:
+    seen = [Measured(0, HALVES, (2.0, 2.0), 2.2)]
+    assert correct(CHAIN, TWO, seen).ratio == pytest.approx(1.1)
+
+
+def test_costs_of_zero_do_no_harm() -> None:
+    model = CostModel("c", CHAIN.names, CHAIN.predecessors, ((0.0, 0.0, 0.0, 0.0),))
+    assert correct(model, TWO, [measured(0, HALVES, 1.0, 0.0)]).period(HALVES) >= 0

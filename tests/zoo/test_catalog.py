@@ -1,0 +1,216 @@
+import hashlib
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from autosplit.errors import ConfigError, MachineError
+from autosplit.frontend.samples import random_items
+from autosplit.zoo import catalog
+from autosplit.zoo import weights as zoo_weights
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+FAST = ["branches", "shufflenet", "squeezenet", "transformer"]
+LARGE = [name for name in catalog.NAMES if name not in FAST]
+EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
+# A large net has hundreds of weight tensors of the same few kinds: so many of them are moved, drawn by seed.
+MOVED_OF_LARGE = 40
+
+
+class Bench:
+    """A net in onnxruntime whose weights can be replaced from call to call."""
+
+    def __init__(self, name: str) -> None:
+        model = catalog.make(name)
+        self.items = random_items([(n, shape, "float32") for n, shape in catalog.describe(name).inputs], 4, seed=5)
+        self.weights = {
+            tensor.name: onnx.numpy_helper.to_array(tensor)
+            for tensor in model.graph.initializer
+            if tensor.data_type == onnx.TensorProto.FLOAT and tensor.dims
+        }
+        for weight, value in self.weights.items():  # an initialiser that is a graph input can be fed
+            model.graph.input.append(onnx.helper.make_tensor_value_info(weight, onnx.TensorProto.FLOAT, value.shape))
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
+        self._session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+
+    def run(self, item: dict, **weights: np.ndarray) -> list[np.ndarray]:
+        return self._session.run(None, {**item, **weights})
+
+
+@pytest.fixture(scope="module", params=EVERY)
+def bench(request):
+    return Bench(request.param)
+
+
+def movement(old: list[np.ndarray], new: list[np.ndarray]) -> list[float]:
+    """For each output its largest change, relative to its largest value."""
+    return [float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(old, new, strict=True)]
+
+
+def test_outputs_are_finite_and_not_constant(bench):
+    for output in bench.run(bench.items[0]):
+        assert np.isfinite(output).all()
+        assert output.std() > 0.1 * np.abs(output).mean()
+
+
+def test_no_output_takes_all(bench):
+    for output in bench.run(bench.items[0]):
+        assert np.abs(output).max() < 0.9 * np.abs(output).sum()
+
+
+def test_other_items_give_other_outputs(bench):
+    outputs = [bench.run(item) for item in bench.items]
+    for first, second in pairwise(outputs):
+        assert min(movement(first, second)) > 1e-3
+
+
+def test_each_input_moves_an_output(bench):
+    item, other = bench.items[:2]
+    old = bench.run(item)
+    assert all(max(movement(old, bench.run(item | {name: other[name]}))) > 1e-3 for name in item)
+
+
+def test_each_weight_moves_an_output(bench):
+    old, generator = bench.run(bench.items[0]), np.random.default_rng(3)
+    names = sorted(bench.weights)
+    if len(names) > 300 or max(value.size for value in bench.weights.values()) > 2**21:
+        names = list(generator.permutation(names)[:MOVED_OF_LARGE])
+    still = {}
+    for name in names:
+        value = bench.weights[name]
+        noise = generator.uniform(0.5, 1.5, value.shape).astype("float32")
+        if (moved := max(movement(old, bench.run(bench.items[0], **{name: value * noise})))) < 1e-3:
+            still[name] = moved
+    assert not still
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_only_data_inputs_of_fixed_shape_are_left(name):
+    graph = catalog.make(name).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    assert graph.input
+    assert not constants & {value.name for value in graph.input}
+    assert all(d.dim_value > 0 for value in graph.input for d in value.type.tensor_type.shape.dim)
+    assert "ConstantOfShape" not in {node.op_type for node in graph.node}
+    assert constants <= {name for node in graph.node for name in node.input}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_model_is_valid_and_described_as_it_is(name):
+    model, net = catalog.make(name), catalog.describe(name)
+    onnx.checker.check_model(model)
+    floats = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims]
+    assert net.weight_bytes == sum(len(tensor.raw_data) for tensor in floats)
+    assert net.nodes == len(model.graph.node)
+    assert [name for name, _ in net.inputs] == [value.name for value in model.graph.input]
+    assert all(node.name for node in model.graph.node)
+
+
+@pytest.mark.parametrize("name", ["branches", "squeezenet", "transformer"])
+def test_the_seed_decides_the_bytes(name):
+    def digest(seed: int) -> str:
+        return hashlib.sha256(catalog.make(name, seed).SerializeToString(deterministic=True)).hexdigest()
+
+    assert digest(1) == digest(1)
+    assert digest(1) != digest(2)
+
+
+def test_the_bytes_do_not_depend_on_the_process(tmp_path):
+    code = "import sys; from autosplit.zoo import catalog; catalog.write('branches', sys.argv[1])"
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", code, str(tmp_path / seed)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
+def test_the_weights_are_the_same_on_every_machine():
+    assert zoo_weights.uniform(3, -1.0, 1.0, 0, "layer.weight").hex() == "92b503bf425e39bfbc47c03e"
+
+
+def test_the_mask_is_read_by_every_layer_of_the_transformer():
+    nodes = catalog.make("transformer").graph.node
+    readers = [node.name for node in nodes if "mask.bias" in node.input]
+    assert readers == [f"layer{i}.attention.masked" for i in range(4)]
+
+
+def test_a_masked_token_has_no_influence_on_the_others():
+    bench = Bench("transformer")
+    item = {**bench.items[0], "mask": np.ones((1, 64), "float32")}
+    item["mask"][0, 32:] = 0
+    other = {**item, "tokens": item["tokens"].copy()}
+    other["tokens"][0, 32:] = bench.items[1]["tokens"][0, 32:]
+    [old], [new] = bench.run(item), bench.run(other)
+    np.testing.assert_allclose(old[0, :32], new[0, :32], atol=1e-4)
+    assert np.abs(old[0, 32:] - new[0, 32:]).max() > 0.1
+
+
+def test_the_early_output_does_not_wait_for_the_late_input():
+    bench = Bench("branches")
+    early, late = movement(bench.run(bench.items[0]), bench.run(bench.items[0] | {"hint": bench.items[1]["hint"]}))
+    assert early == 0
+    assert late > 1e-3
+
+
+def test_write_returns_the_path_of_a_whole_file(tmp_path):
+    path = catalog.write("branches", tmp_path / "net.onnx", seed=4)
+    assert path.read_bytes() == catalog.make("branches", 4).SerializeToString(deterministic=True)
+    assert os.listdir(tmp_path) == ["net.onnx"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(MachineError, match=r"net\.onnx: .*No space left on device"):
+        catalog.write("branches", path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["net.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("missing/net.onnx", "no folder"),
+        (".", "not a regular file"),
+        ("pipe", "not a regular file"),
+        ("a" * 300, "long"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(tmp_path, place, reason):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MachineError, match=f"cannot write the model there: .*{reason}"):
+        catalog.write("branches", tmp_path / place)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "net.onnx")
+    catalog.write("branches", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "net.onnx").is_file()
+
+
+@pytest.mark.parametrize("use", [catalog.make, catalog.describe])
+def test_an_unknown_net_is_answered_with_the_known_ones(use):
+    with pytest.raises(ConfigError, match=r"'resnet51'.*known: .*resnet50.*zfnet512"):
+        use("resnet51")
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(ConfigError, match="seed -1"):
+        catalog.make("branches", -1)
+
+
+@pytest.mark.parametrize("name", ["branches", "squeezenet"])
+def test_without_the_onnx_package_the_remedy_is_named(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MachineError, match=r"pip install 'autosplit\[onnx\]'"):
+        catalog.make(name)
