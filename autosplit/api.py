@@ -41,7 +41,9 @@ class Model(BuiltModel):
         found = []
         for number, names in enumerate(after, 1):
             names = [names] if isinstance(names, str) else list(names)
-            own = cuts.closure(self.graph, [op for name in names for op in ops_named(self.graph, name)])
+            own = cuts.closure(
+                self.graph, [op for name in names for op in ops_named(self.graph, name)]
+            )
             if before & ~own and not own & ~before:
                 last = self.graph.ops[max(cuts.members(before & ~own))].name
                 raise SplitError(
@@ -56,19 +58,27 @@ class Model(BuiltModel):
     def _require_whole(self, number: int, downset: int) -> None:
         for group in map(cuts.bitset, self.runner.together):
             if (inside := group & downset) and (outside := group & ~downset):
-                first, second = (self.graph.ops[next(cuts.members(ops))].name for ops in (inside, outside))
+                first, second = (
+                    self.graph.ops[next(cuts.members(ops))].name for ops in (inside, outside)
+                )
                 raise SplitError(
                     f"cut {number} lies between ops '{first}' and '{second}', which run as one on {self.backend}; name both"
                 )
 
-    def extract(self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()) -> Part:
+    def extract(
+        self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()
+    ) -> Part:
         """A convex set of fused ops by itself: those named in ``ops``, or all on a path from ``first`` to ``last``.
 
         Names are those of ops or source nodes. Raises SplitError for an unknown name, where no path leads from first to
         last, and for a set that is not convex, showing a path that leaves it and returns.
         """
         chosen, start, end = (
-            [op for name in ([names] if isinstance(names, str) else names) for op in ops_named(self.graph, name)]
+            [
+                op
+                for name in ([names] if isinstance(names, str) else names)
+                for op in ops_named(self.graph, name)
+            ]
             for names in (ops, first, last)
         )
         if start or end:
@@ -117,7 +127,9 @@ class Split:
     predicted_ms: float | None = None
     devices: tuple[str, ...] = ()
 
-    def pipeline(self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
+    def pipeline(
+        self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
+    ) -> Pipeline:
         """Link the stages into a running pipeline, on ``devices``, else those it was planned for, else one core a stage.
 
         ``depth`` items wait between neighbouring stages; ``trace`` keeps the events of every stage. Raises ConfigError for
@@ -176,10 +188,14 @@ def plan(
 
     along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
     names = list(map(str, along))
-    costs = on_own_devices(measured_costs(model, along), model.lowered.regions, regions or {}, names)
+    costs = on_own_devices(
+        measured_costs(model, along), model.lowered.regions, regions or {}, names
+    )
     best = planner.plan(costs, len(along), allow_empty=stages == "auto")
     chosen = used(best.stages, names)
-    return Split(model, tuple(s for s in best.stages if s), best.period, tuple(chosen) if devices else ())
+    return Split(
+        model, tuple(s for s in best.stages if s), best.period, tuple(chosen) if devices else ()
+    )
 
 
 def most_stages(devices: Sequence[str]) -> int:

@@ -57,7 +57,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The remedy of a message about an unknown ``name``: which known ones are spelled most like it, if any are."""
     by_lower = {k.lower(): k for k in known}
     inside = [k for low, k in by_lower.items() if name.lower() in low]
-    alike = [by_lower[low] for low in difflib.get_close_matches(name.lower(), by_lower, 3)] or inside[:3]
+    alike = [
+        by_lower[low] for low in difflib.get_close_matches(name.lower(), by_lower, 3)
+    ] or inside[:3]
     return f"; did you mean {' or '.join(repr(k) for k in alike)}?" if alike else ""
 
 

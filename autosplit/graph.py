@@ -81,12 +81,17 @@ class FusedGraph:
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops whose results it reads."""
-        return tuple(_bits(p for t in op.inputs if (p := self.tensors[t].producer) is not None) for op in self.ops)
+        return tuple(
+            _bits(p for t in op.inputs if (p := self.tensors[t].producer) is not None)
+            for op in self.ops
+        )
 
     @cached_property
     def successors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops that read its results."""
-        return tuple(_bits(c for t in op.outputs for c in self.tensors[t].consumers) for op in self.ops)
+        return tuple(
+            _bits(c for t in op.outputs for c in self.tensors[t].consumers) for op in self.ops
+        )
 
 
 def build(
@@ -107,7 +112,9 @@ def build(
     for i, op in enumerate(ops):
         for t in op.outputs:
             if producer.setdefault(t, i) != i:
-                raise GraphError(f"tensor '{t}' is made by both '{ops[producer[t]].name}' and '{op.name}'; rename one")
+                raise GraphError(
+                    f"tensor '{t}' is made by both '{ops[producer[t]].name}' and '{op.name}'; rename one"
+                )
         for t in dict.fromkeys(op.inputs):
             consumers.setdefault(t, []).append(i)
     tensors = {
@@ -133,7 +140,9 @@ def _check(graph: FusedGraph) -> None:
         seen.add(op.name)
         for t in op.inputs:
             if t not in made:
-                raise GraphError(f"op '{op.name}' reads tensor '{t}' that no earlier op makes; order the ops")
+                raise GraphError(
+                    f"op '{op.name}' reads tensor '{t}' that no earlier op makes; order the ops"
+                )
         made.update(op.outputs)
     for t in (*made, *graph.outputs):
         if t not in graph.tensors:

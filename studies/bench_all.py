@@ -61,10 +61,14 @@ class Ran:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(COMMANDS)}")
     parser.add_argument("--workloads", type=Path, help="folder with graph files")
-    parser.add_argument("--folder", type=Path, default=RESULTS, help="where results go (default studies/results)")
+    parser.add_argument(
+        "--folder", type=Path, default=RESULTS, help="where results go (default studies/results)"
+    )
     args = parser.parse_args()
     if unknown := set(args.names) - set(COMMANDS):
         parser.error(f"{', '.join(sorted(unknown))}: no such benchmark")
@@ -80,10 +84,14 @@ def run(names: Sequence[str], workloads: Path | None, folder: Path) -> Iterator[
         file = folder / f"{name}.json"
         file.unlink(missing_ok=True)
         script, *words = COMMANDS[name]
-        given = [str(workloads) if w == WORKLOADS else w for w in words if w != WORKLOADS or workloads]
+        given = [
+            str(workloads) if w == WORKLOADS else w for w in words if w != WORKLOADS or workloads
+        ]
         print(f"{name}: {script} {' '.join(given)}", file=sys.stderr, flush=True)
         start = time.monotonic()
-        code = subprocess.run([sys.executable, str(HERE / script), *given, "-o", str(file)], check=False).returncode
+        code = subprocess.run(
+            [sys.executable, str(HERE / script), *given, "-o", str(file)], check=False
+        ).returncode
         yield Ran(name, code, time.monotonic() - start, kept(file))
 
 

@@ -36,10 +36,21 @@ def main() -> int:
     parser.add_argument("nets", nargs="*", default=[name for name in ONNX_NETS if name != "vgg19"])
     parser.add_argument("--backend", choices=("tvm", "onnxruntime"), default="onnxruntime")
     parser.add_argument("--trials", type=int, default=5, help="of the study at most (default 5)")
-    parser.add_argument("--study-seconds", type=float, default=1.0, help="it measures a candidate for (default 1)")
-    parser.add_argument("--within", type=float, default=1.5, help="times the best prediction; slower ones are left out")
-    parser.add_argument("--screen", type=float, default=0.1, help="seconds for each of all splits (default 0.1)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="each works in the last comparison (default 3)")
+    parser.add_argument(
+        "--study-seconds", type=float, default=1.0, help="it measures a candidate for (default 1)"
+    )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=1.5,
+        help="times the best prediction; slower ones are left out",
+    )
+    parser.add_argument(
+        "--screen", type=float, default=0.1, help="seconds for each of all splits (default 0.1)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="each works in the last comparison (default 3)"
+    )
     args = parser.parse_args()
     rows, results, left_out = [], [], 0
     for net in args.nets:
@@ -49,16 +60,34 @@ def main() -> int:
         left_out += len(space.listed) - len(splits)
         model = load(net, args.backend)
         best = screened(net, model, splits, Budget(args.screen, items=FEWEST, latency_items=1))
-        own, *others = in_turns(model, list(dict.fromkeys([pick, *best])), Budget(seconds=args.seconds))
+        own, *others = in_turns(
+            model, list(dict.fromkeys([pick, *best])), Budget(seconds=args.seconds)
+        )
         least = min([own, *others], key=lambda period: period.median)
         results.append(placed(own, least))
         found = (shown(least), shown(own), f"{own.median / least.median:.3f}", results[-1])
         rows.append((net, len(space.listed), len(splits), trials, *found))
-    columns = ("net", "legal splits", "measured", "trials", "best of all, ms", "study's best, ms", "ratio", "result")
-    notes = [f"{left_out} splits were left out, predicted to be slower than {args.within:g} times the best prediction"]
+    columns = (
+        "net",
+        "legal splits",
+        "measured",
+        "trials",
+        "best of all, ms",
+        "study's best, ms",
+        "ratio",
+        "result",
+    )
+    notes = [
+        f"{left_out} splits were left out, predicted to be slower than {args.within:g} times the best prediction"
+    ]
     good = len(results) - results.count("WORSE")
     bars = [
-        Bar("studies within the noise of the best", f"{good} of {len(results)}", "7 of 8", good >= SHARE * len(results))
+        Bar(
+            "studies within the noise of the best",
+            f"{good} of {len(results)}",
+            "7 of 8",
+            good >= SHARE * len(results),
+        )
     ]
     name = "exhaustive" if args.backend == "onnxruntime" else f"exhaustive_{args.backend}"
     return finish(name, columns, rows, notes=notes, bars=bars, file=args.file)
@@ -72,7 +101,9 @@ def placed(own: Spread, least: Spread) -> str:
 def promising(space: Space, within: float) -> list[Stages]:
     """The legal splits but for those predicted to be slower than ``within`` times the best."""
     predicted = {stages: evaluate(space.costs, stages).period for stages in space.listed}
-    return [stages for stages, period in predicted.items() if period <= within * min(predicted.values())]
+    return [
+        stages for stages, period in predicted.items() if period <= within * min(predicted.values())
+    ]
 
 
 def screened(net: str, model: Any, splits: Sequence[Stages], budget: Budget) -> list[Stages]:

@@ -37,9 +37,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         print(f"{args.kills} kills, seed {seed}", file=sys.stderr, flush=True)
         found = faults.killed(Path(folder), args.kills, TRIALS, DELAY, seed)
-        rows, bars, notes = [row(f"{args.kills} kills", found.remains, str(found.lost))], [*killed_bars(found)], []
+        rows, bars, notes = (
+            [row(f"{args.kills} kills", found.remains, str(found.lost))],
+            [*killed_bars(found)],
+            [],
+        )
         print("four workers in SQLite", file=sys.stderr, flush=True)
-        both = {"SQLite": faults.shared(storage_url(faults.SHARED, str(Path(folder) / "w.db")), SHARED)}
+        both = {
+            "SQLite": faults.shared(storage_url(faults.SHARED, str(Path(folder) / "w.db")), SHARED)
+        }
     try:
         with server.running(server.installed()) as running:
             print("four workers in PostgreSQL", file=sys.stderr, flush=True)
@@ -49,8 +55,18 @@ def main() -> int:
     for name, shared in both.items():
         rows.append(row(f"4 workers, {name}", shared.remains, ""))
         bars += shared_bars(name, shared)
-    columns = ("study", "trials", "complete", "lost", "taken over", "left running", "measured twice")
-    notes.append(f"{found.kills} of {args.kills} kills met the study before its end; their moments have seed {seed}")
+    columns = (
+        "study",
+        "trials",
+        "complete",
+        "lost",
+        "taken over",
+        "left running",
+        "measured twice",
+    )
+    notes.append(
+        f"{found.kills} of {args.kills} kills met the study before its end; their moments have seed {seed}"
+    )
     return finish("faults", columns, rows, notes=notes, bars=bars, file=args.file)
 
 
@@ -63,7 +79,12 @@ def row(name: str, left: faults.Remains, lost: str) -> tuple[object, ...]:
 def killed_bars(found: faults.Killed) -> Iterator[Bar]:
     yield Bar("killed: finished trials lost or changed", str(found.lost), "0", found.lost == 0)
     deaths = found.remains.deaths
-    yield Bar("killed: trials repeated", str(deaths), f"at most {found.kills}, one a kill", deaths <= found.kills)
+    yield Bar(
+        "killed: trials repeated",
+        str(deaths),
+        f"at most {found.kills}, one a kill",
+        deaths <= found.kills,
+    )
     yield from whole("killed", found.remains, TRIALS)
     end = "the same" if found.same_end else "another"
     yield Bar("killed: end against the study that ran through", end, "the same", found.same_end)
@@ -79,9 +100,13 @@ def shared_bars(name: str, found: faults.Shared) -> Iterator[Bar]:
 
 
 def whole(name: str, left: faults.Remains, trials: int) -> Iterator[Bar]:
-    yield Bar(f"{name}: complete trials", str(len(left.keys)), str(trials), len(left.keys) == trials)
+    yield Bar(
+        f"{name}: complete trials", str(len(left.keys)), str(trials), len(left.keys) == trials
+    )
     yield Bar(f"{name}: left running", str(left.running), "0", left.running == 0)
-    yield Bar(f"{name}: splits measured twice", str(left.measured_twice), "0", left.measured_twice == 0)
+    yield Bar(
+        f"{name}: splits measured twice", str(left.measured_twice), "0", left.measured_twice == 0
+    )
 
 
 if __name__ == "__main__":

@@ -57,7 +57,10 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
     devices = along(2)
 
     def linked() -> Any:
-        return [model.runner.stage(ports, device) for ports, device in zip(wiring.stages, devices, strict=True)]
+        return [
+            model.runner.stage(ports, device)
+            for ports, device in zip(wiring.stages, devices, strict=True)
+        ]
 
     def afresh() -> Any:
         fused = fuse(source.module, model.target, partial(require_static, source)).fused

@@ -38,8 +38,12 @@ _MEMORY = Path("/proc/self/statm")
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=["squeezenet", "resnet50"])
-    parser.add_argument("--candidates", type=int, default=200, help="to link, run and drop (default 200)")
-    parser.add_argument("--alone", action="store_true", help="one net in this process; print bytes as JSON")
+    parser.add_argument(
+        "--candidates", type=int, default=200, help="to link, run and drop (default 200)"
+    )
+    parser.add_argument(
+        "--alone", action="store_true", help="one net in this process; print bytes as JSON"
+    )
     args = parser.parse_args()
     if args.alone:
         print(json.dumps(memory(args.nets[0], args.candidates)))
@@ -52,8 +56,19 @@ def main() -> int:
         rows.append((net, args.candidates, *numbers, f"{grown:.2f}", f"{share:.2f}"))
         bars.append(at_most(f"{net}: growth after candidate {TENTH}, %", grown, GROWTH, ".2f"))
         bars.append(at_most(f"{net}: resident over weights and tensors", share, SHARE, ".2f"))
-    columns = ("net", "candidates", "before MB", "tenth MB", "end MB", "weights and tensors MB", "growth %", "share")
-    notes = [f"before: libraries loaded, '{TINY}' read, fused, compiled and run; share: resident above that"]
+    columns = (
+        "net",
+        "candidates",
+        "before MB",
+        "tenth MB",
+        "end MB",
+        "weights and tensors MB",
+        "growth %",
+        "share",
+    )
+    notes = [
+        f"before: libraries loaded, '{TINY}' read, fused, compiled and run; share: resident above that"
+    ]
     return finish("memory", columns, rows, notes=notes, bars=bars, file=args.file)
 
 
@@ -67,7 +82,9 @@ def in_fresh_process(net: str, candidates: int) -> dict[str, int]:
     """What ``memory`` finds in a process of its own."""
     print(f"{candidates} candidates of {net}", file=sys.stderr, flush=True)
     command = [sys.executable, __file__, net, "--candidates", str(candidates), "--alone"]
-    found: dict[str, int] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    found: dict[str, int] = json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    )
     return found
 
 
@@ -102,12 +119,16 @@ def resident() -> int:
     try:
         return int(_MEMORY.read_text().split()[1]) * PAGE
     except OSError as error:
-        raise MachineError(f"'{_MEMORY}' cannot be read ({error.strerror}); run this benchmark on Linux") from None
+        raise MachineError(
+            f"'{_MEMORY}' cannot be read ({error.strerror}); run this benchmark on Linux"
+        ) from None
 
 
 def needed(graph: FusedGraph) -> int:
     """Bytes of the weights and of every tensor between fused ops."""
-    return sum(op.weight_bytes for op in graph.ops) + sum(tensor.bytes for tensor in graph.tensors.values())
+    return sum(op.weight_bytes for op in graph.ops) + sum(
+        tensor.bytes for tensor in graph.tensors.values()
+    )
 
 
 if __name__ == "__main__":

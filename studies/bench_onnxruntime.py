@@ -31,9 +31,15 @@ MEAN, SHARE = 1.05, 7 / 9
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=ONNX_NETS)
-    parser.add_argument("--trials", type=int, default=5, help="of the study of each net (default 5)")
-    parser.add_argument("--study-seconds", type=float, default=2.0, help="a candidate is measured for (default 2)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="each way works in the comparison (default 10)")
+    parser.add_argument(
+        "--trials", type=int, default=5, help="of the study of each net (default 5)"
+    )
+    parser.add_argument(
+        "--study-seconds", type=float, default=2.0, help="a candidate is measured for (default 2)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="each way works in the comparison (default 10)"
+    )
     args = parser.parse_args()
     rows, gains, results = [], [], []
     for net in args.nets:
@@ -44,7 +50,14 @@ def main() -> int:
         results.append(compared(split, own))
         ops = f"{len(stages[0])} + {len(stages[1])}"
         rows.append((net, ops, shown(split), shown(own), f"{gains[-1]:.3f}", results[-1]))
-    columns = ("net", "fused ops", "two stages, ms", "two threads, ms", "throughput gained", "result")
+    columns = (
+        "net",
+        "fused ops",
+        "two stages, ms",
+        "two threads, ms",
+        "throughput gained",
+        "result",
+    )
     return finish("onnxruntime", columns, rows, bars=bars(results, gains), file=args.file)
 
 

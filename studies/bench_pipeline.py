@@ -57,11 +57,23 @@ def main() -> int:
     rows, shares = [], []
     for net in args.nets:
         rounds = contest(net, Budget(seconds=args.seconds))
-        share = spread([max(s.median for s in alone) / pipeline.median for pipeline, *alone in rounds])
+        share = spread(
+            [max(s.median for s in alone) / pipeline.median for pipeline, *alone in rounds]
+        )
         shares.append(share.median)
-        periods = [shown(spread([s for turn in own for s in turn.samples])) for own in zip(*rounds, strict=True)]
+        periods = [
+            shown(spread([s for turn in own for s in turn.samples]))
+            for own in zip(*rounds, strict=True)
+        ]
         rows.append((net, *periods, f"{share.median:.3f}", f"{share.low:.3f} to {share.high:.3f}"))
-    columns = ("net", "pipeline ms", "stage 0 alone ms", "stage 1 alone ms", "share of the limit", "its interval")
+    columns = (
+        "net",
+        "pipeline ms",
+        "stage 0 alone ms",
+        "stage 1 alone ms",
+        "share of the limit",
+        "its interval",
+    )
     return finish("pipeline", columns, rows, bars=bars(shares, hop_us()), file=args.file)
 
 
@@ -84,7 +96,9 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
         contenders = [partial(streamed, pipeline, model.items(3))]
         made: dict[str, Any] = dict(model.items(1)[0])
         for ports, device in zip(model.wiring(stages).stages, devices, strict=True):
-            one = stack.enter_context(Pipeline(by_itself(ports), [model.runner.stage(ports, device)], trace=True))
+            one = stack.enter_context(
+                Pipeline(by_itself(ports), [model.runner.stage(ports, device)], trace=True)
+            )
             item = {p.name: made[p.name] for p in ports.inputs}
             made |= one.run([item])[0]
             contenders.append(partial(streamed, one, [item]))

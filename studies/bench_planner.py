@@ -42,7 +42,9 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
     parser.add_argument(
-        "--wide", action="store_true", help="also 20 NASNet-like cells and 64 parallel chains, 10 s each"
+        "--wide",
+        action="store_true",
+        help="also 20 NASNet-like cells and 64 parallel chains, 10 s each",
     )
     args = parser.parse_args()
     if not (args.folder or args.wide):
@@ -54,13 +56,17 @@ def main() -> int:
     exact = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is None]
     wide = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is not None]
     note = "columns from ops to Coral: by how many percent the period of that way is longer; empty where it finds none"
-    return finish("planner", columns, cells, notes=[note], bars=[*bars(exact, wide)], file=args.file)
+    return finish(
+        "planner", columns, cells, notes=[note], bars=[*bars(exact, wide)], file=args.file
+    )
 
 
 def bars(exact: Sequence[Mapping[str, Any]], wide: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
     """What the rows of graph files, and those of wide graphs, must reach."""
     if exact:
-        yield at_most("largest gap of a graph file, %", max(row["gap %"] for row in exact), EXACT_GAP)
+        yield at_most(
+            "largest gap of a graph file, %", max(row["gap %"] for row in exact), EXACT_GAP
+        )
         yield at_most("seconds for all graph files", sum(row["seconds"] for row in exact), SECONDS)
     if wide:
         yield at_most("largest gap of a wide graph, %", max(row["gap %"] for row in wide), WIDE_GAP)

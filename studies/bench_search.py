@@ -56,7 +56,11 @@ TRIALS = 20  # of a study at most, its own default
 CAP = 40  # trials of the other samplers
 SHARE = 4  # the other ways are tried on every so many of the seeds
 QUICK, QUICK_SEEDS = ("squeezenet", "inception_v1", "layer_resnet50"), 5
-FLOPS_MS, BYTES_MS, CALL_MS = 2e7, 1e7, 0.005  # a core of a small machine: operations and bytes a ms; ms for a call
+FLOPS_MS, BYTES_MS, CALL_MS = (
+    2e7,
+    1e7,
+    0.005,
+)  # a core of a small machine: operations and bytes a ms; ms for a call
 
 Way = Callable[[Case, int], Sequence[Measured]]
 SAMPLERS: Mapping[str, Way] = {
@@ -82,16 +86,24 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first-seed", type=int, default=0, help="the seeds are this one and those after it")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="the seeds are this one and those after it"
+    )
     parser.add_argument("--graphs", default="", help="names, separated by commas; all without")
     parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_SEEDS} seeds of {', '.join(QUICK)}")
-    parser.add_argument("--overhead", action="store_true", help="what a trial costs beside building and measuring")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_SEEDS} seeds of {', '.join(QUICK)}"
+    )
+    parser.add_argument(
+        "--overhead", action="store_true", help="what a trial costs beside building and measuring"
+    )
     args = parser.parse_args()
     quiet()
     names = set(filter(None, args.graphs.split(","))) or (set(QUICK) if args.quick else set())
     if args.overhead:
-        nets = [(name, zoo_costs(name)) for name in sorted(names or {"inception_v1", "densenet121"})]
+        nets = [
+            (name, zoo_costs(name)) for name in sorted(names or {"inception_v1", "densenet121"})
+        ]
         name, columns, rows = overhead(nets)
         return finish(name, columns, rows, bars=overhead_bars(rows), file=args.file)
     count = QUICK_SEEDS if args.quick else args.seeds
@@ -99,13 +111,19 @@ def main() -> int:
     models = list(graphs(args.folder, names))
     asked = [(costs, stages) for _, costs in models for stages in BARS]
     keys = [(name, len(costs.names), stages) for name, costs in models for stages in BARS]
-    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:  # graph files take longest and stand last
+    with ProcessPoolExecutor(
+        args.jobs, get_context("spawn")
+    ) as pool:  # graph files take longest and stand last
         results = pool.map(compared, *zip(*reversed(asked), strict=True), repeat(seeds))
         found = dict(zip(keys, reversed(list(results)), strict=True))
     notes = [
         f"trials: median / 90th percentile over the seeds {seeds[0]} to {seeds[-1]}; the other ways over "
         f"{len(seeds[::SHARE])} of them, up to {CAP} trials",
-        *([] if args.folder else ["no folder with graph files was given: the shared workloads are left out"]),
+        *(
+            []
+            if args.folder
+            else ["no folder with graph files was given: the shared workloads are left out"]
+        ),
     ]
     rows = [(*map(str, key), *row(ways)) for key, ways in found.items()]
     kept = {key: ways["planner"] for key, ways in found.items()}
@@ -154,7 +172,9 @@ def compared(costs: CostModel, stages: int, seeds: Sequence[int]) -> dict[str, l
         found[name] = [methods.judge(case, way(case, CAP)) for case in cases[::SHARE]]
     found["Coral"] = [methods.coral(case) for case in cases[::SHARE]]
     seconds = time.process_time() - start
-    print(f"{costs.name}, {stages} stages, {seconds:.0f} s:", *row(found), file=sys.stderr, flush=True)
+    print(
+        f"{costs.name}, {stages} stages, {seconds:.0f} s:", *row(found), file=sys.stderr, flush=True
+    )
     return found
 
 
@@ -174,14 +194,25 @@ def row(found: Mapping[str, Sequence[Found]]) -> list[str]:
 
 def bars(found: Mapping[tuple[str, int, int], Sequence[Found]]) -> Iterator[Bar]:
     """The trials of the default sampler: of each graph, the worst one named."""
-    kinds: dict[str, Callable[[Sequence[float]], float]] = {"median": median, "90th percentile": percentile}
+    kinds: dict[str, Callable[[Sequence[float]], float]] = {
+        "median": median,
+        "90th percentile": percentile,
+    }
     for stages, limits in BARS.items():
-        own = {name: [f.trials for f in results] for (name, _, k), results in found.items() if k == stages}
+        own = {
+            name: [f.trials for f in results]
+            for (name, _, k), results in found.items()
+            if k == stages
+        }
         for (what, of), limit in zip(kinds.items(), limits, strict=True):
             worst = max(own, key=lambda name: of(own[name]), default="")
             if worst:
-                yield at_most(f"trials, {what}, K={stages}, worst graph ({worst})", of(own[worst]), limit)
-                yield at_most(f"trials, {what}, K={stages}, all graphs", of(list(chain(*own.values()))), limit)
+                yield at_most(
+                    f"trials, {what}, K={stages}, worst graph ({worst})", of(own[worst]), limit
+                )
+                yield at_most(
+                    f"trials, {what}, K={stages}, all graphs", of(list(chain(*own.values()))), limit
+                )
 
 
 def number(trials: float, cap: float) -> str:

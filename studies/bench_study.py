@@ -35,13 +35,22 @@ WAYS = ("one core", "all cores", "replicas")
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=[name for name in catalog.NAMES if name != "vgg19"])
     parser.add_argument(
-        "--backend", choices=("tvm", "onnxruntime"), default="tvm", help="what runs stages (default tvm)"
+        "nets", nargs="*", default=[name for name in catalog.NAMES if name != "vgg19"]
+    )
+    parser.add_argument(
+        "--backend",
+        choices=("tvm", "onnxruntime"),
+        default="tvm",
+        help="what runs stages (default tvm)",
     )
     parser.add_argument("--trials", type=int, default=10, help="of each study (default 10)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="a candidate is measured for (default 2)")
-    parser.add_argument("--repeat", type=int, default=1, help="studies of each net, from scratch (default 1)")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="a candidate is measured for (default 2)"
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=1, help="studies of each net, from scratch (default 1)"
+    )
     args = parser.parse_args()
     if args.repeat > 1:
         return repeated(args)
@@ -54,7 +63,9 @@ def once(args: Any) -> int:
     """Prediction and worth, a study a net."""
     rows, errors = [], []
     for net in args.nets:
-        with finished(config_of(net, args.backend, args.seconds, trials=args.trials, converge=False)) as on:
+        with finished(
+            config_of(net, args.backend, args.seconds, trials=args.trials, converge=False)
+        ) as on:
             trials, stored = on.study.get_trials(deepcopy=False), on.study.user_attrs
         found = best_trial(trials, stored)
         assert found is not None  # else the study would have raised
@@ -63,10 +74,18 @@ def once(args: Any) -> int:
         ways = {b.name: b.period_ms for b in compared_baselines(stored)}
         error = f"{median(own):.1f}" if own else ""  # a small net has no more splits
         rows.append(
-            (net, error, shown(found[1]), *(against(found[1], ways.get(w)) for w in WAYS), stored["verdict"]["choice"])
+            (
+                net,
+                error,
+                shown(found[1]),
+                *(against(found[1], ways.get(w)) for w in WAYS),
+                stored["verdict"]["choice"],
+            )
         )
     columns = ("net", "error %", "best split, ms", *(f"{way}, ms" for way in WAYS), "verdict")
-    bars = [at_most("median error of predicted periods, %", median(errors or [float("nan")]), ERROR)]
+    bars = [
+        at_most("median error of predicted periods, %", median(errors or [float("nan")]), ERROR)
+    ]
     notes = [
         f"error: median of |predicted / measured - 1| over the trials after the first {FIRST}",
         "after each period of the unsplit model: by how much more or less the best split does in the same time",
@@ -77,7 +96,11 @@ def once(args: Any) -> int:
 
 def prediction_errors(trials: Sequence[Any]) -> list[float]:
     """How far, in percent, predictions were from what was then measured, after the first few trials."""
-    measured = [t for t in sorted(trials, key=lambda t: t.number) if t.values and "predicted_ms" in t.user_attrs]
+    measured = [
+        t
+        for t in sorted(trials, key=lambda t: t.number)
+        if t.values and "predicted_ms" in t.user_attrs
+    ]
     return [100 * abs(t.user_attrs["predicted_ms"] / t.values[0] - 1) for t in measured[FIRST:]]
 
 
@@ -97,10 +120,19 @@ def repeated(args: Any) -> int:
             with finished(config_of(net, args.backend, args.seconds, trials=args.trials)) as on:
                 picks.append(best_split(on))
         different = list(dict.fromkeys(picks))
-        periods = in_turns(load(net, args.backend), different, Budget(seconds=max(args.seconds, 5.0)))
+        periods = in_turns(
+            load(net, args.backend), different, Budget(seconds=max(args.seconds, 5.0))
+        )
         told = ending(periods)
         rows.append((net, args.repeat, len(different), "; ".join(map(shown, periods)), told))
-        bars.append(Bar(f"{net}: {args.repeat} studies end with", told, "the same split, or a tie", told != DIFFERENT))
+        bars.append(
+            Bar(
+                f"{net}: {args.repeat} studies end with",
+                told,
+                "the same split, or a tie",
+                told != DIFFERENT,
+            )
+        )
     columns = ("net", "studies", "different splits", "their periods in turns, ms", "result")
     name = "repeat" if args.backend == "tvm" else f"repeat_{args.backend}"
     return finish(name, columns, rows, bars=bars, file=args.file)

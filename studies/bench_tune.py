@@ -35,8 +35,12 @@ TIMES, MINUTES = 4, 4
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=("squeezenet",))
-    parser.add_argument("--samples", type=int, help="schedules to try a kernel (default: the command's own)")
-    parser.add_argument("--seconds", type=float, default=6.0, help="each works in the comparison (default 6)")
+    parser.add_argument(
+        "--samples", type=int, help="schedules to try a kernel (default: the command's own)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=6.0, help="each works in the comparison (default 6)"
+    )
     args = parser.parse_args()
     rows: list[Sequence[object]] = []
     bars: list[Bar] = []
@@ -45,8 +49,12 @@ def main() -> int:
             minutes = tuned(net, Path(folder), args.samples) / 60
             before, after, own = before_and_after(net, Path(folder), Budget(seconds=args.seconds))
         ratio = after.median / own.median
-        rows.append((net, f"{minutes:.1f}", shown(before), shown(after), shown(own), f"{ratio:.2f}"))
-        bars.append(at_most(f"{net}: time over that of onnxruntime's single thread", ratio, TIMES, ".2f"))
+        rows.append(
+            (net, f"{minutes:.1f}", shown(before), shown(after), shown(own), f"{ratio:.2f}")
+        )
+        bars.append(
+            at_most(f"{net}: time over that of onnxruntime's single thread", ratio, TIMES, ".2f")
+        )
         bars.append(at_most(f"{net}: minutes of tuning", minutes, MINUTES, ".1f"))
     columns = ("net", "minutes", "before, ms", "after, ms", "onnxruntime, ms", "ratio")
     return finish("tune", columns, rows, bars=bars, file=args.file)
@@ -55,7 +63,16 @@ def main() -> int:
 def tuned(net: str, folder: Path, samples: int | None) -> float:
     """Tune a net's kernels into an empty folder; how many seconds the command took."""
     words = ["--samples", str(samples)] if samples else []
-    command = [sys.executable, "-m", "autosplit", "tune", str(catalog.cached(net)), "-o", str(folder), *words]
+    command = [
+        sys.executable,
+        "-m",
+        "autosplit",
+        "tune",
+        str(catalog.cached(net)),
+        "-o",
+        str(folder),
+        *words,
+    ]
     start = time.monotonic()
     subprocess.run(command, check=True)
     return time.monotonic() - start

@@ -51,7 +51,9 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
             continue
         value = "" if action.nargs == 0 else shown_value(action)
         names = action.option_strings or [value]
-        spelled = ", ".join(f"`{n} {value}`" if action.option_strings and value else f"`{n}`" for n in names)
+        spelled = ", ".join(
+            f"`{n} {value}`" if action.option_strings and value else f"`{n}`" for n in names
+        )
         needed = " (required)" if action.required and action.option_strings else ""
         yield spelled, (action.help or "").replace("|", "\\|") + needed
 

@@ -25,17 +25,25 @@ FILE = Path(schedules.__file__).with_name(schedules.SHIPPED)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("database", type=Path)
     parser.add_argument("nets", nargs="*", default=["squeezenet"])
-    parser.add_argument("--samples", type=int, default=12, help="schedules to try a kernel, on average")
+    parser.add_argument(
+        "--samples", type=int, default=12, help="schedules to try a kernel, on average"
+    )
     args = parser.parse_args()
     for net in args.nets:
         model = api.load_model(catalog.cached(net), target=TARGET)
         start = time.monotonic()
         kernels, work = model.lowered.kernels, tuning.work_of(model.graph)
-        for i, tuned in enumerate(tuning.tune(kernels, model.target, args.database, args.samples, work=work)):
-            print(f"{net} {i + 1}/{len(kernels)} {time.monotonic() - start:.0f} s {tuned}", flush=True)
+        for i, tuned in enumerate(
+            tuning.tune(kernels, model.target, args.database, args.samples, work=work)
+        ):
+            print(
+                f"{net} {i + 1}/{len(kernels)} {time.monotonic() - start:.0f} s {tuned}", flush=True
+            )
     traces = dict(
         sorted({**schedules.shipped(), **_traces(args.database)}.items())
     )  # the tuner keeps only what is faster

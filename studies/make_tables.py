@@ -28,15 +28,28 @@ from autosplit.study.persistence.records import read_spread
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "studies" / "README.md")
 RESULTS = ROOT / "studies" / "results"
-MARKED = re.compile(r"(<!-- results: (?P<name>[\w-]+)(?: (?P<part>bars|table))? -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(
+    r"(<!-- results: (?P<name>[\w-]+)(?: (?P<part>bars|table))? -->\n).*?(<!-- end -->)", re.DOTALL
+)
 WAYS = ("one core", "all cores", "replicas")
-STUDY_COLUMNS = ("study", "backend", "trials", "best split, ms", *(f"{way}, ms" for way in WAYS), "verdict")
+STUDY_COLUMNS = (
+    "study",
+    "backend",
+    "trials",
+    "best split, ms",
+    *(f"{way}, ms" for way in WAYS),
+    "verdict",
+)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 where a table is not that of the results"
+        "--check",
+        action="store_true",
+        help="write nothing; exit 1 where a table is not that of the results",
     )
     args = parser.parse_args()
     stale = []
@@ -48,14 +61,18 @@ def main() -> int:
             if not args.check:
                 page.write_text(after, encoding="utf-8")
     for page in stale:
-        print(f"{page.relative_to(ROOT)}: {'is not as the results say' if args.check else 'written'}")
+        print(
+            f"{page.relative_to(ROOT)}: {'is not as the results say' if args.check else 'written'}"
+        )
     return int(args.check and bool(stale))
 
 
 def filled(text: str, results: Path) -> str:
     """A page with what its markers ask for. Raises ConfigError where a result is malformed, or a marker has no end."""
     if text.count("<!-- results: ") != len(MARKED.findall(text)):
-        raise ConfigError("a marker '<!-- results: NAME -->' has no '<!-- end -->' before the next one; add it")
+        raise ConfigError(
+            "a marker '<!-- results: NAME -->' has no '<!-- end -->' before the next one; add it"
+        )
     return MARKED.sub(lambda m: m[1] + asked(results, m["name"], m["part"]) + "\n" + m[4], text)
 
 
@@ -73,7 +90,10 @@ def benchmark(found: Outcome, part: str | None = None) -> str:
     """The table, notes and bars of a benchmark, or a part of them."""
     parts = []
     if part != "bars":
-        parts += [table(found.columns, found.rows), "\n".join(f"- {escaped(note)}" for note in found.notes)]
+        parts += [
+            table(found.columns, found.rows),
+            "\n".join(f"- {escaped(note)}" for note in found.notes),
+        ]
     if part != "table" and found.bars:
         parts.append(table(outcome.BAR_COLUMNS, [bar.cells for bar in found.bars]))
     return "\n\n".join(p for p in (*parts, f"`{found.made}`") if p)
@@ -91,7 +111,10 @@ def studies(files: Sequence[Path]) -> str:
     if not documents:
         return "*Not measured yet.*"
     rows = [study_row(name, d) for name, d in documents.items()]
-    lines = {outcome.made("python studies/run_studies.py", d["date"], d["environment"]) for d in documents.values()}
+    lines = {
+        outcome.made("python studies/run_studies.py", d["date"], d["environment"])
+        for d in documents.values()
+    }
     return "\n\n".join([table(STUDY_COLUMNS, rows), *(f"`{line}`" for line in sorted(lines))])
 
 
@@ -103,7 +126,14 @@ def study_row(name: str, found: Mapping[str, Any]) -> tuple[str, ...]:
     verdict = (found["verdict"] or {}).get("choice", "")
     trials = str(len(found["trials"]))
     own = _shown(best.get("duel_ms") or best.get("period_ms"))
-    return name.removesuffix("_onnxruntime"), backend, trials, own, *(periods.get(way, "") for way in WAYS), verdict
+    return (
+        name.removesuffix("_onnxruntime"),
+        backend,
+        trials,
+        own,
+        *(periods.get(way, "") for way in WAYS),
+        verdict,
+    )
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -135,7 +165,9 @@ def _read(file: Path) -> dict[str, Any]:
         study_row(file.stem, found)
         outcome.made("", found["date"], found["environment"])
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(f"'{file}' is no result of a study ({error!r}); make it anew with run_studies.py") from None
+        raise ConfigError(
+            f"'{file}' is no result of a study ({error!r}); make it anew with run_studies.py"
+        ) from None
     return found
 
 

@@ -50,7 +50,11 @@ def config_of(net: str, backend: str, seconds: float, **search: Any) -> StudyCon
 @contextlib.contextmanager
 def finished(config: StudyConfig) -> Iterator[OpenStudy]:
     """A study, run to its end in a database that is gone afterwards; its bench is open meanwhile."""
-    print(f"study of {config.zoo or config.model}, {config.backend} stages", file=sys.stderr, flush=True)
+    print(
+        f"study of {config.zoo or config.model}, {config.backend} stages",
+        file=sys.stderr,
+        flush=True,
+    )
     told, bench = progress(), open_bench(config)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +78,9 @@ def stages_of(trial: Any) -> Stages:
     return tuple(tuple(map(int, ops)) for ops in trial.user_attrs["stages"])
 
 
-def in_turns(model: Any, splits: Sequence[Stages], budget: Budget, others: Sequence[Contender] = ()) -> list[Spread]:
+def in_turns(
+    model: Any, splits: Sequence[Stages], budget: Budget, others: Sequence[Contender] = ()
+) -> list[Spread]:
     """The periods in ms of splits of a model, and of ``others``, measured in turns; every split is right first."""
     items = model.items()
     expected = model.expected(items)
@@ -84,7 +90,11 @@ def in_turns(model: Any, splits: Sequence[Stages], budget: Budget, others: Seque
 
 
 def contender(
-    stack: contextlib.ExitStack, model: Any, stages: Stages, items: Sequence[Item], expected: Sequence[Item]
+    stack: contextlib.ExitStack,
+    model: Any,
+    stages: Stages,
+    items: Sequence[Item],
+    expected: Sequence[Item],
 ) -> Contender:
     """A split's pipeline, kept full of ``items``; open while ``stack`` is, and right first."""
     pipeline = stack.enter_context(model.pipeline(stages, along(len(stages)), trace=True))

@@ -88,8 +88,12 @@ def shown(value: Spread) -> str:
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """The parser of a benchmark: ``description`` is its module's docstring; it has ``-o FILE``."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", dest="file", type=Path, metavar="FILE", help="write what was found as JSON")
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "-o", dest="file", type=Path, metavar="FILE", help="write what was found as JSON"
+    )
     return parser
 
 
@@ -119,7 +123,9 @@ def finish(
 def write(file: Path, document: Mapping[str, Any]) -> None:
     """Write a document as JSON, into a folder that is made where it is missing."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    file.write_text(
+        json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
 
 
 def read(file: Path) -> Outcome:
@@ -131,9 +137,13 @@ def read(file: Path) -> Outcome:
         columns, notes = tuple(document.pop("columns")), tuple(document.pop("notes"))
         found = Outcome(columns=columns, rows=rows, notes=notes, bars=bars, **document)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(f"'{file}' is no result of a benchmark ({error!r}); make it anew with -o") from None
+        raise ConfigError(
+            f"'{file}' is no result of a benchmark ({error!r}); make it anew with -o"
+        ) from None
     if any(len(row) != len(columns) for row in rows):
-        raise ConfigError(f"'{file}' has a row that is not as wide as its {len(columns)} columns; make it anew with -o")
+        raise ConfigError(
+            f"'{file}' has a row that is not as wide as its {len(columns)} columns; make it anew with -o"
+        )
     return found
 
 

@@ -29,11 +29,16 @@ RESULTS = HERE / "results" / "studies"
 
 def main() -> int:
     known = sorted(file.stem for file in NETS.glob("*.toml"))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}")
     parser.add_argument("--trials", type=int, help="at most, instead of what the study files say")
     parser.add_argument(
-        "--folder", type=Path, default=RESULTS, help="where results go (default studies/results/studies)"
+        "--folder",
+        type=Path,
+        default=RESULTS,
+        help="where results go (default studies/results/studies)",
     )
     args = parser.parse_args()
     if unknown := set(args.names) - set(known):
@@ -47,7 +52,9 @@ def main() -> int:
             failed.append(name)
             continue
         shown = [*(["--trials", str(args.trials)] if args.trials else ()), name]
-        write(args.folder / f"{name}.json", {"command": command_line([sys.argv[0], *shown]), **found})
+        write(
+            args.folder / f"{name}.json", {"command": command_line([sys.argv[0], *shown]), **found}
+        )
         print(f"{name}: {found['verdict']['text']}", flush=True)
     return int(bool(failed))
 

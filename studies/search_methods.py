@@ -117,7 +117,9 @@ def judge(case: Case, measured: Sequence[Measured]) -> Found:
 
 def planner(case: Case, trials: int) -> list[Measured]:
     """The trials of a study with the default sampler, up to its own end or ``trials``."""
-    study = optuna.create_study(sampler=sampler("planner", case.space, case.bench.devices, case.seed))
+    study = optuna.create_study(
+        sampler=sampler("planner", case.space, case.bench.devices, case.seed)
+    )
     search = {"trials": trials, "seed": case.seed}
     config = StudyConfig.model_validate(
         {"name": "search", "backend": "simulated", "stages": case.stages, "search": search}
@@ -132,7 +134,9 @@ def tpe_on_indices(case: Case, trials: int) -> list[Measured]:
     downsets = [0, *accumulate(groups, int.__or__)]
 
     def split(trial: optuna.Trial) -> Stages | None:
-        places = sorted(trial.suggest_int(f"cut_{i}", 1, len(groups) - 1) for i in range(1, case.stages))
+        places = sorted(
+            trial.suggest_int(f"cut_{i}", 1, len(groups) - 1) for i in range(1, case.stages)
+        )
         ends = [downsets[p] for p in (0, *places, len(groups))]
         stages = tuple(tuple(members(b & ~a)) for a, b in pairwise(ends))
         return stages if all(stages) and case.space.fits(stages) else None
@@ -144,7 +148,9 @@ def tpe_on_shares(case: Case, trials: int) -> list[Measured]:
     """Optuna's TPE on the shares of the known cost before each cut, the plan enqueued as its first trial."""
 
     def split(trial: optuna.Trial) -> Stages | None:
-        stages = case.space.decode({name: trial.suggest_float(name, 0.0, 1.0) for name in case.space.names})
+        stages = case.space.decode(
+            {name: trial.suggest_float(name, 0.0, 1.0) for name in case.space.names}
+        )
         return stages if case.space.fits(stages) else None
 
     first = case.space.parameters(case.space.plan())
@@ -216,29 +222,40 @@ class _Coral:
 
     def run(self) -> list[int]:
         """The partition it ends with."""
-        best = [self.size * (n + 1) // self.stages - self.size * n // self.stages for n in range(self.stages)]
+        best = [
+            self.size * (n + 1) // self.stages - self.size * n // self.stages
+            for n in range(self.stages)
+        ]
         times = [self.time(best, s) for s in range(self.stages)]
         low, high = min(times), max(times)
         while high - low > THRESHOLD * high and len(self.measured) < CORAL_LIMIT:
             target = (low + high) / 2
-            partition = self.shorten([self.size - self.stages + 1] + [1] * (self.stages - 1), 0, target, set())
+            partition = self.shorten(
+                [self.size - self.stages + 1] + [1] * (self.stages - 1), 0, target, set()
+            )
             last = self.time(partition, self.stages - 1) if partition else math.inf
             if partition and last < high:
                 best = partition
             low, high = (low, target) if last < target else (target, min(high, last))
         return best
 
-    def shorten(self, partition: list[int], stage: int, target: float, dead: set[tuple[int, int]]) -> list[int] | None:
+    def shorten(
+        self, partition: list[int], stage: int, target: float, dead: set[tuple[int, int]]
+    ) -> list[int] | None:
         """The partition whose stages from ``stage`` on, but for the last, are as long as the target lets them be."""
         if stage == self.stages - 1:
             return partition
         start = sum(partition[:stage])
         if (stage, start) in dead:
             return None
-        after = self.stages - 2 - stage  # stages that get one group for now; the next gets what this one gives up
+        after = (
+            self.stages - 2 - stage
+        )  # stages that get one group for now; the next gets what this one gives up
         for count in range(self.size - start - after - 1, 0, -1):
             tried = [*partition[:stage], count, self.size - start - count - after, *[1] * after]
-            if self.time(tried, stage) <= target and (found := self.shorten(tried, stage + 1, target, dead)):
+            if self.time(tried, stage) <= target and (
+                found := self.shorten(tried, stage + 1, target, dead)
+            ):
                 return found
         dead.add((stage, start))
         return None

@@ -25,7 +25,15 @@ from autosplit.study.persistence.storage import storage_url
 STAGES = (4, 8)
 TRIALS, EARLY, LATE = 210, 40, 190  # trials of a study; up to, and from which on, a median is taken
 BAR_MS = 100.0
-COLUMNS = ("graph", "ops", "K", "trials 1 to 40, ms", "of the processor", "about trial 200, ms", "of the processor")
+COLUMNS = (
+    "graph",
+    "ops",
+    "K",
+    "trials 1 to 40, ms",
+    "of the processor",
+    "about trial 200, ms",
+    "of the processor",
+)
 
 Times = tuple[float, float]  # wall and processor, in seconds
 
@@ -42,14 +50,18 @@ class _Timed(SimulatedBench):
         return measured
 
 
-def overhead(nets: Iterable[tuple[str, CostModel]]) -> tuple[str, Sequence[str], list[Sequence[object]]]:
+def overhead(
+    nets: Iterable[tuple[str, CostModel]],
+) -> tuple[str, Sequence[str], list[Sequence[object]]]:
     """The table: for each net and number of stages, medians of the time between one measurement and the next."""
     rows: list[Sequence[object]] = []
     for name, costs in nets:
         for stages in STAGES:
             between = gaps(costs, stages)
             parts = (between[:EARLY], between[LATE:])
-            cells = [f"{1000 * median(t[which] for t in part):.0f}" for part in parts for which in (0, 1)]
+            cells = [
+                f"{1000 * median(t[which] for t in part):.0f}" for part in parts for which in (0, 1)
+            ]
             rows.append((name, len(costs.names), stages, *cells))
     return "overhead", COLUMNS, rows
 
@@ -57,7 +69,8 @@ def overhead(nets: Iterable[tuple[str, CostModel]]) -> tuple[str, Sequence[str],
 def bars(rows: Iterable[Sequence[object]]) -> list[Bar]:
     """Wall time of a trial about the 200th."""
     return [
-        at_most(f"ms about trial 200, {name}, K={k}", float(str(late)), BAR_MS) for name, _, k, _, _, late, _ in rows
+        at_most(f"ms about trial 200, {name}, K={k}", float(str(late)), BAR_MS)
+        for name, _, k, _, _, late, _ in rows
     ]
 
 

@@ -60,10 +60,14 @@ class Soak:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--rate", type=float, default=float("inf"), help="items a second at most (default no limit)")
+    parser.add_argument(
+        "--rate", type=float, default=float("inf"), help="items a second at most (default no limit)"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as own:
         folder = args.folder or exported(Path(own))
@@ -109,7 +113,9 @@ def soak(pipeline: Pipeline, goes_on: Callable[[int], bool]) -> Soak:
         submitted.join()
 
 
-def watched(stream: Iterator[dict[str, np.ndarray]], expected: Sequence[dict[str, np.ndarray]]) -> Soak:
+def watched(
+    stream: Iterator[dict[str, np.ndarray]], expected: Sequence[dict[str, np.ndarray]]
+) -> Soak:
     """Take results until the stream ends or one is wrong, and look at memory now and then."""
     memory: list[int] = []
     start, taken = time.perf_counter(), 0
@@ -125,7 +131,9 @@ def watched(stream: Iterator[dict[str, np.ndarray]], expected: Sequence[dict[str
 class Submitter(threading.Thread):
     """Submits items one after the other; ``tokens`` has True for each that went in, then False; ``error`` says why it ended."""
 
-    def __init__(self, pipeline: Pipeline, items: Sequence[Item], goes_on: Callable[[int], bool]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, items: Sequence[Item], goes_on: Callable[[int], bool]
+    ) -> None:
         super().__init__(name="submitter")
         self.tokens = SimpleQueue[bool]()
         self.error: autosplit.AutosplitError | None = None
@@ -154,12 +162,16 @@ def different(pipeline: Pipeline) -> list[dict[str, np.ndarray]]:
     """Random items, no two of them alike."""
     random = np.random.default_rng(0)
     ports = pipeline.wiring.inputs
-    return [{p.name: random.random(p.shape).astype(p.dtype) for p in ports} for _ in range(DIFFERENT)]
+    return [
+        {p.name: random.random(p.shape).astype(p.dtype) for p in ports} for _ in range(DIFFERENT)
+    ]
 
 
 def equal(outputs: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
     """Whether outputs are the same to the bit."""
-    return outputs.keys() == expected.keys() and all(np.array_equal(outputs[name], expected[name]) for name in expected)
+    return outputs.keys() == expected.keys() and all(
+        np.array_equal(outputs[name], expected[name]) for name in expected
+    )
 
 
 if __name__ == "__main__":

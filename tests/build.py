@@ -10,15 +10,26 @@ import numpy as np
 WIDTH = 4
 
 
-def node(kind: str, inputs: str, outputs: str, name: str | None = None, domain: str = "", **attributes: Any) -> Any:
+def node(
+    kind: str,
+    inputs: str,
+    outputs: str,
+    name: str | None = None,
+    domain: str = "",
+    **attributes: Any,
+) -> Any:
     """A node; ``inputs`` and ``outputs`` are tensor names with spaces between; named after its first output."""
     from onnx import helper
 
     given = name if name is not None else outputs.split()[0]
-    return helper.make_node(kind, inputs.split(), outputs.split(), name=given, domain=domain, **attributes)
+    return helper.make_node(
+        kind, inputs.split(), outputs.split(), name=given, domain=domain, **attributes
+    )
 
 
-def value(name: str, shape: Sequence[int | str | None] | None = (1, WIDTH), dtype: str = "FLOAT") -> Any:
+def value(
+    name: str, shape: Sequence[int | str | None] | None = (1, WIDTH), dtype: str = "FLOAT"
+) -> Any:
     """A graph input or output."""
     from onnx import TensorProto, helper
 
@@ -40,7 +51,10 @@ def onnx_model(
         "graph",
         [value("x")] if inputs is None else list(inputs),
         [value(o, None) if isinstance(o, str) else o for o in outputs],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()],
+        [
+            numpy_helper.from_array(np.asarray(array), name)
+            for name, array in (weights or {}).items()
+        ],
     )
     domains = sorted({n.domain for n in nodes} - {""})
     imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]

@@ -21,7 +21,9 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     before = os.environ.get("AUTOSPLIT_CACHE")
     os.environ["AUTOSPLIT_CACHE"] = str(folder)
     yield folder
-    os.environ.pop("AUTOSPLIT_CACHE") if before is None else os.environ.update(AUTOSPLIT_CACHE=before)
+    os.environ.pop("AUTOSPLIT_CACHE") if before is None else os.environ.update(
+        AUTOSPLIT_CACHE=before
+    )
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,12 @@ def local(function: Any) -> list[Any]:
     """The functions that a function binds inside itself."""
     from tvm import relax
 
-    return [b.value for block in function.body.blocks for b in block.bindings if isinstance(b.value, relax.Function)]
+    return [
+        b.value
+        for block in function.body.blocks
+        for b in block.bindings
+        if isinstance(b.value, relax.Function)
+    ]
 
 
 def called(region: Any) -> list[str]:
@@ -103,7 +108,11 @@ def evaluate(function: Any, arguments: list[Any]) -> Any:
             return expression
         callee = env.get(expression.op)
         given = list(map(value, expression.args))
-        return evaluate(callee, given) if callee is not None else OPS[expression.op.name](given, expression.attrs)
+        return (
+            evaluate(callee, given)
+            if callee is not None
+            else OPS[expression.op.name](given, expression.attrs)
+        )
 
     for block in function.body.blocks:
         for binding in block.bindings:
@@ -136,7 +145,9 @@ def quantize(given: list[Array], attrs: Any) -> Array:
 
 def dequantize(given: list[Array], attrs: Any) -> Array:
     x, scale, zero = given
-    return ((x.astype(np.float32) - np.asarray(zero, np.float32)) * scale).astype(str(attrs.out_dtype))
+    return ((x.astype(np.float32) - np.asarray(zero, np.float32)) * scale).astype(
+        str(attrs.out_dtype)
+    )
 
 
 OPS: dict[str, Callable[[list[Any], Any], Any]] = {
@@ -159,7 +170,9 @@ def patterns() -> tuple[Any, ...]:
         return is_op("relax.nn.conv2d")(wildcard(), wildcard())
 
     def norm(x: Any) -> Any:
-        return is_tuple_get_item(is_op("relax.nn.batch_norm")(x, *(wildcard() for _ in range(4))), 0)
+        return is_tuple_get_item(
+            is_op("relax.nn.batch_norm")(x, *(wildcard() for _ in range(4))), 0
+        )
 
     def add(x: Any) -> Any:
         return is_op("relax.add")(x, wildcard())

@@ -16,7 +16,10 @@ Shape = tuple[int, ...]
 
 
 def net(
-    text: str, weights: Mapping[str, Shape | np.ndarray[Any, Any]] | None = None, seed: int = 0, opset: int = 17
+    text: str,
+    weights: Mapping[str, Shape | np.ndarray[Any, Any]] | None = None,
+    seed: int = 0,
+    opset: int = 17,
 ) -> Any:
     """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``; a weight is an array, or a shape to fill by seed."""
     from onnx import numpy_helper, parser
@@ -33,7 +36,11 @@ def _filled(name: str, shape: Shape, generator: np.random.Generator) -> np.ndarr
     """Values that keep activations near 1 and differ everywhere; a variance is positive."""
     values = generator.standard_normal(shape).astype(np.float32)
     fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
-    return np.abs(values) + np.float32(0.5) if name.startswith("var") else values / np.float32(np.sqrt(fan_in))
+    return (
+        np.abs(values) + np.float32(0.5)
+        if name.startswith("var")
+        else values / np.float32(np.sqrt(fan_in))
+    )
 
 
 def batch_norm(number: int, channels: int = 4) -> dict[str, Shape]:
@@ -56,7 +63,13 @@ def preactivation() -> Any:
             add1 = Add(c2, add0)
             y = Relu(add1)
         }""",
-        {"w0": (4, 4, 3, 3), "w1": (4, 4, 3, 3), "w2": (4, 4, 3, 3), **batch_norm(0), **batch_norm(1)},
+        {
+            "w0": (4, 4, 3, 3),
+            "w1": (4, 4, 3, 3),
+            "w2": (4, 4, 3, 3),
+            **batch_norm(0),
+            **batch_norm(1),
+        },
     )
 
 
@@ -68,7 +81,9 @@ def residual(blocks: int = 3) -> Any:
     for i in range(blocks):
         after = "y" if i == blocks - 1 else f"out{i}"
         lines.append(f"conv{i}a = Conv<pads=[1,1,1,1]>({before}, w{i}a)  relu{i}a = Relu(conv{i}a)")
-        lines.append(f"conv{i}b = Conv<pads=[1,1,1,1]>(relu{i}a, w{i}b)  sum{i} = Add(conv{i}b, {before})")
+        lines.append(
+            f"conv{i}b = Conv<pads=[1,1,1,1]>(relu{i}a, w{i}b)  sum{i} = Add(conv{i}b, {before})"
+        )
         lines.append(f"{after} = Relu(sum{i})")
         weights |= {f"w{i}{k}": (4, 4, 3, 3) for k in "ab"}
         before = after

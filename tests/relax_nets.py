@@ -10,7 +10,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 Array = np.ndarray[Any, np.dtype[Any]]
-SHAPE = (4, 6)  # of every tensor that can be read on; one shape keeps the number of different kernels small
+SHAPE = (
+    4,
+    6,
+)  # of every tensor that can be read on; one shape keeps the number of different kernels small
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,9 @@ def _leaving(found: list[Step], inputs: int) -> list[int]:
 BINARY = {"add", "multiply", "join"}
 
 
-def _emit(builder: Any, step: Step, reads: list[Any], held: list[Any], squares: list[Any]) -> list[Any]:
+def _emit(
+    builder: Any, step: Step, reads: list[Any], held: list[Any], squares: list[Any]
+) -> list[Any]:
     from tvm import relax
 
     op, (a, b), c = relax.op, reads, step.constant
@@ -106,7 +111,9 @@ def _emit(builder: Any, step: Step, reads: list[Any], held: list[Any], squares: 
         "relu": lambda: op.nn.relu(a),
         "weight": lambda: op.add(a, held[c]),
         "matmul": lambda: op.matmul(a, squares[c]),
-        "join": lambda: op.concat([op.strided_slice(a, [1], [0], [3]), op.strided_slice(b, [1], [3], [6])], axis=1),
+        "join": lambda: op.concat(
+            [op.strided_slice(a, [1], [0], [3]), op.strided_slice(b, [1], [3], [6])], axis=1
+        ),
         "norm": lambda: op.nn.softmax(a, axis=1),
     }
     return [builder.emit(made[step.kind]())]

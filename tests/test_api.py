@@ -107,7 +107,10 @@ def test_a_stage_can_have_several_cores(branches):
 
 def test_two_pipelines_of_one_model_run_side_by_side(branches):
     items = branches.items(4)
-    with branches.split([["first"]]).pipeline() as one, branches.split([["hinted"]]).pipeline() as two:
+    with (
+        branches.split([["first"]]).pipeline() as one,
+        branches.split([["hinted"]]).pipeline() as two,
+    ):
         for item in items:
             one.submit(item)
             two.submit(item)
@@ -141,4 +144,9 @@ HEAVY = "{'tvm', 'optuna', 'onnx', 'onnxruntime', 'numpy', 'pydantic', 'rich', '
 
 def test_importing_the_package_imports_nothing_heavy():
     code = f"import sys, autosplit; print(sorted({HEAVY} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

@@ -22,7 +22,9 @@ def test_half_precision_inside_is_judged_as_such(save, tmp_path, after):
     text = """g (float[4,64] x) => (float[4,64] y)
         { h = Cast<to=10>(x) a = MatMul(h, w) t = Tanh(a) b = MatMul(t, w) y = Cast<to=1>(b) }"""
     model = api.load_model(
-        save(net(text, {"w": np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)}))
+        save(
+            net(text, {"w": np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)})
+        )
     )
     model.split([after] if after else []).export(tmp_path / "out")
     assert verify(tmp_path / "out")[0].equal
@@ -52,7 +54,8 @@ SQUARE = {"w": (4, 4)}
 def of_ir_3():
     """Initialisers are inputs too, and stand before the one that the caller gives."""
     model = net(
-        "g (float[4,4] w, float[2,4] x) => (float[2,4] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }", SQUARE
+        "g (float[4,4] w, float[2,4] x) => (float[2,4] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
+        SQUARE,
     )
     model.ir_version = 3
     return model

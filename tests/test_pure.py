@@ -10,7 +10,11 @@ import pytest
 import autosplit
 
 ROOT = Path(autosplit.__file__).parent
-FILES = [ROOT / "graph.py", *sorted((ROOT / "cuts").glob("*.py")), *sorted((ROOT / "planner").glob("*.py"))]
+FILES = [
+    ROOT / "graph.py",
+    *sorted((ROOT / "cuts").glob("*.py")),
+    *sorted((ROOT / "planner").glob("*.py")),
+]
 ALLOWED = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools", "heapq", "importlib",
     "itertools", "math", "networkx", "numpy", "operator", "random", "statistics", "typing",
@@ -25,7 +29,11 @@ def imported(file: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{file} imports relatively"
-            found |= {f"autosplit.{a.name}" for a in node.names} if node.module == "autosplit" else {node.module or ""}
+            found |= (
+                {f"autosplit.{a.name}" for a in node.names}
+                if node.module == "autosplit"
+                else {node.module or ""}
+            )
     return found
 
 
@@ -36,11 +44,17 @@ def foreign(names: set[str]) -> set[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
 def test_a_pure_file_imports_no_tvm_no_optuna_no_file_and_no_clock(file):
     assert not foreign(imported(file))
-    names = {node.id for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Name)}
+    names = {
+        node.id
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name)
+    }
     assert not names & {"open", "eval", "exec", "print", "input", "__import__"}
 
 
-@pytest.mark.parametrize("name", ["time", "os", "pathlib", "tvm", "optuna", "autosplit.hardware", "autosplit.study"])
+@pytest.mark.parametrize(
+    "name", ["time", "os", "pathlib", "tvm", "optuna", "autosplit.hardware", "autosplit.study"]
+)
 def test_the_check_sees_what_is_not_pure(tmp_path, name):
     file = tmp_path / "room.py"
     file.write_text(f"def late():\n    import {name}\n    return {name}\n")
@@ -49,8 +63,20 @@ def test_the_check_sees_what_is_not_pure(tmp_path, name):
 
 def test_importing_the_rooms_loads_nothing_slow():
     code = "import sys, autosplit.cuts, autosplit.planner; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"tvm", "optuna", "torch", "onnx", "scipy", "pydantic", "rich", "numpy", "networkx"} & set(loaded)
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {
+        "tvm",
+        "optuna",
+        "torch",
+        "onnx",
+        "scipy",
+        "pydantic",
+        "rich",
+        "numpy",
+        "networkx",
+    } & set(loaded)
 
 
 def test_planning_loads_no_tvm_and_no_optuna():
@@ -58,6 +84,8 @@ def test_planning_loads_no_tvm_and_no_optuna():
         "import sys; from autosplit.planner import CostModel, plan;"
         "plan(CostModel('m', ('a', 'b'), (0, 1), ((1.0, 2.0),)), 2); print(*sys.modules)"
     )
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert "numpy" in loaded
     assert not {"tvm", "optuna", "scipy"} & set(loaded)

@@ -67,7 +67,10 @@ def test_a_module_imports_from_below(file):
         ("import autosplit.study.run", {"study"}),
         ("from autosplit import api, cuts", {"api"}),
         ("if TYPE_CHECKING:\n    from autosplit.api import Split", set()),
-        ("import autosplit\nfrom autosplit.lowering import fuse\nfrom autosplit.hardware import cache", set()),
+        (
+            "import autosplit\nfrom autosplit.lowering import fuse\nfrom autosplit.hardware import cache",
+            set(),
+        ),
     ],
 )
 def test_the_check_sees_an_arrow_that_points_up(code, found):

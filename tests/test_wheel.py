@@ -22,7 +22,12 @@ def built(tmp_path_factory):
     """The sdist, and the wheel that is built from it."""
     pytest.importorskip("build")
     folder = tmp_path_factory.mktemp("built")
-    subprocess.run([sys.executable, "-m", "build", "-o", folder, ROOT], check=True, capture_output=True, text=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "-o", folder, ROOT],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
@@ -31,13 +36,29 @@ def built(tmp_path_factory):
 def autosplit(built, tmp_path_factory):
     """Runs the wheel's command line in an empty folder, with the packages that are installed here."""
     site, empty = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("empty")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target", site, built[1]]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+        site,
+        built[1],
+    ]
     subprocess.run(pip, check=True, capture_output=True)
     environment = {**os.environ, "PYTHONPATH": str(site), "AUTOSPLIT_CACHE": str(empty / "cache")}
 
     def run(*arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=empty, env=environment, capture_output=True, text=True, check=False
+            [sys.executable, *arguments],
+            cwd=empty,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -49,7 +70,11 @@ def autosplit(built, tmp_path_factory):
 
 def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(built):
     names = set(zipfile.ZipFile(built[1]).namelist())
-    there = {str(f.relative_to(ROOT)) for f in (ROOT / "autosplit").rglob("*") if f.is_file() and f.suffix != ".pyc"}
+    there = {
+        str(f.relative_to(ROOT))
+        for f in (ROOT / "autosplit").rglob("*")
+        if f.is_file() and f.suffix != ".pyc"
+    }
     assert {n for n in names if ".dist-info/" not in n} == there
     assert {
         "autosplit/py.typed",
@@ -64,7 +89,12 @@ def test_the_sdist_holds_what_a_reader_and_a_tester_need(built):
     with tarfile.open(built[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"} <= names
-    assert {"docs/tutorial.md", "studies/quickstart.toml", "tests/conftest.py", "autosplit/py.typed"} <= names
+    assert {
+        "docs/tutorial.md",
+        "studies/quickstart.toml",
+        "tests/conftest.py",
+        "autosplit/py.typed",
+    } <= names
 
 
 def test_every_command_has_help(autosplit):

@@ -51,17 +51,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError as error:
-        return _report(error, MachineError.exit_code, args.debug, f"not enough memory: {str(error) or 'nothing left'}")
+        return _report(
+            error,
+            MachineError.exit_code,
+            args.debug,
+            f"not enough memory: {str(error) or 'nothing left'}",
+        )
     except Exception as error:
         text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}; --debug shows where"
         return _report(error, MachineError.exit_code, args.debug, text)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="autosplit", description=(autosplit.__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="autosplit", description=(autosplit.__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--version", action="version", version=f"autosplit {autosplit.__version__}")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("-f", "--format", choices=("table", "json"), default="table", help="how to print the result")
+    common.add_argument(
+        "-f", "--format", choices=("table", "json"), default="table", help="how to print the result"
+    )
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name in COMMANDS:

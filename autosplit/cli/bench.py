@@ -17,8 +17,18 @@ HELP = "measure an exported split"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
-    parser.add_argument("--seconds", type=options.seconds, default=5.0, help="how long to measure at most (default 5)")
-    parser.add_argument("--timeline", type=Path, metavar="FILE", help="draw the first items into FILE, an .svg or .png")
+    parser.add_argument(
+        "--seconds",
+        type=options.seconds,
+        default=5.0,
+        help="how long to measure at most (default 5)",
+    )
+    parser.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="FILE",
+        help="draw the first items into FILE, an .svg or .png",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
             }
         )
         return 0
-    rows = [(f"stage {i}", f"{ms:.3f}", f"{100 * ms / period.median:.1f}") for i, ms in enumerate(busy)]
+    rows = [
+        (f"stage {i}", f"{ms:.3f}", f"{100 * ms / period.median:.1f}") for i, ms in enumerate(busy)
+    ]
     title = (
         f"period {period.median:.3f} ms ({period.low:.3f} to {period.high:.3f}), {1e3 / period.median:.2f} items/s, "
         f"latency {latency.median:.3f} ms"

@@ -21,12 +21,26 @@ HELP = "look at a study in the browser, read-only and on this machine unless ask
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study, where to serve it and what to allow."""
-    parser.add_argument("study", metavar="STUDY", help="a study file (.toml), a database (.db), or a name in --storage")
-    parser.add_argument("--storage", metavar="URL", help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)")
-    parser.add_argument("--port", type=int, default=8080, help="port to serve on, 0 for a free one (default: 8080)")
+    parser.add_argument(
+        "study",
+        metavar="STUDY",
+        help="a study file (.toml), a database (.db), or a name in --storage",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)",
+    )
+    parser.add_argument(
+        "--port", type=int, default=8080, help="port to serve on, 0 for a free one (default: 8080)"
+    )
     parser.add_argument("--host", metavar="ADDR", help="address to serve on (default: 127.0.0.1)")
-    parser.add_argument("--allow-remote", action="store_true", help="let other machines in, without a password")
-    parser.add_argument("--writable", action="store_true", help="let the browser change and delete the study")
+    parser.add_argument(
+        "--allow-remote", action="store_true", help="let other machines in, without a password"
+    )
+    parser.add_argument(
+        "--writable", action="store_true", help="let the browser change and delete the study"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.documents import source
 
     if args.allow_remote and not args.host:
-        raise ConfigError("--allow-remote: no address given; add --host ADDR, an address of this machine or 0.0.0.0")
+        raise ConfigError(
+            "--allow-remote: no address given; add --host ADDR, an address of this machine or 0.0.0.0"
+        )
     found = source.find(args.study, args.storage)
     options = {"writable": args.writable, "allow_remote": args.allow_remote}
     server, url = app.open_server(found, args.host or "127.0.0.1", args.port, **options)

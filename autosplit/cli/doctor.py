@@ -26,12 +26,21 @@ def run(args: argparse.Namespace) -> int:
             {
                 "ok": all(c.ok for c in checks if c.needed),
                 "checks": [
-                    {"name": c.name, "ok": c.ok, "needed": c.needed, "found": c.found, "remedy": c.remedy}
+                    {
+                        "name": c.name,
+                        "ok": c.ok,
+                        "needed": c.needed,
+                        "found": c.found,
+                        "remedy": c.remedy,
+                    }
                     for c in checks
                 ],
             }
         )
     else:
-        rows = [("ok" if c.ok else "MISSING" if c.needed else "absent", c.name, c.found, c.remedy) for c in checks]
+        rows = [
+            ("ok" if c.ok else "MISSING" if c.needed else "absent", c.name, c.found, c.remedy)
+            for c in checks
+        ]
         output.emit_table("", ("", "what", "found", "what to do"), rows)
     return 0 if all(c.ok for c in checks if c.needed) else 3

@@ -22,11 +22,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     options.add_backend(parser)
     parser.add_argument(
-        "--from", dest="first", action="append", metavar="OP", help="where the block starts; repeatable"
+        "--from",
+        dest="first",
+        action="append",
+        metavar="OP",
+        help="where the block starts; repeatable",
     )
-    parser.add_argument("--to", dest="last", action="append", metavar="OP", help="where the block ends; repeatable")
-    parser.add_argument("--ops", action="append", metavar="OP[,OP]", help="the ops or source nodes of the block")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the library to write; without it, only show")
+    parser.add_argument(
+        "--to", dest="last", action="append", metavar="OP", help="where the block ends; repeatable"
+    )
+    parser.add_argument(
+        "--ops", action="append", metavar="OP[,OP]", help="the ops or source nodes of the block"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the library to write; without it, only show",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

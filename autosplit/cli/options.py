@@ -22,10 +22,15 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="an ONNX file, TVMScript (.py), a saved Relax module (.json) or exported program (.pt2)",
     )
     parser.add_argument(
-        "--shape", action="append", default=[], metavar="INPUT=1x3x224x224", help="shape of a dynamic input; repeatable"
+        "--shape",
+        action="append",
+        default=[],
+        metavar="INPUT=1x3x224x224",
+        help="shape of a dynamic input; repeatable",
     )
     parser.add_argument(
-        "--target", help="what kernels are compiled for, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
+        "--target",
+        help="what kernels are compiled for, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)",
     )
     parser.add_argument(
         "--device-target",
@@ -34,13 +39,21 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="DEVICE=TARGET",
         help="the target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'; repeatable",
     )
-    parser.add_argument("--tuning", type=Path, metavar="DIR", help="a tuning database, as `autosplit tune` makes one")
+    parser.add_argument(
+        "--tuning",
+        type=Path,
+        metavar="DIR",
+        help="a tuning database, as `autosplit tune` makes one",
+    )
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
     """What runs the stages."""
     parser.add_argument(
-        "--backend", choices=("tvm", "onnxruntime"), default="tvm", help="what runs the stages (default tvm)"
+        "--backend",
+        choices=("tvm", "onnxruntime"),
+        default="tvm",
+        help="what runs the stages (default tvm)",
     )
 
 
@@ -50,7 +63,9 @@ def load_model(args: argparse.Namespace) -> Model:
 
     backend = getattr(args, "backend", "tvm")
     own = targets(args.device_target)
-    return api.load_model(args.model, shapes(args.shape), args.target, args.tuning, backend=backend, targets=own)
+    return api.load_model(
+        args.model, shapes(args.shape), args.target, args.tuning, backend=backend, targets=own
+    )
 
 
 def targets(given: list[str]) -> dict[str, str]:
@@ -80,8 +95,16 @@ def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:
 
 def names(text: str, graph: FusedGraph) -> tuple[str, ...]:
     """Ops or source nodes separated by commas; a comma inside a name counts where the whole names one."""
-    known = {*graph.index, *(n for op in graph.ops for n in op.sources), *(f.name for f in graph.folded)}
-    return (text,) if text in known else tuple(part for part in map(str.strip, text.split(",")) if part)
+    known = {
+        *graph.index,
+        *(n for op in graph.ops for n in op.sources),
+        *(f.name for f in graph.folded),
+    }
+    return (
+        (text,)
+        if text in known
+        else tuple(part for part in map(str.strip, text.split(",")) if part)
+    )
 
 
 def devices(text: str | None) -> tuple[str, ...]:
@@ -94,7 +117,9 @@ def stages(text: str) -> int | str:
     if text == "auto":
         return text
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of stages; give a number from 1, or auto")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of stages; give a number from 1, or auto"
+        )
     return int(text)
 
 

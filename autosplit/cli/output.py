@@ -20,7 +20,9 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     Where rich is not installed (a machine that only runs exports does without), the same cells in plain columns.
     """
     cells = [[str(cell) for cell in row] for row in rows]
-    numeric = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+    numeric = [
+        bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))
+    ]
     try:
         table = _drawn(columns, cells, numeric)
     except ImportError:
@@ -45,12 +47,17 @@ def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequ
 
 
 def _plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    shown = [["".join(c if c.isprintable() else "?" for c in cell) for cell in row] for row in (columns, *cells)]
+    shown = [
+        ["".join(c if c.isprintable() else "?" for c in cell) for cell in row]
+        for row in (columns, *cells)
+    ]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = []
     for row in shown:
         places = zip(row, widths, numeric, strict=True)
-        lines.append("  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in places).rstrip() + "\n")
+        lines.append(
+            "  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in places).rstrip() + "\n"
+        )
     return "".join(lines)
 
 
@@ -63,7 +70,13 @@ def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 
 def _is_number(text: str) -> bool:
     return (
-        text.replace(".", "").replace(",", "").replace("-", "").replace("%", "").replace(" ", "").isdigit() or not text
+        text.replace(".", "")
+        .replace(",", "")
+        .replace("-", "")
+        .replace("%", "")
+        .replace(" ", "")
+        .isdigit()
+        or not text
     )
 
 

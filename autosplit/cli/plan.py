@@ -38,16 +38,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="number of stages, or auto: any number up to the devices (of a graph file up to its maxFPGAs)",
     )
-    parser.add_argument("--devices", help="one device a stage for a model (default: a core a stage)")
-    parser.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds with the best split so far")
+    parser.add_argument(
+        "--devices", help="one device a stage for a model (default: a core a stage)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, metavar="S", help="stop after S seconds with the best split so far"
+    )
     parser.add_argument("--assign", action="store_true", help="search the order of the devices too")
     parser.add_argument("--allow-empty", action="store_true", help="let stages stay empty")
-    parser.add_argument("--max-period", type=float, metavar="T", help="the least latency with a period of at most T")
+    parser.add_argument(
+        "--max-period", type=float, metavar="T", help="the least latency with a period of at most T"
+    )
     parser.add_argument("--k-best", type=int, metavar="N", help="list the N best splits")
-    parser.add_argument("--pareto", action="store_true", help="list the front of period, latency and peak memory")
-    parser.add_argument("--baselines", action="store_true", help="compare with simple ways to split")
+    parser.add_argument(
+        "--pareto", action="store_true", help="list the front of period, latency and peak memory"
+    )
+    parser.add_argument(
+        "--baselines", action="store_true", help="compare with simple ways to split"
+    )
     parser.add_argument("--count", action="store_true", help="count the legal cuts and splits")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the costs as a graph file other planners read")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="write the costs as a graph file other planners read",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,7 +110,9 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
 
     if args.model.suffix.lower() == ".json":
         if args.shape or args.devices or args.target or args.device_target or args.backend != "tvm":
-            raise ConfigError("--shape, --target, --devices and --backend are for models; a graph file has its costs")
+            raise ConfigError(
+                "--shape, --target, --devices and --backend are for models; a graph file has its costs"
+            )
         if args.stages == "auto":
             return graph_file.graph_and_stages(args.model)
         return graph_file.read_graph(args.model), args.stages
@@ -124,7 +141,14 @@ def _print(args: argparse.Namespace, costs: CostModel, found: dict[str, Any]) ->
     if found["note"]:
         print(found["note"])
     rows = [
-        (n, places[device] if places else device, len(ops), f"{load:.6g}", f"{memory / 1e6:.1f}", _ends(ops))
+        (
+            n,
+            places[device] if places else device,
+            len(ops),
+            f"{load:.6g}",
+            f"{memory / 1e6:.1f}",
+            _ends(ops),
+        )
         for n, (ops, load, memory, device) in enumerate(
             zip(found["stages"], found["loads"], found["memory"], found["devices"], strict=True)
         )
@@ -139,13 +163,23 @@ def _print(args: argparse.Namespace, costs: CostModel, found: dict[str, Any]) ->
             )
     if "baselines" in found:
         rows_ = [
-            (b["name"], _cell(b["period"]), _cell(b["loss_percent"], 3), b["candidates"] or "", b["note"])
+            (
+                b["name"],
+                _cell(b["period"]),
+                _cell(b["loss_percent"], 3),
+                b["candidates"] or "",
+                b["note"],
+            )
             for b in found["baselines"]
         ]
-        output.emit_table("baselines", ("split", f"period{unit}", "loss %", "stages measured", "note"), rows_)
+        output.emit_table(
+            "baselines", ("split", f"period{unit}", "loss %", "stages measured", "note"), rows_
+        )
     for key in ("cuts", "splits"):
         if key in found:
-            print(f"legal {key}: {'' if found[key]['complete'] else 'at least '}{found[key]['total']}")
+            print(
+                f"legal {key}: {'' if found[key]['complete'] else 'at least '}{found[key]['total']}"
+            )
     if args.save:
         print(args.save)
 
@@ -154,7 +188,14 @@ def _split_row(number: int, plan: dict[str, Any]) -> tuple[object, ...]:
     sizes = " ".join(str(len(ops)) for ops in plan["stages"])
     peak = max(plan["memory"], default=0.0)
     moved = plan["bytes_moved"]
-    return number, f"{plan['period']:.6g}", f"{plan['latency']:.6g}", digits(moved / 1e6), f"{peak / 1e6:.1f}", sizes
+    return (
+        number,
+        f"{plan['period']:.6g}",
+        f"{plan['latency']:.6g}",
+        digits(moved / 1e6),
+        f"{peak / 1e6:.1f}",
+        sizes,
+    )
 
 
 def _ends(ops: list[Any]) -> str:

@@ -18,8 +18,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     options.add_backend(parser)
     parser.add_argument("--device", help="where to measure, e.g. cores:0 (default: the first core)")
-    parser.add_argument("--seconds", type=options.seconds, default=2.0, help="how long to measure (default 2)")
-    parser.add_argument("--force", action="store_true", help="measure again even if the cache holds the profile")
+    parser.add_argument(
+        "--seconds", type=options.seconds, default=2.0, help="how long to measure (default 2)"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="measure again even if the cache holds the profile"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
                 "total_ms": total,
                 "ops": [
                     {"name": op.name, "ms": ms, "spread_ms": half}
-                    for op, ms, half in zip(model.graph.ops, found.op_ms, found.spread_ms, strict=True)
+                    for op, ms, half in zip(
+                        model.graph.ops, found.op_ms, found.spread_ms, strict=True
+                    )
                 ],
             }
         )

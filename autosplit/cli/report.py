@@ -19,9 +19,19 @@ HELP = "write a study as one HTML page: verdict, pictures, trials, how to do it 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study, its storage and the file to write."""
-    parser.add_argument("study", metavar="STUDY", help="a study file (.toml), a database (.db), or a name in --storage")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the page to write")
-    parser.add_argument("--storage", metavar="URL", help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)")
+    parser.add_argument(
+        "study",
+        metavar="STUDY",
+        help="a study file (.toml), a database (.db), or a name in --storage",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the page to write"
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,5 +43,7 @@ def run(args: argparse.Namespace) -> int:
     with source.reading(source.find(args.study, args.storage)) as study:
         record = read(study)
     page.write(record, args.output)
-    output.emit_json({"file": str(args.output)}) if args.format == "json" else print(f"wrote {args.output}")
+    output.emit_json({"file": str(args.output)}) if args.format == "json" else print(
+        f"wrote {args.output}"
+    )
     return 0

@@ -27,7 +27,9 @@ from typing import Any
 from autosplit.cli import options
 from autosplit.cli.show import emit
 
-HELP = "run a study: search for the split that runs fastest on the devices, measuring each candidate"
+HELP = (
+    "run a study: search for the split that runs fastest on the devices, measuring each candidate"
+)
 AFTER_INTERRUPT = "; the study is kept, and the same command goes on where it stopped"
 
 
@@ -35,11 +37,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study file and what may be laid over it."""
     parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
     parser.add_argument(
-        "--stages", type=options.stages, metavar="K", help="number of stages, or auto: any number up to the devices"
+        "--stages",
+        type=options.stages,
+        metavar="K",
+        help="number of stages, or auto: any number up to the devices",
     )
-    parser.add_argument("--devices", nargs="+", metavar="DEVICE", help="one device a stage: cores:0, cores:0-3, ...")
-    parser.add_argument("--trials", type=int, metavar="N", help="stop when the study has this many finished trials")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="start no trial after this time")
+    parser.add_argument(
+        "--devices", nargs="+", metavar="DEVICE", help="one device a stage: cores:0, cores:0-3, ..."
+    )
+    parser.add_argument(
+        "--trials", type=int, metavar="N", help="stop when the study has this many finished trials"
+    )
+    parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="start no trial after this time"
+    )
     parser.add_argument(
         "--storage",
         metavar="URL",
@@ -48,11 +59,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
     parser.add_argument(
-        "--shape", action="append", metavar="NAME=1x3x224x224", default=[], help="shape of a model input; once an input"
+        "--shape",
+        action="append",
+        metavar="NAME=1x3x224x224",
+        default=[],
+        help="shape of a model input; once an input",
     )
-    parser.add_argument("--name", help="name of the study in its storage (default: that of the study file)")
     parser.add_argument(
-        "--force", action="store_true", help="start a new study beside one of the same name; nothing is deleted"
+        "--name", help="name of the study in its storage (default: that of the study file)"
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="start a new study beside one of the same name; nothing is deleted",
     )
 
 

@@ -21,8 +21,16 @@ HELP = "show a study: trials, best split, baselines and verdict"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study and its storage."""
-    parser.add_argument("study", metavar="STUDY", help="a study file (.toml), a database (.db), or a name in --storage")
-    parser.add_argument("--storage", metavar="URL", help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)")
+    parser.add_argument(
+        "study",
+        metavar="STUDY",
+        help="a study file (.toml), a database (.db), or a name in --storage",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -30,9 +30,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="source nodes or fused ops before the cut; once a cut, in order",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="folder to write split.json and the stages into"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="folder to write split.json and the stages into",
     )
-    parser.add_argument("--devices", help="one device a stage, e.g. 'cores:0 cores:1' (default: a core a stage)")
+    parser.add_argument(
+        "--devices", help="one device a stage, e.g. 'cores:0 cores:1' (default: a core a stage)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,5 +59,7 @@ def run(args: argparse.Namespace) -> int:
     for stage in document["stages"]:
         print(manual_split.stage_line(stage))
     if file:
-        print(f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` compares it with the model")
+        print(
+            f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` compares it with the model"
+        )
     return 0

@@ -24,12 +24,22 @@ AFTER_INTERRUPT = "; what was tuned is kept, and the same command goes on where 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the database")
     parser.add_argument(
-        "--samples", type=int, default=8, metavar="N", help="schedules to try a kernel, on average (default 8)"
+        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the database"
     )
-    parser.add_argument("--timeout", type=options.seconds, metavar="SECONDS", help="start no kernel after this time")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn")
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=8,
+        metavar="N",
+        help="schedules to try a kernel, on average (default 8)",
+    )
+    parser.add_argument(
+        "--timeout", type=options.seconds, metavar="SECONDS", help="start no kernel after this time"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,7 +53,13 @@ def run(args: argparse.Namespace) -> int:
     found = []
     work = tuning.work_of(model.graph)
     for tuned in tuning.tune(
-        functions, model.target, args.output, args.samples, args.seed, lambda: time.monotonic() > end, work
+        functions,
+        model.target,
+        args.output,
+        args.samples,
+        args.seed,
+        lambda: time.monotonic() > end,
+        work,
     ):
         found.append(tuned)
         left = (time.monotonic() - start) / len(found) * (len(functions) - len(found))
@@ -54,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [(t.kernel, _ms(t.before_ms), _ms(t.after_ms), t.tried, t.note) for t in found]
     output.emit_table(
-        f"{args.output}: {len(found)} kernels", ("kernel", "before ms", "after ms", "tried", "note"), rows
+        f"{args.output}: {len(found)} kernels",
+        ("kernel", "before ms", "after ms", "tried", "note"),
+        rows,
     )
     return 0
 

@@ -20,8 +20,12 @@ HELP = "compare an exported split with onnxruntime"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
-    parser.add_argument("--model", type=Path, metavar="FILE", help="the original model, where it lies elsewhere now")
-    parser.add_argument("--items", type=int, default=3, help="how many random items to compare (default 3)")
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE", help="the original model, where it lies elsewhere now"
+    )
+    parser.add_argument(
+        "--items", type=int, default=3, help="how many random items to compare (default 3)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random items")
 
 

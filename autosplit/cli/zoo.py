@@ -22,19 +22,33 @@ HELP = "make a real net as an ONNX file, offline, with seeded random weights"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add what to do, the net, the file and the seed."""
     parser.add_argument("action", choices=("list", "make"), help="list the nets, or make one")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the net to make; `autosplit zoo list` names them")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the ONNX file to write (default: NAME.onnx)")
-    parser.add_argument("--seed", type=int, default=0, help="draws the weights: same seed, same file (default: 0)")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="the net to make; `autosplit zoo list` names them"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the ONNX file to write (default: NAME.onnx)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="draws the weights: same seed, same file (default: 0)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the nets, or make one and print its path, size and sha256."""
     if args.action == "list":
         if args.name or args.output:
-            raise ConfigError("zoo list: takes no net and no file; to write one: autosplit zoo make NAME -o FILE")
+            raise ConfigError(
+                "zoo list: takes no net and no file; to write one: autosplit zoo make NAME -o FILE"
+            )
         return _list(args.format)
     if not args.name:
-        raise ConfigError(f"zoo make: no net given: autosplit zoo make NAME, one of {', '.join(catalog.NAMES)}")
+        raise ConfigError(
+            f"zoo make: no net given: autosplit zoo make NAME, one of {', '.join(catalog.NAMES)}"
+        )
     return _make(args.name, args.output or Path(f"{args.name}.onnx"), args.seed, args.format)
 
 
@@ -43,7 +57,10 @@ def _list(form: str) -> int:
     if form == "json":
         emit_json([_document(net) for net in nets])
         return 0
-    rows = [(n.name, _text(n.inputs), _text(n.outputs), n.nodes, f"{n.weight_bytes / 1e6:.1f}") for n in nets]
+    rows = [
+        (n.name, _text(n.inputs), _text(n.outputs), n.nodes, f"{n.weight_bytes / 1e6:.1f}")
+        for n in nets
+    ]
     emit_table("", ("net", "inputs", "outputs", "nodes", "weights MB"), rows)
     return 0
 
@@ -55,7 +72,9 @@ def _make(name: str, output: Path, seed: int, form: str) -> int:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if form == "json":
-        emit_json({**_document(net), "seed": seed, "path": str(path), "bytes": size, "sha256": digest})
+        emit_json(
+            {**_document(net), "seed": seed, "path": str(path), "bytes": size, "sha256": digest}
+        )
         return 0
     rows = [
         ("file", path),

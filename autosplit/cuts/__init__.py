@@ -2,7 +2,16 @@
 
 from autosplit.cuts.contraction import Contraction, contract
 from autosplit.cuts.counting import Count, count, count_maps, count_splits
-from autosplit.cuts.downsets import Ordered, TooManyDownsets, bitset, closure, downsets, full, is_downset, members
+from autosplit.cuts.downsets import (
+    Ordered,
+    TooManyDownsets,
+    bitset,
+    closure,
+    downsets,
+    full,
+    is_downset,
+    members,
+)
 from autosplit.cuts.orders import successors, topological
 from autosplit.cuts.stages import cuts_of, live, stages
 

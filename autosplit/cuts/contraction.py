@@ -59,7 +59,8 @@ def contract(predecessors: Sequence[int], together: Iterable[int] = ()) -> Contr
     order = topological(reads, lambda n, when: n)
     place = {n: at for at, n in enumerate(order)}
     return Contraction(
-        tuple(groups[n] for n in order), tuple(sum(1 << place[p] for p in members(reads[n])) for n in order)
+        tuple(groups[n] for n in order),
+        tuple(sum(1 << place[p] for p in members(reads[n])) for n in order),
     )
 
 

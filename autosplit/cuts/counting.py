@@ -31,7 +31,9 @@ def count(graph: Ordered, limit: int = STATES, deadline: Callable[[], bool] | No
     return count_maps(graph, 2, limit, deadline)
 
 
-def count_splits(graph: Ordered, stages: int, limit: int = STATES, deadline: Callable[[], bool] | None = None) -> Count:
+def count_splits(
+    graph: Ordered, stages: int, limit: int = STATES, deadline: Callable[[], bool] | None = None
+) -> Count:
     """The number of splits into ``stages`` stages of which none is empty; stops after ``limit`` states of the count.
 
     By inclusion and exclusion over the stages that stay empty. Where a count stops, every op order still gives
@@ -48,7 +50,9 @@ def count_splits(graph: Ordered, stages: int, limit: int = STATES, deadline: Cal
     return Count(total, True)
 
 
-def count_maps(graph: Ordered, stages: int, limit: int = STATES, deadline: Callable[[], bool] | None = None) -> Count:
+def count_maps(
+    graph: Ordered, stages: int, limit: int = STATES, deadline: Callable[[], bool] | None = None
+) -> Count:
     """The number of splits into ``stages`` stages, empty ones allowed."""
     counter = _Counter(graph.predecessors, limit, deadline)
     total, complete = 1, True
@@ -63,7 +67,9 @@ def count_maps(graph: Ordered, stages: int, limit: int = STATES, deadline: Calla
 class _Counter:
     """Counts order-preserving maps of sets of ops, each set and number of stages once; ``limit`` states in all."""
 
-    def __init__(self, predecessors: Sequence[int], limit: int, deadline: Callable[[], bool] | None) -> None:
+    def __init__(
+        self, predecessors: Sequence[int], limit: int, deadline: Callable[[], bool] | None
+    ) -> None:
         self.direct, self.below = _reduced(predecessors)
         self.above = [0] * len(self.below)
         for i, producers in enumerate(self.below):
@@ -145,7 +151,9 @@ def _reduced(predecessors: Sequence[int]) -> tuple[list[int], list[int]]:
     return reduced, below
 
 
-def _assign(states: dict[bytes, int], places: Sequence[int], kept: Sequence[int], stages: int) -> dict[bytes, int]:
+def _assign(
+    states: dict[bytes, int], places: Sequence[int], kept: Sequence[int], stages: int
+) -> dict[bytes, int]:
     """All states after one more op, which may lie on no earlier stage than its producers (at ``places``)."""
     after: dict[bytes, int] = {}
     single = [bytes((s,)) for s in range(stages)]

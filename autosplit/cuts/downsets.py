@@ -50,7 +50,9 @@ def is_downset(graph: Ordered, ops: int) -> bool:
 def closure(graph: Ordered, ops: int | Iterable[int]) -> int:
     """The smallest downset that holds ``ops`` (a bitset, or op indices)."""
     held = ops if isinstance(ops, int) else bitset(ops)
-    for i in range(held.bit_length() - 1, -1, -1):  # producers stand earlier, so one pass from the back is enough
+    for i in range(
+        held.bit_length() - 1, -1, -1
+    ):  # producers stand earlier, so one pass from the back is enough
         if held >> i & 1:
             held |= graph.predecessors[i]
     return held
@@ -68,5 +70,7 @@ def downsets(graph: Ordered, limit: int | None = None) -> tuple[int, ...]:
         first[i] = len(found)
         found += [d | 1 << i for d in found[start:] if not producers & ~d]
         if limit is not None and len(found) > limit:
-            raise TooManyDownsets(f"the graph has more than {limit} legal cuts; raise the limit or count them instead")
+            raise TooManyDownsets(
+                f"the graph has more than {limit} legal cuts; raise the limit or count them instead"
+            )
     return tuple(sorted(found, key=int.bit_count))

@@ -38,7 +38,9 @@ def stages(graph: FusedGraph, cuts: Sequence[int]) -> tuple[tuple[int, ...], ...
     for number, (before, after) in enumerate(pairwise(ends)):
         if back := before & ~after:
             op = graph.ops[next(members(back))].name
-            raise SplitError(f"op '{op}' lies before cut {number} but after cut {number + 1}; cuts must nest")
+            raise SplitError(
+                f"op '{op}' lies before cut {number} but after cut {number + 1}; cuts must nest"
+            )
         if before == after:
             raise SplitError(_empty(graph, number, before))
     return tuple(tuple(members(after & ~before)) for before, after in pairwise(ends))
@@ -53,15 +55,21 @@ def cuts_of(graph: FusedGraph, stages: Iterable[Iterable[int]]) -> tuple[int, ..
     for number, ops in enumerate(map(tuple, stages)):
         for i in ops:
             if not 0 <= i < len(graph.ops):
-                raise SplitError(f"stage {number} names op {i}, but ops are numbered 0 to {len(graph.ops) - 1}")
+                raise SplitError(
+                    f"stage {number} names op {i}, but ops are numbered 0 to {len(graph.ops) - 1}"
+                )
             if seen >> i & 1:
-                raise SplitError(f"op '{graph.ops[i].name}' is given twice, again in stage {number}; give it once")
+                raise SplitError(
+                    f"op '{graph.ops[i].name}' is given twice, again in stage {number}; give it once"
+                )
             seen |= 1 << i
         if not ops:
             raise SplitError(_empty(graph, number, seen))
         cuts.append(seen)
     if missing := full(graph) & ~seen:
-        raise SplitError(f"op '{graph.ops[next(members(missing))].name}' is in no stage; give each op a stage")
+        raise SplitError(
+            f"op '{graph.ops[next(members(missing))].name}' is in no stage; give each op a stage"
+        )
     for number, cut in enumerate(cuts, 1):
         _check_downset(graph, cut, number)
     return tuple(cuts[:-1])
@@ -69,7 +77,9 @@ def cuts_of(graph: FusedGraph, stages: Iterable[Iterable[int]]) -> tuple[int, ..
 
 def _check_downset(graph: FusedGraph, cut: int, number: int) -> None:
     if not 0 <= cut <= full(graph):
-        raise SplitError(f"cut {number} names op {cut.bit_length() - 1}, but ops end at {len(graph.ops) - 1}")
+        raise SplitError(
+            f"cut {number} names op {cut.bit_length() - 1}, but ops end at {len(graph.ops) - 1}"
+        )
     for i in members(cut):
         if missing := graph.predecessors[i] & ~cut:
             producer = graph.ops[next(members(missing))].name
@@ -81,8 +91,12 @@ def _check_downset(graph: FusedGraph, cut: int, number: int) -> None:
 def _empty(graph: FusedGraph, number: int, before: int) -> str:
     ops = graph.ops
     if not ops:
-        return f"model '{graph.name}' has no op: its outputs are its inputs; there is nothing to split"
-    last = f"after op '{ops[max(members(before))].name}'" if before else f"before op '{ops[0].name}'"
+        return (
+            f"model '{graph.name}' has no op: its outputs are its inputs; there is nothing to split"
+        )
+    last = (
+        f"after op '{ops[max(members(before))].name}'" if before else f"before op '{ops[0].name}'"
+    )
     return f"stage {number} is empty ({last}); give it an op or use fewer stages"
 
 

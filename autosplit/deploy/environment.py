@@ -8,7 +8,16 @@ import platform
 import autosplit
 from autosplit.hardware.profiling.whole_model import machine
 
-PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "optuna", "networkx", "onnx", "onnxruntime", "pydantic")
+PACKAGES = (
+    "apache-tvm",
+    "apache-tvm-ffi",
+    "numpy",
+    "optuna",
+    "networkx",
+    "onnx",
+    "onnxruntime",
+    "pydantic",
+)
 
 
 def environment() -> dict[str, str]:
@@ -19,4 +28,8 @@ def environment() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found | {"system": platform.system(), "architecture": platform.machine(), "machine": machine()}
+    return found | {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "machine": machine(),
+    }

@@ -69,7 +69,10 @@ def export(
         predicted=m.PredictedPart(period_ms=predicted) if predicted is not None else None,
         baselines=tuple(
             m.BaselinePart(
-                name=b.name, period_ms=_spread(b.period_ms), latency_ms=_spread(b.latency_ms), copies=b.copies
+                name=b.name,
+                period_ms=_spread(b.period_ms),
+                latency_ms=_spread(b.latency_ms),
+                copies=b.copies,
             )
             for b in baselines
         ),
@@ -82,7 +85,12 @@ def export(
 
 
 def stage_part(
-    model: Model, ports: StagePorts, file: Path, index: int, device: Device, original: submodels.Whole | None
+    model: Model,
+    ports: StagePorts,
+    file: Path,
+    index: int,
+    device: Device,
+    original: submodels.Whole | None,
 ) -> m.StagePart:
     """Write one stage, and beside it its ONNX submodel where there is one; returns what the manifest says of them."""
     data = model.runner.write(ports, file, device)
@@ -97,7 +105,10 @@ def stage_part(
         target=_own_target(model, device),
         file=file.name,
         sha256=cache.sha256(file),
-        ops=tuple(m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources) for o in ports.ops),
+        ops=tuple(
+            m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources)
+            for o in ports.ops
+        ),
         inputs=port_parts(ports.inputs),
         outputs=port_parts(ports.outputs),
         backend=model.backend,
@@ -111,7 +122,9 @@ def _own_target(model: Model, device: Device) -> str | None:
     return None if target == spelled(model.target) else target
 
 
-def _onnx_part(ports: StagePorts, file: Path, original: submodels.Whole | None) -> tuple[m.OnnxPart | None, str | None]:
+def _onnx_part(
+    ports: StagePorts, file: Path, original: submodels.Whole | None
+) -> tuple[m.OnnxPart | None, str | None]:
     if original is None:
         return None, "the model was not read from an ONNX file"
     try:
@@ -140,7 +153,10 @@ def _judged(model: Model) -> tuple[Items, Items] | None:
 
 
 def _require_equal(
-    model: Model, stages: Sequence[Sequence[int]], devices: Sequence[Device], judged: tuple[Items, Items]
+    model: Model,
+    stages: Sequence[Sequence[int]],
+    devices: Sequence[Device],
+    judged: tuple[Items, Items],
 ) -> None:
     if not all(isinstance(device, Cores) for device in devices):
         return
@@ -173,10 +189,16 @@ def port_parts(ports: Sequence[Port]) -> tuple[m.TensorPort, ...]:
 def connection_part(c: Connection) -> m.ConnectionPart:
     """A connection as the manifest spells it."""
     source = (
-        m.FromInput(input=c.source) if isinstance(c.source, str) else m.FromStage(stage=c.source[0], output=c.source[1])
+        m.FromInput(input=c.source)
+        if isinstance(c.source, str)
+        else m.FromStage(stage=c.source[0], output=c.source[1])
     )
-    to = [m.ToStage(stage=s, input=c.tensor) for s in c.stages] + [m.ToOutput(output=name) for name in c.outputs]
-    return m.ConnectionPart.model_validate({"tensor": c.tensor, "bytes": c.bytes, "from": source, "to": tuple(to)})
+    to = [m.ToStage(stage=s, input=c.tensor) for s in c.stages] + [
+        m.ToOutput(output=name) for name in c.outputs
+    ]
+    return m.ConnectionPart.model_validate(
+        {"tensor": c.tensor, "bytes": c.bytes, "from": source, "to": tuple(to)}
+    )
 
 
 def _measured(found: Measurement) -> m.MeasuredPart:

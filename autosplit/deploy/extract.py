@@ -58,12 +58,16 @@ def document(part: Part, manifest: Path | None) -> dict[str, Any]:
     written = m.read(manifest).stages[0] if manifest else None
     return {
         "model": graph.name,
-        "ops": [{"name": graph.ops[i].name, "sources": list(graph.ops[i].sources)} for i in part.ops],
+        "ops": [
+            {"name": graph.ops[i].name, "sources": list(graph.ops[i].sources)} for i in part.ops
+        ],
         "inputs": [tensor(graph, p.name) for p in wiring.inputs],
         "outputs": [tensor(graph, p.name) for p in wiring.outputs],
         "manifest": str(manifest) if manifest else None,
         "file": str(manifest.parent / written.file) if manifest and written else None,
-        "onnx": str(manifest.parent / written.onnx.file) if manifest and written and written.onnx else None,
+        "onnx": str(manifest.parent / written.onnx.file)
+        if manifest and written and written.onnx
+        else None,
         "onnx_absent": written.onnx_absent if written else None,
     }
 
@@ -72,4 +76,10 @@ def rows(found: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """One row a tensor at the boundary: read or made, name, shape, dtype, bytes."""
     for side, tensors in (("reads", found["inputs"]), ("makes", found["outputs"])):
         for each in tensors:
-            yield side, each["name"], "x".join(map(str, each["shape"])) or "scalar", each["dtype"], each["bytes"]
+            yield (
+                side,
+                each["name"],
+                "x".join(map(str, each["shape"])) or "scalar",
+                each["dtype"],
+                each["bytes"],
+            )

@@ -19,7 +19,9 @@ from autosplit.hardware.runtimes.stage import Stage
 from autosplit.versions import require_pair
 
 
-def load(folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False) -> Pipeline:
+def load(
+    folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
+) -> Pipeline:
     """The pipeline of an exported folder, or of a manifest, on the devices it was made for, or on ``devices``.
 
     Where this machine lacks a core the split was made for, its stages take the cores there are. A stage for a server is
@@ -74,9 +76,15 @@ def _check_target(document: Manifest, stage: StagePart) -> None:
     """Raises MachineError where this machine cannot run the code of a stage."""
     here = platform.machine()
     target = target_of(stage.target or document.environment.get("target"))
-    made = document.environment.get("architecture", here) if not stage.target else architecture(target.host or target)
+    made = (
+        document.environment.get("architecture", here)
+        if not stage.target
+        else architecture(target.host or target)
+    )
     if made != here:
-        raise MachineError(f"the split was exported for {made}, this machine is {here}; export it there")
+        raise MachineError(
+            f"the split was exported for {made}, this machine is {here}; export it there"
+        )
     if stage.backend == TVM and (missing := processor.lacking(target.host or target)):
         raise MachineError(
             f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this processor lacks "
@@ -92,7 +100,10 @@ def placed(document: Manifest, given: Sequence[str] = ()) -> tuple[Device, ...]:
     try:
         return device.apart([device.parse(s.device) for s in document.stages])
     except MachineError:
-        remote = [None if s.device.startswith("cores:") else device.parse(s.device) for s in document.stages]
+        remote = [
+            None if s.device.startswith("cores:") else device.parse(s.device)
+            for s in document.stages
+        ]
         return device.apart([d or next(cores) for d in remote])
 
 

@@ -10,7 +10,15 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+)
 
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph
@@ -193,7 +201,8 @@ class Manifest(_Part):
         from autosplit.deploy.wiring_check import check
 
         stages = tuple(
-            StagePorts((), tuple(p.port() for p in s.inputs), tuple(p.port() for p in s.outputs)) for s in self.stages
+            StagePorts((), tuple(p.port() for p in s.inputs), tuple(p.port() for p in s.outputs))
+            for s in self.stages
         )
         check(self)
         return Wiring(
@@ -208,7 +217,9 @@ class Manifest(_Part):
         from autosplit.hardware.cache import writing
 
         with writing(file) as temporary:
-            temporary.write_text(self.model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8")
+            temporary.write_text(
+                self.model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8"
+            )
 
 
 def read(folder: Path) -> Manifest:
@@ -227,22 +238,32 @@ def read(folder: Path) -> Manifest:
         raise ConfigError(f"'{file}' is not JSON: {error}; export it again") from error
     version = document.get("format") if isinstance(document, dict) else None
     if version != FORMAT or isinstance(version, bool):
-        raise ConfigError(f"'{file}' has format {version!r}, this autosplit reads {FORMAT}; export it again")
+        raise ConfigError(
+            f"'{file}' has format {version!r}, this autosplit reads {FORMAT}; export it again"
+        )
     try:
         return Manifest.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"'{file}' is damaged at {where}: {first['msg']}; export it again") from error
+        raise ConfigError(
+            f"'{file}' is damaged at {where}: {first['msg']}; export it again"
+        ) from error
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of ``split.json``; ``deploy/split.schema.json`` in the package is this."""
-    return Manifest.model_json_schema(by_alias=True) | {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return Manifest.model_json_schema(by_alias=True) | {
+        "$schema": "https://json-schema.org/draft/2020-12/schema"
+    }
 
 
 def _connection(part: ConnectionPart) -> Connection:
-    source = part.source.input if isinstance(part.source, FromInput) else (part.source.stage, part.source.output)
+    source = (
+        part.source.input
+        if isinstance(part.source, FromInput)
+        else (part.source.stage, part.source.output)
+    )
     return Connection(
         part.tensor,
         part.bytes,

@@ -24,7 +24,9 @@ from autosplit.report.drawing import run
 Items = list[dict[str, np.ndarray[Any, Any]]]
 
 
-def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 0) -> tuple[Accuracy, str]:
+def verify(
+    folder: Path, model: Path | None = None, items: int = 3, seed: int = 0
+) -> tuple[Accuracy, str]:
     """Run the exported pipeline and compare it with onnxruntime; returns the accuracy and what it was compared with.
 
     With the original model, ``model`` or the file the export names if it still is the one, on fresh random items; without
@@ -46,11 +48,17 @@ def verify(folder: Path, model: Path | None = None, items: int = 3, seed: int = 
             reason = f", as the model at {file} cannot be run here: {error}"
     given, expected, judge = found or _recorded(folder, document)
     with load(folder) as pipeline:
-        kinds = {port.dtype for stage in document.stages for port in (*stage.inputs, *stage.outputs)}
-        return compare(pipeline.run(given), expected, kinds.union(document.model.dtypes)), judge + reason
+        kinds = {
+            port.dtype for stage in document.stages for port in (*stage.inputs, *stage.outputs)
+        }
+        return compare(
+            pipeline.run(given), expected, kinds.union(document.model.dtypes)
+        ), judge + reason
 
 
-def bench(folder: Path, budget: Budget, timeline: Path | None = None) -> tuple[Spread, Spread, tuple[float, ...]]:
+def bench(
+    folder: Path, budget: Budget, timeline: Path | None = None
+) -> tuple[Spread, Spread, tuple[float, ...]]:
     """Period, latency and busy time of each stage, in ms, of an exported pipeline on random items.
 
     The first items of the stream are drawn into ``timeline``, an .svg or .png. Raises ConfigError for another name, and
@@ -88,14 +96,18 @@ def _model(document: Manifest, given: Path | None) -> Path | None:
     if cache.sha256(file) == document.model.sha256:
         return file
     if given:
-        raise ConfigError(f"model '{file}' is not the one the split was made from (its sha256 differs); give that one")
+        raise ConfigError(
+            f"model '{file}' is not the one the split was made from (its sha256 differs); give that one"
+        )
     return None
 
 
 def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items, str]:
     """The recorded items, onnxruntime's outputs for them, and where they are."""
     if document.reference is None:
-        raise ConfigError("the export holds no reference outputs; give the original model with --model FILE")
+        raise ConfigError(
+            "the export holds no reference outputs; give the original model with --model FILE"
+        )
     file = checked(folder, document.reference.file, document.reference.sha256)
     given: dict[str, dict[str, Any]] = {}
     expected: dict[str, dict[str, Any]] = {}
@@ -109,4 +121,6 @@ def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items, str]:
         judge = f"onnxruntime's outputs recorded in {file.name}"
         return [given[n] for n in order], [expected[n] for n in order], judge
     except Exception as error:  # numpy and zipfile raise many kinds for an archive that is none
-        raise ConfigError(f"'{file}' holds no reference outputs ({error}); export the split again") from error
+        raise ConfigError(
+            f"'{file}' holds no reference outputs ({error}); export the split again"
+        ) from error

@@ -15,7 +15,9 @@ def check(manifest: Manifest) -> None:
     """Raises ConfigError naming the first tensor, stage or output that does not fit."""
     for position, stage in enumerate(manifest.stages):
         if stage.index != position:
-            raise ConfigError(f"stage {stage.index} stands at place {position}; export the split again")
+            raise ConfigError(
+                f"stage {stage.index} stands at place {position}; export the split again"
+            )
         _check_names(f"stage {position} has two inputs", stage.inputs)
     _check_names("the model has two inputs", manifest.model.inputs)
     _check_names("the model has two outputs", manifest.model.outputs)
@@ -30,12 +32,18 @@ def check(manifest: Manifest) -> None:
                     f"{read.dtype}{list(read.shape)} where it is read; export the split again"
                 )
             fed[key] += 1
-    wanted: list[tuple[str, object, str]] = [("stage", s.index, p.name) for s in manifest.stages for p in s.inputs]
+    wanted: list[tuple[str, object, str]] = [
+        ("stage", s.index, p.name) for s in manifest.stages for p in s.inputs
+    ]
     wanted += [("model", None, p.name) for p in manifest.model.outputs]
     for key in wanted:
         if fed[key] != 1:
-            what = f"input '{key[2]}' of stage {key[1]}" if key[0] == "stage" else f"output '{key[2]}'"
-            raise ConfigError(f"{what} is fed {fed[key]} times instead of once; export the split again")
+            what = (
+                f"input '{key[2]}' of stage {key[1]}" if key[0] == "stage" else f"output '{key[2]}'"
+            )
+            raise ConfigError(
+                f"{what} is fed {fed[key]} times instead of once; export the split again"
+            )
 
 
 def _check_names(problem: str, ports: tuple[TensorPort, ...]) -> None:
@@ -49,7 +57,9 @@ def _made(manifest: Manifest, connection: ConnectionPart) -> TensorPort:
 
     source = connection.source
     if isinstance(source, FromInput):
-        return _port(manifest.model.inputs, source.input, f"the model has no input '{source.input}'")
+        return _port(
+            manifest.model.inputs, source.input, f"the model has no input '{source.input}'"
+        )
     outputs = manifest.stages[source.stage].outputs if source.stage < len(manifest.stages) else ()
     if source.output >= len(outputs):
         raise ConfigError(
@@ -59,14 +69,22 @@ def _made(manifest: Manifest, connection: ConnectionPart) -> TensorPort:
     return outputs[source.output]
 
 
-def _read(manifest: Manifest, connection: ConnectionPart, target: object) -> tuple[TensorPort, tuple[str, object, str]]:
+def _read(
+    manifest: Manifest, connection: ConnectionPart, target: object
+) -> tuple[TensorPort, tuple[str, object, str]]:
     from autosplit.deploy.manifest import FromStage, ToStage
 
     if not isinstance(target, ToStage):
         name = str(getattr(target, "output", ""))
-        return _port(manifest.model.outputs, name, f"the model has no output '{name}'"), ("model", None, name)
+        return _port(manifest.model.outputs, name, f"the model has no output '{name}'"), (
+            "model",
+            None,
+            name,
+        )
     if target.stage >= len(manifest.stages):
-        raise ConfigError(f"tensor '{connection.tensor}' goes to stage {target.stage}, which does not exist")
+        raise ConfigError(
+            f"tensor '{connection.tensor}' goes to stage {target.stage}, which does not exist"
+        )
     if isinstance(connection.source, FromStage) and connection.source.stage >= target.stage:
         raise ConfigError(
             f"tensor '{connection.tensor}' goes back from stage {connection.source.stage} to {target.stage}"

@@ -39,9 +39,9 @@ def read(model: Any, shapes: Shapes) -> Imported:
     if model.suffix == importer.SUFFIX:
         program = importer.read(model)
         return Imported(importer.convert(program, model.stem, shapes), "torch", program)
-    from autosplit.frontend.onnx import importer
+    from autosplit.frontend.onnx import importer as onnx_importer
 
-    return Imported(importer.load(model, shapes), "onnx")
+    return Imported(onnx_importer.load(model, shapes), "onnx")
 
 
 def _object(model: Any, shapes: Shapes) -> Imported:

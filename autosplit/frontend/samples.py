@@ -30,12 +30,17 @@ def random_items(
     inputs = [(name, _shape(name, shape), _dtype(name, dtype)) for name, shape, dtype in signature]
     tops = below or {}
     return [
-        {name: _draw(name, shape, dtype, tops.get(name), seed, item) for name, shape, dtype in inputs}
+        {
+            name: _draw(name, shape, dtype, tops.get(name), seed, item)
+            for name, shape, dtype in inputs
+        }
         for item in range(count)
     ]
 
 
-def _draw(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], below: int | None, seed: int, item: int) -> Array:
+def _draw(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], below: int | None, seed: int, item: int
+) -> Array:
     generator = np.random.default_rng([seed, item, *name.encode()])
     if dtype.kind == "f":
         return np.asarray(generator.standard_normal(shape)).astype(dtype)
@@ -49,11 +54,15 @@ def _dtype(name: str, dtype: str) -> np.dtype[Any]:
     except TypeError:
         found = None
     if found is None or found.kind not in "fbiu":
-        raise ModelError(f"input {name!r}: no random values for dtype {dtype!r}: give items of your own")
+        raise ModelError(
+            f"input {name!r}: no random values for dtype {dtype!r}: give items of your own"
+        )
     return found
 
 
 def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
     if not all(isinstance(size, int | np.integer) and size >= 0 for size in shape):
-        raise ModelError(f"input {name!r}: shape {tuple(shape)} is not fixed: give every size with --shape")
+        raise ModelError(
+            f"input {name!r}: shape {tuple(shape)} is not fixed: give every size with --shape"
+        )
     return tuple(int(size) for size in shape)

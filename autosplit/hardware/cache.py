@@ -16,7 +16,10 @@ def folder() -> Path:
     """The cache folder: ``AUTOSPLIT_CACHE``, else the user's cache folder. It need not exist."""
     import platformdirs
 
-    return Path(os.environ.get("AUTOSPLIT_CACHE") or platformdirs.user_cache_dir("autosplit", appauthor=False))
+    return Path(
+        os.environ.get("AUTOSPLIT_CACHE")
+        or platformdirs.user_cache_dir("autosplit", appauthor=False)
+    )
 
 
 def keep(file: Path, make: Callable[[Path], object]) -> Path:
@@ -41,7 +44,9 @@ def writing(file: Path) -> Iterator[Path]:
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent
+        )
     except OSError as error:
         raise _refused(file, error) from error
     os.close(handle)
@@ -58,7 +63,9 @@ def writing(file: Path) -> Iterator[Path]:
 
 def _refused(file: Path, error: OSError) -> MachineError:
     by = " with AUTOSPLIT_CACHE" if file.is_relative_to(folder()) else ""
-    return MachineError(f"cannot write '{file}': {error.strerror}; free the disk or choose another folder{by}")
+    return MachineError(
+        f"cannot write '{file}': {error.strerror}; free the disk or choose another folder{by}"
+    )
 
 
 def sha256(file: Path) -> str:

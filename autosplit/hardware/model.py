@@ -68,7 +68,9 @@ class Model:
         """The share of the arithmetic, 0 to 1, that kernels do for which no schedule is known; 0 where TVM runs no stage."""
         work = work_of(self.graph) if self.backend == TVM else {}
         plain = self.kernels_on(device).unscheduled if work else frozenset()
-        return sum(amount for name, amount in work.items() if name in plain) / (sum(work.values()) or 1.0)
+        return sum(amount for name, amount in work.items() if name in plain) / (
+            sum(work.values()) or 1.0
+        )
 
     def target_on(self, device: Device) -> Any:
         """The target of a device; one that is not given is asked of the device. Raises MachineError where it is not there."""
@@ -116,14 +118,20 @@ class Model:
         return wire(self.graph, stages, self.lowered.outputs)
 
     def pipeline(
-        self, stages: Sequence[Sequence[int]], devices: Sequence[Device], depth: int = 2, trace: bool = False
+        self,
+        stages: Sequence[Sequence[int]],
+        devices: Sequence[Device],
+        depth: int = 2,
+        trace: bool = False,
     ) -> Pipeline:
         """Link the stages and put stage i on device i; an empty stage leaves its device unused."""
         if any(stages):
             stages, devices = [s for s in stages if s], used(stages, devices)
         return self.run_on(self.wiring(stages), devices, depth, trace)
 
-    def run_on(self, wiring: Wiring, devices: Sequence[Device], depth: int = 2, trace: bool = False) -> Pipeline:
+    def run_on(
+        self, wiring: Wiring, devices: Sequence[Device], depth: int = 2, trace: bool = False
+    ) -> Pipeline:
         """Link the stages of a wiring and put stage i on device i."""
         loaded: list[Stage] = []
         try:
@@ -153,7 +161,12 @@ class Model:
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Random items: for each the array of every input by name, in its shape and dtype; alike for a ``seed``."""
         lowered = self.lowered
-        return random_items([(i.name, i.shape, i.dtype) for i in lowered.inputs], count, seed, lowered.integers_below)
+        return random_items(
+            [(i.name, i.shape, i.dtype) for i in lowered.inputs],
+            count,
+            seed,
+            lowered.integers_below,
+        )
 
     def expected(self, items: Sequence[Item]) -> list[dict[str, np.ndarray[Any, Any]]]:
         """What the judge computes for the items on the original model: for each its outputs by name.
@@ -168,7 +181,9 @@ class Model:
         shapes = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
         records = cache.sha256(self.tuning / RECORDS) if self.tuning else "shipped"
         composites = sorted(c.key for c in self.lowered.composites.values())
-        external = {"regions": f"{' '.join(composites)} {self.lowered.together}"} if composites else {}
+        external = (
+            {"regions": f"{' '.join(composites)} {self.lowered.together}"} if composites else {}
+        )
         return external | {
             "model": self.sha256,
             "shapes": shapes,
@@ -207,7 +222,9 @@ def load_model(
     judge = reference.judge_of(imported, path, where)
     digest = cache.sha256(path) if path else _digest(imported.source.module)
     lowered = lower(imported.source, where, backends)
-    return Model(path, digest, where, lowered, judge, given, tuning, backend, _targets(targets or {}))
+    return Model(
+        path, digest, where, lowered, judge, given, tuning, backend, _targets(targets or {})
+    )
 
 
 def _check(backend: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
@@ -216,7 +233,9 @@ def _check(backend: str, tuning: Path | None, backends: Sequence[Backend]) -> No
         raise ConfigError(f"backend '{backend}' is unknown; use {' or '.join(BACKENDS)}")
     if backend != TVM and (tuning or backends):
         what = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
-        raise ConfigError(f"{what} is for TVM, but the stages run in {backend}; remove one of the two")
+        raise ConfigError(
+            f"{what} is for TVM, but the stages run in {backend}; remove one of the two"
+        )
     if tuning:
         require(tuning)
 

@@ -34,7 +34,9 @@ class Baseline:
     note: str = ""
 
 
-def baselines(costs: CostModel, stages: int, *, deadline: Deadline | None = None) -> tuple[Baseline, ...]:
+def baselines(
+    costs: CostModel, stages: int, *, deadline: Deadline | None = None
+) -> tuple[Baseline, ...]:
     """All baselines along the model's own order of ops; groups of ops stay together in all of them."""
     problem = pose(costs, stages, FREE)
     sums = problem.times[np.isfinite(problem.times).all(axis=1)]
@@ -42,10 +44,15 @@ def baselines(costs: CostModel, stages: int, *, deadline: Deadline | None = None
     weighed: tuple[tuple[str, Sequence[float]], ...] = (
         ("equal op count", [float(g.bit_count()) for g in problem.contraction.groups]),
         ("equal parameters", [float(s) for s in problem.sizes]),
-        ("equal FLOPs", [sum(costs.flops[i] for i in members(g)) for g in problem.contraction.groups]),
+        (
+            "equal FLOPs",
+            [sum(costs.flops[i] for i in members(g)) for g in problem.contraction.groups],
+        ),
     )
     found = [_equal(problem, name, weights) for name, weights in weighed]
-    found.append(_checked(problem, "block partition by time", _places(_blocks(times, stages), problem.size)))
+    found.append(
+        _checked(problem, "block partition by time", _places(_blocks(times, stages), problem.size))
+    )
     order = prefixes(range(problem.size), problem.size)
     single = to_words(sorted(_single_tensor(problem)), problem.size)
     for name, words in (("best over one order", order), ("single-tensor cuts", single)):
@@ -60,7 +67,9 @@ def _equal(problem: Problem, name: str, weights: Sequence[float]) -> Baseline:
         return Baseline(name, None, None, "unknown for this graph")
     running = np.cumsum([0.0, *weights])
     shares = [running[-1] * n / problem.stages for n in range(1, problem.stages)]
-    return _checked(problem, name, _places([int(np.abs(running - s).argmin()) for s in shares], problem.size))
+    return _checked(
+        problem, name, _places([int(np.abs(running - s).argmin()) for s in shares], problem.size)
+    )
 
 
 def _places(places: Sequence[int], size: int) -> list[int]:
@@ -72,7 +81,9 @@ def _places(places: Sequence[int], size: int) -> list[int]:
     return spread
 
 
-def _checked(problem: Problem, name: str, places: Sequence[int], candidates: int | None = None) -> Baseline:
+def _checked(
+    problem: Problem, name: str, places: Sequence[int], candidates: int | None = None
+) -> Baseline:
     plan = problem.plan(tuple((1 << p) - 1 for p in places))
     if any(held > value(problem.costs.memory, d) for d, held in enumerate(plan.memory)):
         return Baseline(name, None, candidates, "exceeds the memory of a device")
@@ -97,7 +108,9 @@ def _blocks(times: Sequence[float], count: int) -> list[int]:
         least = min(sums)
         if sums[largest] <= least + step:
             break
-        smallest = min((q for q in range(count) if sums[q] == least), key=lambda q: abs(q - largest))
+        smallest = min(
+            (q for q in range(count) if sums[q] == least), key=lambda q: abs(q - largest)
+        )
         if largest < smallest:
             ends[smallest] -= 1
         else:
@@ -108,14 +121,23 @@ def _blocks(times: Sequence[float], count: int) -> list[int]:
 def _single_tensor(problem: Problem) -> set[int]:
     """Cuts that only one tensor crosses: what lies on its producer's side when the tensor is taken away."""
     readers = successors(problem.contraction.predecessors)
-    links = [set(members(p)) | set(r) for p, r in zip(problem.contraction.predecessors, readers, strict=True)]
+    links = [
+        set(members(p)) | set(r)
+        for p, r in zip(problem.contraction.predecessors, readers, strict=True)
+    ]
     found = {0, (1 << problem.size) - 1}
-    several = {(p, c) for p, c, n in zip(problem.producer, problem.consumers, problem.number, strict=True) if n > 1}
+    several = {
+        (p, c)
+        for p, c, n in zip(problem.producer, problem.consumers, problem.number, strict=True)
+        if n > 1
+    }
     for producer, consumers in zip(problem.producer, problem.consumers, strict=True):
         if producer < 0 or (producer, consumers) in several:
             continue
         side = _reach(links, producer, consumers)
-        if not side & consumers and all(not problem.contraction.predecessors[i] & ~side for i in members(side)):
+        if not side & consumers and all(
+            not problem.contraction.predecessors[i] & ~side for i in members(side)
+        ):
             ends = zip(problem.producer, problem.consumers, strict=True)
             if sum(p >= 0 and side >> p & 1 and bool(c & ~side) for p, c in ends) == 1:
                 found.add(side)
@@ -170,7 +192,9 @@ def _greedy(problem: Problem, target: float, probe: Callable[[int, int, int], fl
         low, high = start + 1, problem.size - (problem.stages - 1 - stage)
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if probe(stage, start, middle) <= target else (low, middle - 1)
+            low, high = (
+                (middle, high) if probe(stage, start, middle) <= target else (low, middle - 1)
+            )
         places.append(low)
     return places
 

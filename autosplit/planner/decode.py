@@ -45,7 +45,9 @@ def decode(costs: CostModel, shares: Sequence[float], branch: float = 0.0) -> tu
 def shares_of(costs: CostModel, cuts: Sequence[int]) -> tuple[float, ...]:
     """The part of the whole time that lies before each cut, what ``decode`` starts from."""
     total = sum(_time(costs, i) for i in range(len(costs.names)))
-    return tuple(sum(_time(costs, i) for i in members(cut)) / total if total else 0.0 for cut in cuts)
+    return tuple(
+        sum(_time(costs, i) for i in members(cut)) / total if total else 0.0 for cut in cuts
+    )
 
 
 def _blend(predecessors: Sequence[int], branch: float) -> list[int]:
@@ -68,6 +70,8 @@ def _time(costs: CostModel, op: int) -> float:
 
 def _nearest(cumulative: Sequence[float], target: float) -> int:
     after = bisect_left(cumulative, target)
-    if after == len(cumulative) or (after and target - cumulative[after - 1] < cumulative[after] - target):
+    if after == len(cumulative) or (
+        after and target - cumulative[after - 1] < cumulative[after] - target
+    ):
         return after - 1
     return after

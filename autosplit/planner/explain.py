@@ -45,7 +45,10 @@ def conditions(costs: CostModel, constraints: Constraints) -> list[Condition]:
     found += [_tensor("require", "a cut at", name) for name in constraints.require]
     found += [
         _limit(field, text, getattr(constraints, field))
-        for field, text in (("live_tensors", "live tensors at a cut"), ("live_bytes", "live bytes at a cut"))
+        for field, text in (
+            ("live_tensors", "live tensors at a cut"),
+            ("live_bytes", "live bytes at a cut"),
+        )
         if getattr(constraints, field) is not None
     ]
     if min(constraints.memory) < math.inf:
@@ -55,7 +58,9 @@ def conditions(costs: CostModel, constraints: Constraints) -> list[Condition]:
     return found
 
 
-def _holds(costs: CostModel, kept: Sequence[Condition], feasible: Callable[[CostModel, Constraints], bool]) -> bool:
+def _holds(
+    costs: CostModel, kept: Sequence[Condition], feasible: Callable[[CostModel, Constraints], bool]
+) -> bool:
     model, constraints = replace(costs, memory=(math.inf,)), Constraints()
     for condition in kept:
         model, constraints = condition.apply(model, constraints)
@@ -93,7 +98,8 @@ def _limit(field: str, text: str, most: object) -> Condition:
 
 def _own_memory(memory: tuple[float, ...]) -> Condition:
     return Condition(
-        f"the graph's {_plain(memory)} bytes of memory a device", lambda model, c: (replace(model, memory=memory), c)
+        f"the graph's {_plain(memory)} bytes of memory a device",
+        lambda model, c: (replace(model, memory=memory), c),
     )
 
 

@@ -25,7 +25,14 @@ from autosplit.planner.problem.problem import Deadline, OutOfTime, Problem, pose
 
 _PATIENT = 12  # rounds without a better split before giving up
 _QUICK = 4  # rounds without a better split before a proof is tried
-_ABOVE = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)  # how far above the least period the front is looked for
+_ABOVE = (
+    math.inf,
+    1.5,
+    1.1,
+    1.02,
+    1.005,
+    1.0,
+)  # how far above the least period the front is looked for
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,18 @@ def k_best(
         least = chain.least_period(best.period / chain.scaled.unit + chain.scaled.rounding)
         paths = best_paths(chain, least[0], k) if least else []
     except OutOfTime:
-        return (replace(best, note=f"{best.note} the time was up before further splits were found".strip()),)
+        return (
+            replace(
+                best, note=f"{best.note} the time was up before further splits were found".strip()
+            ),
+        )
     except TooManyStages as error:
         return (replace(best, note=f"{best.note} {error}".strip()),)
     plans = sorted((problem.plan(tuple(cuts)) for cuts in paths), key=_key)
-    found = [replace(p, lower_bound=best.lower_bound, optimal=best.optimal and p.period <= best.period) for p in plans]
+    found = [
+        replace(p, lower_bound=best.lower_bound, optimal=best.optimal and p.period <= best.period)
+        for p in plans
+    ]
     return (replace(found[0], note=best.note), *found[1:])
 
 
@@ -105,18 +119,25 @@ def least_latency(
     problem = _posed(costs, stages, constraints, allow_empty)
     best, rows = _solve(problem, constraints, costs, deadline)
     if best.period > period * (1 + 1e-12):
-        raise Infeasible(f"no split was found with a period of at most {period}; the least found is {best.period}")
+        raise Infeasible(
+            f"no split was found with a period of at most {period}; the least found is {best.period}"
+        )
     scaled = scale(problem, period)
     slack = scaled.rounding * (stages + 1)
     try:
         chain = Chain(scaled, _with(problem, rows, best), deadline)
         found = chain.least_latency(scaled.limit, best.latency / scaled.unit + slack)
     except OutOfTime:
-        return replace(best, optimal=False, note="the time was up; this is the split of least period")
+        return replace(
+            best, optimal=False, note="the time was up; this is the split of least period"
+        )
     if found is None:
         return replace(best, optimal=rows is not None)
     return replace(
-        problem.plan(tuple(found[2])), lower_bound=best.lower_bound, optimal=rows is not None, note=best.note
+        problem.plan(tuple(found[2])),
+        lower_bound=best.lower_bound,
+        optimal=rows is not None,
+        note=best.note,
     )
 
 
@@ -137,14 +158,23 @@ def pareto_front(
             chains, whole = front(Chain(scale(problem, best.period * above), words, deadline))
             break
         except OutOfTime:
-            return Front((best,), False, f"{note} the time was up; this is the split of least period".strip())
+            return Front(
+                (best,), False, f"{note} the time was up; this is the split of least period".strip()
+            )
         except TooManyStages:
-            note = f"{best.note} periods more than a few percent above the least were left out".strip()
+            note = (
+                f"{best.note} periods more than a few percent above the least were left out".strip()
+            )
     else:
-        return Front((best,), False, f"{best.note} too many splits; this is the one of least period".strip())
+        return Front(
+            (best,), False, f"{best.note} too many splits; this is the one of least period".strip()
+        )
     plans = sorted((problem.plan(tuple(cuts)) for cuts in chains), key=_key)
     return Front(
-        tuple(replace(p, lower_bound=best.lower_bound, optimal=p.period <= best.lower_bound) for p in plans),
+        tuple(
+            replace(p, lower_bound=best.lower_bound, optimal=p.period <= best.lower_bound)
+            for p in plans
+        ),
         whole and rows is not None and above == math.inf,
         note,
     )
@@ -161,7 +191,9 @@ def _solve(
     problem: Problem, constraints: Constraints, costs: CostModel, deadline: Deadline | None
 ) -> tuple[Plan, Words | None]:
     """The best split, and the table of all downsets where they could be listed."""
-    line = search(problem, prefixes(range(problem.size), problem.size))  # in any case there is something to return
+    line = search(
+        problem, prefixes(range(problem.size), problem.size)
+    )  # in any case there is something to return
     first = search(problem, start_rows(problem), line.plan, deadline)
     limit = row_limit(problem)
     try:
@@ -172,11 +204,17 @@ def _solve(
         found, note = search(problem, rows, first.plan, deadline), ""
     else:
         found = _wide(problem, first, deadline)
-        how = "listed those a better split could have" if found.proven else "searched among some, bounded by flows"
+        how = (
+            "listed those a better split could have"
+            if found.proven
+            else "searched among some, bounded by flows"
+        )
         note = f"more than {limit} legal cuts: {how}"
     if found.plan is None:
         if rows is None or not found.proven:
-            raise Infeasible(f"no split into {problem.stages} stages was found in the time given; give more time")
+            raise Infeasible(
+                f"no split into {problem.stages} stages was found in the time given; give more time"
+            )
         message = f"no split into {problem.stages} stages satisfies all conditions"
         raise _explained(message, costs, problem.stages, constraints, problem.allow_empty, deadline)
     return replace(found.plan, lower_bound=found.bound, optimal=found.proven, note=note), rows
@@ -189,7 +227,9 @@ def _wide(problem: Problem, first: Found, deadline: Deadline | None) -> Found:
     found = improve(problem, first, bound, cheap, deadline, rounds=_QUICK)
     if found.plan is not None:
         try:
-            rows = narrow_rows(problem, found.plan.period, row_limit(problem) // problem.stages, deadline)
+            rows = narrow_rows(
+                problem, found.plan.period, row_limit(problem) // problem.stages, deadline
+            )
         except (OutOfTime, TooManyDownsets):
             rows = None
         if rows is not None:
@@ -197,7 +237,9 @@ def _wide(problem: Problem, first: Found, deadline: Deadline | None) -> Found:
             found = proven if proven.proven else Found(proven.plan, max(bound, proven.bound), False)
     if found.proven:
         return found
-    rounds = _PATIENT if deadline is None else _PATIENT * 4  # with a deadline the time is there to be used
+    rounds = (
+        _PATIENT if deadline is None else _PATIENT * 4
+    )  # with a deadline the time is there to be used
     return improve(problem, found, found.bound, cheap, deadline, rounds=rounds, seed=1)
 
 
@@ -226,7 +268,11 @@ def _explained(
         return found.plan is not None or not found.proven
 
     texts = clashing(costs, constraints, feasible)
-    return Infeasible(f"{message}; these clash, drop one: {'; '.join(texts)}" if texts else _hopeless(message, costs))
+    return Infeasible(
+        f"{message}; these clash, drop one: {'; '.join(texts)}"
+        if texts
+        else _hopeless(message, costs)
+    )
 
 
 def _hopeless(message: str, costs: CostModel) -> str:

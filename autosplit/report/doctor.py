@@ -34,13 +34,25 @@ class Check:
 
 def examine() -> list[Check]:
     """All checks. TVM is loaded only where its versions fit."""
-    return [_python(), _tvm(), *map(_package, _NEEDED), *map(_extra, _OPTIONAL), _linker(), _cores(), _cuda(), _cache()]
+    return [
+        _python(),
+        _tvm(),
+        *map(_package, _NEEDED),
+        *map(_extra, _OPTIONAL),
+        _linker(),
+        _cores(),
+        _cuda(),
+        _cache(),
+    ]
 
 
 def _python() -> Check:
     found = sys.version.split()[0]
     return Check(
-        "python", sys.version_info >= (3, 11), found, "" if sys.version_info >= (3, 11) else "install Python 3.11"
+        "python",
+        sys.version_info >= (3, 11),
+        found,
+        "" if sys.version_info >= (3, 11) else "install Python 3.11",
     )
 
 
@@ -64,7 +76,11 @@ def _package(name: str) -> Check:
 def _extra(name: str) -> Check:
     found = versions.installed(name)
     return Check(
-        name, found is not None, found or "-", "" if found else f"pip install 'autosplit[{_OPTIONAL[name]}]'", False
+        name,
+        found is not None,
+        found or "-",
+        "" if found else f"pip install 'autosplit[{_OPTIONAL[name]}]'",
+        False,
     )
 
 
@@ -77,7 +93,11 @@ def _linker() -> Check:
 
 def _cores() -> Check:
     cores = device.available()
-    pinned = "" if device.can_pin() else "stages cannot be kept on a core on this system; measurements are noisier"
+    pinned = (
+        ""
+        if device.can_pin()
+        else "stages cannot be kept on a core on this system; measurements are noisier"
+    )
     return Check("cores", bool(cores), ",".join(map(str, cores)), pinned)
 
 
@@ -93,7 +113,9 @@ def _cuda() -> Check:
         remedy = "this TVM was built without CUDA; devices such as cuda:0 need a build that has it"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)
     count = sum(1 for n in range(16) if tvm.cuda(n).exist)
-    return Check("cuda", count > 0, f"{count} devices", "" if count else "see nvidia-smi", needed=False)
+    return Check(
+        "cuda", count > 0, f"{count} devices", "" if count else "see nvidia-smi", needed=False
+    )
 
 
 def _cache() -> Check:

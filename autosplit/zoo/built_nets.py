@@ -20,11 +20,15 @@ class _Builder:
         self.weights: dict[str, Shape] = {}
         self.constants: list[Any] = []
 
-    def op(self, kind: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
+    def op(
+        self, kind: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any
+    ) -> str:
         """Add a node called ``name``; its only output has the same name unless ``outputs`` says otherwise."""
         from onnx import helper
 
-        self.nodes.append(helper.make_node(kind, inputs, outputs or [name], name=name, **attributes))
+        self.nodes.append(
+            helper.make_node(kind, inputs, outputs or [name], name=name, **attributes)
+        )
         return (outputs or [name])[0]
 
     def weight(self, name: str, *shape: int) -> str:
@@ -46,13 +50,20 @@ class _Builder:
         """The model without its weights, and the shape of each weight."""
         from onnx import helper
 
-        values = [[helper.make_tensor_value_info(n, _FLOAT, s) for n, s in side.items()] for side in (inputs, outputs)]
+        values = [
+            [helper.make_tensor_value_info(n, _FLOAT, s) for n, s in side.items()]
+            for side in (inputs, outputs)
+        ]
         graph = helper.make_graph(self.nodes, name, *values, initializer=self.constants)
         opset = [helper.make_opsetid("", _OPSET)]
-        model = helper.make_model(graph, ir_version=_IR, opset_imports=opset, producer_name="autosplit")
+        model = helper.make_model(
+            graph, ir_version=_IR, opset_imports=opset, producer_name="autosplit"
+        )
         return model, self.weights
 
-    def conv(self, name: str, x: str, channels: tuple[int, int], size: int = 3, relu: bool = False) -> str:
+    def conv(
+        self, name: str, x: str, channels: tuple[int, int], size: int = 3, relu: bool = False
+    ) -> str:
         """A convolution with bias that keeps height and width; ``channels`` are those of its input and output."""
         weight = self.weight(f"{name}.weight", channels[1], channels[0], size, size)
         bias = self.weight(f"{name}.bias", channels[1])
@@ -70,7 +81,9 @@ class _Builder:
         return self.op("LayerNormalization", name, x, scale, bias, axis=-1)
 
 
-def transformer(layers: int = 4, width: int = 128, length: int = 64, heads: int = 4) -> tuple[Any, dict[str, Shape]]:
+def transformer(
+    layers: int = 4, width: int = 128, length: int = 64, heads: int = 4
+) -> tuple[Any, dict[str, Shape]]:
     """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 where a token counts and 0 where not.
 
     The bias made of the mask is read by the attention of every layer: cut anywhere, it skips the stages in between.
@@ -81,7 +94,9 @@ def transformer(layers: int = 4, width: int = 128, length: int = 64, heads: int 
     net.constant("mask.weight", _FLOAT, [-30.0])
     net.constant("mask.axes", _INT64, [1, 2])
     hidden = net.op("Clip", "mask.clipped", "mask", "zero", "one")
-    hidden = net.op("Mul", "mask.weighted", net.op("Sub", "mask.inverted", "one", hidden), "mask.weight")
+    hidden = net.op(
+        "Mul", "mask.weighted", net.op("Sub", "mask.inverted", "one", hidden), "mask.weight"
+    )
     bias = net.op("Unsqueeze", "mask.bias", hidden, "mask.axes")
     net.constant("heads.scale", _FLOAT, [1 / math.sqrt(width // heads)])
     net.constant("heads.split", _INT64, [1, length, heads, width // heads])
@@ -101,9 +116,15 @@ def _encoder(net: _Builder, name: str, x: str, bias: str, width: int) -> str:
     attended = _attention(net, f"{name}.attention", x, bias, width)
     x = net.norm(f"{name}.norm1", net.op("Add", f"{name}.residual1", x, attended), width)
     hidden = net.linear(f"{name}.expand", x, (width, 2 * width))
-    gate = net.op("Erf", f"{name}.gelu.erf", net.op("Mul", f"{name}.gelu.scaled", hidden, "gelu.scale"))
-    gate = net.op("Mul", f"{name}.gelu.gate", net.op("Add", f"{name}.gelu.shifted", gate, "one"), "gelu.half")
-    hidden = net.linear(f"{name}.reduce", net.op("Mul", f"{name}.gelu", hidden, gate), (2 * width, width))
+    gate = net.op(
+        "Erf", f"{name}.gelu.erf", net.op("Mul", f"{name}.gelu.scaled", hidden, "gelu.scale")
+    )
+    gate = net.op(
+        "Mul", f"{name}.gelu.gate", net.op("Add", f"{name}.gelu.shifted", gate, "one"), "gelu.half"
+    )
+    hidden = net.linear(
+        f"{name}.reduce", net.op("Mul", f"{name}.gelu", hidden, gate), (2 * width, width)
+    )
     return net.norm(f"{name}.norm2", net.op("Add", f"{name}.residual2", x, hidden), width)
 
 
@@ -115,10 +136,19 @@ def _attention(net: _Builder, name: str, x: str, bias: str, width: int) -> str:
         made = net.op("Reshape", f"{name}.{part}.split", made, "heads.split")
         heads[part] = net.op("Transpose", f"{name}.{part}.heads", made, perm=axes)
     scores = net.op("MatMul", f"{name}.scores", heads["query"], heads["key"])
-    scores = net.op("Add", f"{name}.masked", net.op("Mul", f"{name}.scaled", scores, "heads.scale"), bias)
-    mixed = net.op("MatMul", f"{name}.mixed", net.op("Softmax", f"{name}.weights", scores, axis=-1), heads["value"])
+    scores = net.op(
+        "Add", f"{name}.masked", net.op("Mul", f"{name}.scaled", scores, "heads.scale"), bias
+    )
+    mixed = net.op(
+        "MatMul",
+        f"{name}.mixed",
+        net.op("Softmax", f"{name}.weights", scores, axis=-1),
+        heads["value"],
+    )
     mixed = net.op("Transpose", f"{name}.joined", mixed, perm=[0, 2, 1, 3])
-    return net.linear(f"{name}.output", net.op("Reshape", f"{name}.flat", mixed, "heads.join"), (width, width))
+    return net.linear(
+        f"{name}.output", net.op("Reshape", f"{name}.flat", mixed, "heads.join"), (width, width)
+    )
 
 
 def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]:
@@ -139,9 +169,13 @@ def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]
     x = net.conv("reduce", x, (2 * channels, channels), size=1, relu=True)
     x = net.op("Add", "hinted", x, net.conv("hint.conv", "hint", wide, size=1))
     x = _nested_residual(net, "second", x, channels)
-    net.op("GlobalAveragePool", "late", net.conv("late.conv", x, (channels, 2 * channels), relu=True))
+    net.op(
+        "GlobalAveragePool", "late", net.conv("late.conv", x, (channels, 2 * channels), relu=True)
+    )
     inputs = {"image": (1, 3, size, size), "hint": (1, channels, size, size)}
-    return net.model("branches", inputs, {"early": (1, half, 1, 1), "late": (1, 2 * channels, 1, 1)})
+    return net.model(
+        "branches", inputs, {"early": (1, half, 1, 1), "late": (1, 2 * channels, 1, 1)}
+    )
 
 
 def _nested_residual(net: _Builder, name: str, x: str, channels: int) -> str:

@@ -55,7 +55,9 @@ def describe(name: str) -> Net:
     """Describe a net without making its weights; raises as ``make`` does."""
     model, weights = _skeleton(name)
     size = 4 * sum(math.prod(shape) for shape in weights.values())
-    return Net(name, _values(model.graph.input), _values(model.graph.output), len(model.graph.node), size)
+    return Net(
+        name, _values(model.graph.input), _values(model.graph.output), len(model.graph.node), size
+    )
 
 
 def make(name: str, seed: int = 0) -> Any:
@@ -80,7 +82,9 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0) -> Path:
         place = _place(target)
         _replace(place, make(name, seed).SerializeToString(deterministic=True))
     except OSError as error:
-        raise MachineError(f"{target}: cannot write the model there: {error.strerror or error}") from error
+        raise MachineError(
+            f"{target}: cannot write the model there: {error.strerror or error}"
+        ) from error
     return target
 
 
@@ -119,7 +123,14 @@ def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
     onnx = _onnx()
     if name in _BUILT:
         return _BUILT[name]()
-    path = Path(str(onnx.__file__)).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
+    path = (
+        Path(str(onnx.__file__)).parent
+        / "backend"
+        / "test"
+        / "data"
+        / "light"
+        / f"light_{name}.onnx"
+    )
     if not path.is_file():
         raise MachineError(
             f"net {name!r}: {path.name} is not in onnx {onnx.__version__}: pip install --force-reinstall 'onnx>=1.18'"
@@ -131,13 +142,24 @@ def _without_weights(onnx: Any, model: Any) -> tuple[Any, dict[str, Shape]]:
     """Take the float weights out of a model, with the nodes and graph inputs that only stood for them."""
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    makers = [node for node in graph.node if node.op_type == "ConstantOfShape" and node.input[0] in constants]
-    weights = {n.output[0]: tuple(onnx.numpy_helper.to_array(constants[n.input[0]]).tolist()) for n in makers}
+    makers = [
+        node
+        for node in graph.node
+        if node.op_type == "ConstantOfShape" and node.input[0] in constants
+    ]
+    weights = {
+        n.output[0]: tuple(onnx.numpy_helper.to_array(constants[n.input[0]]).tolist())
+        for n in makers
+    }
     nodes = [node for node in graph.node if node not in makers]
     read = {name for node in nodes for name in node.input}
-    kept = [t for t in graph.initializer if t.name in read and t.data_type != onnx.TensorProto.FLOAT]
+    kept = [
+        t for t in graph.initializer if t.name in read and t.data_type != onnx.TensorProto.FLOAT
+    ]
     weights |= {
-        t.name: tuple(t.dims) for t in graph.initializer if t.name in read and t.data_type == onnx.TensorProto.FLOAT
+        t.name: tuple(t.dims)
+        for t in graph.initializer
+        if t.name in read and t.data_type == onnx.TensorProto.FLOAT
     }
     inputs = [value for value in graph.input if value.name not in constants]
     for field, values in (("node", nodes), ("initializer", kept), ("input", inputs)):
@@ -156,5 +178,7 @@ def _onnx() -> Any:
         import onnx
         import onnx.numpy_helper
     except ImportError as error:
-        raise MachineError("the zoo needs the onnx package: pip install 'autosplit[onnx]'") from error
+        raise MachineError(
+            "the zoo needs the onnx package: pip install 'autosplit[onnx]'"
+        ) from error
     return onnx

@@ -51,7 +51,9 @@ def fill(graph: Any, shapes: Mapping[str, Shape], seed: int) -> None:
 
 def uniform(count: int, low: float, high: float, seed: int, name: str) -> bytes:
     """So many little-endian float32 values, uniform in [low, high) and the same on every machine."""
-    bits = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())])).random_raw((count + 1) // 2)
+    bits = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())])).random_raw(
+        (count + 1) // 2
+    )
     words = bits.astype("<u8", copy=False).view("<u4")[:count]
     words >>= np.uint32(8)  # 24 bits: what a float32 holds exactly
     values = words.astype("<f4")
@@ -75,7 +77,10 @@ def ranges(graph: Any, shapes: Mapping[str, Shape]) -> dict[str, tuple[float, fl
         aim = _aim(node, readers)
         for place, name in weights.items():
             low, high = _range(node, place, shapes[name], data[0], aim)
-            result[name] = (float(f"{low:.6g}"), float(f"{high:.6g}"))  # the last bits of exp and pow differ by machine
+            result[name] = (
+                float(f"{low:.6g}"),
+                float(f"{high:.6g}"),
+            )  # the last bits of exp and pow differ by machine
         moments |= dict.fromkeys(node.output, _outcome(node, data, len(weights), aim))
     return result
 
@@ -86,7 +91,9 @@ def _range(node: Any, place: int, shape: Shape, data: Moments, aim: float) -> tu
     if kind in _LINEAR and place == 1:
         spread = aim * math.sqrt(3 / _fan_in(node, shape)) / data.rms
         return -spread, spread
-    if kind == "BatchNormalization" and place == 4:  # the variance, of which the square root is taken
+    if (
+        kind == "BatchNormalization" and place == 4
+    ):  # the variance, of which the square root is taken
         return (1 - _SCALE) * data.rms**2, (1 + _SCALE) * data.rms**2
     if kind in (*_NORM, "Mul") and place == 1:
         return 1 - _SCALE, 1 + _SCALE
@@ -102,7 +109,11 @@ def _outcome(node: Any, data: Sequence[Moments], weights: int, aim: float) -> Mo
     if kind in _LINEAR and weights:
         return Moments(0.0, aim * math.sqrt(1 + (weights - 1) * offset))
     if kind in _NORM:
-        inverse = math.log((1 + _SCALE) / (1 - _SCALE)) / (2 * _SCALE) if kind == "BatchNormalization" else 1.0
+        inverse = (
+            math.log((1 + _SCALE) / (1 - _SCALE)) / (2 * _SCALE)
+            if kind == "BatchNormalization"
+            else 1.0
+        )
         return Moments(0.0, math.sqrt(inverse * (1 + offset) * scale + offset))
     mean = sum(x.mean for x in data)
     deviation = math.sqrt(sum(x.deviation**2 for x in data))
@@ -157,7 +168,9 @@ def _fan_in(node: Any, shape: Shape) -> int:
     if node.op_type == "Conv":
         return math.prod(shape[1:])  # the shape is that of one group already
     transposed = any(a.name == "transB" and a.i for a in node.attribute)
-    return shape[-1] if transposed else shape[-2]  # counted from the end: some come with ones before, and are reshaped
+    return (
+        shape[-1] if transposed else shape[-2]
+    )  # counted from the end: some come with ones before, and are reshaped
 
 
 def _readers(graph: Any) -> dict[str, list[Any]]:

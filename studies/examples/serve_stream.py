@@ -21,7 +21,9 @@ import autosplit
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder")
     parser.add_argument("--items", type=int, default=100)
     args = parser.parse_args()
@@ -60,7 +62,10 @@ def feed(pipeline: autosplit.Pipeline, items: Iterator[dict[str, np.ndarray]]) -
 
 def consume(number: int, outputs: dict[str, np.ndarray]) -> None:
     if number < 3:
-        print(number, {name: (array.shape, round(float(array.mean()), 6)) for name, array in outputs.items()})
+        print(
+            number,
+            {name: (array.shape, round(float(array.mean()), 6)) for name, array in outputs.items()},
+        )
 
 
 if __name__ == "__main__":

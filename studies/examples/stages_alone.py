@@ -18,7 +18,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
-FORMAT = 1  # a reader of this format may ignore fields it does not know, and must refuse another format
+FORMAT = (
+    1  # a reader of this format may ignore fields it does not know, and must refuse another format
+)
 
 
 def main() -> int:
@@ -41,7 +43,9 @@ def load(folder: Path, stage: dict[str, Any]) -> Any:
     return relax.VirtualMachine(tvm.runtime.load_module(str(file)), tvm.cpu())["main"]
 
 
-def run(split: dict[str, Any], stages: list[Any], item: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run(
+    split: dict[str, Any], stages: list[Any], item: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """The model's outputs for one item; a stage takes its inputs in the order of its ``inputs`` and returns a tuple."""
     reads: list[dict[str, Any]] = [{} for _ in stages]
     outputs: dict[str, np.ndarray] = {}

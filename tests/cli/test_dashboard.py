@@ -30,7 +30,9 @@ def database(tmp_path: Path) -> Path:
 @contextlib.contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "autosplit", "dashboard", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -55,7 +57,9 @@ def test_json_is_one_document(database: Path) -> None:
     assert found["writable"] is False
 
 
-def test_a_port_in_use_is_an_environment_error(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_an_environment_error(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["dashboard", str(database), "--port", str(port)]) == 3
@@ -98,7 +102,10 @@ def test_whoever_lets_other_machines_in_is_told_what_they_can_do(
     monkeypatch.setattr(app, "open_server", open_server)
     monkeypatch.setattr(source, "find", lambda study, storage: None)
     monkeypatch.setattr(contextlib.nullcontext, "serve_forever", lambda server: None, raising=False)
-    assert main(["dashboard", "s.db", "--allow-remote", "--host", "0.0.0.0", "--port", "1", *more]) == 0
+    assert (
+        main(["dashboard", "s.db", "--allow-remote", "--host", "0.0.0.0", "--port", "1", *more])
+        == 0
+    )
     out, err = capsys.readouterr()
     assert (out, verb in err) == ("http://here\n", True)
     assert asked == [("0.0.0.0", 1, {"writable": bool(more), "allow_remote": True})]

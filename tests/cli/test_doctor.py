@@ -28,7 +28,9 @@ def pretend(monkeypatch):
 
     def install(**found):
         found = {name.replace("_", "-"): version for name, version in found.items()}
-        monkeypatch.setattr(versions, "installed", lambda name: found[name] if name in found else real(name))
+        monkeypatch.setattr(
+            versions, "installed", lambda name: found[name] if name in found else real(name)
+        )
 
     return install
 
@@ -43,7 +45,9 @@ def test_a_machine_that_has_everything_is_fine(examined):
 def test_the_table_has_a_line_a_check(capsys):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in ("python", "tvm", "onnxruntime", "linker", "cores", "cache"))
+    assert all(
+        name in shown for name in ("python", "tvm", "onnxruntime", "linker", "cores", "cache")
+    )
 
 
 def test_a_wrong_pair_is_exit_code_3_with_the_remedy(examined, pretend):

@@ -69,7 +69,11 @@ def test_standard_output_is_one_document(command, branches, exported, capfd):
     words = [places.get(word, word) for word in WORDS[command]]
     assert main([command, *words, "-f", "json"]) == 0
     printed = capfd.readouterr().out
-    assert KEYS.get(command, set()) <= set(json.loads(printed)) if command in KEYS else json.loads(printed)
+    assert (
+        KEYS.get(command, set()) <= set(json.loads(printed))
+        if command in KEYS
+        else json.loads(printed)
+    )
     assert printed.endswith("\n")
 
 

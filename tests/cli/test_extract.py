@@ -18,7 +18,20 @@ def residual(save):
 
 def test_b2_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
     assert (
-        main(["extract", str(residual), "--from", "conv1a", "--to", "out1", "-o", str(tmp_path / "b.so"), "-f", "json"])
+        main(
+            [
+                "extract",
+                str(residual),
+                "--from",
+                "conv1a",
+                "--to",
+                "out1",
+                "-o",
+                str(tmp_path / "b.so"),
+                "-f",
+                "json",
+            ]
+        )
         == 0
     )
     found = json.loads(capsys.readouterr().out)
@@ -54,4 +67,6 @@ def test_b2_what_cannot_be_taken_out_is_one_line(residual, said, options, told):
 
 def test_the_table_ends_with_the_files_that_were_written(residual, tmp_path, capsys):
     assert main(["extract", str(residual), "--ops", "conv1a", "-o", str(tmp_path / "b.so")]) == 0
-    assert capsys.readouterr().out.splitlines()[-3:] == [str(tmp_path / f"b.{end}") for end in ("so", "json", "onnx")]
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        str(tmp_path / f"b.{end}") for end in ("so", "json", "onnx")
+    ]

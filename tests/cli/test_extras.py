@@ -25,10 +25,16 @@ def without(monkeypatch):
         ("onnx", "onnx", ["zoo", "list"]),
         ("onnx", "onnx", ["inspect", "net.onnx"]),
         ("torch", "torch", ["inspect", "net.pt2"]),
-        ("psycopg", "postgres", ["show", "study", "--storage", "postgresql+psycopg://me@host/base"]),
+        (
+            "psycopg",
+            "postgres",
+            ["show", "study", "--storage", "postgresql+psycopg://me@host/base"],
+        ),
     ],
 )
-def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(without, said, package, extra, arguments):
+def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
+    without, said, package, extra, arguments
+):
     without(package)
     code, line = said(*arguments)
     assert code == 3

@@ -31,7 +31,10 @@ def test_the_document_has_the_keys_of_the_design(found):
 
 def test_the_document_is_a_graph(found):
     made = {o: op["name"] for op in found["ops"] for o in op["outputs"]}
-    read = {t["name"]: [op["name"] for op in found["ops"] if t["name"] in op["inputs"]] for t in found["tensors"]}
+    read = {
+        t["name"]: [op["name"] for op in found["ops"] if t["name"] in op["inputs"]]
+        for t in found["tensors"]
+    }
     assert all(t["producer"] == made.get(t["name"]) for t in found["tensors"])
     assert all(t["consumers"] == read[t["name"]] for t in found["tensors"])
     assert [i["name"] for i in found["inputs"]] == ["image", "hint"]
@@ -40,15 +43,23 @@ def test_the_document_is_a_graph(found):
 
 def test_the_table_shows_every_op_and_what_was_folded(shown, squeezenet):
     text = shown(squeezenet.path)
-    assert text.startswith(f"{squeezenet.graph.name}: 41 fused ops, 50 downsets: 48 cuts into two stages\n")
+    assert text.startswith(
+        f"{squeezenet.graph.name}: 41 fused ops, 50 downsets: 48 cuts into two stages\n"
+    )
     assert all(op.name in text for op in squeezenet.graph.ops)
     assert f"folded: {squeezenet.graph.folded[0].name} (identity: passes 'r60' on)" in text
 
 
 def test_a_node_is_found(shown, branches, squeezenet):
-    assert shown(branches.path, "--node", "first.sum") == "first.sum is in fused op op4_fused_conv2d1_add_add1_relu\n"
+    assert (
+        shown(branches.path, "--node", "first.sum")
+        == "first.sum is in fused op op4_fused_conv2d1_add_add1_relu\n"
+    )
     folded = squeezenet.graph.folded[0].name
-    assert shown(squeezenet.path, "--node", folded) == f"{folded} was folded: identity: passes 'r60' on\n"
+    assert (
+        shown(squeezenet.path, "--node", folded)
+        == f"{folded} was folded: identity: passes 'r60' on\n"
+    )
     assert json.loads(shown(branches.path, "--node", "stem", "-f", "json")) == {
         "node": "stem", "op": "op0_fused_conv2d_add_relu", "parts": [], "folded": None,
     }  # fmt: skip

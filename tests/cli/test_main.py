@@ -47,7 +47,8 @@ def test_the_version_is_the_packages(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["inspect"], ["inspect", "a", "--nonsense"], ["inspect", "a", "-f", "xml"]]
+    "arguments",
+    [[], ["nonsense"], ["inspect"], ["inspect", "a", "--nonsense"], ["inspect", "a", "-f", "xml"]],
 )
 def test_a_wrong_call_is_exit_code_2(capsys, arguments):
     with pytest.raises(SystemExit, match="2"):
@@ -64,7 +65,11 @@ def test_a_wrong_call_is_exit_code_2(capsys, arguments):
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError("8 PiB"), 3, "not enough memory: 8 PiB"),
         (MemoryError(), 3, "not enough memory: nothing left"),
-        (ZeroDivisionError("by\nzero"), 3, "unexpected ZeroDivisionError: by zero; --debug shows where"),
+        (
+            ZeroDivisionError("by\nzero"),
+            3,
+            "unexpected ZeroDivisionError: by zero; --debug shows where",
+        ),
     ],
 )
 def test_every_error_is_one_line_and_an_exit_code(broken, said, error, code, line):
@@ -80,7 +85,9 @@ def test_debug_shows_the_traceback(broken):
 
 def test_a_reader_that_leaves_is_no_error():
     code = "from autosplit.cli import main; import sys; sys.exit(main(['zoo', 'list']))"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.close()
     assert (process.wait(60), process.stderr.read()) == (0, b"")
 
@@ -88,7 +95,9 @@ def test_a_reader_that_leaves_is_no_error():
 HEAVY = "{'tvm', 'optuna', 'onnx', 'onnxruntime', 'pydantic', 'rich', 'matplotlib', 'plotly', 'torch', 'scipy'}"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([c, "--help"] for c in cli.COMMANDS)], ids=lambda a: a[0])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([c, "--help"] for c in cli.COMMANDS)], ids=lambda a: a[0]
+)
 def test_help_imports_nothing_heavy(arguments):
     code = (
         "import sys; from autosplit.cli import main\n"
@@ -106,6 +115,8 @@ def test_a_closed_output_is_no_error(monkeypatch):
 
 def test_python_m_autosplit_is_the_command():
     done = subprocess.run(
-        [sys.executable, "-m", "autosplit", "zoo", "list", "-f", "json"], capture_output=True, check=True
+        [sys.executable, "-m", "autosplit", "zoo", "list", "-f", "json"],
+        capture_output=True,
+        check=True,
     )
     assert json.loads(done.stdout)

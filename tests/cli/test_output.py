@@ -18,7 +18,10 @@ def test_a_table_shows_title_columns_and_rows(capsys: pytest.CaptureFixture[str]
     output.emit_table(title, ("net", "ms"), [("a", "1.5"), ("b [red]", "10")])
     shown = capsys.readouterr().out
     assert shown.startswith(f"{title}\n┏")
-    assert [line.strip("│|").split()[-1] for line in shown.splitlines() if "│" in line] == ["1.5", "10"]
+    assert [line.strip("│|").split()[-1] for line in shown.splitlines() if "│" in line] == [
+        "1.5",
+        "10",
+    ]
     assert "b [red]" in shown
 
 
@@ -27,7 +30,12 @@ def test_without_rich_the_same_cells_stand_in_plain_columns(
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
     output.emit_table("two nets", ("net", "ms", ""), [("a", "1.5", "x"), ("long\x1b[1m", 10, "")])
-    assert capsys.readouterr().out.splitlines() == ["two nets", "net        ms", "a         1.5  x", "long?[1m   10"]
+    assert capsys.readouterr().out.splitlines() == [
+        "two nets",
+        "net        ms",
+        "a         1.5  x",
+        "long?[1m   10",
+    ]
     output.emit_table("", ("net",), [])
     assert capsys.readouterr().out == "net\n"
 
@@ -45,7 +53,9 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("width", [20, 40, 200])
-def test_a_narrow_terminal_folds_long_cells_and_loses_none(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_folds_long_cells_and_loses_none(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -73,14 +83,19 @@ def test_a_pipe_gets_each_row_in_one_line(capsys: pytest.CaptureFixture[str], na
     ],
 )  # fmt: skip
 def test_columns_of_numbers_stand_right(
-    cells: list[str], right: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cells: list[str],
+    right: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
     output.emit_table("", ("a wide column", "end"), [(cell, "|") for cell in cells])
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("a wide column")
     output.emit_table("", ("c", "end"), [(cell, "|") for cell in ["100000", *cells]])
-    assert capsys.readouterr().out.startswith(" " * 5 + "c" if right and cells else "c" if cells else " " * 5 + "c")
+    assert capsys.readouterr().out.startswith(
+        " " * 5 + "c" if right and cells else "c" if cells else " " * 5 + "c"
+    )
 
 
 def test_a_title_is_a_line_of_its_own_or_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,7 +107,9 @@ def test_a_title_is_a_line_of_its_own_or_none(capsys: pytest.CaptureFixture[str]
     assert "" not in told
 
 
-def test_markup_and_control_characters_of_names_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_markup_and_control_characters_of_names_are_shown_and_not_obeyed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     output.emit_table("", ("net",), [("[red]x[/red]",), ("[/]",), ("[link=http://e]y",)])
     shown = capsys.readouterr().out
     assert all(text in shown for text in ("[red]x[/red]", "[/]", "[link=http://e]y"))
@@ -101,7 +118,9 @@ def test_markup_and_control_characters_of_names_are_shown_and_not_obeyed(capsys:
 
 numbers = st.floats() | st.integers() | st.booleans() | st.none() | st.text(max_size=4)
 documents = st.recursive(
-    numbers, lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(max_size=4), i, max_size=3), max_leaves=8
+    numbers,
+    lambda i: st.lists(i, max_size=3) | st.dictionaries(st.text(max_size=4), i, max_size=3),
+    max_leaves=8,
 )
 
 
@@ -119,7 +138,9 @@ def test_any_document_is_strict_json_that_says_the_same(
     assert found == json.loads(json.dumps(document), parse_constant=lambda _: None)
 
 
-def test_numbers_stand_right_and_an_empty_table_stands_left_in_boxes_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_stand_right_and_an_empty_table_stands_left_in_boxes_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     output.emit_table("", ("net", "milliseconds"), [("a", "1.5")])
     assert "│ a   │          1.5 │" in capsys.readouterr().out
     output.emit_table("", ("net", "n"), [])

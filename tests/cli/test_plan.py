@@ -15,7 +15,14 @@ GRAPH = {
     "maxCPUs": 0,
     "maxSizePerFPGA": 100,
     "nodes": [
-        {"id": i, "supportedOnFpga": 1, "cpuLatency": 0, "fpgaLatency": 1.0 + i, "isBackwardNode": 0, "size": 10}
+        {
+            "id": i,
+            "supportedOnFpga": 1,
+            "cpuLatency": 0,
+            "fpgaLatency": 1.0 + i,
+            "isBackwardNode": 0,
+            "size": 10,
+        }
         for i in (3, 1, 2, 0)
     ],
     "edges": [{"sourceId": i, "destId": i + 1, "cost": 0.5} for i in range(3)],
@@ -58,7 +65,22 @@ def test_more_can_be_asked(graph, capsys):
 
 
 def test_the_table_names_stages_and_proof(graph, capsys):
-    assert main(["plan", graph(), "--stages", "2", "--k-best", "2", "--pareto", "--baselines", "--count"]) == 0
+    assert (
+        main(
+            [
+                "plan",
+                graph(),
+                "--stages",
+                "2",
+                "--k-best",
+                "2",
+                "--pareto",
+                "--baselines",
+                "--count",
+            ]
+        )
+        == 0
+    )
     text = capsys.readouterr().out
     assert "period 6.5, lower bound 6.5 (optimal)" in text
     assert "legal cuts: 5" in text
@@ -74,7 +96,9 @@ def test_saved_costs_are_planned_alike(graph, tmp_path, capsys):
 
 def test_a_period_limit_and_empty_stages(graph, capsys):
     assert planned(capsys, graph(), "--stages", "2", "--max-period", "9.5")["latency"] == 11.0
-    assert planned(capsys, graph(), "--stages", "5", "--allow-empty")["period"] == pytest.approx(4.5)
+    assert planned(capsys, graph(), "--stages", "5", "--allow-empty")["period"] == pytest.approx(
+        4.5
+    )
 
 
 def broken(change):
@@ -119,7 +143,8 @@ def test_a_file_that_is_not_there_or_no_text_is_exit_code_2(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "args", [("--timeout", "-1"), ("--shape", "x=1"), ("--max-period", "nan"), ("--max-period", "-1")]
+    "args",
+    [("--timeout", "-1"), ("--shape", "x=1"), ("--max-period", "nan"), ("--max-period", "-1")],
 )
 def test_options_that_cannot_be_used_are_exit_code_2(args, graph, capsys):
     assert main(["plan", graph(), "--stages", "2", *args]) == 2
@@ -129,7 +154,9 @@ def test_options_that_cannot_be_used_are_exit_code_2(args, graph, capsys):
 def test_what_is_no_number_of_stages_is_refused(stages, graph, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["plan", graph(), f"--stages={stages}"])
-    assert capsys.readouterr().err.endswith("is no number of stages; give a number from 1, or auto\n")
+    assert capsys.readouterr().err.endswith(
+        "is no number of stages; give a number from 1, or auto\n"
+    )
 
 
 def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
@@ -142,13 +169,23 @@ def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
 def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
     """Moving the one tensor costs more than a second device gives."""
     nodes = [
-        {"id": i, "supportedOnFpga": 1, "cpuLatency": 0, "fpgaLatency": 2, "isBackwardNode": 0, "size": 1}
+        {
+            "id": i,
+            "supportedOnFpga": 1,
+            "cpuLatency": 0,
+            "fpgaLatency": 2,
+            "isBackwardNode": 0,
+            "size": 1,
+        }
         for i in (0, 1)
     ]
     edges = [{"sourceId": 0, "destId": 1, "cost": 3, "size": 1}]
     graph = {"maxFPGAs": 3, "maxCPUs": 0, "maxSizePerFPGA": 9, "nodes": nodes, "edges": edges}
     (tmp_path / "g.json").write_text(json.dumps(graph))
-    assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto", "--k-best", "5", "-f", "json"]) == 0
+    assert (
+        main(["plan", str(tmp_path / "g.json"), "--stages", "auto", "--k-best", "5", "-f", "json"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert (found["stages"], found["devices"], found["period"]) == ([[0, 1]], [0], 4)
     assert [split["stages"] for split in found["k_best"]] == [[[0, 1]], [[0], [1]]]
@@ -203,7 +240,9 @@ def test_costs_that_cannot_be_saved_are_named(graph, said, tmp_path):
 
 def two_devices():
     """The graph with a second device, twice as fast."""
-    nodes = [{**n, "deviceLatencies": [n["fpgaLatency"], n["fpgaLatency"] / 2]} for n in GRAPH["nodes"]]
+    nodes = [
+        {**n, "deviceLatencies": [n["fpgaLatency"], n["fpgaLatency"] / 2]} for n in GRAPH["nodes"]
+    ]
     return {**GRAPH, "nodes": nodes, "edges": []}
 
 
@@ -220,20 +259,40 @@ def test_the_table_tells_what_each_number_is(graph, tmp_path, capsys):
     more = ("--k-best", "2", "--pareto", "--baselines", "--count", "--save", saved)
     assert main(["plan", graph(), "--stages", "2", *more]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert re.match(r"graph: period 6.5, lower bound 6.5 \(optimal\), latency 11, planned in \d+\.\d\d s$", lines[0])
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    assert re.match(
+        r"graph: period 6.5, lower bound 6.5 \(optimal\), latency 11, planned in \d+\.\d\d s$",
+        lines[0],
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in lines
+        if line.startswith("│")
+    ]
     assert rows[:2] == [["0", "0", "3", "6.5", "0.0", "0 … 2"], ["1", "1", "1", "4.5", "0.0", "3"]]
     assert ["0", "6.5", "11", "3 1"] in [[*row[:3], row[-1]] for row in rows]
-    assert {"best splits", "period, latency and peak memory", "baselines", "legal splits: 3", saved} <= set(lines)
+    assert {
+        "best splits",
+        "period, latency and peak memory",
+        "baselines",
+        "legal splits: 3",
+        saved,
+    } <= set(lines)
 
 
 def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):
     from autosplit import planner
 
     real = planner.plan
-    for bound, told in ((6.0, "at most 8.33 % above the best"), (0.0, "no bound above 0 is proven")):
+    for bound, told in (
+        (6.0, "at most 8.33 % above the best"),
+        (0.0, "no bound above 0 is proven"),
+    ):
         monkeypatch.setattr(
-            planner, "plan", lambda *a, b=bound, **k: replace(real(*a, **k), lower_bound=b, optimal=False, note="late")
+            planner,
+            "plan",
+            lambda *a, b=bound, **k: replace(
+                real(*a, **k), lower_bound=b, optimal=False, note="late"
+            ),
         )
         assert main(["plan", graph(), "--stages", "2"]) == 0
         lines = capsys.readouterr().out.splitlines()

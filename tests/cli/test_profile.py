@@ -39,7 +39,9 @@ def test_the_table_sums_up(capsys, branches):
 @pytest.mark.parametrize("more", [[], ["-f", "json"]])
 def test_a_model_that_computes_nothing_has_a_profile(capsys, save, more):
     assert main(["profile", str(save(onnx_model([node("Flatten", "x", "y")]))), *QUICK, *more]) == 0
-    assert main(["profile", str(save(onnx_model([node("Identity", "x", "y")]))), *QUICK, *more]) == 0
+    assert (
+        main(["profile", str(save(onnx_model([node("Identity", "x", "y")]))), *QUICK, *more]) == 0
+    )
 
 
 @pytest.mark.parametrize(("device", "code"), [("gpu:0", 2), ("cores:100000", 3)])

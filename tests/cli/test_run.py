@@ -38,7 +38,9 @@ def failed(capsys: pytest.CaptureFixture[str], code: int, *args: str) -> str:
     return told[-1]
 
 
-def test_tables_end_in_the_verdict_and_progress_is_on_stderr(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", study]) == 0
     out, err = capsys.readouterr()
     assert "study net: chain, 3 stages; trial limit: 3 trials are finished" in " ".join(out.split())
@@ -52,16 +54,31 @@ def test_tables_end_in_the_verdict_and_progress_is_on_stderr(study: str, capsys:
     assert "of 3 trials, best" in err
 
 
-def test_json_is_the_study_document_and_nothing_else(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_study_document_and_nothing_else(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = run_json(capsys, "run", study)
     assert {"study", "trials", "best", "baselines", "bound_ms", "verdict"} <= found.keys()
     assert [t["state"] for t in found["trials"]] == ["COMPLETE"] * 3
-    assert {"number", "state", "cuts", "period_ms", "latency_ms", "stage_ms", "error"} <= found["trials"][0].keys()
+    assert {"number", "state", "cuts", "period_ms", "latency_ms", "stage_ms", "error"} <= found[
+        "trials"
+    ][0].keys()
 
 
 def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     devices = ["--devices", "cores:0", "cores:1"]
-    found = run_json(capsys, "run", study, "--stages", "2", *devices, "--trials", "2", "--storage", "elsewhere.db")
+    found = run_json(
+        capsys,
+        "run",
+        study,
+        "--stages",
+        "2",
+        *devices,
+        "--trials",
+        "2",
+        "--storage",
+        "elsewhere.db",
+    )
     assert len(found["trials"]) == 2
     assert found["study"]["devices"] == ["cores:0", "cores:1"]
     assert Path("elsewhere.db").is_file()
@@ -83,13 +100,22 @@ def test_running_again_goes_on(study: str, capsys: pytest.CaptureFixture[str]) -
     assert len(again["trials"]) == 5
 
 
-def test_another_question_is_refused_and_forced_beside(study: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_question_is_refused_and_forced_beside(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_json(capsys, "run", study)
     told = failed(capsys, 2, "run", study, "--stages", "2")
     assert "stages was '3', is '2'" in told
     forced = run_json(capsys, "run", study, "--stages", "2", "--force")
     assert forced["study"]["name"] == "net-2"
-    assert len(run_json(capsys, "run", study, "--stages", "2", "--name", "net-2", "--trials", "4")["trials"]) == 4
+    assert (
+        len(
+            run_json(capsys, "run", study, "--stages", "2", "--name", "net-2", "--trials", "4")[
+                "trials"
+            ]
+        )
+        == 4
+    )
     assert len(run_json(capsys, "show", "net", "--storage", "net.db")["trials"]) == 3
 
 
@@ -98,7 +124,11 @@ def test_another_question_is_refused_and_forced_beside(study: str, capsys: pytes
     [
         (2, ["nowhere.toml"], "does not exist"),
         (2, ["net.toml", "--trials", "0"], "search.trials is 0"),
-        (2, ["net.toml", "--stages", "30"], "'chain' has 20 ops that can be parted; use fewer stages"),
+        (
+            2,
+            ["net.toml", "--stages", "30"],
+            "'chain' has 20 ops that can be parted; use fewer stages",
+        ),
         (2, ["net.toml", "--storage", "no such thing://x"], "is no database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
         (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),

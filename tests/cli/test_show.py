@@ -30,8 +30,12 @@ def folder(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-@pytest.mark.parametrize("args", [["net.toml"], ["net.db"], ["net", "--storage", "net.db"], ["net"]])
-def test_a_study_is_found_by_file_database_and_name(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
+@pytest.mark.parametrize(
+    "args", [["net.toml"], ["net.db"], ["net", "--storage", "net.db"], ["net"]]
+)
+def test_a_study_is_found_by_file_database_and_name(
+    capsys: pytest.CaptureFixture[str], args: list[str]
+) -> None:
     assert main(["show", *args, "-f", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["study"]["name"] == "net"
@@ -66,10 +70,14 @@ def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
             begun.execute(table)
     begun.close()
     assert main(["show", "begun.db"]) == 2
-    assert "begun.db' holds no study yet, the run that began it was stopped" in capsys.readouterr().err
+    assert (
+        "begun.db' holds no study yet, the run that began it was stopped" in capsys.readouterr().err
+    )
 
 
-def test_a_database_that_is_not_there_is_not_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_that_is_not_there_is_not_made(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["show", "other.db"]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert not (folder / "other.db").exists()
@@ -112,7 +120,11 @@ FOUND: dict[str, Any] = {
 def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[str]) -> None:
     emit(FOUND, "table")
     lines = capsys.readouterr().out.splitlines()
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in lines
+        if line.startswith("│")
+    ]
     assert lines[0] == "study s: net, up to 3 stages; trial limit"
     assert rows == [
         ["0", "complete", "2 (1 to 3)", "", "1.25", "1.5, -, 2.25", "p, q | r", "* front"],
@@ -127,7 +139,14 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
 
 
 def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = {"trials": [], "pareto": [], "best": None, "baselines": [], "bound_ms": None, "verdict": None}
+    nothing = {
+        "trials": [],
+        "pareto": [],
+        "best": None,
+        "baselines": [],
+        "bound_ms": None,
+        "verdict": None,
+    }
     study = {**FOUND["study"], "stages": 2, "stopped": None, "objective": "throughput"}
     emit({"study": study, **nothing}, "table")
     out = capsys.readouterr().out

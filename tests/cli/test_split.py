@@ -32,7 +32,10 @@ def document(capsys):
 
 def test_a10_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, document):
     (cut,) = document(residual, "--after", "relu1a")["cuts"]
-    assert [op["sources"] for op in cut["took"]] == [["conv0a", "relu0a"], ["conv0b", "sum0", "out0"]]
+    assert [op["sources"] for op in cut["took"]] == [
+        ["conv0a", "relu0a"],
+        ["conv0b", "sum0", "out0"],
+    ]
     assert {t["name"]: t["bytes"] for t in cut["tensors"]} == {"out0": 576, "relu1a": 576}
     assert cut["bytes"] == 1152
 
@@ -92,7 +95,10 @@ def test_a10_a_comma_inside_a_name_counts_where_the_name_is_known(save, document
     [
         (["nope"], "'nope'"),
         (["out0,nope"], "'nope'"),
-        (["out1", "out0"], "does not hold the one before it: op 'op3_"),  # the sum of block 1 lies before cut 1 alone
+        (
+            ["out1", "out0"],
+            "does not hold the one before it: op 'op3_",
+        ),  # the sum of block 1 lies before cut 1 alone
         (["out1", "out1"], "empty"),
         (["y"], "empty"),
         ([","], "empty"),
@@ -131,13 +137,13 @@ def test_a10_one_name_may_stand_for_a_list(residual):
 
 def test_a_cut_and_a_stage_in_words():
     op = {"name": "op1", "sources": ["n1", "n2"]}
-    assert manual_split.title({"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}) == (
-        "cut 2 after a, b; took along op1 (n1 n2), op2"
-    )
+    assert manual_split.title(
+        {"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}
+    ) == ("cut 2 after a, b; took along op1 (n1 n2), op2")
     assert manual_split.title({"number": 1, "after": ["a"], "took": []}) == "cut 1 after a"
-    assert manual_split.stage_line({"index": 0, "ops": [op], "inputs": [], "outputs": ["y", "z"]}) == (
-        "stage 0: 1 op, reads nothing, makes y, z"
-    )
+    assert manual_split.stage_line(
+        {"index": 0, "ops": [op], "inputs": [], "outputs": ["y", "z"]}
+    ) == ("stage 0: 1 op, reads nothing, makes y, z")
     assert "2 ops, reads x," in manual_split.stage_line(
         {"index": 1, "ops": [op, op], "inputs": ["x"], "outputs": ["y"]}
     )
@@ -145,8 +151,15 @@ def test_a_cut_and_a_stage_in_words():
 
 def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr(api.Split, "export", lambda split, *to: asked.append(to) or "out/split.json")
-    assert main(["split", str(residual), "--after", "out0", "-o", "out", "--devices", "cores:0;cores:0"]) == 0
+    monkeypatch.setattr(
+        api.Split, "export", lambda split, *to: asked.append(to) or "out/split.json"
+    )
+    assert (
+        main(
+            ["split", str(residual), "--after", "out0", "-o", "out", "--devices", "cores:0;cores:0"]
+        )
+        == 0
+    )
     assert capsys.readouterr().out.endswith(
         "\nwrote out/split.json; `autosplit verify out` compares it with the model\n"
     )

@@ -22,7 +22,9 @@ def tuned(monkeypatch):
         got.append(arguments)
         yield from FOUND
 
-    model = SimpleNamespace(lowered=SimpleNamespace(kernels={"conv": 1, "relu": 2}), target="llvm", graph="graph")
+    model = SimpleNamespace(
+        lowered=SimpleNamespace(kernels={"conv": 1, "relu": 2}), target="llvm", graph="graph"
+    )
     monkeypatch.setattr(options, "load_model", lambda args: model)
     monkeypatch.setattr(tuning, "work_of", lambda graph: {"work of": graph})
     monkeypatch.setattr(tuning, "tune", tune)
@@ -36,7 +38,13 @@ def test_the_document_has_an_entry_a_kernel_and_progress_is_on_stderr(tuned, cap
         "database": "folder",
         "kernels": [
             {"kernel": "conv", "before_ms": 2.0, "after_ms": 0.5, "tried": 4, "note": ""},
-            {"kernel": "relu", "before_ms": 0.25, "after_ms": None, "tried": 2, "note": "every sample failed"},
+            {
+                "kernel": "relu",
+                "before_ms": 0.25,
+                "after_ms": None,
+                "tried": 2,
+                "note": "every sample failed",
+            },
         ],
     }
     first, second = err.splitlines()
@@ -55,7 +63,13 @@ def test_the_table_says_why_a_kernel_keeps_its_default(tuned, capsys):
 def test_options_reach_the_tuner(tuned, capsys):
     assert main(["tune", "net.onnx", "-o", "folder", "--samples", "9", "--seed", "5"]) == 0
     (functions, target, folder, samples, seed, late, work), *_ = tuned
-    assert (functions, target, folder, samples, seed) == ({"conv": 1, "relu": 2}, "llvm", Path("folder"), 9, 5)
+    assert (functions, target, folder, samples, seed) == (
+        {"conv": 1, "relu": 2},
+        "llvm",
+        Path("folder"),
+        9,
+        5,
+    )
     assert work == {"work of": "graph"}
     assert not late()
 

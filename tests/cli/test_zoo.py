@@ -20,7 +20,9 @@ def test_list_as_json_is_one_document(capsys):
     assert main(["zoo", "list", "-f", "json"]) == 0
     nets = {net["name"]: net for net in json.loads(capsys.readouterr().out)}
     assert sorted(nets) == sorted(catalog.NAMES)
-    assert nets["squeezenet"]["inputs"] == [{"name": "data_0", "shape": [1, 3, 224, 224], "dtype": "float32"}]
+    assert nets["squeezenet"]["inputs"] == [
+        {"name": "data_0", "shape": [1, 3, 224, 224], "dtype": "float32"}
+    ]
     assert nets["vgg19"]["weight_bytes"] == 574_668_960
 
 
@@ -55,10 +57,16 @@ def test_make_names_the_file_after_the_net_by_default(capsys, tmp_path, monkeypa
         (["make"], 2, "no net given"),
         (["list", "vgg19"], 2, "takes no net"),
         (["make", "branches", "--seed", "-1"], 2, "seed -1"),
-        (["make", "branches", "-o", "missing/net.onnx"], 3, "missing/net.onnx: cannot write the model there"),
+        (
+            ["make", "branches", "-o", "missing/net.onnx"],
+            3,
+            "missing/net.onnx: cannot write the model there",
+        ),
     ],
 )
-def test_a_wrong_call_says_what_to_do_in_one_line(capsys, tmp_path, monkeypatch, arguments, code, said):
+def test_a_wrong_call_says_what_to_do_in_one_line(
+    capsys, tmp_path, monkeypatch, arguments, code, said
+):
     monkeypatch.chdir(tmp_path)
     assert main(["zoo", *arguments]) == code
     printed = capsys.readouterr()

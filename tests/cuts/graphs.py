@@ -28,10 +28,19 @@ class Order:
 @st.composite
 def orders(draw: st.DrawFn, most: int = 8) -> Order:
     n = draw(st.integers(0, most))
-    return Order(tuple(draw(st.integers(0, (1 << i) - 1)) & draw(st.integers(0, (1 << i) - 1)) for i in range(n)))
+    return Order(
+        tuple(
+            draw(st.integers(0, (1 << i) - 1)) & draw(st.integers(0, (1 << i) - 1))
+            for i in range(n)
+        )
+    )
 
 
 def listed(order: Order) -> set[int]:
     """All downsets by trying every set of ops."""
     n = len(order.predecessors)
-    return {s for s in range(1 << n) if all(not order.predecessors[i] & ~s for i in range(n) if s >> i & 1)}
+    return {
+        s
+        for s in range(1 << n)
+        if all(not order.predecessors[i] & ~s for i in range(n) if s >> i & 1)
+    }

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from autosplit.cuts import Count, count, count_maps, count_splits
 from tests.cuts.graphs import Order, listed, orders
 
-CROWN = Order((0,) * 12 + tuple(0xFFF ^ 1 << i for i in range(12)))  # each of 12 reads all but one of 12 others
+CROWN = Order(
+    (0,) * 12 + tuple(0xFFF ^ 1 << i for i in range(12))
+)  # each of 12 reads all but one of 12 others
 
 
 def chains(number: int, length: int) -> Order:

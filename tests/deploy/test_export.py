@@ -34,7 +34,9 @@ def runs(folder, model):
         return compare(pipeline.run(items), model.expected(items))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in catalog.NAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in catalog.NAMES]
+)
 def test_what_is_exported_computes_the_same(zoo_model, tmp_path, name):
     model = zoo_model(name)
     middle = model.graph.ops[len(model.graph.ops) // 2].name
@@ -77,7 +79,9 @@ def test_an_export_over_one_that_runs_is_the_one_that_is_loaded_next(branches, t
 
 def test_the_manifest_says_what_goes_where(export, branches):
     found = export.document
-    assert [c["tensor"] for c in found["connections"] if c["to"] == [{"output": "early"}]] == ["early"]
+    assert [c["tensor"] for c in found["connections"] if c["to"] == [{"output": "early"}]] == [
+        "early"
+    ]
     assert [s["index"] for s in found["stages"]] == [0, 1, 2]
     stem = next(c for c in found["connections"] if c["tensor"] == "stem.relu")
     assert stem == {
@@ -87,9 +91,9 @@ def test_the_manifest_says_what_goes_where(export, branches):
         "to": [{"stage": 1, "input": "stem.relu"}],
     }
     assert found["model"]["sha256"] == branches.sha256
-    assert sorted(s for stage in found["stages"] for op in stage["ops"] for s in op["sources"]) == sorted(
-        s for op in branches.graph.ops for s in op.sources
-    )
+    assert sorted(
+        s for stage in found["stages"] for op in stage["ops"] for s in op["sources"]
+    ) == sorted(s for op in branches.graph.ops for s in op.sources)
 
 
 def test_the_schema_that_ships_is_the_manifests():
@@ -106,31 +110,45 @@ def test_an_export_fits_the_schema(export):
 
 
 def test_what_was_measured_is_kept(branches, tmp_path):
-    measured = Measurement(Spread(2.0, 1.5, 2.5), Spread(5.0, 4.0, 6.0), (1.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
+    measured = Measurement(
+        Spread(2.0, 1.5, 2.5), Spread(5.0, 4.0, 6.0), (1.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3)
+    )
     way = Baseline("one core", Spread(3.0, 3.0, 3.0), Spread(3.0, 3.0, 3.0))
     known = {"measured": measured, "predicted": 1.9, "baselines": [way], "verdict": "split it"}
     branches.split([["first"]]).export(tmp_path, **known)
     found = manifest.read(tmp_path)
     assert found.measured.period_ms.model_dump() == {"median": 2.0, "low": 1.5, "high": 2.5}
-    assert (found.predicted.period_ms, found.baselines[0].copies, found.verdict) == (1.9, 1, "split it")
+    assert (found.predicted.period_ms, found.baselines[0].copies, found.verdict) == (
+        1.9,
+        1,
+        "split it",
+    )
 
 
 def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, tmp_path):
     spread = Spread(2.0, 1.5, 2.5)
-    measured = Measurement(spread, Spread(5.0, 4.0, 6.0), (1.0, 0.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
+    measured = Measurement(
+        spread, Spread(5.0, 4.0, 6.0), (1.0, 0.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3)
+    )
     first, second = branches.split([["first"]]).stages
     known = {"measured": measured, "baselines": [Baseline("replicas", spread, spread, 2)]}
-    job = {"stages": [first, (), second], "folder": str(tmp_path), "predicted": 1.9, "verdict": "Split.", **dump(known)}
+    job = {
+        "stages": [first, (), second],
+        "folder": str(tmp_path),
+        "predicted": 1.9,
+        "verdict": "Split.",
+        **dump(known),
+    }
     bench = LocalBench(branches, api.device.along(3))
     assert worker._export(bench, json.loads(json.dumps(job))) == str(tmp_path / manifest.NAME)
     found = manifest.read(tmp_path)
     assert [s.device for s in found.stages] == [bench.devices[0], bench.devices[2]]
     assert found.measured.stage_ms == (1.0, 2.0)
-    assert (found.measured.period_ms.high, found.measured.latency_ms.high, found.measured.max_rel_error) == (
-        2.5,
-        6.0,
-        1e-7,
-    )
+    assert (
+        found.measured.period_ms.high,
+        found.measured.latency_ms.high,
+        found.measured.max_rel_error,
+    ) == (2.5, 6.0, 1e-7)
     assert [(b.name, b.copies) for b in found.baselines] == [("replicas", 2)]
     assert (found.predicted.period_ms, found.verdict) == (1.9, "Split.")
 
@@ -146,7 +164,11 @@ def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
     )
     alone = {**os.environ, "PATH": "", "CC": "", "AUTOSPLIT_CACHE": os.devnull}
     done = subprocess.run(
-        [sys.executable, "-c", code, export.folder], capture_output=True, text=True, env=alone, timeout=100
+        [sys.executable, "-c", code, export.folder],
+        capture_output=True,
+        text=True,
+        env=alone,
+        timeout=100,
     )
     assert (done.returncode, done.stdout) == (0, "early late\n"), done.stderr
 
@@ -159,7 +181,9 @@ def test_a_flipped_byte_is_seen(export):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"stage1\.so' has sha256 .*; it was changed, export it again"):
+    with pytest.raises(
+        ConfigError, match=r"stage1\.so' has sha256 .*; it was changed, export it again"
+    ):
         autosplit.load(export.folder)
 
 
@@ -172,7 +196,9 @@ def test_a_missing_stage_file_is_named(export):
 @pytest.mark.parametrize("version", [0, 2, "1", None, True, [1]])
 def test_another_format_is_named(export, version):
     export.edit(lambda d: d.update(format=version))
-    with pytest.raises(ConfigError, match=r"has format .*, this autosplit reads 1; export it again"):
+    with pytest.raises(
+        ConfigError, match=r"has format .*, this autosplit reads 1; export it again"
+    ):
         autosplit.load(export.folder)
 
 
@@ -195,7 +221,9 @@ def test_an_export_for_another_architecture_is_named(export):
         autosplit.load(export.folder)
 
 
-@pytest.mark.parametrize("name", ["../stage0.so", "/etc/passwd", "a/../../b", "", ".", "a\\b", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["../stage0.so", "/etc/passwd", "a/../../b", "", ".", "a\\b", "a\0b"]
+)
 def test_a_path_out_of_the_folder_is_refused(export, name):
     export.edit(lambda d: d["stages"][0].update(file=name))
     with pytest.raises(ConfigError, match=r"damaged at stages\.0\.file"):
@@ -212,7 +240,9 @@ def test_a_link_out_of_the_folder_is_refused(export, tmp_path):
 def test_a_file_that_is_no_library_is_named(export):
     (export.folder / "stage0.so").write_text("no library")
     export.sign(0)
-    with pytest.raises(MachineError, match=r"'stage0\.so' does not load with this TVM: .*; see `autosplit doctor`"):
+    with pytest.raises(
+        MachineError, match=r"'stage0\.so' does not load with this TVM: .*; see `autosplit doctor`"
+    ):
         autosplit.load(export.folder)
 
 
@@ -226,9 +256,18 @@ def test_the_file_of_another_stage_is_an_error_and_no_crash(export, branches, st
 
 WRONG = {
     "stage index": (lambda d: d["stages"][1].update(index=2), "stage 2 stands at place 1"),
-    "unknown input": (lambda d: connection(d, "image").update({"from": {"input": "picture"}}), "no input 'picture'"),
-    "unknown output": (lambda d: connection(d, "early").update(to=[{"output": "earliest"}]), "no output 'earliest'"),
-    "stage too far": (lambda d: connection(d, "first").update(to=[{"stage": 3, "input": "first"}]), "goes to stage 3"),
+    "unknown input": (
+        lambda d: connection(d, "image").update({"from": {"input": "picture"}}),
+        "no input 'picture'",
+    ),
+    "unknown output": (
+        lambda d: connection(d, "early").update(to=[{"output": "earliest"}]),
+        "no output 'earliest'",
+    ),
+    "stage too far": (
+        lambda d: connection(d, "first").update(to=[{"stage": 3, "input": "first"}]),
+        "goes to stage 3",
+    ),
     "output too far": (
         lambda d: connection(d, "first").update({"from": {"stage": 0, "output": 9}}),
         "output 9 of stage 0",
@@ -242,14 +281,35 @@ WRONG = {
         lambda d: connection(d, "first").update(to=[{"stage": 1, "input": "stem.relu"}]),
         "is read as 'stem.relu'",
     ),
-    "fed twice": (lambda d: connection(d, "first")["to"].append({"stage": 1, "input": "first"}), "fed 2 times"),
-    "not fed": (lambda d: connection(d, "first").update(to=[]), "input 'first' of stage 1 is fed 0 times"),
-    "output lost": (lambda d: d["connections"].remove(connection(d, "late")), "output 'late' is fed 0 times"),
-    "another shape": (lambda d: port(d, 1, "first").update(shape=[1, 2]), "float32[1, 2] where it is read"),
-    "another dtype": (lambda d: port(d, 1, "first").update(dtype="int8"), "int8[1, 16, 28, 28] where it is read"),
-    "input twice": (lambda d: d["stages"][1]["inputs"].append(port(d, 1, "first")), "two inputs called 'first'"),
+    "fed twice": (
+        lambda d: connection(d, "first")["to"].append({"stage": 1, "input": "first"}),
+        "fed 2 times",
+    ),
+    "not fed": (
+        lambda d: connection(d, "first").update(to=[]),
+        "input 'first' of stage 1 is fed 0 times",
+    ),
+    "output lost": (
+        lambda d: d["connections"].remove(connection(d, "late")),
+        "output 'late' is fed 0 times",
+    ),
+    "another shape": (
+        lambda d: port(d, 1, "first").update(shape=[1, 2]),
+        "float32[1, 2] where it is read",
+    ),
+    "another dtype": (
+        lambda d: port(d, 1, "first").update(dtype="int8"),
+        "int8[1, 16, 28, 28] where it is read",
+    ),
+    "input twice": (
+        lambda d: d["stages"][1]["inputs"].append(port(d, 1, "first")),
+        "two inputs called 'first'",
+    ),
     "no stage": (lambda d: d.update(stages=[]), "damaged at stages"),
-    "negative size": (lambda d: port(d, 1, "first").update(shape=[-1]), "damaged at stages.1.inputs"),
+    "negative size": (
+        lambda d: port(d, 1, "first").update(shape=[-1]),
+        "damaged at stages.1.inputs",
+    ),
     "digest": (lambda d: d["stages"][0].update(sha256="abc"), "damaged at stages.0.sha256"),
 }
 
@@ -290,7 +350,9 @@ def test_devices_can_be_given(export):
 
 
 ODD = {
-    "input as output": onnx_model([node("Relu", "x", "a"), node("Exp", "a", "y")], outputs=["x", "y"]),
+    "input as output": onnx_model(
+        [node("Relu", "x", "a"), node("Exp", "a", "y")], outputs=["x", "y"]
+    ),
     "output twice": onnx_model(
         [node("MatMul", "x x", "a"), node("MatMul", "a x", "y")], [value("x", (4, 4))], ["y", "y"]
     ),

@@ -85,7 +85,8 @@ def test_another_content_a_folder_and_nothing_are_refused(tmp_path):
     (tmp_path / "folder").mkdir()
     wanted = digest(b"other")
     with pytest.raises(
-        ConfigError, match=f"has sha256 {digest(b'code')[:12]}…, recorded is {wanted[:12]}…; it was changed"
+        ConfigError,
+        match=f"has sha256 {digest(b'code')[:12]}…, recorded is {wanted[:12]}…; it was changed",
     ):
         loading.checked(tmp_path, "a.so", wanted)
     for name in ("folder", "absent.so"):
@@ -140,7 +141,9 @@ def prepared(monkeypatch):
         document["environment"] = {"architecture": platform.machine()}
         for stage in document["stages"]:
             stage.update(backend="onnxruntime")
-        monkeypatch.setattr(loading.manifest, "read", lambda folder: Manifest.model_validate(document))
+        monkeypatch.setattr(
+            loading.manifest, "read", lambda folder: Manifest.model_validate(document)
+        )
         monkeypatch.setattr(loading, "checked", lambda folder, name, sha256: folder / name)
         monkeypatch.setattr(loading, "load_stage", load_stage)
         return made
@@ -182,8 +185,15 @@ def test_the_weights_beside_an_onnx_stage_are_checked_as_the_stage_is(tmp_path):
     (tmp_path / "a.onnx").write_bytes(b"model")
     (tmp_path / "a.data").write_bytes(b"weights")
     document = sound()
-    part = {"file": "a.onnx", "sha256": digest(b"model"), "data": "a.data", "data_sha256": digest(b"weights")}
-    document["stages"][0].update(backend="onnxruntime", file="a.onnx", sha256=digest(b"model"), onnx=part)
+    part = {
+        "file": "a.onnx",
+        "sha256": digest(b"model"),
+        "data": "a.data",
+        "data_sha256": digest(b"weights"),
+    }
+    document["stages"][0].update(
+        backend="onnxruntime", file="a.onnx", sha256=digest(b"model"), onnx=part
+    )
     stage = Manifest.model_validate(document).stages[0]
     assert loading._stage_file(tmp_path, stage) == tmp_path / "a.onnx"
     (tmp_path / "a.data").write_bytes(b"changed")
@@ -200,7 +210,9 @@ def target(monkeypatch):
         monkeypatch.setattr(
             loading,
             "target_of",
-            lambda text: SimpleNamespace(host=None, attrs={"mcpu": text}, kind=SimpleNamespace(name="llvm")),
+            lambda text: SimpleNamespace(
+                host=None, attrs={"mcpu": text}, kind=SimpleNamespace(name="llvm")
+            ),
         )
         monkeypatch.setattr(loading, "architecture", lambda target: target.attrs["mcpu"])
         monkeypatch.setattr(loading.processor, "lacking", lambda target: lacks)
@@ -218,8 +230,16 @@ def made_with(environment, own=None):
 @pytest.mark.parametrize(
     ("environment", "own", "told"),
     [
-        ({"architecture": "aarch64"}, None, "the split was exported for aarch64, this machine is x86_64"),
-        ({"architecture": "x86_64"}, "aarch64", "the split was exported for aarch64, this machine is x86_64"),
+        (
+            {"architecture": "aarch64"},
+            None,
+            "the split was exported for aarch64, this machine is x86_64",
+        ),
+        (
+            {"architecture": "x86_64"},
+            "aarch64",
+            "the split was exported for aarch64, this machine is x86_64",
+        ),
         ({"architecture": "x86_64"}, None, None),
         ({"architecture": "aarch64"}, "x86_64", None),  # a stage's own target counts
         ({}, None, None),
@@ -237,12 +257,15 @@ def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, o
 def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
     target(lacks=("avx2", "fma"))
     with pytest.raises(
-        MachineError, match="exported for newest, this processor lacks avx2, fma; export it on this machine"
+        MachineError,
+        match="exported for newest, this processor lacks avx2, fma; export it on this machine",
     ):
         loading._check_target(*made_with({"target": "newest"}))
 
 
-def test_onnx_stages_need_no_processor_and_tvm_stages_on_servers_no_check(prepared, tmp_path, monkeypatch):
+def test_onnx_stages_need_no_processor_and_tvm_stages_on_servers_no_check(
+    prepared, tmp_path, monkeypatch
+):
     prepared(lambda number: Stage())
     monkeypatch.setattr(loading, "_check_target", lambda document, stage: pytest.fail("checked"))
     with loading.load(tmp_path) as pipeline:
@@ -252,7 +275,9 @@ def test_onnx_stages_need_no_processor_and_tvm_stages_on_servers_no_check(prepar
 def test_the_files_lie_beside_the_manifest(prepared, tmp_path, monkeypatch):
     prepared(lambda number: Stage())
     folders = []
-    monkeypatch.setattr(loading, "checked", lambda folder, name, sha256: folders.append(folder) or folder / name)
+    monkeypatch.setattr(
+        loading, "checked", lambda folder, name, sha256: folders.append(folder) or folder / name
+    )
     for given in (tmp_path, tmp_path / "split.json"):
         loading.load(given).close()
     assert set(folders) == {tmp_path}

@@ -34,7 +34,9 @@ def test_what_is_written_reads_back(put, tmp_path):
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
     folder = put(sound(), "other.json")
     assert manifest.read(folder / "other.json").model.name == "net"
-    with pytest.raises(ConfigError, match=r"holds no readable split\.json .*; give a folder `export` wrote"):
+    with pytest.raises(
+        ConfigError, match=r"holds no readable split\.json .*; give a folder `export` wrote"
+    ):
         manifest.read(folder)
 
 
@@ -55,7 +57,10 @@ def test_the_wiring_is_that_of_the_connections():
 
 def test_the_document_spells_from_as_it_stands(put):
     found = json.loads(manifest.read(put(sound())).model_dump_json(by_alias=True))
-    assert [c["from"] for c in found["connections"]][:2] == [{"input": "x"}, {"stage": 0, "output": 0}]
+    assert [c["from"] for c in found["connections"]][:2] == [
+        {"input": "x"},
+        {"stage": 0, "output": 0},
+    ]
     assert found["stages"][0]["backend"] == "tvm"
 
 
@@ -67,7 +72,21 @@ def refused(change):
     return ".".join(map(str, found.value.errors()[0]["loc"]))
 
 
-ESCAPES = ["..", "../a", "a/..", "a/../../b", "/a", "//a", "", ".", "./", "..\\a", "a\\b", "a\0", "\0"]
+ESCAPES = [
+    "..",
+    "../a",
+    "a/..",
+    "a/../../b",
+    "/a",
+    "//a",
+    "",
+    ".",
+    "./",
+    "..\\a",
+    "a\\b",
+    "a\0",
+    "\0",
+]
 
 
 @pytest.mark.parametrize("name", ESCAPES)
@@ -84,7 +103,12 @@ def test_no_file_of_a_manifest_lies_outside_the_folder(name, place):
         elif place == "onnx":
             first["onnx"] = {"file": name, "sha256": digest}
         else:
-            first["onnx"] = {"file": "a.onnx", "sha256": digest, "data": name, "data_sha256": digest}
+            first["onnx"] = {
+                "file": "a.onnx",
+                "sha256": digest,
+                "data": name,
+                "data_sha256": digest,
+            }
 
     assert place in refused(change)
 
@@ -110,7 +134,9 @@ def test_a_name_inside_the_folder_is_taken(name):
     assert Manifest.model_validate(document).stages[0].file == name
 
 
-@pytest.mark.parametrize("digest", ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", None, 0])
+@pytest.mark.parametrize(
+    "digest", ["", "0" * 63, "0" * 65, "G" * 64, "A" * 64, "0" * 64 + "\n", None, 0]
+)
 def test_a_digest_is_64_small_hex_digits(digest):
     assert refused(lambda d: d["stages"][1].update(sha256=digest)) == "stages.1.sha256"
     assert refused(lambda d: d["model"].update(sha256=digest)) == "model.sha256"
@@ -132,7 +158,9 @@ def test_a_backend_that_is_none_is_refused(backend):
         lambda d: d["connections"][1].update(to=[{"stage": -1, "input": "a"}]),
         lambda d: d.update(stages=[]),
         lambda d: d.pop("environment"),
-        lambda d: d.update(baselines=[{"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD, "copies": 0}]),
+        lambda d: d.update(
+            baselines=[{"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD, "copies": 0}]
+        ),
     ],
 )
 def test_a_number_below_what_it_counts_is_refused(change):
@@ -143,14 +171,18 @@ SPREAD = {"median": 1.0, "low": 1.0, "high": 1.0}
 
 
 def test_a_baseline_is_one_copy_unless_it_says_more():
-    document = sound() | {"baselines": [{"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD}]}
+    document = sound() | {
+        "baselines": [{"name": "one core", "period_ms": SPREAD, "latency_ms": SPREAD}]
+    }
     assert Manifest.model_validate(document).baselines[0].copies == 1
 
 
 def test_a_damaged_place_is_told_in_one_line(put):
     document = sound()
     del document["stages"][2]["outputs"]
-    with pytest.raises(ConfigError, match=r"split\.json' is damaged at stages\.2\.outputs: .*; export it again$"):
+    with pytest.raises(
+        ConfigError, match=r"split\.json' is damaged at stages\.2\.outputs: .*; export it again$"
+    ):
         manifest.read(put(document))
 
 
@@ -167,7 +199,9 @@ def test_one_stage_is_a_split_too():
 
 @pytest.mark.parametrize("version", [0, 2, 1.5, "1", None, True, [1]])
 def test_another_format_is_told_before_anything_is_read(put, version):
-    with pytest.raises(ConfigError, match=r"has format .*, this autosplit reads 1; export it again"):
+    with pytest.raises(
+        ConfigError, match=r"has format .*, this autosplit reads 1; export it again"
+    ):
         manifest.read(put({"format": version, "stages": "nonsense"}))
 
 

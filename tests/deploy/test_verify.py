@@ -67,10 +67,15 @@ def test_the_model_may_have_moved(export, branches, tmp_path):
 def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):
     export.edit(lambda d: d.update(reference=None) or d["model"].pop("file"))
     code, line = said("verify", export.folder)
-    assert (code, line) == (2, "the export holds no reference outputs; give the original model with --model FILE")
+    assert (code, line) == (
+        2,
+        "the export holds no reference outputs; give the original model with --model FILE",
+    )
 
 
-def test_without_onnxruntime_the_recorded_outputs_judge_and_the_reason_is_told(export, capsys, monkeypatch):
+def test_without_onnxruntime_the_recorded_outputs_judge_and_the_reason_is_told(
+    export, capsys, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert main(["verify", str(export.folder)]) == 0
     line = capsys.readouterr().out
@@ -102,7 +107,9 @@ def test_recorded_outputs_that_are_none_are_named(export, content):
         verify(export.folder)
 
 
-@pytest.mark.parametrize("names", [["x"], ["0/in/image", "0/out/early", "1/in/image"], ["0/up/image"]])
+@pytest.mark.parametrize(
+    "names", [["x"], ["0/in/image", "0/out/early", "1/in/image"], ["0/up/image"]]
+)
 def test_an_archive_with_other_names_is_named(export, names):
     export.edit(lambda d: d["model"].pop("file"))
     np.savez(export.folder / "reference.npz", **{n: np.ones(1) for n in names})
@@ -115,7 +122,9 @@ def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     file = tmp_path / "reference.npz"
     np.savez(file, **{"0/in/deep/x": np.ones(1), "0/out/deep/er/y": np.zeros(1)})
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-    document = Manifest.model_validate(sound() | {"reference": {"file": file.name, "sha256": sha256}})
+    document = Manifest.model_validate(
+        sound() | {"reference": {"file": file.name, "sha256": sha256}}
+    )
     given, expected, _ = verifying._recorded(tmp_path, document)
     assert ([*given[0]], [*expected[0]]) == (["deep/x"], ["deep/er/y"])
 
@@ -129,10 +138,16 @@ def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
     assert one["i"].tolist() != other["i"].tolist()
 
 
-def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_stages(export, monkeypatch):
+def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_stages(
+    export, monkeypatch
+):
     shapes, kinds = [], []
-    monkeypatch.setattr(verifying, "judge_of_file", lambda f, given: shapes.append(given) or judge_of_file(f, given))
-    monkeypatch.setattr(verifying, "compare", lambda a, b, among: kinds.append(set(among)) or compare(a, b, among))
+    monkeypatch.setattr(
+        verifying, "judge_of_file", lambda f, given: shapes.append(given) or judge_of_file(f, given)
+    )
+    monkeypatch.setattr(
+        verifying, "compare", lambda a, b, among: kinds.append(set(among)) or compare(a, b, among)
+    )
     export.edit(lambda d: d["model"].update(dtypes=["float16"]))
     assert verify(export.folder)[0].equal
     assert shapes == [{p["name"]: tuple(p["shape"]) for p in export.document["model"]["inputs"]}]

@@ -8,7 +8,11 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError
 from tests.report.manifests import SOUND, port, sound, tensor
 
-TO = [(c, t) for c, connection in enumerate(SOUND["connections"]) for t in range(len(connection["to"]))]
+TO = [
+    (c, t)
+    for c, connection in enumerate(SOUND["connections"])
+    for t in range(len(connection["to"]))
+]
 
 
 def check(document):
@@ -42,17 +46,27 @@ def test_no_end_may_be_there_twice(place):
     assert "is fed 2 times instead of once" in told(change)
 
 
-@given(st.sampled_from(range(5)), st.sampled_from([("shape", [2, 4]), ("shape", [2, 3, 1]), ("dtype", "int32")]))
+@given(
+    st.sampled_from(range(5)),
+    st.sampled_from([("shape", [2, 4]), ("shape", [2, 3, 1]), ("dtype", "int32")]),
+)
 def test_both_ends_have_one_shape_and_dtype(number, odd):
     """Every port that a connection ends at is changed once."""
     for end in SOUND["connections"][number]["to"]:
 
         def change(document, end=end):
-            ports = document["stages"][end["stage"]]["inputs"] if "stage" in end else document["model"]["outputs"]
+            ports = (
+                document["stages"][end["stage"]]["inputs"]
+                if "stage" in end
+                else document["model"]["outputs"]
+            )
             name = end.get("input", end.get("output"))
             next(p for p in ports if p["name"] == name).update({odd[0]: odd[1]})
 
-        assert f"tensor '{SOUND['connections'][number]['tensor']}' is float32[2, 3] where it is made" in told(change)
+        assert (
+            f"tensor '{SOUND['connections'][number]['tensor']}' is float32[2, 3] where it is made"
+            in told(change)
+        )
 
 
 @pytest.mark.parametrize(

@@ -76,4 +76,7 @@ def table(text: str, heading: str) -> list[tuple[str, ...]]:
     below = text.partition(f"\n{heading}\n")[2]
     lines = re.search(r"(?:^\|.*\n?)+", below, re.MULTILINE)
     rows = [line.strip().strip("|") for line in lines.group().splitlines()] if lines else []
-    return [tuple(cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", row)) for row in rows[2:]]
+    return [
+        tuple(cell.replace("\\|", "|").strip() for cell in re.split(r"(?<!\\)\|", row))
+        for row in rows[2:]
+    ]

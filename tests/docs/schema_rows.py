@@ -29,13 +29,20 @@ def type_of(schema: Schema, root: Schema) -> str:
     if "anyOf" in schema:
         return " or ".join(type_of(s, root) for s in schema["anyOf"] if s.get("type") != "null")
     if "enum" in schema or "const" in schema:
-        return " or ".join(f"`{json.dumps(value)}`" for value in schema.get("enum", [schema.get("const")]))
+        return " or ".join(
+            f"`{json.dumps(value)}`" for value in schema.get("enum", [schema.get("const")])
+        )
     kind = schema.get("type")
     if kind == "array":
         return f"list of {type_of(schema['items'], root)}"
     if kind == "object":
         return f"table of {type_of(schema['additionalProperties'], root)}"
-    words = {"string": "text", "boolean": "`true` or `false`", "integer": "integer", "number": "number"}
+    words = {
+        "string": "text",
+        "boolean": "`true` or `false`",
+        "integer": "integer",
+        "number": "number",
+    }
     return words.get(str(kind), "") + bounds(schema)
 
 

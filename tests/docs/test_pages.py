@@ -20,7 +20,9 @@ from tests.docs.pages import DOCS, ROOT, RUN, Block, Page, pages
 from tests.study.server import postgresql
 
 TIMEOUT = 900  # seconds a block may take
-ADDRESS = "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
+ADDRESS = (
+    "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
+)
 PACKAGES = {"onnxruntime": "onnxruntime", "rpc": "tornado", "torch": "torch"}
 LANGUAGES = {*RUN, "toml", "text", "json"}
 
@@ -40,7 +42,10 @@ class Reader:
             program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
             program.chmod(0o755)
         inherited = {k: v for k, v in os.environ.items() if k != "AUTOSPLIT_STORAGE"}
-        self._environment = inherited | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        self._environment = inherited | {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+        }
 
     def read(self, block: Block) -> None:
         """Save the block or run it, as its marks say."""
@@ -67,7 +72,12 @@ class Reader:
         command = ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}"]
         pipe = subprocess.PIPE
         with subprocess.Popen(
-            command, env=self._environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+            command,
+            env=self._environment,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            start_new_session=True,
         ) as server:
             try:
                 assert server.stdout is not None
@@ -131,7 +141,9 @@ def test_links_lead_somewhere_and_blocks_say_what_they_are(page: Page) -> None:
         assert file.exists(), f"{page.path.name} links to {link}"
         assert not anchor or anchor in anchors(file), f"{page.path.name} links to {link}"
     assert {block.language for block in page.blocks()} <= LANGUAGES
-    assert all(block.marks.get("not run", "-") for block in page.blocks()), "a block that is not run says why"
+    assert all(block.marks.get("not run", "-") for block in page.blocks()), (
+        "a block that is not run says why"
+    )
 
 
 def anchors(file: Path) -> set[str]:

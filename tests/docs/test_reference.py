@@ -16,13 +16,19 @@ from autosplit.study.config.study_file import StudyConfig, load
 from tests.docs.pages import DOCS, ROOT, Page, table
 from tests.docs.schema_rows import parts
 
-LOADED = {"name": "name of the file", "stages": "one a device"}  # what reading a study file fills in
-TOLD = {"devices", "target", "storage", "search", "measure"}  # keys whose default a page may tell in words
+LOADED = {
+    "name": "name of the file",
+    "stages": "one a device",
+}  # what reading a study file fills in
+TOLD = {
+    "devices",
+    "target",
+    "storage",
+    "search",
+    "measure",
+}  # keys whose default a page may tell in words
 
-PAGES = {
-    "study-file.md": StudyConfig.model_json_schema(),
-    "split-json.md": manifest.schema(),
-}
+PAGES = {"study-file.md": StudyConfig.model_json_schema(), "split-json.md": manifest.schema()}
 
 
 def read(name: str) -> Page:
@@ -48,8 +54,14 @@ def test_every_key_is_there_with_its_type_and_default(name: str) -> None:
             bare = key.strip("`")
             assert key in found, f"{name}: {part} lacks | {key} | {kind} | {default} | … |"
             assert not kind or found[key][0] == kind, f"{name}: {key} of {part} is of type {kind}"
-            shown = LOADED.get(bare, default) if part == "whole" and name == "study-file.md" else default
-            assert found[key][1] == shown or (shown == "none" and bare in TOLD), f"{name}: {key} of {part}: {shown}"
+            shown = (
+                LOADED.get(bare, default)
+                if part == "whole" and name == "study-file.md"
+                else default
+            )
+            assert found[key][1] == shown or (shown == "none" and bare in TOLD), (
+                f"{name}: {key} of {part}: {shown}"
+            )
         assert set(found) == {key for key, _, _ in keys}, f"{name}: {part} has keys that are none"
 
 
@@ -60,7 +72,9 @@ def test_every_row_says_what_the_key_means(name: str) -> None:
 
 
 def test_the_example_of_split_json_is_one() -> None:
-    (example,) = [json.loads(b.text) for b in read("split-json.md").blocks() if b.language == "json"]
+    (example,) = [
+        json.loads(b.text) for b in read("split-json.md").blocks() if b.language == "json"
+    ]
     jsonschema.validate(example, manifest.schema())
     assert len(manifest.Manifest.model_validate(example).wiring().stages) == 2
 
@@ -75,11 +89,15 @@ def test_the_study_files_on_the_page_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
-    assert read("command-line.md").text == generator().command_line(), "run python studies/make_reference.py"
+    assert read("command-line.md").text == generator().command_line(), (
+        "run python studies/make_reference.py"
+    )
 
 
 def generator() -> Any:
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "studies" / "make_reference.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_reference", ROOT / "studies" / "make_reference.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -124,14 +124,18 @@ def test_a_split_by_the_name_of_a_node_computes_what_the_net_does(model, form):
         found = [next(iter(result.values())) for result in pipeline.run(items)]
     assert nets.live(split) == (form.after,)
     for item, result in zip(items, found, strict=True):
-        np.testing.assert_allclose(result, np.maximum(item["x"] @ item["w"] @ item["w"], 0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            result, np.maximum(item["x"] @ item["w"] @ item["w"], 0), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_the_judge_agrees_with_the_net(model):
     items = model.items(2)
     for item, result in zip(items, model.expected(items), strict=True):
         (value,) = result.values()
-        np.testing.assert_allclose(value, np.maximum(item["x"] @ item["w"] @ item["w"], 0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            value, np.maximum(item["x"] @ item["w"] @ item["w"], 0), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_a_size_known_only_at_run_time_must_be_given(form, tmp_path):

@@ -23,11 +23,9 @@ def named(*nodes: Any) -> list[str]:
 
 
 def test_a_node_goes_by_its_name_and_without_one_by_its_first_output() -> None:
-    assert named(node("Relu", "x", "a", "first"), node("Split", "a", "b c", ""), node("Exp", "b", "d", "")) == [
-        "first",
-        "b",
-        "d",
-    ]
+    assert named(
+        node("Relu", "x", "a", "first"), node("Split", "a", "b c", ""), node("Exp", "b", "d", "")
+    ) == ["first", "b", "d"]
 
 
 def test_nodes_of_one_name_are_told_apart_by_their_outputs() -> None:
@@ -36,7 +34,11 @@ def test_nodes_of_one_name_are_told_apart_by_their_outputs() -> None:
 
 
 def test_a_name_made_up_for_one_node_is_not_another_nodes_own() -> None:
-    nodes = [node("Relu", "x", "a", "n"), node("Relu", "a", "b", "n"), node("Relu", "b", "c", "n:b")]
+    nodes = [
+        node("Relu", "x", "a", "n"),
+        node("Relu", "a", "b", "n"),
+        node("Relu", "b", "c", "n:b"),
+    ]
     assert named(*nodes) == ["n:a", "n:b:2", "n:b"]
 
 
@@ -45,7 +47,11 @@ def test_every_node_has_a_name_of_its_own(names: list[str]) -> None:
     nodes = [node("Relu", f"t{i}", f"t{i + 1}", name) for i, name in enumerate(names)]
     found = named(*nodes)
     assert len(set(found)) == len(names)
-    assert all(f == n for f, n in zip(found, names, strict=True) if n and names.count(n) == 1 and found.count(n) == 1)
+    assert all(
+        f == n
+        for f, n in zip(found, names, strict=True)
+        if n and names.count(n) == 1 and found.count(n) == 1
+    )
 
 
 def test_inputs_and_outputs_that_are_left_out_are_none() -> None:
@@ -60,13 +66,17 @@ def test_inputs_and_outputs_that_are_left_out_are_none() -> None:
 @pytest.mark.parametrize("number", [0, 7, 123])
 def test_a_mark_is_read_back_and_nothing_else_is_one(number: int) -> None:
     assert marked(mark(number)) == marked(mark(number) + "_1") == number
-    assert [marked(name) for name in ("x", f"a{mark(number)}", f"src{number}", "src_")] == [None] * 4
+    assert [marked(name) for name in ("x", f"a{mark(number)}", f"src{number}", "src_")] == [
+        None
+    ] * 4
 
 
 # dropout
 
 
-def dropout(opset: int, attributes: dict[str, Any], inputs: str = "x", outputs: str = "y", **weights: Any) -> Any:
+def dropout(
+    opset: int, attributes: dict[str, Any], inputs: str = "x", outputs: str = "y", **weights: Any
+) -> Any:
     nodes = [node("Dropout", inputs, outputs, "drop", **attributes)]
     if " " in outputs:
         nodes.append(node("Cast", outputs.split()[1], "z", to=1))
@@ -107,7 +117,9 @@ def test_a_dropout_whose_mask_nobody_reads_passes_its_input_on(save: Any, model:
     ids=["mode", "mask", "is_test"],
 )
 def test_a_dropout_that_trains_is_refused_by_name(save: Any, model: Any) -> None:
-    with pytest.raises(ModelError, match=r"node 'drop' \(Dropout\) cannot be imported: it drops values at random"):
+    with pytest.raises(
+        ModelError, match=r"node 'drop' \(Dropout\) cannot be imported: it drops values at random"
+    ):
         api.load_model(save(model))
 
 
@@ -130,7 +142,14 @@ def test_a_mask_that_is_read_keeps_everything(save: Any) -> None:
 # values known before the model runs
 
 
-def computed(kind: str, *arrays: Any, opset: int = 17, outputs: str = "y", domain: str = "", **attributes: Any) -> Any:
+def computed(
+    kind: str,
+    *arrays: Any,
+    opset: int = 17,
+    outputs: str = "y",
+    domain: str = "",
+    **attributes: Any,
+) -> Any:
     names = " ".join("abc"[i] for i in range(len(arrays)))
     made = node(kind, names, outputs, domain=domain, **attributes)
     found = shape_arithmetic.evaluated(made, [shape_arithmetic.constant(a) for a in arrays], opset)
@@ -154,7 +173,9 @@ def test_as_much_as_a_shape_can_hold_is_computed(size: int, small: bool) -> None
     assert (computed("Neg", np.zeros(size, np.int64)) is not None) == small
     assert (computed("Add", np.zeros(size - 1, np.int64), np.array(1)) is not None) == small
     assert (computed("ConstantOfShape", np.array([size])) is not None) == small
-    assert (computed("Expand", np.array(1), np.array([2, size // 2 + size % 2])) is not None) == small
+    assert (
+        computed("Expand", np.array(1), np.array([2, size // 2 + size % 2])) is not None
+    ) == small
 
 
 def test_a_range_of_whole_numbers_is_computed_and_one_of_fractions_is_not() -> None:
@@ -181,7 +202,10 @@ def test_nothing_is_computed_of_nothing_or_of_what_is_not_known() -> None:
 
     assert shape_arithmetic.evaluated(node("Add", "a b", "y"), [], 17) is None
     assert (
-        shape_arithmetic.evaluated(node("Neg", "a", "y"), [relax.Var("a", relax.TensorType((2,), "int64"))], 17) is None
+        shape_arithmetic.evaluated(
+            node("Neg", "a", "y"), [relax.Var("a", relax.TensorType((2,), "int64"))], 17
+        )
+        is None
     )
 
 
@@ -190,7 +214,12 @@ def test_the_size_of_a_tensor_of_known_shape_is_known_though_its_values_are_not(
     from tvm import relax
 
     size = node("Size", "a", "y")
-    (found,) = shape_arithmetic.evaluated(size, [relax.Var("a", relax.TensorType((2, 3, 4), "float32"))], 17) or ()
+    (found,) = (
+        shape_arithmetic.evaluated(
+            size, [relax.Var("a", relax.TensorType((2, 3, 4), "float32"))], 17
+        )
+        or ()
+    )
     assert (found.value.numpy().tolist(), str(found.value.dtype)) == (24, "int64")
     unknown = relax.TensorType((tvm.tirx.Var("n", "int64"), 3), "float32")
     assert shape_arithmetic.evaluated(size, [relax.Var("a", unknown)], 17) is None
@@ -219,7 +248,9 @@ def test_a_shape_of_fixed_sizes_is_a_constant() -> None:
         ("value_ints", [4, 5], "INT64"),
     ],
 )
-def test_a_constant_of_any_spelling_is_its_value(save: Any, attribute: str, values: Any, kind: str) -> None:
+def test_a_constant_of_any_spelling_is_its_value(
+    save: Any, attribute: str, values: Any, kind: str
+) -> None:
     given = value("x", (2,), kind)
     nodes = [node("Constant", "", "c", **{attribute: values}), node("Add", "x c", "y")]
     model = api.load_model(save(onnx_model(nodes, [given], [value("y", (2,), kind)])))

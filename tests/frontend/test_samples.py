@@ -8,14 +8,18 @@ from autosplit.frontend.samples import random_items
 
 DTYPES = ["float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool"]
 signatures = st.lists(
-    st.tuples(st.text(max_size=4), st.lists(st.integers(0, 4), max_size=3), st.sampled_from(DTYPES)),
+    st.tuples(
+        st.text(max_size=4), st.lists(st.integers(0, 4), max_size=3), st.sampled_from(DTYPES)
+    ),
     max_size=3,
     unique_by=lambda entry: entry[0],
 )
 
 
 def same(left: dict, right: dict) -> bool:
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+    return left.keys() == right.keys() and all(
+        np.array_equal(left[name], right[name]) for name in left
+    )
 
 
 @given(signatures, st.integers(0, 3), st.integers(0, 2**40))
@@ -46,7 +50,9 @@ def test_floats_are_standard_normal():
     assert abs(values.std() - 1) < 0.05
 
 
-@pytest.mark.parametrize(("dtype", "number"), [("int8", 8), ("uint16", 8), ("int32", 2), ("int64", 2)])
+@pytest.mark.parametrize(
+    ("dtype", "number"), [("int8", 8), ("uint16", 8), ("int32", 2), ("int64", 2)]
+)
 def test_integers_are_small_and_fit_to_be_indices_into_a_table_of_two_rows(dtype, number):
     values = random_items([("x", (1000,), dtype)], 1, seed=0)[0]["x"]
     assert set(values.tolist()) == set(range(number))

@@ -37,7 +37,10 @@ def test_masks_of_infinity_integers_less_floats_and_shuffled_pixels_are_read():
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [({"scale_factor": 1.3}, "scales 4 by 1.3"), ({"scale_factor": 0.5, "antialias": True}, "_upsample_bilinear2d_aa")],
+    [
+        ({"scale_factor": 1.3}, "scales 4 by 1.3"),
+        ({"scale_factor": 0.5, "antialias": True}, "_upsample_bilinear2d_aa"),
+    ],
 )
 def test_an_interpolation_that_would_be_another_is_refused_by_name(options, told):
     class Resized(torch.nn.Module):

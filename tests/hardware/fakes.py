@@ -14,10 +14,14 @@ from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.execution.pipeline import Event, Pipeline
 from autosplit.hardware.execution.wiring import wire
 
-PATIENCE_S = 120.0  # a busy machine takes long to start servers; who passes waits no longer than needed
+PATIENCE_S = (
+    120.0  # a busy machine takes long to start servers; who passes waits no longer than needed
+)
 
 
-def graph(ops: Sequence[tuple[str, Sequence[str]]], inputs: Sequence[str], outputs: Sequence[str]) -> FusedGraph:
+def graph(
+    ops: Sequence[tuple[str, Sequence[str]]], inputs: Sequence[str], outputs: Sequence[str]
+) -> FusedGraph:
     """Ops as (tensor made, tensors read); each tensor is two float64."""
     made = [Op(f"op_{out}", "k", (out,), tuple(reads), (out,)) for out, reads in ops]
     shapes = dict.fromkeys((*inputs, *(out for out, _ in ops)), ((2,), "float64", 16))
@@ -41,7 +45,9 @@ def sequential(graph: FusedGraph, item: dict[str, Any], outputs: Sequence[str]) 
 class FakeStage:
     """Runs the ops of one stage with numpy; ``before`` is called with the number of each item first."""
 
-    def __init__(self, graph: FusedGraph, ports: Any, before: Callable[[int], object] | None = None) -> None:
+    def __init__(
+        self, graph: FusedGraph, ports: Any, before: Callable[[int], object] | None = None
+    ) -> None:
         self._graph, self._ports, self._before = graph, ports, before
         self.seen: list[tuple[Any, ...]] = []
         self.thread: int | None = None
@@ -108,7 +114,10 @@ class Scripted:
 
 def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:
     """Items that all differ."""
-    return [{name: np.array([i + 1.0, -float(k)]) for k, name in enumerate(inputs)} for i in range(count)]
+    return [
+        {name: np.array([i + 1.0, -float(k)]) for k, name in enumerate(inputs)}
+        for i in range(count)
+    ]
 
 
 def in_time(work: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:

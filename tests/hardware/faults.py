@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def open_faulty(setting: Mapping[str, Any], tell: Callable[..., None]) -> Callable[[Mapping[str, Any]], Any]:
+def open_faulty(
+    setting: Mapping[str, Any], tell: Callable[..., None]
+) -> Callable[[Mapping[str, Any]], Any]:
     def answer(job: Mapping[str, Any]) -> Any:
         tell(job["phase"])
         if job["kind"] == "in stage":
@@ -60,7 +62,9 @@ def ignore_sigterm(job: Mapping[str, Any]) -> None:
 
 def grandchild(job: Mapping[str, Any]) -> int:
     """A sleeper in a session of its own, which no signal to our group reaches."""
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True).pid
+    return subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+    ).pid
 
 
 def fail(job: Mapping[str, Any]) -> None:

@@ -24,9 +24,7 @@ _SERVER = (  # what tvm.exec.rpc_server starts in a child process, for which it 
     "from tvm.rpc.server import PopenRPCServerState as Server; host, port, tracker, key = sys.argv[2:6]; "
     "Server(host, int(port), int(port) + 1, key=key, tracker_addr=(host, int(tracker)) if int(tracker) else None)"
 )
-_TRACKER = (
-    "from tvm.rpc.tracker import PopenTrackerServerState as T; T(sys.argv[2], int(sys.argv[3]), int(sys.argv[3]) + 1)"
-)
+_TRACKER = "from tvm.rpc.tracker import PopenTrackerServerState as T; T(sys.argv[2], int(sys.argv[3]), int(sys.argv[3]) + 1)"
 _WORK = _PINNED + "\nwhile True: pass"
 has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
 has_tornado = importlib.util.find_spec("tornado") is not None
@@ -119,7 +117,13 @@ class Server:
         if self._is_tracker:
             return [_MODULE, "tvm.exec.rpc_tracker", *where]
         key = ["--tracker", f"{HOST}:{self._tracker}"] if self._tracker else []
-        return [_MODULE, "tvm.exec.rpc_server", *where, *key, *(["--key", self._key] if self._key else [])]
+        return [
+            _MODULE,
+            "tvm.exec.rpc_server",
+            *where,
+            *key,
+            *(["--key", self._key] if self._key else []),
+        ]
 
 
 class Servers:

@@ -58,7 +58,8 @@ def test_writing_that_fails_keeps_what_was_there(tmp_path):
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
-        MachineError, match=r"cannot write '.*file/kept.o': .*; free the disk or choose another folder$"
+        MachineError,
+        match=r"cannot write '.*file/kept.o': .*; free the disk or choose another folder$",
     ):
         cache.keep(tmp_path / "file" / "kept.o", writes("first"))
 
@@ -83,7 +84,17 @@ def test_the_folder_is_where_the_environment_says(tmp_path, monkeypatch):
 
 
 def test_parts_of_a_digest_do_not_run_into_each_other():
-    assert len({cache.digest("ab", "c"), cache.digest("a", "bc"), cache.digest("abc"), cache.digest("abc", "")}) == 4
+    assert (
+        len(
+            {
+                cache.digest("ab", "c"),
+                cache.digest("a", "bc"),
+                cache.digest("abc"),
+                cache.digest("abc", ""),
+            }
+        )
+        == 4
+    )
 
 
 def test_two_processes_that_make_the_same_file_both_get_a_whole_one(tmp_path):
@@ -93,7 +104,9 @@ def test_two_processes_that_make_the_same_file_both_get_a_whole_one(tmp_path):
         "    file = cache.keep(pathlib.Path(sys.argv[1]) / f'{i}.bin', lambda p: p.write_bytes(sys.argv[2].encode() * 50000))\n"
         "    assert len(set(file.read_bytes())) == 1 and file.stat().st_size == 50000\n"
     )
-    both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), letter]) for letter in "ab"]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), letter]) for letter in "ab"
+    ]
     assert [p.wait(60) for p in both] == [0, 0]
 
 

@@ -16,7 +16,8 @@ from autosplit.lowering.extract import between, require_convex
 def graph(reads: list[set[int]]) -> FusedGraph:
     """Op i reads the tensors of the ops ``reads[i]``; those that read none read the input."""
     ops = [
-        Op(f"o{i}", "k", (), tuple(f"t{p}" for p in sorted(own)) or ("x",), (f"t{i}",)) for i, own in enumerate(reads)
+        Op(f"o{i}", "k", (), tuple(f"t{p}" for p in sorted(own)) or ("x",), (f"t{i}",))
+        for i, own in enumerate(reads)
     ]
     shapes = dict.fromkeys(["x", *(f"t{i}" for i in range(len(reads)))], ((1,), "float32", 4))
     return build("g", ops, shapes, ("x",), (f"t{len(reads) - 1}",))
@@ -54,7 +55,9 @@ def test_between_are_the_ops_on_a_path_and_an_end_on_none_is_named(
 
 
 @given(questions())
-def test_a_set_is_convex_if_no_path_leaves_it_and_returns(question: tuple[list[set[int]], set[int], set[int]]) -> None:
+def test_a_set_is_convex_if_no_path_leaves_it_and_returns(
+    question: tuple[list[set[int]], set[int], set[int]],
+) -> None:
     reads, ops, _ = question
     outside = {i for s in ops for path in paths(reads, s) if path[-1] in ops for i in path} - ops
     if not outside:
@@ -62,7 +65,9 @@ def test_a_set_is_convex_if_no_path_leaves_it_and_returns(question: tuple[list[s
         return
     with pytest.raises(SplitError) as error:
         require_convex(graph(reads), ops)
-    path = [int(o[1:]) for o in str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")]
+    path = [
+        int(o[1:]) for o in str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")
+    ]
     assert all(a in reads[b] for a, b in pairwise(path))
     assert {path[0], path[-1]} <= ops
     assert not ops & set(path[1:-1])

@@ -102,7 +102,10 @@ def test_b2_a_part_whose_boundary_is_inside_a_node_says_so(save, tmp_path):
     assert not (tmp_path / "block.onnx").exists()
     assert "not in the ONNX graph" in manifest.read_text()
     with autosplit.load(manifest) as pipeline:
-        assert len(pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}])) == 1
+        assert (
+            len(pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}]))
+            == 1
+        )
 
 
 def test_b2_a_part_is_no_json_file(residual, tmp_path):
@@ -116,13 +119,18 @@ def test_b2_a_part_is_no_json_file(residual, tmp_path):
 def test_b2_a_set_is_convex_or_shows_a_way_out_and_back(data):
     graph = Reads(data.draw(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)))
     chosen = data.draw(st.sets(st.integers(0, len(graph.ops) - 1), min_size=1))
-    paths = [p for p in graph.paths() if p[0] in chosen and p[-1] in chosen and not chosen.issuperset(p)]
+    paths = [
+        p for p in graph.paths() if p[0] in chosen and p[-1] in chosen and not chosen.issuperset(p)
+    ]
     if not paths:
         assert set(extract.require_convex(graph, chosen)) == chosen
         return
     with pytest.raises(SplitError) as error:
         extract.require_convex(graph, chosen)
-    shown = [int(name) for name in str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")]
+    shown = [
+        int(name)
+        for name in str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")
+    ]
     assert shown in paths
     assert not chosen.intersection(shown[1:-1])
 
@@ -148,7 +156,9 @@ class Reads:
     def __init__(self, reads: list[set[int]]) -> None:
         self.reads = [{r for r in found if r < i} for i, found in enumerate(reads)]
         self.predecessors = tuple(cuts.bitset(r) for r in self.reads)
-        self.successors = tuple(cuts.bitset(j for j, r in enumerate(self.reads) if i in r) for i in range(len(reads)))
+        self.successors = tuple(
+            cuts.bitset(j for j, r in enumerate(self.reads) if i in r) for i in range(len(reads))
+        )
         self.ops = [Named(str(i)) for i in range(len(reads))]
 
     def paths(self) -> list[list[int]]:

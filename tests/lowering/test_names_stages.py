@@ -25,7 +25,12 @@ def chained(folder, items):
         for stage in manifest["stages"]:
             given = {p["name"]: values[p["name"]] for p in stage["inputs"]}
             values |= onnxruntime_outputs(folder / stage["onnx"]["file"], [given])[0]
-        named = {t["output"]: c["tensor"] for c in manifest["connections"] for t in c["to"] if "output" in t}
+        named = {
+            t["output"]: c["tensor"]
+            for c in manifest["connections"]
+            for t in c["to"]
+            if "output" in t
+        }
         results.append({name: values[tensor] for name, tensor in named.items()})
     return results
 
@@ -79,7 +84,8 @@ def test_b3_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
 def test_b3_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
     monkeypatch.setattr(submodels, "EXTERNAL", 500)
     weight = nets.net(
-        "g (float[2,400] x) => (float[2,400] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }", {"w": (400, 400)}
+        "g (float[2,400] x) => (float[2,400] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
+        {"w": (400, 400)},
     )
     model = autosplit.load_model(save(weight))
     file = model.split([["b"]]).export(tmp_path / "out")
@@ -94,7 +100,9 @@ def test_b3_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(sa
     model = autosplit.load_model(save(nets.boundaries()))
     stages = model.split([["skip"], ["both"], ["mid"]]).stages
     whole = submodels.whole(model)
-    held = [{w.name for w in whole.part(p, "s").graph.initializer} for p in model.wiring(stages).stages]
+    held = [
+        {w.name for w in whole.part(p, "s").graph.initializer} for p in model.wiring(stages).stages
+    ]
     assert held == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
 
 

@@ -19,7 +19,10 @@ from tests import nets
 pytest.importorskip("onnxruntime")
 
 FAST = ["branches", "transformer", "shufflenet", "squeezenet"]
-EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in catalog.NAMES if name not in FAST)]
+EVERY = [
+    *FAST,
+    *(pytest.param(name, marks=pytest.mark.slow) for name in catalog.NAMES if name not in FAST),
+]
 
 
 @pytest.fixture(scope="module", params=EVERY)
@@ -51,12 +54,16 @@ def test_b1_every_node_can_be_asked_for(model):
 def test_b1_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
     """One stage an op: what each hands out is what onnxruntime has under that name."""
     (item,) = model.items(1)
-    outputs = tuple((name, name) for name in known if name in model.graph.tensors and name not in item)
+    outputs = tuple(
+        (name, name) for name in known if name in model.graph.tensors and name not in item
+    )
     stages = [(i,) for i in range(len(model.graph.ops))]
     with model.run_on(wire(model.graph, stages, outputs), device.along(len(stages))) as pipeline:
         got = pipeline.run([item])
     assert compare(got, [{name: known[name] for name, _ in outputs}]).equal
-    assert len(outputs) > 0.5 * len(model.graph.ops)  # the rest lies inside nodes that take several kernels
+    assert len(outputs) > 0.5 * len(
+        model.graph.ops
+    )  # the rest lies inside nodes that take several kernels
 
 
 def test_b2_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, known):
@@ -77,17 +84,27 @@ def test_b2_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, 
 def test_b3_onnxruntime_chained_over_the_submodels_equals_the_original(model, known):
     """Cut near the thirds, at the first cuts of which the ONNX graph has every live tensor."""
     count = len(model.graph.ops)
-    cut = [end for end in range(1, count) if known.keys() >= set(cuts.live(model.graph, (1 << end) - 1))]
-    ends = [min(cut, key=lambda end: abs(end - share * count)) for share in (1 / 3, 2 / 3)] + [count]
+    cut = [
+        end
+        for end in range(1, count)
+        if known.keys() >= set(cuts.live(model.graph, (1 << end) - 1))
+    ]
+    ends = [min(cut, key=lambda end: abs(end - share * count)) for share in (1 / 3, 2 / 3)] + [
+        count
+    ]
     stages = [tuple(range(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
     (item,) = model.items(1)
     values = dict(item)
     whole = submodels.whole(model)
     for i, ports in enumerate(model.wiring(stages).stages):
         given = {p.name: values[p.name] for p in ports.inputs}
-        values |= onnxruntime_outputs(whole.part(ports, f"stage{i}").SerializeToString(), [given])[0]
+        values |= onnxruntime_outputs(whole.part(ports, f"stage{i}").SerializeToString(), [given])[
+            0
+        ]
     expected = model.expected([item])
-    assert compare([{name: values[tensor] for name, tensor in model.lowered.outputs}], expected).equal
+    assert compare(
+        [{name: values[tensor] for name, tensor in model.lowered.outputs}], expected
+    ).equal
 
 
 def test_b3_every_op_whose_boundary_is_named_is_a_submodel(model, known):
@@ -99,6 +116,9 @@ def test_b3_every_op_whose_boundary_is_named_is_a_submodel(model, known):
             submodel = whole.part(ports, op.name).SerializeToString()
             (got,) = onnxruntime_outputs(submodel, [{p.name: known[p.name] for p in ports.inputs}])
             assert compare([got], [{p.name: known[p.name] for p in ports.outputs}]).equal, op.name
-            assert all(got[p.name].shape == p.shape and str(got[p.name].dtype) == p.dtype for p in ports.outputs)
+            assert all(
+                got[p.name].shape == p.shape and str(got[p.name].dtype) == p.dtype
+                for p in ports.outputs
+            )
             tried += 1
     assert tried > 0.5 * len(model.graph.ops)

@@ -33,7 +33,9 @@ def test_c2_random_splits_with_regions_of_a_backend_are_equal(steps, data):
     )
     external_backend.register()
     made = relax_nets.build(steps)
-    backend = Backend(name, patterns, merge=data.draw(st.booleans()), markers=("relax.astype", "relax.tanh"))
+    backend = Backend(
+        name, patterns, merge=data.draw(st.booleans()), markers=("relax.astype", "relax.tanh")
+    )
     check(made, autosplit.load_model(made.module, backends=[backend]), data.draw)
     external_backend.unregister()
 

@@ -27,7 +27,9 @@ def test_a1_a_sum_with_two_readers_is_one_connection_and_one_input(split):
     wiring = found.model.wiring(found.stages)
     assert nets.live(found) == ("add0",)
     assert len(found.model.graph.tensors["add0"].consumers) == 2
-    assert [(c.source, c.stages) for c in wiring.connections if c.tensor == "add0"] == [((0, 0), (1,))]
+    assert [(c.source, c.stages) for c in wiring.connections if c.tensor == "add0"] == [
+        ((0, 0), (1,))
+    ]
     assert [p.name for p in wiring.stages[1].inputs] == ["add0"]
     nets.judge(found.model, found)
 
@@ -108,7 +110,9 @@ def test_a7_inputs_outputs_and_weights_go_where_they_are_read(split):
 def test_a7_a_weight_of_two_stages_is_held_by_both(split):
     found = split(nets.boundaries(), ["skip"], ["both"])
     graph = found.model.graph
-    assert [sum(graph.ops[i].weight_bytes > 0 for i in stage) > 0 for stage in found.stages] == [True] * 3
+    assert [sum(graph.ops[i].weight_bytes > 0 for i in stage) > 0 for stage in found.stages] == [
+        True
+    ] * 3
     assert found.model.lowered.weight_bytes == 2 * 4 * 4 * 4
     nets.judge(found.model, found)
 
@@ -167,9 +171,12 @@ def test_d5_onnx_control_flow_is_refused_by_name(split):
 
     proto = nets.net("g (float[2] x, bool c) => (float[2] y) { r = Relu(x)  y = Exp(r) }")
     branches = [
-        helper.make_graph([helper.make_node(k, ["r"], ["b"])], k, [], [value("b", (2,))]) for k in ("Exp", "Tanh")
+        helper.make_graph([helper.make_node(k, ["r"], ["b"])], k, [], [value("b", (2,))])
+        for k in ("Exp", "Tanh")
     ]
-    node = helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1])
+    node = helper.make_node(
+        "If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1]
+    )
     proto.graph.node[1].CopyFrom(node)
     with pytest.raises(ModelError, match=r"'choice' is control flow \(If\)"):
         split(proto)

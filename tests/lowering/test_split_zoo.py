@@ -11,7 +11,10 @@ from tests import nets
 pytest.importorskip("onnxruntime")
 
 FAST = ["branches", "transformer"]
-EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in catalog.NAMES if name not in FAST)]
+EVERY = [
+    *FAST,
+    *(pytest.param(name, marks=pytest.mark.slow) for name in catalog.NAMES if name not in FAST),
+]
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -15,7 +15,10 @@ def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
         predecessors[b] |= 1 << a
         readers.setdefault(a, set()).add(b)
     times = tuple(random.uniform(0.2, 2) for _ in range(n))
-    tensors = tuple(Transfer(f"t{a}", a, tuple(sorted(readers[a])), 1000 * random.random()) for a in sorted(readers))
+    tensors = tuple(
+        Transfer(f"t{a}", a, tuple(sorted(readers[a])), 1000 * random.random())
+        for a in sorted(readers)
+    )
     return CostModel(
         name="graph",
         names=tuple(f"op{i}" for i in range(n)),
@@ -32,7 +35,11 @@ def costed(n, edges, seed=0, transfer=0.1, size=0.0, memory=float("inf")):
 def random_dag(n, seed, **costs):
     """Ops that read from one to three of the ten before them."""
     random = Random(seed)
-    edges = [(a, b) for b in range(1, n) for a in random.sample(range(max(0, b - 10), b), min(b, random.randint(1, 3)))]
+    edges = [
+        (a, b)
+        for b in range(1, n)
+        for a in random.sample(range(max(0, b - 10), b), min(b, random.randint(1, 3)))
+    ]
     return costed(n, edges, seed, **costs)
 
 

@@ -45,12 +45,21 @@ def least_period(model, stages):
         for c in tensor.consumers:
             for s in range(stages):
                 # on stage s and the maker before it; the maker up to s and the reader after it, less the maker before s
-                add([(r(j, s), 1), *on(c, s, -1), *([(x(tensor.producer, s - 1), -1)] if s else [])], -1)
+                add(
+                    [
+                        (r(j, s), 1),
+                        *on(c, s, -1),
+                        *([(x(tensor.producer, s - 1), -1)] if s else []),
+                    ],
+                    -1,
+                )
                 add([(w(j, s), 1), *on(tensor.producer, s, -1), (x(c, s), 1)], 0)
     for s in range(stages):
         add([term for i in range(n) for term in on(i, s, 1)], 1)
         load = [term for i in range(n) for term in on(i, s, -model.times[0][i])]
-        load += [(r(j, s), -model.receive[0][j]) for j in range(t)] + [(w(j, s), -model.send[0][j]) for j in range(t)]
+        load += [(r(j, s), -model.receive[0][j]) for j in range(t)] + [
+            (w(j, s), -model.send[0][j]) for j in range(t)
+        ]
         add([(period, 1), *load], model.overheads[0])
         if model.memory[0] < float("inf"):
             add([term for i in range(n) for term in on(i, s, -model.sizes[i])], -model.memory[0])

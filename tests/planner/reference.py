@@ -25,7 +25,9 @@ def file_loads(document, stages):
     colours = {}
     for i, n in nodes.items():
         if n.get("colorClass") is not None:
-            assert colours.setdefault(n["colorClass"], where[i]) == where[i], "one colour, one stage"
+            assert colours.setdefault(n["colorClass"], where[i]) == where[i], (
+                "one colour, one stage"
+            )
     sizes = [sum(Fraction(nodes[i]["size"]) for i in ids) for ids in stages]
     return [float(x) for x in load], [float(x) for x in sizes]
 
@@ -80,6 +82,10 @@ def brute_force(model, k, allow_empty=False, accept=lambda stages: True):
     for stages in all_splits(model, k, allow_empty):
         period, latency, moved, memory, _ = model_cost(model, stages)
         limits = [model.memory[d] if len(model.memory) > 1 else model.memory[0] for d in range(k)]
-        if period < 10**12 and all(m <= limit for m, limit in zip(memory, limits, strict=True)) and accept(stages):
+        if (
+            period < 10**12
+            and all(m <= limit for m, limit in zip(memory, limits, strict=True))
+            and accept(stages)
+        ):
             found.append((period, latency, moved, stages))
     return sorted(found)

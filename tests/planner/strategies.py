@@ -20,7 +20,9 @@ def models(draw, most=7, devices=1, memory=False, groups=False, inputs=False, un
         for part in range(draw(st.integers(0, 2))):
             readers = draw(st.sets(st.integers(i + 1, n - 1), max_size=3)) if i + 1 < n else set()
             if readers:
-                tensors.append(Transfer(f"t{i}.{part}", i, tuple(sorted(readers)), draw(st.integers(0, 9))))
+                tensors.append(
+                    Transfer(f"t{i}.{part}", i, tuple(sorted(readers)), draw(st.integers(0, 9)))
+                )
                 for r in readers:
                     predecessors[r] |= 1 << i
     if inputs:
@@ -41,9 +43,13 @@ def models(draw, most=7, devices=1, memory=False, groups=False, inputs=False, un
         receive=rows(COST, len(tensors)),
         overheads=draw(st.lists(COST, min_size=devices, max_size=devices).map(tuple)),
         sizes=tuple(draw(st.lists(st.integers(0, 9).map(float), min_size=n, max_size=n))),
-        memory=draw(st.lists(limit, min_size=devices, max_size=devices).map(tuple)) if memory else (math.inf,),
+        memory=draw(st.lists(limit, min_size=devices, max_size=devices).map(tuple))
+        if memory
+        else (math.inf,),
         activations=draw(st.booleans()) if memory else False,
-        groups=draw(st.lists(st.sets(st.integers(0, n - 1), min_size=2, max_size=3), max_size=2).map(_bits))
+        groups=draw(
+            st.lists(st.sets(st.integers(0, n - 1), min_size=2, max_size=3), max_size=2).map(_bits)
+        )
         if groups and n > 1
         else (),
     )

@@ -29,7 +29,9 @@ def test_memory_limits(memory):
 
 
 def test_groups_and_overheads():
-    model = replace(random_dag(18, 3, transfer=0.3), groups=(0b1010, 1 << 9 | 1 << 14), overheads=(0.7,))
+    model = replace(
+        random_dag(18, 3, transfer=0.3), groups=(0b1010, 1 << 9 | 1 << 14), overheads=(0.7,)
+    )
     assert plan(model, 3).period == pytest.approx(least_period(model, 3), rel=1e-6)
 
 

@@ -26,7 +26,10 @@ class Browser:
 
     def __init__(self, driver: str, profile: Path) -> None:
         options = {"binary": CHROMIUM, "args": [*_OPTIONS, f"--user-data-dir={profile}"]}
-        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+        wanted = {
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
         session = _post(f"{driver}/session", {"capabilities": {"alwaysMatch": wanted}})
         self._url = f"{driver}/session/{session['sessionId']}"
 
@@ -52,7 +55,11 @@ class Browser:
         """The origins of all requests since the last call, the browser's own pages left out."""
         entries = _post(f"{self._url}/se/log", {"type": "performance"})
         events = [json.loads(e["message"])["message"] for e in entries]
-        urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        urls = [
+            e["params"]["request"]["url"]
+            for e in events
+            if e["method"] == "Network.requestWillBeSent"
+        ]
         return {"/".join(u.split("/")[:3]) for u in urls if re.match(r"(https?|wss?|ftp):", u)}
 
     def view(self, width: int, dark: bool = False) -> None:
@@ -78,11 +85,15 @@ class Browser:
 def browsing(folder: Path) -> Iterator[Browser]:
     """A browser with a fresh profile below ``folder``; its driver ends with it."""
     assert DRIVER is not None
-    process = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         assert process.stdout is not None
         port = next(
-            m.group(1) for line in process.stdout if (m := re.search(r"started successfully on port (\d+)", line))
+            m.group(1)
+            for line in process.stdout
+            if (m := re.search(r"started successfully on port (\d+)", line))
         )
         browser = Browser(f"http://127.0.0.1:{port}", folder / "profile")
         try:
@@ -95,6 +106,8 @@ def browsing(folder: Path) -> Iterator[Browser]:
 
 
 def _post(url: str, body: dict[str, Any]) -> Any:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)["value"]

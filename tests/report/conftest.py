@@ -19,7 +19,9 @@ FAILED = 5
 
 def _graphs() -> Any:
     """The module beside this one; tests are imported without their folder on the path."""
-    spec = importlib.util.spec_from_file_location("report_graphs", Path(__file__).with_name("graphs.py"))
+    spec = importlib.util.spec_from_file_location(
+        "report_graphs", Path(__file__).with_name("graphs.py")
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,7 +55,9 @@ def small(tmp_path: Path) -> Path:
     return file
 
 
-def make_study(place: Path | str, graph: FusedGraph, name: str = "fire", trials: int = 12) -> optuna.Study:
+def make_study(
+    place: Path | str, graph: FusedGraph, name: str = "fire", trials: int = 12
+) -> optuna.Study:
     """``place`` is a SQLite file or the URL of another database."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = place if isinstance(place, str) else f"sqlite:///{place}"
@@ -91,9 +95,21 @@ def _study_attributes(graph: FusedGraph) -> dict[str, Any]:
         {"name": op.name, "kernel": op.kernel, "sources": op.sources, "inputs": op.inputs, "outputs": op.outputs,
          "weight_bytes": 0} for op in graph.ops
     ]  # fmt: skip
-    tensors = {n: {"shape": t.shape, "dtype": t.dtype, "bytes": t.bytes} for n, t in graph.tensors.items()}
-    document = {"name": graph.name, "ops": ops, "tensors": tensors, "inputs": graph.inputs, "outputs": graph.outputs}
-    baselines = [("one core", 20.5, 20.5, 1), ("all cores", 12.1, 12.1, 1), ("replicas", 10.4, 20.9, 2)]
+    tensors = {
+        n: {"shape": t.shape, "dtype": t.dtype, "bytes": t.bytes} for n, t in graph.tensors.items()
+    }
+    document = {
+        "name": graph.name,
+        "ops": ops,
+        "tensors": tensors,
+        "inputs": graph.inputs,
+        "outputs": graph.outputs,
+    }
+    baselines = [
+        ("one core", 20.5, 20.5, 1),
+        ("all cores", 12.1, 12.1, 1),
+        ("replicas", 10.4, 20.9, 2),
+    ]
     return {
         "autosplit": {"format": 1, "version": "0.1.0"},
         "identity": {"target": "llvm", "cpu": "a cpu"},
@@ -103,9 +119,13 @@ def _study_attributes(graph: FusedGraph) -> dict[str, Any]:
         "profile": [{"device": d, "op_ms": [0.5] * len(ops)} for d in ("cores:0", "cores:1")],
         "bound_ms": 10.25,
         "baselines": [
-            {"name": n, "period_ms": _spread(p), "latency_ms": _spread(q), "copies": c} for n, p, q, c in baselines
+            {"name": n, "period_ms": _spread(p), "latency_ms": _spread(q), "copies": c}
+            for n, p, q, c in baselines
         ],
-        "verdict": {"choice": "replicate", "text": "Two replicas are 3 % faster than the best split; do not split."},
+        "verdict": {
+            "choice": "replicate",
+            "text": "Two replicas are 3 % faster than the best split; do not split.",
+        },
     }
 
 

@@ -22,8 +22,17 @@ def tensor(name: str, source: dict[str, Any], *to: dict[str, Any]) -> dict[str, 
 
 SOUND: dict[str, Any] = {
     "format": 1,
-    "model": {"name": "net", "sha256": "f" * 64, "inputs": [port("x")], "outputs": [port("b"), port("y")]},
-    "stages": [stage(0, ["x"], ["a", "b"]), stage(1, ["a", "x"], ["c"]), stage(2, ["b", "c"], ["y"])],
+    "model": {
+        "name": "net",
+        "sha256": "f" * 64,
+        "inputs": [port("x")],
+        "outputs": [port("b"), port("y")],
+    },
+    "stages": [
+        stage(0, ["x"], ["a", "b"]),
+        stage(1, ["a", "x"], ["c"]),
+        stage(2, ["b", "c"], ["y"]),
+    ],
     "connections": [
         tensor("x", {"input": "x"}, {"stage": 0, "input": "x"}, {"stage": 1, "input": "x"}),
         tensor("a", {"stage": 0, "output": 0}, {"stage": 1, "input": "a"}),

@@ -13,14 +13,17 @@ import pytest
 from autosplit.report.dashboard import app
 from autosplit.report.documents.source import find
 
-_SPEC = importlib.util.spec_from_file_location("report_browser", Path(__file__).with_name("browser.py"))
+_SPEC = importlib.util.spec_from_file_location(
+    "report_browser", Path(__file__).with_name("browser.py")
+)
 assert _SPEC is not None
 assert _SPEC.loader is not None
 driving = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(driving)
 
 pytestmark = pytest.mark.skipif(
-    not (driving.CHROMIUM and driving.DRIVER), reason="needs chromium and chromedriver: apt install chromium-driver"
+    not (driving.CHROMIUM and driving.DRIVER),
+    reason="needs chromium and chromedriver: apt install chromium-driver",
 )
 PICTURES = "return [...document.querySelectorAll('img')].filter(i => i.src.includes('/artifacts/') && i.naturalWidth)"
 TEXT = "return document.body.innerText"
@@ -43,7 +46,9 @@ def browser(tmp_path: Path) -> Iterator[Any]:
         yield browser
 
 
-def test_a_person_finds_notes_pictures_plots_and_the_reason_of_a_failure(browser: Any, url: str) -> None:
+def test_a_person_finds_notes_pictures_plots_and_the_reason_of_a_failure(
+    browser: Any, url: str
+) -> None:
     browser.open(f"{url}/trials?numbers=3")
     assert browser.wait("return document.querySelectorAll('table td').length > 10")
     assert browser.wait(f"{PICTURES}.length >= 2")
@@ -66,7 +71,9 @@ def test_a_person_finds_notes_pictures_plots_and_the_reason_of_a_failure(browser
     assert browser.requested() == {"/".join(url.split("/")[:3])}
 
 
-def test_the_page_itself_cannot_delete_the_study_and_loads_nothing_from_outside(browser: Any, url: str) -> None:
+def test_the_page_itself_cannot_delete_the_study_and_loads_nothing_from_outside(
+    browser: Any, url: str
+) -> None:
     browser.open(url)
     status = "return fetch('/api/studies/1', {method: '%s'}).then(r => r.status)"
     assert [browser.run(status % method) for method in ("DELETE", "POST")] == [405, 405]

@@ -48,7 +48,9 @@ def served(source: Source, **options: Any) -> Iterator[str]:
 
 def ask(address: str, method: str = "GET") -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=60) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(address, method=method), timeout=60
+        ) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read()
@@ -59,7 +61,10 @@ def rows(url: str) -> dict[str, list[str]]:
     engine = sqlalchemy.create_engine(url)
     with engine.connect() as connection:
         tables = sqlalchemy.inspect(engine).get_table_names()
-        found = {t: sorted(map(repr, connection.execute(sqlalchemy.text(f'SELECT * FROM "{t}"')))) for t in tables}
+        found = {
+            t: sorted(map(repr, connection.execute(sqlalchemy.text(f'SELECT * FROM "{t}"'))))
+            for t in tables
+        }
     engine.dispose()
     return found
 
@@ -82,13 +87,18 @@ def test_what_could_write_is_refused(source: Source, method: str) -> None:
 
 
 def test_the_database_itself_refuses_to_be_written_through_a_reader(source: Source) -> None:
-    with pytest.raises(Exception, match=r"read-only|exception is raised during the commit"), reading(source) as study:
+    with (
+        pytest.raises(Exception, match=r"read-only|exception is raised during the commit"),
+        reading(source) as study,
+    ):
         study.set_user_attr("mine", 1)
     with reading(source) as study:
         assert "mine" not in study.user_attrs
 
 
-def test_the_command_reads_a_study_there_by_its_name(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reads_a_study_there_by_its_name(
+    source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["show", "fire", "--storage", source.url, "-f", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["trials"]) == 12
     assert main(["dashboard", "water", "--storage", source.url, "--port", "0"]) == 2
@@ -96,14 +106,20 @@ def test_the_command_reads_a_study_there_by_its_name(source: Source, capsys: pyt
 
 
 def test_a_server_that_stops_leaves_what_was_read(
-    source: Source, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    source: Source,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with served(source) as address:
         server.stop()
         try:
             assert len(json.loads(ask(f"{address}/api/studies/1")[1])["trials"]) == 12
-            assert "showing what was read before: storage 'postgresql+psycopg://" in capsys.readouterr().err
+            assert (
+                "showing what was read before: storage 'postgresql+psycopg://"
+                in capsys.readouterr().err
+            )
             with pytest.raises(MachineError, match=r"cannot be read: .*; see to it"):
                 app.open_server(source, port=0)
         finally:

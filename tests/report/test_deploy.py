@@ -21,18 +21,35 @@ import autosplit
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "studies" / "examples"
 HAS = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n)))"
-LACKS = ("onnx", "onnxruntime", "optuna", "networkx", "rich", "platformdirs", "matplotlib", "torch", "pip")
+LACKS = (
+    "onnx",
+    "onnxruntime",
+    "optuna",
+    "networkx",
+    "rich",
+    "platformdirs",
+    "matplotlib",
+    "torch",
+    "pip",
+)
 
 
 def commands() -> list[list[str]]:
     """The README's installation of what deployment needs, command by command."""
-    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- deploy -->")[2].split("```")[1]
+    block = (
+        (ROOT / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("<!-- deploy -->")[2]
+        .split("```")[1]
+    )
     return [shlex.split(command) for command in block.removeprefix("sh\n").split("&&")]
 
 
 def named() -> set[str]:
     """The distributions that the README names, with what pip installs along."""
-    installed = (command[command.index("install") + 1 :] for command in commands() if "install" in command)
+    installed = (
+        command[command.index("install") + 1 :] for command in commands() if "install" in command
+    )
     wanted = [word for words in installed for word in words if word[0].isalpha()]
     found: set[str] = set()
     while wanted:
@@ -61,7 +78,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def alone(python: Path, *arguments: object) -> str:
     """Standard output of a program there, which finds no compiler and no cache."""
     nothing = {"PATH": "/nonexistent", "HOME": "/nonexistent"}
-    done = subprocess.run([python, *map(str, arguments)], capture_output=True, text=True, env=nothing, timeout=300)
+    done = subprocess.run(
+        [python, *map(str, arguments)], capture_output=True, text=True, env=nothing, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -76,21 +95,32 @@ def test_the_environment_lacks_everything_else(python: Path) -> None:
     assert alone(python, "-c", HAS, "tvm", "autosplit", *LACKS) == "tvm autosplit\n"
 
 
-def test_an_export_computes_there_what_it_computed_here(python: Path, export: Any, tmp_path: Path) -> None:
+def test_an_export_computes_there_what_it_computed_here(
+    python: Path, export: Any, tmp_path: Path
+) -> None:
     export.edit(lambda d: d["model"].update(file="/nonexistent/net.onnx"))
     found = json.loads(alone(python, "-m", "autosplit", "verify", export.folder, "-f", "json"))
-    assert (found["equal"], found["against"]) == (True, "onnxruntime's outputs recorded in reference.npz")
-    measured = json.loads(alone(python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1", "-f", "json"))
+    assert (found["equal"], found["against"]) == (
+        True,
+        "onnxruntime's outputs recorded in reference.npz",
+    )
+    measured = json.loads(
+        alone(python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1", "-f", "json")
+    )
     assert len(measured["stages"]) == 3
 
 
-def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_text(python: Path, export: Any) -> None:
+def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_text(
+    python: Path, export: Any
+) -> None:
     assert Path(export.document["model"]["file"]).is_file()
     line = alone(python, "-m", "autosplit", "verify", export.folder)
     assert line.startswith("equal: 2 items")
     assert "recorded in reference.npz" in line
     assert "onnxruntime cannot be imported" in line
-    title, head, *rows = alone(python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1").splitlines()
+    title, head, *rows = alone(
+        python, "-m", "autosplit", "bench", export.folder, "--seconds", "0.1"
+    ).splitlines()
     assert title.startswith("period ")
     assert re.split(" {2,}", head) == ["stage", "busy ms", "% of the period"]
     assert [row.split()[:2] for row in rows] == [["stage", "0"], ["stage", "1"], ["stage", "2"]]
@@ -105,18 +135,25 @@ def test_serving_a_stream(python: Path, export: Any) -> None:
 def test_the_stages_alone_compute_what_the_pipeline_does(python: Path, export: Any) -> None:
     shutil.copy(EXAMPLES / "stages_alone.py", export.folder)
     code = "import sys; sys.modules['autosplit'] = None; import stages_alone; sys.argv[0] = ''; sys.exit(stages_alone.main())"
-    lines = alone(python, "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", export.folder).splitlines()
+    lines = alone(
+        python, "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", export.folder
+    ).splitlines()
     with autosplit.load(export.folder) as pipeline:
         item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}
         outputs = pipeline.run([item])[0]
-    assert sorted(lines) == sorted(f"{name} {array.shape} {array.mean():.6f}" for name, array in outputs.items())
+    assert sorted(lines) == sorted(
+        f"{name} {array.shape} {array.mean():.6f}" for name, array in outputs.items()
+    )
 
 
 def test_an_example_ends_where_a_stage_fails(python: Path, export: Any) -> None:
     export.edit(lambda d: d["stages"][0]["inputs"][0].update(shape=[1, 3, 28, 27]))
     export.edit(lambda d: d["model"]["inputs"][0].update(shape=[1, 3, 28, 27]))
     done = subprocess.run(
-        [python, EXAMPLES / "serve_stream.py", export.folder], capture_output=True, text=True, timeout=300
+        [python, EXAMPLES / "serve_stream.py", export.folder],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 1
     assert "stage 0 failed" in done.stderr
@@ -127,7 +164,9 @@ def test_an_example_ends_where_a_stage_fails(python: Path, export: Any) -> None:
 def test_the_readme_s_commands_install_it(export: Any, tmp_path: Path) -> None:
     folder = tmp_path / "serve"
     for command in commands():
-        words = [sys.executable if w == "python3" else w.replace("serve", str(folder)) for w in command]
+        words = [
+            sys.executable if w == "python3" else w.replace("serve", str(folder)) for w in command
+        ]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=900)
         if "No matching distribution" in done.stderr or "NewConnectionError" in done.stderr:
             pytest.skip("no package index to install from")

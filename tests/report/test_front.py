@@ -33,14 +33,21 @@ overhead = 2.0
 def study(tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
     folder = tmp_path_factory.mktemp("front")
     (folder / "front.toml").write_text(STUDY, encoding="utf-8")
-    assert main(["run", str(folder / "front.toml"), "--storage", str(folder / "front.db"), "-f", "json"]) == 0
+    assert (
+        main(
+            ["run", str(folder / "front.toml"), "--storage", str(folder / "front.db"), "-f", "json"]
+        )
+        == 0
+    )
     return optuna.load_study(study_name="front", storage=f"sqlite:///{folder / 'front.db'}")
 
 
 def drawn_front(study: optuna.Study) -> set[str]:
     record = read(study)
     figure = plots.throughput_latency(record, [t for t in record.trials if t.period_ms])
-    (front,) = (json.loads(trace.to_json()) for trace in figure.data if trace.name == "Pareto front")
+    (front,) = (
+        json.loads(trace.to_json()) for trace in figure.data if trace.name == "Pareto front"
+    )
     return set(front["text"])
 
 
@@ -59,7 +66,9 @@ def test_the_page_marks_the_trials_of_the_front_and_draws_it(study: optuna.Study
     record = read(study)
     found = tables.trials(record, tables.plain)
     place = found.columns.index("Pareto front")
-    assert {row[0] for row in found.rows if row[place]} == {str(t.number) for t in study.best_trials}
+    assert {row[0] for row in found.rows if row[place]} == {
+        str(t.number) for t in study.best_trials
+    }
     assert 'id="pareto-' in page.page(record)
 
 
@@ -71,7 +80,9 @@ def test_a_trial_that_leaves_devices_unused_has_its_picture(study: optuna.Study)
             pictures[identity] = draw
 
     prepare(study, Kept())
-    used = [sum(map(bool, t.user_attrs["stages"])) for t in study.trials if t.state.name == "COMPLETE"]
+    used = [
+        sum(map(bool, t.user_attrs["stages"])) for t in study.trials if t.state.name == "COMPLETE"
+    ]
     assert min(used) < 3
     assert len(pictures) == 2 * len(used)
     assert all(draw().startswith(b"\x89PNG") for draw in pictures.values())

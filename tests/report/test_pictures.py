@@ -77,7 +77,9 @@ def test_every_read_is_a_way_in_the_picture_and_a_live_tensor_crosses_its_cut_on
     box = {i: slot for column in paths.columns for slot in column for i in slot.ops}
     for tensor in graph.tensors.values():
         for reader in tensor.consumers if tensor.producer is not None else ():
-            assert box[reader] == box[tensor.producer] or nx.has_path(ways, box[tensor.producer], box[reader])
+            assert box[reader] == box[tensor.producer] or nx.has_path(
+                ways, box[tensor.producer], box[reader]
+            )
     for cut, column in zip(cuts_of(graph, stages), paths.cut_columns, strict=True):
         shown = [t for slot in paths.columns[column] for t in slot.tensors]
         assert sorted(shown) == sorted(live(graph, cut))
@@ -89,7 +91,12 @@ def test_boxes_of_a_column_never_overlap(sizes: list[list[float]], data: st.Data
     columns = [[(c, r) for r in range(len(column))] for c, column in enumerate(sizes)]
     heights = {(c, r): h for c, column in enumerate(sizes) for r, h in enumerate(column)}
     pairs = [(a, b) for left, right in pairwise(columns) for a in left for b in right]
-    y = arrange(columns, data.draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else [], heights, 10)
+    y = arrange(
+        columns,
+        data.draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else [],
+        heights,
+        10,
+    )
     for column in columns:
         ordered = sorted(column, key=y.__getitem__)
         for a, b in pairwise(ordered):
@@ -103,7 +110,9 @@ def test_two_crossed_edges_are_untangled() -> None:
     assert (y["a"] < y["b"]) == (y["d"] < y["c"])
 
 
-@pytest.mark.parametrize(("net", "count"), [("fire_net", 41), ("inception_net", 84), ("dense_net", 242)])
+@pytest.mark.parametrize(
+    ("net", "count"), [("fire_net", 41), ("inception_net", 84), ("dense_net", 242)]
+)
 def test_graph_pictures_are_1400_wide_and_not_a_strip(graphs: Any, net: str, count: int) -> None:
     graph = getattr(graphs, net)()
     width, height = png_size(split_graph(graph, graphs.prefix_stages(graph, 3)))
@@ -115,14 +124,18 @@ def test_a_long_chain_keeps_the_ops_at_the_cut_apart(graphs: Any) -> None:
     graph = graphs.dense_net()
     paths = trace(graph, graphs.prefix_stages(graph, 2), columns=9)
     cut = paths.cut_columns[0]
-    assert all(len(slot.ops) <= 1 for column in (cut - 1, cut + 1) for slot in paths.columns[column])
+    assert all(
+        len(slot.ops) <= 1 for column in (cut - 1, cut + 1) for slot in paths.columns[column]
+    )
     assert max(len(column) for column in paths.columns) <= 6
 
 
 @pytest.mark.parametrize("stages", [1, 5, 6, 8, 48])
 def test_many_stages_go_on_below_and_the_picture_stays_1400_wide(graphs: Any, stages: int) -> None:
     graph = graphs.dense_net()
-    assert png_size(split_graph(graph, graphs.prefix_stages(graph, stages), form="png"))[0] == 2 * 1400
+    assert (
+        png_size(split_graph(graph, graphs.prefix_stages(graph, stages), form="png"))[0] == 2 * 1400
+    )
 
 
 @given(splits(), st.integers(600, 1400))
@@ -134,9 +147,14 @@ def test_rows_hold_every_column_and_begin_with_the_cut_that_ended_the_row_before
     rows, box, total = arrange_rows(paths, width)
     assert total == width
     assert sorted({c for row in rows for c in row.columns}) == list(range(len(paths.columns)))
-    assert all(a.columns[-1] == b.columns[0] and b.columns[0] in paths.cut_columns for a, b in pairwise(rows))
+    assert all(
+        a.columns[-1] == b.columns[0] and b.columns[0] in paths.cut_columns
+        for a, b in pairwise(rows)
+    )
     assert all(b - a >= SPACE + IO / 2 for row in rows for a, b in pairwise(row.xs.values()))
-    assert all(row.xs[c] + box / 2 <= width for row in rows for c in row.columns if paths.kind(c) == "op")
+    assert all(
+        row.xs[c] + box / 2 <= width for row in rows for c in row.columns if paths.kind(c) == "op"
+    )
 
 
 def test_what_passes_the_end_of_a_row_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +167,10 @@ def test_what_passes_the_end_of_a_row_is_told_by_name(monkeypatch: pytest.Monkey
     split_graph(graph, [[i] for i in range(8)])
     assert texts.count("input") == texts.count("output") == 2
     assert texts.count("late") == 3
-    assert [t for t in texts if "below" in t or "above" in t] == ["goes on below", "cut 4, from above"]
+    assert [t for t in texts if "below" in t or "above" in t] == [
+        "goes on below",
+        "cut 4, from above",
+    ]
     assert "1 op" in texts
     assert not [t for t in texts if t.startswith("1 ops")]
 
@@ -172,7 +193,9 @@ def test_stages_that_are_no_split_are_refused(graphs: Any) -> None:
         split_graph(graphs.chain(6), [[0, 1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize("name", ["$x_{2", "$x_{2$", r"\frac{", "<script>", "日本語", "a\nb", "", "x" * 5000])
+@pytest.mark.parametrize(
+    "name", ["$x_{2", "$x_{2$", r"\frac{", "<script>", "日本語", "a\nb", "", "x" * 5000]
+)
 def test_hostile_names_are_drawn_as_text(name: str, recwarn: pytest.WarningsRecorder) -> None:
     ops = [Op(name, "k", (), ("x",), (name + "0",)), Op(name + "1", "k", (), (name + "0",), ("y",))]
     shapes = dict.fromkeys(("x", "y", name + "0"), ((1,), "float32", 4))
@@ -189,7 +212,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for module in (pictures_balance, pictures_timeline):
         original: Callable[..., None] = module.write
         monkeypatch.setattr(
-            module, "write", lambda a, x, y, text, o=original, **s: (texts.append(text), o(a, x, y, text, **s))
+            module,
+            "write",
+            lambda a, x, y, text, o=original, **s: (texts.append(text), o(a, x, y, text, **s)),
         )
     return texts
 
@@ -205,8 +230,12 @@ def test_balance_is_drawn_for_any_times(busy: list[float]) -> None:
     assert png_size(stage_balance(busy, [], None))[0] == 2000
 
 
-def test_timeline_says_how_busy_a_stage_was_between_its_first_and_last_item(written: list[str]) -> None:
-    timeline([Event(0, 0, 0, 5), Event(0, 1, 5, 10), Event(1, 0, 5, 7), Event(1, 1, 10, 12)], ["a", "b"])
+def test_timeline_says_how_busy_a_stage_was_between_its_first_and_last_item(
+    written: list[str],
+) -> None:
+    timeline(
+        [Event(0, 0, 0, 5), Event(0, 1, 5, 10), Event(1, 0, 5, 7), Event(1, 1, 10, 12)], ["a", "b"]
+    )
     assert "100% busy" in written
     assert "57% busy" in written
     assert written[1].startswith("2 items in 12 ms")

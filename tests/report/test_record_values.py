@@ -45,7 +45,8 @@ def with_stages(stages: Any, **more: Any) -> Trial:
 
 
 @pytest.mark.parametrize(
-    "stages", [[[0, True]], [[-1]], [[0.0]], [["0"]], [[0], 1], [[None]], "01", {"0": [0]}, [[0]] * 257]
+    "stages",
+    [[[0, True]], [[-1]], [[0.0]], [["0"]], [[0], 1], [[None]], "01", {"0": [0]}, [[0]] * 257],
 )
 def test_stages_that_are_none_are_left_out(stages: Any) -> None:
     assert with_stages(stages).stages == ()
@@ -80,8 +81,19 @@ def test_live_tensors_have_a_name_and_a_size(cut: Any, found: Any) -> None:
 @pytest.mark.parametrize(
     ("entry", "found"),
     [
-        ({"name": "one core", "period_ms": {"median": 2.0}, "latency_ms": {"median": 3.0}, "copies": 2}, (2.0, 3.0, 2)),
-        ({"name": "one core", "period_ms": {"median": 2.0}, "latency_ms": {"median": 3.0}}, (2.0, 3.0, 1)),
+        (
+            {
+                "name": "one core",
+                "period_ms": {"median": 2.0},
+                "latency_ms": {"median": 3.0},
+                "copies": 2,
+            },
+            (2.0, 3.0, 2),
+        ),
+        (
+            {"name": "one core", "period_ms": {"median": 2.0}, "latency_ms": {"median": 3.0}},
+            (2.0, 3.0, 1),
+        ),
         ({"name": "one core", "period_ms": {"median": 2.0}, "copies": 0}, (2.0, None, 1)),
         ({"name": "", "period_ms": {"median": 2.0}}, None),
         ({"period_ms": {"median": 2.0}}, None),
@@ -103,8 +115,20 @@ def test_the_first_value_is_a_period_where_throughput_comes_first() -> None:
 
 
 def plain_study(*trials: Trial, **more: Any) -> Study:
-    known = {"graph": None, "op_ms": (), "bound_ms": None, "baselines": (), "choice": "", "verdict": "", "stopped": ""}
-    given = {"name": "s", "devices": ("a", "b"), "identity": {}, "config": {}, "trials": trials} | known | more
+    known = {
+        "graph": None,
+        "op_ms": (),
+        "bound_ms": None,
+        "baselines": (),
+        "choice": "",
+        "verdict": "",
+        "stopped": "",
+    }
+    given = (
+        {"name": "s", "devices": ("a", "b"), "identity": {}, "config": {}, "trials": trials}
+        | known
+        | more
+    )
     return Study(**given)
 
 
@@ -114,7 +138,14 @@ def timed(number: int, period: float | None, state: str = "complete", **more: An
 
 
 def test_only_complete_trials_with_a_period_can_be_best() -> None:
-    every = timed(0, 1.0, "fail"), timed(1, None), timed(2, 3.0), timed(3, 2.0), timed(4, 2.0), timed(5, 0.5, "running")
+    every = (
+        timed(0, 1.0, "fail"),
+        timed(1, None),
+        timed(2, 3.0),
+        timed(3, 2.0),
+        timed(4, 2.0),
+        timed(5, 0.5, "running"),
+    )
     study = plain_study(*every)
     assert study.best() is every[3]
     assert study.best(before=3) is every[2]
@@ -129,4 +160,8 @@ def test_another_first_objective_decides_by_its_values() -> None:
 
 def test_what_is_known_of_the_machine_comes_first_and_what_is_not_is_left_out() -> None:
     study = plain_study(machine="m", days="", version="1.0", identity={"target": "llvm"})
-    assert list(study.measured_on.items()) == [("machine", "m"), ("autosplit", "1.0"), ("target", "llvm")]
+    assert list(study.measured_on.items()) == [
+        ("machine", "m"),
+        ("autosplit", "1.0"),
+        ("target", "llvm"),
+    ]

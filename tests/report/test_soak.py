@@ -16,7 +16,9 @@ import autosplit
 from autosplit.deploy import load as loading
 from autosplit.errors import StageError
 
-_SPEC = importlib.util.spec_from_file_location("soak", Path(__file__).parents[2] / "studies" / "soak.py")
+_SPEC = importlib.util.spec_from_file_location(
+    "soak", Path(__file__).parents[2] / "studies" / "soak.py"
+)
 assert _SPEC is not None
 assert _SPEC.loader is not None
 soaking = importlib.util.module_from_spec(_SPEC)
@@ -74,7 +76,12 @@ def stage_threads() -> list[str]:
 
 def failing_soak(pipeline: Any, items: int, fatal: int) -> None:
     taken: list[int] = []
-    with pipeline, pytest.raises(StageError, match=r"stage 1 failed: RuntimeError: the device is gone") as caught:
+    with (
+        pipeline,
+        pytest.raises(
+            StageError, match=r"stage 1 failed: RuntimeError: the device is gone"
+        ) as caught,
+    ):
         soaking.soak(pipeline, lambda number: taken.append(number) or number < items)
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert fatal <= taken[-1] <= fatal + pipeline.capacity
@@ -105,16 +112,26 @@ def test_memory_that_grows_is_told_from_memory_that_is_flat() -> None:
     flat = [10**8 + 10**6 * (i % 3) for i in range(100)]
     warming = [10**7 * min(i, 20) for i in range(100)]
     leaking = [10**8 + 2 * 10**5 * i for i in range(100)]
-    assert [soaking.Soak(1, None, 1.0, tuple(m)).sound for m in (flat, warming, leaking, ())] == [1, 1, 0, 1]
+    assert [soaking.Soak(1, None, 1.0, tuple(m)).sound for m in (flat, warming, leaking, ())] == [
+        1,
+        1,
+        0,
+        1,
+    ]
 
 
 @pytest.mark.slow
-def test_five_minutes_and_ten_thousand_items_come_out_right_in_order_and_memory_is_flat(exported: Path) -> None:
+def test_five_minutes_and_ten_thousand_items_come_out_right_in_order_and_memory_is_flat(
+    exported: Path,
+) -> None:
     end = time.monotonic() + SECONDS
     submitted: list[int] = []
     with autosplit.load(exported) as pipeline:
         found = soaking.soak(
-            pipeline, lambda number: (number < ITEMS or time.monotonic() < end) and submitted.append(number) is None
+            pipeline,
+            lambda number: (
+                (number < ITEMS or time.monotonic() < end) and submitted.append(number) is None
+            ),
         )
     assert found.wrong is None
     assert found.results == len(submitted) >= ITEMS
@@ -128,7 +145,9 @@ def test_a_stage_that_fails_at_item_five_thousand(tamper: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_program_says_what_it_found(exported: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_the_program_says_what_it_found(
+    exported: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     monkeypatch.setattr(sys, "argv", ["soak.py", str(exported), "--minutes", "0.1"])
     assert soaking.main() == 0
     assert "all right and in order, memory" in capsys.readouterr().out

@@ -45,7 +45,9 @@ def test_other_samplers_measure_legal_splits(way: bench_search.Way) -> None:
     assert all(sorted(i for ops in m.stages for i in ops) == list(range(24)) for m in found)
 
 
-def test_corals_bisection_ends_near_the_best_of_a_chain_known_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corals_bisection_ends_near_the_best_of_a_chain_known_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(methods, "NOISE", 0.0)
     found = methods.coral(Case(costs(), 3, 0))
     assert found.loss <= 2 * methods.THRESHOLD
@@ -77,7 +79,10 @@ def test_few_trials_find_the_best_split(stages: int) -> None:
     graph, times = branchy(8, 3)
     models = [costs(60), CostModel.from_graph(graph, [times]), bench_search.zoo_costs("squeezenet")]
     for model in models:
-        found = [methods.judge(c, methods.planner(c, 20)) for c in (Case(model, stages, seed) for seed in range(10))]
+        found = [
+            methods.judge(c, methods.planner(c, 20))
+            for c in (Case(model, stages, seed) for seed in range(10))
+        ]
         middle, high = bench_search.BARS[stages]
         assert median(f.trials for f in found) <= middle
         assert bench_search.percentile([f.trials for f in found]) <= high
@@ -87,4 +92,7 @@ def test_few_trials_find_the_best_split(stages: int) -> None:
 def test_the_benchmark_writes_its_result(tmp_path: Path, bench: object) -> None:
     file = tmp_path / "search.json"
     assert bench(bench_search, "--graphs", "squeezenet", "--seeds", "4", "-o", file) == 0  # type: ignore[operator]
-    assert [row[:3] for row in outcome.read(file).rows] == [("squeezenet", "41", "4"), ("squeezenet", "41", "8")]
+    assert [row[:3] for row in outcome.read(file).rows] == [
+        ("squeezenet", "41", "4"),
+        ("squeezenet", "41", "8"),
+    ]

@@ -27,13 +27,22 @@ from tests.study import faults
 
 Bench = Callable[..., int]
 FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4.0, 3.9, 4.1)
-COMMANDS = sorted([*STUDIES.glob("bench_*.py"), STUDIES / "make_tables.py", STUDIES / "run_studies.py"])
+COMMANDS = sorted(
+    [*STUDIES.glob("bench_*.py"), STUDIES / "make_tables.py", STUDIES / "run_studies.py"]
+)
 GRAPH = {
     "maxFPGAs": 3,
     "maxCPUs": 0,
     "maxSizePerFPGA": 1e9,
     "nodes": [
-        {"id": i, "supportedOnFpga": 1, "cpuLatency": 9, "fpgaLatency": 1 + i % 3, "isBackwardNode": 0, "size": 1}
+        {
+            "id": i,
+            "supportedOnFpga": 1,
+            "cpuLatency": 9,
+            "fpgaLatency": 1 + i % 3,
+            "isBackwardNode": 0,
+            "size": 1,
+        }
         for i in range(8)
     ],
     "edges": [{"sourceId": i, "destId": i + 1, "cost": 0.1} for i in range(7)],
@@ -41,7 +50,9 @@ GRAPH = {
 
 
 @pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
-def test_each_command_answers_help(file: Path, bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_command_answers_help(
+    file: Path, bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as done:
         bench(importlib.import_module(file.stem), "--help")
     assert done.value.code == 0
@@ -76,7 +87,11 @@ def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
 def test_a_planner_that_leaves_a_gap_misses_its_bar() -> None:
     rows = [{"gap %": 0.0, "seconds": 1.0}, {"gap %": 0.5, "seconds": 2.5}]
     assert [bar.holds for bar in bench_planner.bars(rows, [])] == [False, False]
-    assert [bar.holds for bar in bench_planner.bars(rows[:1], [{"gap %": 6.0}])] == [True, True, False]
+    assert [bar.holds for bar in bench_planner.bars(rows[:1], [{"gap %": 6.0}])] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_predictions_count_after_the_first_five_trials() -> None:
@@ -84,7 +99,12 @@ def test_predictions_count_after_the_first_five_trials() -> None:
         values = None if value is None else [value]
         return SimpleNamespace(number=number, values=values, user_attrs={"predicted_ms": predicted})
 
-    trials = [*(trial(n, 9.0, 1.0) for n in range(5)), trial(5, 1.1, 1.0), trial(6, 1.0, None), trial(7, 0.5, 1.0)]
+    trials = [
+        *(trial(n, 9.0, 1.0) for n in range(5)),
+        trial(5, 1.1, 1.0),
+        trial(6, 1.0, None),
+        trial(7, 0.5, 1.0),
+    ]
     assert bench_study.prediction_errors(trials[::-1]) == pytest.approx([10.0, 50.0])
 
 
@@ -120,16 +140,25 @@ def test_every_tensor_is_needed_once() -> None:
 def test_a_tie_is_no_gain() -> None:
     seven = ["gain"] * 7 + ["loss", "tie"]
     assert [bar.holds for bar in bench_onnxruntime.bars(seven, [1.06] * 9)] == [True, True]
-    assert [bar.holds for bar in bench_onnxruntime.bars([*seven[1:], "tie"], [1.04] * 9)] == [False, False]
+    assert [bar.holds for bar in bench_onnxruntime.bars([*seven[1:], "tie"], [1.04] * 9)] == [
+        False,
+        False,
+    ]
 
 
 def test_the_share_of_the_limit_has_a_median_and_a_least() -> None:
     assert [bar.holds for bar in bench_pipeline.bars([0.9, 0.95, 1.0], 60)] == [True, True, True]
-    assert [bar.holds for bar in bench_pipeline.bars([0.89, 0.94, 1.0], 61)] == [False, False, False]
+    assert [bar.holds for bar in bench_pipeline.bars([0.89, 0.94, 1.0], 61)] == [
+        False,
+        False,
+        False,
+    ]
 
 
 def test_studies_may_end_with_splits_that_tie() -> None:
-    endings = [bench_study.ending(periods) for periods in ([FAST], [FAST, SAME], [FAST, SAME, SLOW])]
+    endings = [
+        bench_study.ending(periods) for periods in ([FAST], [FAST, SAME], [FAST, SAME, SLOW])
+    ]
     assert endings == ["the same split", "a tie", bench_study.DIFFERENT]
 
 
@@ -199,11 +228,12 @@ def test_a_hop_is_measured() -> None:
 
 
 def test_a_benchmark_that_breaks_is_told_and_the_rest_goes_on(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = (
-        "from pathlib import Path; import outcome, sys; outcome.finish('works', ['a'], [['1']], file=Path(sys.argv[2]))"
-    )
+    found = "from pathlib import Path; import outcome, sys; outcome.finish('works', ['a'], [['1']], file=Path(sys.argv[2]))"
     (tmp_path / "works.py").write_text(found)
     (tmp_path / "breaks.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(bench_all, "HERE", tmp_path)
@@ -217,7 +247,9 @@ def test_a_benchmark_that_breaks_is_told_and_the_rest_goes_on(
 
 @pytest.mark.slow
 def test_studies_of_a_small_net_are_run_from_end_to_end(bench: Bench, tmp_path: Path) -> None:
-    assert bench(bench_study, "branches", "--seconds", 0.2, "--trials", 6, "-o", tmp_path / "study.json") in (0, 1)
+    assert bench(
+        bench_study, "branches", "--seconds", 0.2, "--trials", 6, "-o", tmp_path / "study.json"
+    ) in (0, 1)
     found = outcome.read(tmp_path / "study.json")
     assert found.rows[0][0] == "branches"
     assert found.rows[0][-1] in ("split", "replicate", "leave")

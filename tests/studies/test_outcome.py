@@ -20,7 +20,8 @@ def test_what_is_found_is_printed_with_bars_and_machine(capsys: pytest.CaptureFi
     finish(None, outcome.at_least("share", 0.5, 0.95))
     printed = capsys.readouterr().out
     assert all(
-        text in printed for text in ("squeezenet", "a note", "at least 0.95", "MISSED", "machine ", "apache-tvm")
+        text in printed
+        for text in ("squeezenet", "a note", "at least 0.95", "MISSED", "machine ", "apache-tvm")
     )
 
 
@@ -47,18 +48,31 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "result"),
-    [((1, 2), (3, 4), "gain"), ((3, 4), (1, 2), "loss"), ((1, 3), (3, 4), "tie"), ((1, 9), (3, 4), "tie")],
+    [
+        ((1, 2), (3, 4), "gain"),
+        ((3, 4), (1, 2), "loss"),
+        ((1, 3), (3, 4), "tie"),
+        ((1, 9), (3, 4), "tie"),
+    ],
 )
 def test_periods_whose_intervals_overlap_are_a_tie(ours: Any, theirs: Any, result: str) -> None:
     assert outcome.compared(Spread(2, *ours), Spread(3, *theirs)) == result
 
 
 def test_a_command_tells_no_folder_of_the_machine() -> None:
-    argv = ["/home/me/autosplit/studies/bench_planner.py", "/home/me/workloads", "--wide", "-o", "out/x.json"]
+    argv = [
+        "/home/me/autosplit/studies/bench_planner.py",
+        "/home/me/workloads",
+        "--wide",
+        "-o",
+        "out/x.json",
+    ]
     assert outcome.command_line(argv) == "python studies/bench_planner.py workloads --wide"
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", "{}", "null", '{"rows": [], "bars": [{}], "columns": [], "notes": []}'])
+@pytest.mark.parametrize(
+    "damage", ["{", "[]", "{}", "null", '{"rows": [], "bars": [{}], "columns": [], "notes": []}']
+)
 def test_a_file_that_is_no_result_is_refused(damage: str, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text(damage)
@@ -87,7 +101,9 @@ def test_a_period_below_a_millisecond_has_more_digits(spread: Spread, told: str)
     assert outcome.shown(spread) == told
 
 
-@pytest.mark.parametrize(("value", "least", "most"), [(1.0, True, True), (1.001, True, False), (0.999, False, True)])
+@pytest.mark.parametrize(
+    ("value", "least", "most"), [(1.0, True, True), (1.001, True, False), (0.999, False, True)]
+)
 def test_a_bar_is_reached_by_its_own_value(value: float, least: bool, most: bool) -> None:
     assert outcome.at_least("x", value, 1.0).holds is least
     assert outcome.at_most("x", value, 1.0).holds is most
@@ -115,7 +131,10 @@ def test_a_command_is_told_as_one_types_it(argv: list[str], told: str) -> None:
 
 def test_the_line_of_a_result_names_what_matters_and_leaves_out_the_rest() -> None:
     where = {"optuna": "5.0", "secret": "x", "machine": "m", "target": "llvm"}
-    assert outcome.made("python x", "2030-01-31", where) == "python x, 2030-01-31, machine m, optuna 5.0"
+    assert (
+        outcome.made("python x", "2030-01-31", where)
+        == "python x, 2030-01-31, machine m, optuna 5.0"
+    )
 
 
 def test_the_date_is_an_iso_date() -> None:

@@ -18,9 +18,12 @@ def test_every_study_file_is_sound(file: Path) -> None:
 
 def test_each_net_has_a_study_for_each_backend_named_as_its_file() -> None:
     found = {file.stem: load(file) for file in (STUDIES / "nets").glob("*.toml")}
-    assert sorted(found) == sorted([*catalog.NAMES, *(f"{net}_onnxruntime" for net in catalog.NAMES)])
+    assert sorted(found) == sorted(
+        [*catalog.NAMES, *(f"{net}_onnxruntime" for net in catalog.NAMES)]
+    )
     assert all(config.name == name for name, config in found.items())
     assert all(config.zoo == name.removesuffix("_onnxruntime") for name, config in found.items())
     assert all(
-        config.backend == ("onnxruntime" if name.endswith("_onnxruntime") else "tvm") for name, config in found.items()
+        config.backend == ("onnxruntime" if name.endswith("_onnxruntime") else "tvm")
+        for name, config in found.items()
     )

@@ -22,13 +22,24 @@ STUDY: dict[str, Any] = {
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     bars = [outcome.at_most("error", 6.0, 5.0)]
-    outcome.finish("study", ["net", "a|b"], [["<x>", 1]], notes=["so *it* is"], bars=bars, file=tmp_path / "study.json")
+    outcome.finish(
+        "study",
+        ["net", "a|b"],
+        [["<x>", 1]],
+        notes=["so *it* is"],
+        bars=bars,
+        file=tmp_path / "study.json",
+    )
     outcome.write(tmp_path / "studies" / "net_onnxruntime.json", STUDY)
     return tmp_path
 
 
 def page(*markers: str) -> str:
-    return "before\n" + "\n".join(f"<!-- results: {m} -->\nstale\n<!-- end -->\nbetween" for m in markers) + "\nafter"
+    return (
+        "before\n"
+        + "\n".join(f"<!-- results: {m} -->\nstale\n<!-- end -->\nbetween" for m in markers)
+        + "\nafter"
+    )
 
 
 def test_a_table_stands_between_its_markers(results: Path) -> None:
@@ -53,12 +64,17 @@ def test_a_marker_can_ask_for_a_part(results: Path) -> None:
 
 
 def test_the_summary_holds_the_bars_of_all(results: Path) -> None:
-    assert "| study | error | 6 | at most 5 | MISSED |" in make_tables.filled(page("summary"), results)
+    assert "| study | error | 6 | at most 5 | MISSED |" in make_tables.filled(
+        page("summary"), results
+    )
 
 
 def test_a_study_is_a_row(results: Path) -> None:
     text = make_tables.filled(page("studies"), results)
-    assert "| net | onnxruntime | 2 | 3.00 (2.90 to 3.10) | 6.00 (5.90 to 6.10) |  |  | split |" in text
+    assert (
+        "| net | onnxruntime | 2 | 3.00 (2.90 to 3.10) | 6.00 (5.90 to 6.10) |  |  | split |"
+        in text
+    )
     assert "`python studies/run_studies.py, 2030-01-31, machine m, python 3.11`" in text
 
 
@@ -88,7 +104,11 @@ def test_a_damaged_study_is_refused(document: Any, results: Path) -> None:
         make_tables.filled(page("studies"), results)
 
 
-@pytest.mark.parametrize("file", make_tables.PAGES, ids=lambda file: file.relative_to(make_tables.ROOT).as_posix())
+@pytest.mark.parametrize(
+    "file", make_tables.PAGES, ids=lambda file: file.relative_to(make_tables.ROOT).as_posix()
+)
 def test_the_tables_of_the_pages_are_those_of_the_results(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
-    assert make_tables.filled(text, make_tables.RESULTS) == text, "run python studies/make_tables.py"
+    assert make_tables.filled(text, make_tables.RESULTS) == text, (
+        "run python studies/make_tables.py"
+    )

@@ -44,9 +44,13 @@ def chain_bench() -> Callable[..., SimulatedBench]:
 
 @pytest.fixture
 def branchy_bench() -> Callable[..., SimulatedBench]:
-    def make(blocks: int = 3, branches: int = 3, stages: int = 3, **simulation: Any) -> SimulatedBench:
+    def make(
+        blocks: int = 3, branches: int = 3, stages: int = 3, **simulation: Any
+    ) -> SimulatedBench:
         graph, times = branchy(blocks, branches, simulation.get("seed", 0))
-        return SimulatedBench(graph, CostModel.from_graph(graph, [times]), devices(stages), Simulation(**simulation))
+        return SimulatedBench(
+            graph, CostModel.from_graph(graph, [times]), devices(stages), Simulation(**simulation)
+        )
 
     return make
 
@@ -59,6 +63,8 @@ def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
         config = StudyConfig.model_validate(
             {"name": name, "backend": "simulated", "stages": len(bench.devices), "search": search}
         )
-        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent(), force=force)
+        return open_study(
+            config, bench, storage_url("s", str(tmp_path / "s.db")), Silent(), force=force
+        )
 
     return open_it

@@ -82,7 +82,9 @@ class Shared:
     remains: Remains
 
 
-def killed(folder: Path, kills: int = 20, trials: int = 40, delay: float = 0.1, seed: int = 0) -> Killed:
+def killed(
+    folder: Path, kills: int = 20, trials: int = 40, delay: float = 0.1, seed: int = 0
+) -> Killed:
     """Kill a study at random moments with SIGKILL, start it again each time; beside it one that runs through."""
     whole, again = folder / "whole", folder / "killed"
     for place in (whole, again):
@@ -92,7 +94,9 @@ def killed(folder: Path, kills: int = 20, trials: int = 40, delay: float = 0.1, 
     rng, met, lost = random.Random(seed), 0, 0
     before: dict[int, Any] = {}
     for _ in range(kills):
-        process = subprocess.Popen(_command(again), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            _command(again), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         try:
             process.wait(rng.uniform(0.5, 4.0))
         except subprocess.TimeoutExpired:
@@ -161,7 +165,15 @@ def _worker(url: str, trials: int, delay: str = "0.1") -> Iterator[subprocess.Po
 
 
 def _command(folder: Path) -> Sequence[str]:
-    return [sys.executable, "-m", "autosplit", "run", str(folder / "k.toml"), "--storage", str(folder / "k.db")]
+    return [
+        sys.executable,
+        "-m",
+        "autosplit",
+        "run",
+        str(folder / "k.toml"),
+        "--storage",
+        str(folder / "k.db"),
+    ]
 
 
 def _url(folder: Path) -> str:
@@ -176,4 +188,6 @@ def _complete(folder: Path) -> dict[int, Any]:
         study = optuna.load_study(study_name=KILLED, storage=connect(_url(folder)))
     except KeyError:
         return {}
-    return {t.number: (t.value, t.user_attrs[KEY]) for t in study.trials if t.state.name == "COMPLETE"}
+    return {
+        t.number: (t.value, t.user_attrs[KEY]) for t in study.trials if t.state.name == "COMPLETE"
+    }

@@ -34,7 +34,15 @@ class Server:
         return f"postgresql+psycopg://tester@/postgres?host={self._folder}"
 
     def start(self) -> None:
-        self._call("pg_ctl", "start", "-w", "-l", str(self._folder / "log"), "-o", OPTIONS.format(self._folder))
+        self._call(
+            "pg_ctl",
+            "start",
+            "-w",
+            "-l",
+            str(self._folder / "log"),
+            "-o",
+            OPTIONS.format(self._folder),
+        )
 
     def stop(self) -> None:
         self._call("pg_ctl", "stop", "-m", "immediate")
@@ -44,7 +52,12 @@ class Server:
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
         done = (
             subprocess.run(
-                command, cwd=self._folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **self._as
+                command,
+                cwd=self._folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                **self._as,
             )
             if program != "pg_ctl"
             else subprocess.run(
@@ -80,7 +93,9 @@ def installed() -> Path:
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = shutil.which("initdb")
     if not found and not on_path:
-        raise MachineError("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the path")
+        raise MachineError(
+            "PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the path"
+        )
     return found[-1].parent if found else Path(str(on_path)).parent
 
 

@@ -54,7 +54,12 @@ def over_all_numbers(costs: CostModel, devices: int) -> list[float]:
 def spaces(draw: Any) -> Space:
     devices = draw(st.integers(1, 3))
     costs = draw(
-        models(most=5, devices=draw(st.sampled_from([1, devices])), groups=draw(st.booleans()), unsupported=True)
+        models(
+            most=5,
+            devices=draw(st.sampled_from([1, devices])),
+            groups=draw(st.booleans()),
+            unsupported=True,
+        )
     )
     return Space(costs, devices, empty=True)
 
@@ -128,7 +133,9 @@ def test_each_choice_among_unequal_devices_is_a_split_of_its_own() -> None:
 def test_choices_of_devices_are_the_different_ones(kinds: list[int], count: int) -> None:
     places = Places(tuple(kinds))
     found = list(places.choices(count))
-    different = {tuple(kinds[d] for d in chosen) for chosen in combinations(range(len(kinds)), count)}
+    different = {
+        tuple(kinds[d] for d in chosen) for chosen in combinations(range(len(kinds)), count)
+    }
     assert {tuple(kinds[d] for d in chosen) for chosen in found} == different
     assert len(found) == places.count(count) == len(different)
     parts = [(d,) for d in range(count)]
@@ -149,11 +156,15 @@ def test_random_splits_use_any_number_of_devices(branchy_bench: Make) -> None:
 
 def test_many_splits_cost_what_each_costs_alone(chain_bench: Make) -> None:
     costs = chain_bench(ops=5, stages=3).costs
-    slower = replace(costs, times=tuple(tuple(2 * t for t in row) for row in costs.times), overheads=(0.5,))
+    slower = replace(
+        costs, times=tuple(tuple(2 * t for t in row) for row in costs.times), overheads=(0.5,)
+    )
     space = Space(costs, 3, empty=True)
     crowd = Crowd((costs, slower, costs))
     pool = space.placing.pool(space.listed)
-    assert pool.times(crowd) == pytest.approx(np.array([space.evaluate(s, crowd).loads for s in space.listed]))
+    assert pool.times(crowd) == pytest.approx(
+        np.array([space.evaluate(s, crowd).loads for s in space.listed])
+    )
     assert pool.memory.tolist() == [space.memory(s) for s in space.listed]
 
 
@@ -162,7 +173,10 @@ def test_the_best_under_costs_that_depend_on_the_crowd(chain_bench: Make, rows: 
     costs = chain_bench(ops=7, stages=3).costs
     row = np.array(costs.times[0])
     crowd = Crowd(
-        tuple(replace(costs, times=tuple(tuple(row * s * (1 + d)) for d in range(rows))) for s in (1.0, 1.4, 2.4))
+        tuple(
+            replace(costs, times=tuple(tuple(row * s * (1 + d)) for d in range(rows)))
+            for s in (1.0, 1.4, 2.4)
+        )
     )
     space = Space(crowd.of(1), 3, empty=True)
     found = space.best(crowd, 10)
@@ -193,7 +207,12 @@ def test_stages_that_slow_each_other_down_are_told_from_costs(chain_bench: Make)
 @pytest.fixture
 def auto(tmp_path: Path) -> Callable[..., OpenStudy]:
     def open_it(bench: Any, **search: Any) -> OpenStudy:
-        document = {"name": "s", "backend": "simulated", "stages": "auto", "devices": list(bench.devices)}
+        document = {
+            "name": "s",
+            "backend": "simulated",
+            "stages": "auto",
+            "devices": list(bench.devices),
+        }
         config = StudyConfig.model_validate({**document, "search": search})
         return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent())
 
@@ -222,10 +241,14 @@ def test_every_split_of_every_number_is_measured_before_none_is_left(
     on = auto(chain_bench(ops=4, stages=3), trials=50, sampler=name, converge=False)
     run_study(on, Silent())
     assert on.study.user_attrs["stopped"].startswith("exhausted")
-    assert sorted(t.user_attrs[KEY] for t in on.study.trials) == sorted(map(on.space.key, on.space.listed))
+    assert sorted(t.user_attrs[KEY] for t in on.study.trials) == sorted(
+        map(on.space.key, on.space.listed)
+    )
 
 
-def test_a_trial_holds_a_place_for_every_device(chain_bench: Make, auto: Callable[..., OpenStudy]) -> None:
+def test_a_trial_holds_a_place_for_every_device(
+    chain_bench: Make, auto: Callable[..., OpenStudy]
+) -> None:
     on = auto(chain_bench(ops=4, stages=3), trials=7, sampler="exhaustive")
     run_study(on, Silent())
     for trial in on.study.trials:

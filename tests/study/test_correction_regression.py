@@ -46,11 +46,17 @@ class Direct:
     overhead of each device; a pair of error and noise is as likely as the measurements are under it.
     """
 
-    def __init__(self, costs: CostModel, devices: Sequence[str], measured: Sequence[Measured]) -> None:
+    def __init__(
+        self, costs: CostModel, devices: Sequence[str], measured: Sequence[Measured]
+    ) -> None:
         self.count = len(devices)
-        self.times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(self.count)])
+        self.times = np.array(
+            [costs.times[d if len(costs.times) > 1 else 0] for d in range(self.count)]
+        )
         kinds = [d.split(":")[0] for d in devices]
-        self.kin = np.array([[1.0 if a == b else posterior.OTHER_KIND for b in kinds] for a in kinds])
+        self.kin = np.array(
+            [[1.0 if a == b else posterior.OTHER_KIND for b in kinds] for a in kinds]
+        )
         rows = [(m, d) for m in measured for d, ops in enumerate(m.stages) if ops]
         prior = [evaluate(costs, m.stages, allow_empty=True).loads[d] for m, d in rows]
         self.design = np.array([self.row(m.stages, d) for m, d in rows])
@@ -87,7 +93,9 @@ class Direct:
     def log_evidence(self, error: float, noise: float) -> float:
         covariance = self.covariance(error, noise)
         prior = -0.5 * (math.log(error / 0.2) ** 2 + math.log(noise / 0.02) ** 2)
-        return prior - 0.5 * (self.gap @ np.linalg.inv(covariance) @ self.gap + np.linalg.slogdet(covariance)[1])
+        return prior - 0.5 * (
+            self.gap @ np.linalg.inv(covariance) @ self.gap + np.linalg.slogdet(covariance)[1]
+        )
 
     def posterior(self, error: float, noise: float) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance of all parameters."""
@@ -96,18 +104,30 @@ class Direct:
         return pull @ self.gap, prior - pull @ self.design @ prior
 
     def mean(self) -> np.ndarray:
-        return sum(w * self.posterior(*pair)[0] for w, pair in zip(self.likely, self.pairs, strict=True))
+        return sum(
+            w * self.posterior(*pair)[0] for w, pair in zip(self.likely, self.pairs, strict=True)
+        )
 
     def times_at(self, crowd: float) -> np.ndarray:
-        own, alone, among, _ = np.split(self.mean(), np.cumsum([self.count * OPS, self.count, self.count]))
+        own, alone, among, _ = np.split(
+            self.mean(), np.cumsum([self.count * OPS, self.count, self.count])
+        )
         return self.times * (1 + own.reshape(self.count, OPS) + (alone + among * crowd)[:, None])
 
     def overheads(self) -> np.ndarray:
         return self.mean()[-self.count :]
 
 
-SPLITS: list[Stages] = [((0, 1), (2, 3), (4, 5)), ((0,), (1, 2, 3), (4, 5)), ((0, 1, 2), (3,), (4, 5))]
-FEWER: list[Stages] = [((0, 1, 2), (3, 4, 5), ()), ((), (0, 1, 2, 3, 4, 5), ()), ((0, 1), (), (2, 3, 4, 5))]
+SPLITS: list[Stages] = [
+    ((0, 1), (2, 3), (4, 5)),
+    ((0,), (1, 2, 3), (4, 5)),
+    ((0, 1, 2), (3,), (4, 5)),
+]
+FEWER: list[Stages] = [
+    ((0, 1, 2), (3, 4, 5), ()),
+    ((), (0, 1, 2, 3, 4, 5), ()),
+    ((0, 1), (), (2, 3, 4, 5)),
+]
 CASES = [
     pytest.param(1, ALIKE, SPLITS, False, id="alike"),
     pytest.param(3, MIXED, SPLITS, False, id="two-kinds"),
@@ -121,7 +141,9 @@ def table(rows: tuple[tuple[float, ...], ...], count: int = 3) -> np.ndarray:
     return np.array([rows[d if len(rows) > 1 else 0] for d in range(count)])
 
 
-def both(costs: CostModel, devices: Sequence[str], splits: list[Stages], empty: bool) -> tuple[Direct, Corrected]:
+def both(
+    costs: CostModel, devices: Sequence[str], splits: list[Stages], empty: bool
+) -> tuple[Direct, Corrected]:
     """The regression and the correction after the same measurements."""
     measured = seen(costs, splits)
     return Direct(costs, devices, measured), correct(costs, devices, measured, empty)
@@ -146,7 +168,9 @@ def test_error_and_noise_are_weighed_by_how_likely_they_are(
 ) -> None:
     direct, found = both(model(rows), devices, splits, empty)
     logs = np.log(np.array(direct.pairs))
-    assert [found.error, found.noise] == pytest.approx(np.exp(direct.likely @ logs).tolist(), rel=1e-4)
+    assert [found.error, found.noise] == pytest.approx(
+        np.exp(direct.likely @ logs).tolist(), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(("rows", "devices", "splits", "empty"), CASES)
@@ -160,14 +184,18 @@ def test_the_deviation_of_a_stage_is_that_of_the_regression(
     _, covariance = direct.posterior(*direct.pairs[int(direct.likely.argmax())])
     wanted = [math.sqrt(row @ covariance @ row) for row in (direct.row(asked, d) for d in range(3))]
     wanted = [w if ops else 0.0 for w, ops in zip(wanted, asked, strict=True)]
-    assert correct(costs, devices, measured, empty).stage_deviations(asked) == pytest.approx(wanted, rel=1e-3)
+    assert correct(costs, devices, measured, empty).stage_deviations(asked) == pytest.approx(
+        wanted, rel=1e-3
+    )
 
 
 def drawn(found: Corrected, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
     """Times and overheads of many draws."""
     rng = np.random.default_rng(3)
     costs = [found.draw(rng).of(used) for _ in range(count)]
-    return np.array([table(c.times) for c in costs]), np.array([table([[o] for o in c.overheads])[:, 0] for c in costs])  # type: ignore[arg-type]
+    return np.array([table(c.times) for c in costs]), np.array(
+        [table([[o] for o in c.overheads])[:, 0] for c in costs]
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -177,7 +205,9 @@ def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty
     for used in (1, 3) if empty else (3,):
         times, overheads = drawn(found, 1500, used)
         stages: Stages = ((0, 1, 2, 3), (4,), (5,)) if used == 3 else ((0, 1, 2, 3, 4, 5), (), ())
-        loads = np.array([times[:, d, list(ops)].sum(axis=1) + overheads[:, d] for d, ops in enumerate(stages)])
+        loads = np.array(
+            [times[:, d, list(ops)].sum(axis=1) + overheads[:, d] for d, ops in enumerate(stages)]
+        )
         for d in range(3):
             if not stages[d]:
                 continue
@@ -185,7 +215,9 @@ def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty
             parts = [direct.posterior(*pair) for pair in direct.pairs]
             means = np.array([row @ mean for mean, _ in parts])
             mean = direct.likely @ means
-            variance = direct.likely @ (means**2 + np.array([row @ c @ row for _, c in parts])) - mean**2
+            variance = (
+                direct.likely @ (means**2 + np.array([row @ c @ row for _, c in parts])) - mean**2
+            )
             expected = table(costs.times)[d, list(stages[d])].sum() + 5.0 + mean
             assert abs(loads[d].mean() - expected) < 5 * math.sqrt(variance / 1500)
             assert loads[d].std() == pytest.approx(math.sqrt(variance), rel=0.15)
@@ -208,12 +240,18 @@ def test_servers_are_kinds_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("period", "ratio"), [(4.4, 1.1), (1.0, 0.5), (400.0, 2.0)])
-def test_waiting_between_stages_is_believed_within_a_factor_of_two(period: float, ratio: float) -> None:
-    assert correct(model(1), ALIKE, [Measured(0, SPLITS[0], (4.0, 2.0, 2.0), period)]).ratio == pytest.approx(ratio)
+def test_waiting_between_stages_is_believed_within_a_factor_of_two(
+    period: float, ratio: float
+) -> None:
+    assert correct(
+        model(1), ALIKE, [Measured(0, SPLITS[0], (4.0, 2.0, 2.0), period)]
+    ).ratio == pytest.approx(ratio)
 
 
 def test_the_usual_ratio_is_the_median() -> None:
-    trials = [Measured(n, SPLITS[0], (2.0, 2.0, 2.0), period) for n, period in enumerate((2.0, 2.2, 4.0))]
+    trials = [
+        Measured(n, SPLITS[0], (2.0, 2.0, 2.0), period) for n, period in enumerate((2.0, 2.2, 4.0))
+    ]
     assert correct(model(1), ALIKE, trials).ratio == pytest.approx(1.1)
 
 
@@ -235,22 +273,32 @@ def test_a_time_is_never_corrected_to_nothing() -> None:
 
 def test_measurements_of_another_number_of_stages_are_left_out() -> None:
     costs = model(1)
-    other = [Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 9.0), 9.0), Measured(1, SPLITS[0], (9.0, 9.0), 9.0)]
+    other = [
+        Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 9.0), 9.0),
+        Measured(1, SPLITS[0], (9.0, 9.0), 9.0),
+    ]
     assert correct(costs, ALIKE, other).costs.times == costs.times
 
 
-def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cost_correction, "REMEMBERED", 12)  # four trials of three stages
     costs = model(1)
     periods = (9.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0)
     trials = [Measured(n, SPLITS[0], (p, p, p), p) for n, p in enumerate(periods)]
-    assert correct(costs, ALIKE, trials).costs == correct(costs, ALIKE, [trials[n] for n in (1, 2, 6, 7)]).costs
+    assert (
+        correct(costs, ALIKE, trials).costs
+        == correct(costs, ALIKE, [trials[n] for n in (1, 2, 6, 7)]).costs
+    )
 
 
 def test_where_a_device_cannot_run_an_op_the_others_learn_of_it() -> None:
     costs = model(2)
     costs = replace(costs, times=(costs.times[0], (math.inf, *costs.times[1][1:])))
-    found = correct(costs, ("cores:0", "cuda:0"), [Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 4.0), 9.0)]).costs
+    found = correct(
+        costs, ("cores:0", "cuda:0"), [Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 4.0), 9.0)]
+    ).costs
     assert found.times[1][0] == math.inf
     assert all(new > old for new, old in zip(found.times[0][:3], costs.times[0][:3], strict=True))
 

@@ -67,7 +67,9 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     assert bench.closed
 
 
-def test_a_trial_is_exported_by_its_number(bench: Exporting, opened: Open, written: list[Any], tmp_path: Path) -> None:
+def test_a_trial_is_exported_by_its_number(
+    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
+) -> None:
     on = opened(bench, trials=3)
     run_study(on, Silent())
     for trial in on.study.trials:
@@ -83,7 +85,9 @@ def test_where_nothing_was_measured_there_is_nothing_to_export(
     on = opened(bench)
     with pytest.raises(Infeasible, match="study 's' has no completed trial"):
         export_trial(on.study, tmp_path / "out")
-    with pytest.raises(ConfigError, match="trial 0 does not exist; those that can be exported are none"):
+    with pytest.raises(
+        ConfigError, match="trial 0 does not exist; those that can be exported are none"
+    ):
         export_trial(on.study, tmp_path / "out", 0)
     running = on.study.ask()
     with pytest.raises(ConfigError, match=f"trial {running.number} is running"):
@@ -97,7 +101,9 @@ def test_other_hardware_or_another_model_is_not_exported_from(
     on = opened(bench, trials=1)
     run_study(on, Silent())
     bench.identity = {**bench.identity, "model": "another"}
-    with pytest.raises(ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"):
+    with pytest.raises(
+        ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
+    ):
         export_trial(on.study, tmp_path / "out")
     assert not written
     assert bench.closed
@@ -114,7 +120,9 @@ def test_simulated_hardware_has_nothing_to_export(
         export_trial(on.study, tmp_path / "out")
 
 
-def test_a_study_that_names_no_folder_exports_nothing(bench: Exporting, opened: Open, written: list[Any]) -> None:
+def test_a_study_that_names_no_folder_exports_nothing(
+    bench: Exporting, opened: Open, written: list[Any]
+) -> None:
     on = opened(bench, trials=1)
     run_study(on, Silent())
     assert export_best(on) is None

@@ -57,9 +57,14 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
         return measure(stages)  # type: ignore[arg-type]
 
     bench.measure = losing  # type: ignore[method-assign, assignment]
-    with pytest.raises(MachineError, match=r"storage 'postgresql\+psycopg://.*; see to it and run again"):
+    with pytest.raises(
+        MachineError, match=r"storage 'postgresql\+psycopg://.*; see to it and run again"
+    ):
         run_study(on, Silent())
     server.start()
     run_study(open_study(config, bench, server.url, Silent(), name="lost"), Silent())
     again = optuna.load_study(study_name="lost", storage=connect(server.url))
-    assert [t.state.name for t in again.trials] == ["COMPLETE"] * 2 + ["RUNNING", "COMPLETE"]  # the lease runs on
+    assert [t.state.name for t in again.trials] == ["COMPLETE"] * 2 + [
+        "RUNNING",
+        "COMPLETE",
+    ]  # the lease runs on

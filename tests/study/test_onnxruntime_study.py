@@ -34,7 +34,9 @@ def test_the_quickstart_is_a_study_file():
 
 
 def test_a_tuning_database_is_refused():
-    with pytest.raises(ValueError, match="it is for TVM's kernels, not for onnxruntime; remove tuning"):
+    with pytest.raises(
+        ValueError, match="it is for TVM's kernels, not for onnxruntime; remove tuning"
+    ):
         StudyConfig.model_validate(
             {"name": "s", "zoo": "branches", "stages": 2, "backend": "onnxruntime", "tuning": "db"}
         )

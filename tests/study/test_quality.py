@@ -27,7 +27,12 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
     space = Space(bench.costs, len(bench.devices))
     study = optuna.create_study(sampler=sampler(name, space, bench.devices, seed))
     config = StudyConfig.model_validate(
-        {"name": "q", "backend": "simulated", "stages": space.stages, "search": {"trials": trials, "sampler": name}}
+        {
+            "name": "q",
+            "backend": "simulated",
+            "stages": space.stages,
+            "search": {"trials": trials, "sampler": name},
+        }
     )
     run_study(OpenStudy(study, "memory://", config, bench, space), Silent())
     best = best_trial(study.trials, study.user_attrs)
@@ -37,7 +42,9 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
 
 
 @pytest.fixture(params=["chain", "branches"])
-def benches(request: pytest.FixtureRequest, chain_bench: Make, branchy_bench: Make) -> list[SimulatedBench]:
+def benches(
+    request: pytest.FixtureRequest, chain_bench: Make, branchy_bench: Make
+) -> list[SimulatedBench]:
     if request.param == "chain":
         return [chain_bench(ops=60, stages=4, seed=seed) for seed in SEEDS]
     return [branchy_bench(blocks=5, branches=3, stages=4, seed=seed) for seed in SEEDS]

@@ -50,7 +50,9 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
             **asked,
         }
     )
-    bench = LocalBench(model, api.device.along(2, TWO), Budget(seconds=0.02, items=4, latency_items=1))
+    bench = LocalBench(
+        model, api.device.along(2, TWO), Budget(seconds=0.02, items=4, latency_items=1)
+    )
     return open_study(config, bench, storage_url("s", str(folder / "s.db")), Silent())
 
 
@@ -75,7 +77,9 @@ def test_c7_every_candidate_has_the_regions_on_their_device(
 @apart
 def test_c7_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None:
     study(model, tmp_path, TWO[0])
-    with pytest.raises(ConfigError, match=f"regions on was '{NAME} {TWO[0]}', is '{NAME} {TWO[1]}'"):
+    with pytest.raises(
+        ConfigError, match=f"regions on was '{NAME} {TWO[0]}', is '{NAME} {TWO[1]}'"
+    ):
         study(model, tmp_path, TWO[1])
 
 
@@ -86,9 +90,12 @@ def test_c7_a_plan_puts_them_there_too(model: Any) -> None:
         assert set(model.lowered.regions[NAME]) <= set(split.stages[place])
         assert split.devices == TWO
         with split.pipeline() as pipeline:
-            assert external_backend.close(pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4)
+            assert external_backend.close(
+                pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4
+            )
     with pytest.raises(
-        ConfigError, match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is none of"
+        ConfigError,
+        match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is none of",
     ):
         api.plan(model, 2, TWO, regions={NAME: f"cores:{TWO[0][6:]},{TWO[1][6:]}"})
 
@@ -98,19 +105,25 @@ def test_c7_a_plan_of_any_number_of_stages_runs(model: Any) -> None:
     assert 1 <= len(split.stages) <= len(api.device.available())
     assert sorted(i for ops in split.stages for i in ops) == list(range(len(model.graph.ops)))
     with split.pipeline() as pipeline:
-        assert external_backend.close(pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4)
+        assert external_backend.close(
+            pipeline.run(model.items(2)), model.expected(model.items(2)), 1e-4
+        )
 
 
 def test_c7_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
     text = 'zoo = "x"\ndevices = ["cores:0", "cores:1"]\n[[regions]]\nbackend = "b"\ndevice = "cores:7"'
     (tmp_path / "s.toml").write_text(text)
-    with pytest.raises(ConfigError, match=r"regions\.device is 'cores:7', which is none of cores:0, cores:1"):
+    with pytest.raises(
+        ConfigError, match=r"regions\.device is 'cores:7', which is none of cores:0, cores:1"
+    ):
         load(tmp_path / "s.toml")
 
 
 def test_c7_ops_that_no_order_can_bring_there_are_told() -> None:
     costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0),))
-    own = on_own_devices(costs, {"one": (0,), "two": (2,)}, {"one": "cores:0", "two": "cores:0"}, ["cores:0"])
+    own = on_own_devices(
+        costs, {"one": (0,), "two": (2,)}, {"one": "cores:0", "two": "cores:0"}, ["cores:0"]
+    )
     assert own.times == costs.times
     apart_costs = costs.only_on((0,), (1,), 2).only_on((2,), (0,), 2)
     assert apart_costs.times == ((float("inf"), 1.0, 1.0), (1.0, 1.0, float("inf")))

@@ -27,14 +27,21 @@ class Bench:
 
     def __init__(self, name: str) -> None:
         model = catalog.make(name)
-        self.items = random_items([(n, shape, "float32") for n, shape in catalog.describe(name).inputs], 4, seed=5)
+        self.items = random_items(
+            [(n, shape, "float32") for n, shape in catalog.describe(name).inputs], 4, seed=5
+        )
         self.weights = {
             tensor.name: onnx.numpy_helper.to_array(tensor)
             for tensor in model.graph.initializer
             if tensor.data_type == onnx.TensorProto.FLOAT and tensor.dims
         }
-        for weight, value in self.weights.items():  # an initialiser that is a graph input can be fed
-            model.graph.input.append(onnx.helper.make_tensor_value_info(weight, onnx.TensorProto.FLOAT, value.shape))
+        for (
+            weight,
+            value,
+        ) in self.weights.items():  # an initialiser that is a graph input can be fed
+            model.graph.input.append(
+                onnx.helper.make_tensor_value_info(weight, onnx.TensorProto.FLOAT, value.shape)
+            )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
         self._session = onnxruntime.InferenceSession(
@@ -107,7 +114,9 @@ def test_only_data_inputs_of_fixed_shape_are_left(name):
 def test_the_model_is_valid_and_described_as_it_is(name):
     model, net = catalog.make(name), catalog.describe(name)
     onnx.checker.check_model(model)
-    floats = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims]
+    floats = [
+        t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims
+    ]
     assert net.weight_bytes == sum(len(tensor.raw_data) for tensor in floats)
     assert net.nodes == len(model.graph.node)
     assert [name for name, _ in net.inputs] == [value.name for value in model.graph.input]
@@ -117,7 +126,9 @@ def test_the_model_is_valid_and_described_as_it_is(name):
 @pytest.mark.parametrize("name", ["branches", "squeezenet", "transformer"])
 def test_the_seed_decides_the_bytes(name):
     def digest(seed: int) -> str:
-        return hashlib.sha256(catalog.make(name, seed).SerializeToString(deterministic=True)).hexdigest()
+        return hashlib.sha256(
+            catalog.make(name, seed).SerializeToString(deterministic=True)
+        ).hexdigest()
 
     assert digest(1) == digest(1)
     assert digest(1) != digest(2)
@@ -154,7 +165,9 @@ def test_a_masked_token_has_no_influence_on_the_others():
 
 def test_the_early_output_does_not_wait_for_the_late_input():
     bench = Bench("branches")
-    early, late = movement(bench.run(bench.items[0]), bench.run(bench.items[0] | {"hint": bench.items[1]["hint"]}))
+    early, late = movement(
+        bench.run(bench.items[0]), bench.run(bench.items[0] | {"hint": bench.items[1]["hint"]})
+    )
     assert early == 0
     assert late > 1e-3
 
@@ -168,7 +181,9 @@ def test_write_returns_the_path_of_a_whole_file(tmp_path):
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "net.onnx"
     path.write_bytes(b"old")
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(MachineError, match=r"net\.onnx: .*No space left on device"):
         catalog.write("branches", path)
     assert path.read_bytes() == b"old"

@@ -36,13 +36,18 @@ def import_onnx() -> Any:
         import onnx
         import onnx.inliner
     except ImportError as error:
-        raise MachineError(f"reading ONNX needs the package onnx ({error}); pip install 'autosplit[onnx]'") from error
+        raise MachineError(
+            f"reading ONNX needs the package onnx ({error}); pip install 'autosplit[onnx]'"
+        ) from error
     return onnx
 
 
 def inputs(model: Any) -> tuple[Signature, ...]:
     """The inputs the caller must give: graph inputs that no initialiser fills. Shapes must be static already."""
-    return tuple(Signature(i.name, tuple(d.dim_value for d in _dims(i)), _dtype(i)) for i in _free_inputs(model))
+    return tuple(
+        Signature(i.name, tuple(d.dim_value for d in _dims(i)), _dtype(i))
+        for i in _free_inputs(model)
+    )
 
 
 def _parse(path: Path, onnx: Any) -> Any:
@@ -61,9 +66,13 @@ def _parse(path: Path, onnx: Any) -> Any:
     except OSError as error:
         raise ModelError(f"model '{path}' cannot be read: {error.strerror or error}") from error
     except Exception as error:  # protobuf raises its own DecodeError, older versions others
-        raise ModelError(f"model '{path}' is not an ONNX file, or is truncated ({size} bytes read)") from error
+        raise ModelError(
+            f"model '{path}' is not an ONNX file, or is truncated ({size} bytes read)"
+        ) from error
     if not model.ir_version or not model.HasField("graph") or not model.opset_import:
-        raise ModelError(f"model '{path}' is not an ONNX file: it holds no graph with an opset version")
+        raise ModelError(
+            f"model '{path}' is not an ONNX file: it holds no graph with an opset version"
+        )
     if not model.graph.node or not model.graph.output:
         lacks = "outputs" if model.graph.node else "nodes"
         raise ModelError(f"model '{path}' has a graph without {lacks}; there is nothing to split")
@@ -102,12 +111,18 @@ def _check_external(tensor: Any, folder: Path) -> None:
             f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; move the data beside the model"
         )
     if not file or not file.is_file():
-        raise ModelError(f"weight '{tensor.name}' needs the file {location!r} beside the model; it is not there")
+        raise ModelError(
+            f"weight '{tensor.name}' needs the file {location!r} beside the model; it is not there"
+        )
     offset, length = entry.get("offset", "0"), entry.get("length", "0")
     if not offset.isdecimal() or not length.isdecimal():
-        raise ModelError(f"weight '{tensor.name}' has offset {offset!r} and length {length!r}; both must be numbers")
+        raise ModelError(
+            f"weight '{tensor.name}' has offset {offset!r} and length {length!r}; both must be numbers"
+        )
     if int(offset) + int(length) > file.stat().st_size:
-        raise ModelError(f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated")
+        raise ModelError(
+            f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated"
+        )
 
 
 def _resolved(folder: Path, location: str) -> Path | None:
@@ -120,21 +135,34 @@ def _resolved(folder: Path, location: str) -> Path | None:
 def _check_weights(graph: Any, onnx: Any) -> None:
     if graph.sparse_initializer:
         name = graph.sparse_initializer[0].values.name
-        raise ModelError(f"weight '{name}' is sparse, which TVM's importer does not read; store it dense")
+        raise ModelError(
+            f"weight '{name}' is sparse, which TVM's importer does not read; store it dense"
+        )
     for tensor in _tensors(graph):
         if min(tensor.dims, default=0) < 0:
             raise ModelError(f"weight '{tensor.name}' is damaged: its shape is {list(tensor.dims)}")
         try:
             onnx.numpy_helper.to_array(tensor)
         except Exception as error:
-            raise ModelError(f"weight '{tensor.name}' is damaged: {error or type(error).__name__}") from error
+            raise ModelError(
+                f"weight '{tensor.name}' is damaged: {error or type(error).__name__}"
+            ) from error
 
 
 def _spell_constants(graph: Any, onnx: Any) -> None:
     """Give every Constant its value as a tensor; the importer knows no other of ONNX's spellings."""
-    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    kinds = {
+        "value_float": "float32",
+        "value_floats": "float32",
+        "value_int": "int64",
+        "value_ints": "int64",
+    }
     for node in graph.node:
-        if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].name in kinds:
+        if (
+            node.op_type == "Constant"
+            and len(node.attribute) == 1
+            and node.attribute[0].name in kinds
+        ):
             given = node.attribute[0]
             array = np.array(onnx.helper.get_attribute_value(given), kinds[given.name])
             given.CopyFrom(onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(array)))
@@ -193,10 +221,14 @@ def _check_tensor(value: Any) -> None:
 
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
-        raise ModelError(f"input '{value.name}' is a {kind or 'value without a type'}; only tensors can be split")
+        raise ModelError(
+            f"input '{value.name}' is a {kind or 'value without a type'}; only tensors can be split"
+        )
     numeric = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED, TensorProto.STRING}
     if value.type.tensor_type.elem_type not in numeric:
-        raise ModelError(f"input '{value.name}' has no numeric element type; only numbers and booleans can be split")
+        raise ModelError(
+            f"input '{value.name}' has no numeric element type; only numbers and booleans can be split"
+        )
 
 
 def _apply(value: Any, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
@@ -212,10 +244,18 @@ def _apply(value: Any, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
         )
     for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
         if size < 1:
-            raise ConfigError(f"--shape {value.name}={given} has size {size} at axis {axis}; sizes start at 1")
-        fixed = dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else symbols.get(dim.dim_param)
+            raise ConfigError(
+                f"--shape {value.name}={given} has size {size} at axis {axis}; sizes start at 1"
+            )
+        fixed = (
+            dim.dim_value
+            if dim.HasField("dim_value") and dim.dim_value > 0
+            else symbols.get(dim.dim_param)
+        )
         if fixed is not None and fixed != size:
-            raise ConfigError(f"--shape {value.name}={given} differs at axis {axis}, which the model fixes to {fixed}")
+            raise ConfigError(
+                f"--shape {value.name}={given} differs at axis {axis}, which the model fixes to {fixed}"
+            )
         if dim.dim_param:
             symbols[dim.dim_param] = size
         dim.dim_value = size
@@ -226,7 +266,10 @@ def _require_static(value: Any) -> None:
         d.HasField("dim_value") and d.dim_value > 0 for d in _dims(value)
     )
     if not static:
-        sizes = "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in _dims(value)) or "1x3x224x224"
+        sizes = (
+            "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in _dims(value))
+            or "1x3x224x224"
+        )
         raise ModelError(
             f"input '{value.name}' has a dynamic shape {_text(value)}; give it, e.g. --shape {value.name}={sizes}"
         )
@@ -235,4 +278,10 @@ def _require_static(value: Any) -> None:
 def _text(value: Any) -> str:
     if not value.type.tensor_type.HasField("shape"):
         return "(of unknown rank)"
-    return "(" + ", ".join(str(d.dim_value) if d.dim_value > 0 else d.dim_param or "?" for d in _dims(value)) + ")"
+    return (
+        "("
+        + ", ".join(
+            str(d.dim_value) if d.dim_value > 0 else d.dim_param or "?" for d in _dims(value)
+        )
+        + ")"
+    )

@@ -61,7 +61,12 @@ def _nodes(graph: Any) -> tuple[SourceNode, ...]:
             names[i] = next(n for n in _candidates(f"{name}:{first[i]}") if n not in taken)
             taken.add(names[i])
     return tuple(
-        SourceNode(name, node.op_type, tuple(i for i in node.input if i), tuple(o for o in node.output if o))
+        SourceNode(
+            name,
+            node.op_type,
+            tuple(i for i in node.input if i),
+            tuple(o for o in node.output if o),
+        )
         for node, name in zip(graph.node, names, strict=True)
     )
 
@@ -82,7 +87,9 @@ def _check_supported(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
             )
         if node.kind not in known or proto.domain not in _DOMAINS:
             kind = f"{proto.domain}.{node.kind}" if proto.domain else node.kind
-            raise ModelError(f"op {kind} of node '{node.name}' is not supported by TVM's importer; replace it")
+            raise ModelError(
+                f"op {kind} of node '{node.name}' is not supported by TVM's importer; replace it"
+            )
 
 
 def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
@@ -91,18 +98,26 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
     given = [*weights, *(i.name for i in graph.input if i.name not in filled)]
     made = set(given)
     if len(made) < len(given):
-        raise ModelError(f"tensor '{Counter(given).most_common(1)[0][0]}' is given twice to the graph; rename one")
+        raise ModelError(
+            f"tensor '{Counter(given).most_common(1)[0][0]}' is given twice to the graph; rename one"
+        )
     for node in nodes:
         for tensor in node.inputs:
             if tensor not in made:
-                raise ModelError(f"node '{node.name}' reads '{tensor}', which nothing before it makes; sort the graph")
+                raise ModelError(
+                    f"node '{node.name}' reads '{tensor}', which nothing before it makes; sort the graph"
+                )
         for tensor in node.outputs:
             if tensor in made:
-                raise ModelError(f"node '{node.name}' makes '{tensor}', which is there before it; rename one")
+                raise ModelError(
+                    f"node '{node.name}' makes '{tensor}', which is there before it; rename one"
+                )
             made.add(tensor)
     for output in graph.output:
         if output.name not in made:
-            raise ModelError(f"output '{output.name}' is made by no node; remove it from the graph's outputs")
+            raise ModelError(
+                f"output '{output.name}' is made by no node; remove it from the graph's outputs"
+            )
 
 
 def _check_types(model: Any, module: Any) -> None:
@@ -124,7 +139,9 @@ def _check_types(model: Any, module: Any) -> None:
 def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     importer = _importer(
-        model.graph.node, nodes, {i for n in nodes for i in n.inputs} | {o.name for o in model.graph.output}
+        model.graph.node,
+        nodes,
+        {i for n in nodes for i in n.inputs} | {o.name for o in model.graph.output},
     )
     talk = io.StringIO()  # the importer prints to standard output, where only results belong
     try:
@@ -134,10 +151,14 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
     except ModelError:
         raise
     except Exception as error:
-        with contextlib.suppress(Exception):  # a block left open makes the builder write a warning when it goes
+        with contextlib.suppress(
+            Exception
+        ):  # a block left open makes the builder write a warning when it goes
             importer.bb._end_block()
         node = nodes[min(importer.position, len(nodes) - 1)]
-        raise ModelError(f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}") from error
+        raise ModelError(
+            f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}"
+        ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -164,14 +185,22 @@ def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any
         def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
             node = nodes[self.position]
             if op_name == "Dropout" and _trains(inputs, attrs):
-                raise ValueError("it drops values at random, as in training; export the model for inference")
+                raise ValueError(
+                    "it drops values at random, as in training; export the model for inference"
+                )
             if op_name == "Dropout" and not read.intersection(node.outputs[1:]):
-                result: Any = inputs[0] if len(node.outputs) == 1 else relax.Tuple([inputs[0]] * len(node.outputs))
+                result: Any = (
+                    inputs[0]
+                    if len(node.outputs) == 1
+                    else relax.Tuple([inputs[0]] * len(node.outputs))
+                )
             elif (found := known.evaluated(protos[self.position], inputs, opset)) is not None:
                 result = found[0] if len(found) == 1 else relax.Tuple(found)
             else:
                 convert = super()._convert_operator
-                result = normalize.converted(convert, protos[self.position], inputs, attrs, opset, read)
+                result = normalize.converted(
+                    convert, protos[self.position], inputs, attrs, opset, read
+                )
             self.position += 1
             return result
 

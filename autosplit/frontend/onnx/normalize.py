@@ -17,7 +17,9 @@ Convert = Callable[[str, Any, dict[str, Any], int], Any]
 Attributes = dict[str, Any]
 
 
-def converted(convert: Convert, node: Any, inputs: Any, attrs: Attributes, opset: int, read: set[str]) -> Any:
+def converted(
+    convert: Convert, node: Any, inputs: Any, attrs: Attributes, opset: int, read: set[str]
+) -> Any:
     """The Relax expression of the NodeProto ``node``, by way of ``convert``, the importer's own conversion.
 
     ``read`` names the tensors that somebody reads. Raises ValueError, without the node's name, for what cannot be put so.
@@ -26,7 +28,11 @@ def converted(convert: Convert, node: Any, inputs: Any, attrs: Attributes, opset
         inputs, attrs = _upsample(inputs, attrs)
     if node.op_type in ("Upsample", "Resize"):
         return convert("Resize", *_resize(inputs, attrs), opset)
-    if node.op_type == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
+    if (
+        node.op_type == "Equal"
+        and inputs[0].same_as(inputs[1])
+        and "float" in str(inputs[0].ty.dtype)
+    ):
         return _is_number(convert, inputs, opset)
     spell = _SPELLINGS.get(node.op_type)
     if spell is not None:
@@ -44,14 +50,23 @@ def _slice(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]
         return inputs, attrs
     numbers = [attrs.get(name) for name in ("starts", "ends", "axes")]
     return _list(
-        inputs, [inputs[0], *(None if n is None else shape_arithmetic.constant(np.array(n, np.int64)) for n in numbers)]
+        inputs,
+        [
+            inputs[0],
+            *(
+                None if n is None else shape_arithmetic.constant(np.array(n, np.int64))
+                for n in numbers
+            ),
+        ],
     ), attrs
 
 
 def _pow(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]:
     """The exponent has any type; the result has the base's."""
     if str(inputs[0].ty.dtype)[:3] in ("int", "uin"):
-        raise ValueError(f"TVM has powers of floats only, its base is {inputs[0].ty.dtype}; multiply, or cast to float")
+        raise ValueError(
+            f"TVM has powers of floats only, its base is {inputs[0].ty.dtype}; multiply, or cast to float"
+        )
     return _list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
 
 
@@ -64,8 +79,12 @@ def _batch_normalization(inputs: Any, attrs: Attributes, opset: int) -> tuple[An
 
 
 def _attention(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]:
-    if "num_heads" not in attrs:  # the op of the standard, not that of com.microsoft, which is the converter's
-        raise ValueError("TVM's importer has no Attention of the ONNX standard; export it as MatMul and Softmax")
+    if (
+        "num_heads" not in attrs
+    ):  # the op of the standard, not that of com.microsoft, which is the converter's
+        raise ValueError(
+            "TVM's importer has no Attention of the ONNX standard; export it as MatMul and Softmax"
+        )
     return inputs, attrs
 
 
@@ -73,19 +92,25 @@ def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
     """What is no number is not equal to itself; TVM takes a tensor for equal to itself throughout."""
     from tvm import relax
 
-    asked = relax.BlockBuilder.current().normalize(convert("IsNaN", _list(inputs, [inputs[0]]), {}, opset))
+    asked = relax.BlockBuilder.current().normalize(
+        convert("IsNaN", _list(inputs, [inputs[0]]), {}, opset)
+    )
     return convert("Not", _list(inputs, [asked]), {}, opset)
 
 
 def _space_to_depth(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]:
     if attrs.get("mode", b"DCR") != b"DCR":
-        raise ValueError("TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape")
+        raise ValueError(
+            "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
+        )
     return inputs, attrs
 
 
 def _is_inf(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attributes]:
     if not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
-        raise ValueError("TVM's importer finds infinities of both signs; compare with a constant for one of them")
+        raise ValueError(
+            "TVM's importer finds infinities of both signs; compare with a constant for one of them"
+        )
     return inputs, attrs
 
 
@@ -103,7 +128,9 @@ def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, At
         for n, k, s, d, e, o in zip(data, kernel, strides, dilations, extra, shape, strict=True)
     ]
     if min(total) < 0:
-        raise ValueError(f"its output_shape {list(shape)} is larger than what the kernel reaches; use output_padding")
+        raise ValueError(
+            f"its output_shape {list(shape)} is larger than what the kernel reaches; use output_padding"
+        )
     upper = attrs.pop("auto_pad", b"") == b"SAME_UPPER"
     begin = [t // 2 if upper else t - t // 2 for t in total]
     return inputs, attrs | {"pads": (*begin, *(t - b for t, b in zip(total, begin, strict=True)))}
@@ -114,13 +141,21 @@ def _roi_align(inputs: Any, attrs: Attributes, opset: int) -> tuple[Any, Attribu
     from tvm import relax
 
     if attrs.get("mode", b"avg") != b"avg":
-        raise ValueError("TVM takes the largest sample, onnxruntime the largest part of one; export it with mode=avg")
-    mode = attrs.get("coordinate_transformation_mode", b"half_pixel" if opset >= 16 else b"output_half_pixel")
+        raise ValueError(
+            "TVM takes the largest sample, onnxruntime the largest part of one; export it with mode=avg"
+        )
+    mode = attrs.get(
+        "coordinate_transformation_mode", b"half_pixel" if opset >= 16 else b"output_half_pixel"
+    )
     shift = 0.5 - 0.5 / attrs.get("spatial_scale", 1.0)
     if mode != b"half_pixel" or shift == 0:
         return inputs, attrs
-    moved = relax.op.add(inputs[1], shape_arithmetic.constant(np.array(shift, str(inputs[1].ty.dtype))))
-    return _list(inputs, [inputs[0], relax.BlockBuilder.current().normalize(moved), inputs[2]]), attrs
+    moved = relax.op.add(
+        inputs[1], shape_arithmetic.constant(np.array(shift, str(inputs[1].ty.dtype)))
+    )
+    return _list(
+        inputs, [inputs[0], relax.BlockBuilder.current().normalize(moved), inputs[2]]
+    ), attrs
 
 
 _SPELLINGS: dict[str, Callable[[Any, Attributes, int], tuple[Any, Attributes]]] = {
@@ -133,7 +168,9 @@ _SPELLINGS: dict[str, Callable[[Any, Attributes, int], tuple[Any, Attributes]]] 
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
 }
-_FIRST_ONLY = frozenset({"LayerNormalization", "MaxPool"})  # converted without their further results
+_FIRST_ONLY = frozenset(
+    {"LayerNormalization", "MaxPool"}
+)  # converted without their further results
 
 
 def _first(result: Any, wanted: Sequence[str], count: int) -> Any:
@@ -141,15 +178,24 @@ def _first(result: Any, wanted: Sequence[str], count: int) -> Any:
     from tvm import relax
 
     if wanted:
-        raise ValueError(f"TVM's importer does not make its output '{wanted[0]}'; export the model without it")
+        raise ValueError(
+            f"TVM's importer does not make its output '{wanted[0]}'; export the model without it"
+        )
     return result if isinstance(result, relax.Tuple) else relax.Tuple([result] * count)
 
 
 def _upsample(inputs: Any, attrs: Attributes) -> tuple[Any, Attributes]:
     """The Resize of today for an Upsample, or a Resize of opset 10."""
-    scales = inputs[1] if len(inputs) > 1 else shape_arithmetic.constant(np.array(attrs["scales"], np.float32))
+    scales = (
+        inputs[1]
+        if len(inputs) > 1
+        else shape_arithmetic.constant(np.array(attrs["scales"], np.float32))
+    )
     asymmetric = {"coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
-    return _list(inputs, [inputs[0], None, scales]), {"mode": attrs.get("mode", b"nearest"), **asymmetric}
+    return _list(inputs, [inputs[0], None, scales]), {
+        "mode": attrs.get("mode", b"nearest"),
+        **asymmetric,
+    }
 
 
 def _resize(inputs: Any, attrs: Attributes) -> tuple[Any, Attributes]:
@@ -158,28 +204,41 @@ def _resize(inputs: Any, attrs: Attributes) -> tuple[Any, Attributes]:
     _, roi, scales, sizes = (*inputs, None, None, None)[:4]
     roi, scales, sizes = (None if _is_empty(i) else i for i in (roi, scales, sizes))
     if attrs.get("antialias", 0):
-        raise ValueError("TVM's importer resizes without antialias; export the model with antialias=0")
+        raise ValueError(
+            "TVM's importer resizes without antialias; export the model with antialias=0"
+        )
     if attrs.get("coordinate_transformation_mode") == b"half_pixel_symmetric":
         raise ValueError("TVM has no half_pixel_symmetric; export the model with half_pixel")
     axes = [a % len(before) for a in attrs.get("axes", range(len(before)))]
     after = list(before)
     exact = attrs.get("coordinate_transformation_mode") == b"align_corners"
-    for axis, scale, size in zip(axes, *_targets(scales, sizes, attrs, [before[a] for a in axes]), strict=True):
+    for axis, scale, size in zip(
+        axes, *_targets(scales, sizes, attrs, [before[a] for a in axes]), strict=True
+    ):
         after[axis] = size
         if not exact and abs(before[axis] * scale - size) > 1e-3:
             raise ValueError(
                 f"it scales {before[axis]} at axis {axis} by {scale:.4g}, which is no whole size; give sizes"
             )
     if after[:2] != before[:2]:
-        raise ValueError(f"it resizes {before} to {after}; TVM's importer resizes the axes after the second only")
+        raise ValueError(
+            f"it resizes {before} to {after}; TVM's importer resizes the axes after the second only"
+        )
     kept = {k: v for k, v in attrs.items() if k not in ("axes", "keep_aspect_ratio_policy")}
     return _list(
         inputs,
-        [inputs[0], _roi(roi, axes, len(before), attrs), None, shape_arithmetic.constant(np.array(after, np.int64))],
+        [
+            inputs[0],
+            _roi(roi, axes, len(before), attrs),
+            None,
+            shape_arithmetic.constant(np.array(after, np.int64)),
+        ],
     ), kept
 
 
-def _targets(scales: Any, sizes: Any, attrs: Attributes, before: list[int]) -> tuple[list[float], list[int]]:
+def _targets(
+    scales: Any, sizes: Any, attrs: Attributes, before: list[int]
+) -> tuple[list[float], list[int]]:
     """The scale and the size of each axis that is resized."""
     if scales is not None:
         factors = _numbers(scales, "scales").astype(np.float32)

@@ -20,7 +20,9 @@ _ARITHMETIC = """
     Round Shape Size Slice Split Sqrt Squeeze Sub Transpose Unsqueeze Where Xor
 """
 _KINDS = frozenset(_ARITHMETIC.split())
-_GROWING = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})  # a few numbers can ask for a terabyte
+_GROWING = frozenset(
+    {"ConstantOfShape", "Expand", "Range", "Tile"}
+)  # a few numbers can ask for a terabyte
 
 
 def constant(array: Any) -> Any:
@@ -50,7 +52,9 @@ def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
         return [constant(np.int64(math.prod(shape)))]
     if node.op_type not in _KINDS | _GROWING or not given:
         return None
-    if node.domain not in ("", "ai.onnx") or not all(isinstance(i, tvm.ir.GenericConst) for i in given):
+    if node.domain not in ("", "ai.onnx") or not all(
+        isinstance(i, tvm.ir.GenericConst) for i in given
+    ):
         return None
     arrays = dict(zip([n for n in node.input if n], (i.value.numpy() for i in given), strict=False))
     return _run(node, arrays, opset) if _is_small(node.op_type, list(arrays.values())) else None
@@ -59,7 +63,11 @@ def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
 def fixed_sizes(value: Any) -> list[int] | None:
     """The shape of a tensor-valued expression, None where not every size is a number."""
     sizes = getattr(getattr(value.ty, "shape", None), "values", None)
-    return [int(s.value) for s in sizes] if sizes is not None and all(hasattr(s, "value") for s in sizes) else None
+    return (
+        [int(s.value) for s in sizes]
+        if sizes is not None and all(hasattr(s, "value") for s in sizes)
+        else None
+    )
 
 
 def _is_small(kind: str, arrays: list[Any]) -> bool:

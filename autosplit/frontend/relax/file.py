@@ -42,16 +42,22 @@ def read(path: Path) -> Any:
         try:
             module = tvm.ir.load_json(text)
         except Exception as error:
-            raise ModelError(f"model '{path}' is no module that tvm.ir.save_json wrote; save it again") from error
+            raise ModelError(
+                f"model '{path}' is no module that tvm.ir.save_json wrote; save it again"
+            ) from error
         if not isinstance(module, tvm.IRModule):
-            raise ModelError(f"model '{path}' holds a {type(module).__name__}, not a module; save the IRModule")
+            raise ModelError(
+                f"model '{path}' holds a {type(module).__name__}, not a module; save the IRModule"
+            )
     else:
         try:
             module = script.parse(text)
         except ModelError as error:
             raise ModelError(f"model '{path}': {error}") from error
     for name in _foreign(module):
-        raise ModelError(f"model '{path}' calls '{name}', which it does not hold; give such a module in the API")
+        raise ModelError(
+            f"model '{path}' calls '{name}', which it does not hold; give such a module in the API"
+        )
     return module
 
 
@@ -83,7 +89,9 @@ def _foreign(module: Any) -> Iterator[str]:
             relax.analysis.post_order_visit(function, relax_node)
         elif isinstance(function, tvm.tirx.PrimFunc):
             nodes = json.loads(tvm.ir.save_json(function))["nodes"]  # tirx has no visitor in Python
-            found |= {n["data"]: None for n in nodes if n["type"] == "ir.Op" and _calls_by_name(n["data"])}
+            found |= {
+                n["data"]: None for n in nodes if n["type"] == "ir.Op" and _calls_by_name(n["data"])
+            }
         else:
             found[type(function).__name__] = None
     yield from found
@@ -130,7 +138,9 @@ class _Names:
             alias=self._alias,
             constants=frozenset(self._constants),
             inputs=tuple(
-                Signature(self._held[p], tuple(int(s.value) for s in p.ty.shape.values), str(p.ty.dtype))
+                Signature(
+                    self._held[p], tuple(int(s.value) for s in p.ty.shape.values), str(p.ty.dtype)
+                )
                 for p in self._params
             ),
             outputs=self._outputs(main.body.body),
@@ -190,8 +200,14 @@ class _Names:
         names: list[str] = []
         for i, field in enumerate(fields):
             if isinstance(field, list):
-                raise ModelError(f"output {i} of '{ENTRY}' is a tuple inside a tuple; return a flat one")
-            name = field if field is not None and field not in names else self._free(f"{field or 'output'}.{i}")
+                raise ModelError(
+                    f"output {i} of '{ENTRY}' is a tuple inside a tuple; return a flat one"
+                )
+            name = (
+                field
+                if field is not None and field not in names
+                else self._free(f"{field or 'output'}.{i}")
+            )
             names.append(name)
         return tuple(names)
 
@@ -210,7 +226,11 @@ def _item_names(found: list[Any]) -> dict[Any, dict[int, str]]:
 
 def _kind(call: Any) -> str:
     """What a call is called: its operator, or the kernel it calls."""
-    callee = call.args[0] if call.args and hasattr(call.args[0], "name_hint") and hasattr(call.op, "name") else None
+    callee = (
+        call.args[0]
+        if call.args and hasattr(call.args[0], "name_hint") and hasattr(call.op, "name")
+        else None
+    )
     if callee is not None and str(getattr(call.op, "name", "")).startswith("relax.call_tir"):
         return str(callee.name_hint)
     return str(getattr(call.op, "name", None) or getattr(call.op, "name_hint", "call"))

@@ -17,16 +17,26 @@ def inlined(module: Any) -> Any:
     import tvm
     from tvm import relax
 
-    functions = {g.name_hint: f for g, f in module.functions.items() if isinstance(f, relax.Function)}
+    functions = {
+        g.name_hint: f for g, f in module.functions.items() if isinstance(f, relax.Function)
+    }
     if ENTRY not in functions:
         known = ", ".join(sorted(functions)) or "no Relax function"
-        raise ModelError(f"the module has no function '{ENTRY}' (it has {known}); name the one to split '{ENTRY}'")
-    others = {g: f for g, f in module.functions.items() if isinstance(f, relax.Function) and g.name_hint != ENTRY}
+        raise ModelError(
+            f"the module has no function '{ENTRY}' (it has {known}); name the one to split '{ENTRY}'"
+        )
+    others = {
+        g: f
+        for g, f in module.functions.items()
+        if isinstance(f, relax.Function) and g.name_hint != ENTRY
+    }
     try:
         main = functions[ENTRY].inline_functions(others) if others else functions[ENTRY]
     except Exception as error:
         names = ", ".join(sorted(g.name_hint for g in others))
-        raise ModelError(f"functions {names} cannot be put inside '{ENTRY}': {line_of(error, last=True)}") from error
+        raise ModelError(
+            f"functions {names} cannot be put inside '{ENTRY}': {line_of(error, last=True)}"
+        ) from error
     _require_no_recursion(main, functions)
     if not others:
         return module
@@ -43,9 +53,15 @@ def _require_no_recursion(main: Any, functions: Mapping[str, Any]) -> None:
     called: list[str] = []
 
     def call(node: Any) -> None:
-        if isinstance(node, relax.Call) and isinstance(node.op, tvm.ir.GlobalVar) and node.op.name_hint in functions:
+        if (
+            isinstance(node, relax.Call)
+            and isinstance(node.op, tvm.ir.GlobalVar)
+            and node.op.name_hint in functions
+        ):
             called.append(str(node.op.name_hint))
 
     relax.analysis.post_order_visit(main, call)
     if called:
-        raise ModelError(f"function '{called[0]}' of the module calls itself, which cannot be split; unroll the calls")
+        raise ModelError(
+            f"function '{called[0]}' of the module calls itself, which cannot be split; unroll the calls"
+        )

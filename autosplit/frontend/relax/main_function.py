@@ -14,11 +14,15 @@ def bindings(function: Any) -> list[Any]:
     from tvm import relax
 
     if not isinstance(function.body, relax.SeqExpr):
-        raise ModelError(f"the module's function '{ENTRY}' is not a sequence of bindings; normalise it first")
+        raise ModelError(
+            f"the module's function '{ENTRY}' is not a sequence of bindings; normalise it first"
+        )
     found = [b for block in function.body.blocks for b in block.bindings]
     for binding in found:
         if isinstance(getattr(binding, "value", None), relax.If):
-            raise ModelError(f"variable '{binding.var.name}' is bound to control flow (If), which cannot be split")
+            raise ModelError(
+                f"variable '{binding.var.name}' is bound to control flow (If), which cannot be split"
+            )
     return found
 
 

@@ -16,13 +16,72 @@ from autosplit.errors import ModelError, line_of
 LIMIT = 512 << 20  # bytes; weights stand in the text as base64
 
 _BUILTINS = {"range", "int", "float", "bool", "len", "min", "max"}
-_SUBMODULES = {"nn", "image", "vision", "grad", "builtin", "memory", "vm", "ccl", "dist", "distributed"}
-_REFUSED = {"emit_te", "macro", "inline", "external_kernel", "call_py_func", "pyfunc", "import_module", "meta_class"}
+_SUBMODULES = {
+    "nn",
+    "image",
+    "vision",
+    "grad",
+    "builtin",
+    "memory",
+    "vm",
+    "ccl",
+    "dist",
+    "distributed",
+}
+_REFUSED = {
+    "emit_te",
+    "macro",
+    "inline",
+    "external_kernel",
+    "call_py_func",
+    "pyfunc",
+    "import_module",
+    "meta_class",
+}
 _NODES: tuple[type[ast.AST], ...] = (
-    *(ast.Module, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AnnAssign),
-    *(ast.AugAssign, ast.For, ast.While, ast.If, ast.With, ast.withitem, ast.Expr, ast.Pass, ast.Assert, ast.Break),
-    *(ast.Continue, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.Call, ast.keyword, ast.Constant),
-    *(ast.Attribute, ast.Subscript, ast.Name, ast.List, ast.Tuple, ast.Dict, ast.Slice, ast.Starred),
+    *(
+        ast.Module,
+        ast.ClassDef,
+        ast.FunctionDef,
+        ast.arguments,
+        ast.arg,
+        ast.Return,
+        ast.Assign,
+        ast.AnnAssign,
+    ),
+    *(
+        ast.AugAssign,
+        ast.For,
+        ast.While,
+        ast.If,
+        ast.With,
+        ast.withitem,
+        ast.Expr,
+        ast.Pass,
+        ast.Assert,
+        ast.Break,
+    ),
+    *(
+        ast.Continue,
+        ast.BoolOp,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.IfExp,
+        ast.Compare,
+        ast.Call,
+        ast.keyword,
+        ast.Constant,
+    ),
+    *(
+        ast.Attribute,
+        ast.Subscript,
+        ast.Name,
+        ast.List,
+        ast.Tuple,
+        ast.Dict,
+        ast.Slice,
+        ast.Starred,
+    ),
     *(ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
 )
 
@@ -34,7 +93,9 @@ def parse(text: str) -> Any:
 
     module = _syntax(text)
     vocabulary = {
-        name: space for name, space in _default_globals().items() if name in ("I", "ir", "T", "tir", "R", "relax")
+        name: space
+        for name, space in _default_globals().items()
+        if name in ("I", "ir", "T", "tir", "R", "relax")
     }
     metadata, definitions = _parts(module)
     if not any(isinstance(d, ast.ClassDef) for d in definitions.body):
@@ -45,21 +106,29 @@ def parse(text: str) -> Any:
         if metadata is not None:
             given["metadata"] = tvm.ir.load_json(metadata)
         found = tvm.script.from_source(ast.unparse(definitions), given)
-    except Exception as error:  # the parser raises its own diagnostics, and whatever evaluation raises
+    except (
+        Exception
+    ) as error:  # the parser raises its own diagnostics, and whatever evaluation raises
         raise ModelError(f"the TVMScript text cannot be parsed: {line_of(error)}") from error
     if not isinstance(found, tvm.IRModule):
-        raise ModelError(f"the TVMScript text holds a {type(found).__name__}; write one class under @I.ir_module")
+        raise ModelError(
+            f"the TVMScript text holds a {type(found).__name__}; write one class under @I.ir_module"
+        )
     return found
 
 
 def _syntax(text: str) -> ast.Module:
     if len(text) > LIMIT:
-        raise ModelError(f"the TVMScript text has {len(text)} characters, at most {LIMIT} are read; save it as JSON")
+        raise ModelError(
+            f"the TVMScript text has {len(text)} characters, at most {LIMIT} are read; save it as JSON"
+        )
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        raise ModelError(f"the file is no TVMScript{f' (line {line})' if line else ''}: {error}") from error
+        raise ModelError(
+            f"the file is no TVMScript{f' (line {line})' if line else ''}: {error}"
+        ) from error
 
 
 def _parts(module: ast.Module) -> tuple[str | None, ast.Module]:
@@ -93,7 +162,10 @@ def _check_import(statement: ast.Import | ast.ImportFrom) -> None:
         ("tvm", "tvm"),
         ("annotations", "annotations"),
     }
-    if package not in ("tvm", "tvm.script", "tvm.tirx.layout", "__future__") or not spelled <= known:
+    if (
+        package not in ("tvm", "tvm.script", "tvm.tirx.layout", "__future__")
+        or not spelled <= known
+    ):
         raise ModelError(
             f"line {statement.lineno} of the TVMScript text imports something else ({ast.unparse(statement)}); "
             f"it may import tvm.script's ir as I, relax as R and tirx as T"
@@ -110,16 +182,24 @@ class _Check:
     def check(self, module: ast.Module) -> None:
         self._bound.update(_bound(module))
         if taken := self._bound & {*self._vocabulary, *_BUILTINS}:
-            raise ModelError(f"the TVMScript text binds '{min(taken)}', a name of TVMScript itself; rename it")
+            raise ModelError(
+                f"the TVMScript text binds '{min(taken)}', a name of TVMScript itself; rename it"
+            )
         inner = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Attribute)}
         for node in ast.walk(module):
             if not isinstance(node, _NODES):
                 self._refuse(node, type(node).__name__)
             elif isinstance(node, ast.Attribute):
                 self._attribute(node, id(node) in inner)
-            elif isinstance(node, ast.Name) and node.id in self._vocabulary and id(node) not in inner:
+            elif (
+                isinstance(node, ast.Name) and node.id in self._vocabulary and id(node) not in inner
+            ):
                 self._refuse(node, f"'{node.id}' by itself")
-            elif isinstance(node, ast.Name) and node.id not in {*self._bound, *self._vocabulary, *_BUILTINS}:
+            elif isinstance(node, ast.Name) and node.id not in {
+                *self._bound,
+                *self._vocabulary,
+                *_BUILTINS,
+            }:
                 self._refuse(node, f"the name '{node.id}'")
 
     def _attribute(self, node: ast.Attribute, goes_on: bool) -> None:
@@ -134,13 +214,18 @@ class _Check:
             if isinstance(value, types.ModuleType):
                 known = name in _SUBMODULES and (goes_on or name != path[-1])
             else:
-                known = (getattr(value, "__module__", None) or "tvm").partition(".")[0] in ("tvm", "tvm_ffi")
+                known = (getattr(value, "__module__", None) or "tvm").partition(".")[0] in (
+                    "tvm",
+                    "tvm_ffi",
+                )
             if value is None or not known:
                 self._refuse(node, f"'{'.'.join(path)}'")
 
     def _refuse(self, node: ast.AST, what: str) -> None:
         line = getattr(node, "lineno", "?")
-        raise ModelError(f"line {line} of the TVMScript text holds {what}, which is no TVMScript; remove it")
+        raise ModelError(
+            f"line {line} of the TVMScript text holds {what}, which is no TVMScript; remove it"
+        )
 
 
 def _bound(module: ast.Module) -> Iterator[str]:

@@ -34,22 +34,32 @@ def _sizes(name: str, param: Any) -> list[Any]:
     from tvm import relax
 
     if not isinstance(param.ty, relax.TensorType):
-        raise ModelError(f"input '{name}' is a {type(param.ty).__name__}; only tensors can be split")
+        raise ModelError(
+            f"input '{name}' is a {type(param.ty).__name__}; only tensors can be split"
+        )
     if getattr(param.ty.shape, "values", None) is None:
-        raise ModelError(f'input \'{name}\' has a shape without sizes; declare it, e.g. R.Tensor(("n", 4), "float32")')
+        raise ModelError(
+            f'input \'{name}\' has a shape without sizes; declare it, e.g. R.Tensor(("n", 4), "float32")'
+        )
     return list(param.ty.shape.values)
 
 
 def _match(name: str, sizes: list[Any], shape: tuple[int, ...], symbols: dict[Any, int]) -> None:
     given = "x".join(map(str, shape))
     if len(sizes) != len(shape):
-        raise ConfigError(f"--shape {name}={given} has rank {len(shape)}, but the input has rank {len(sizes)}: {sizes}")
+        raise ConfigError(
+            f"--shape {name}={given} has rank {len(shape)}, but the input has rank {len(sizes)}: {sizes}"
+        )
     for axis, (size, wanted) in enumerate(zip(sizes, shape, strict=True)):
         if wanted < 1:
-            raise ConfigError(f"--shape {name}={given} has size {wanted} at axis {axis}; sizes start at 1")
+            raise ConfigError(
+                f"--shape {name}={given} has size {wanted} at axis {axis}; sizes start at 1"
+            )
         fixed = int(size.value) if hasattr(size, "value") else symbols.setdefault(size, wanted)
         if fixed != wanted:
-            raise ConfigError(f"--shape {name}={given} differs at axis {axis}, which the model fixes to {fixed}")
+            raise ConfigError(
+                f"--shape {name}={given} differs at axis {axis}, which the model fixes to {fixed}"
+            )
 
 
 def _require_static(param: Any) -> None:

@@ -28,7 +28,19 @@ _TARGET = re.compile(
     r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pow|eq|ne|lt|le|gt|ge|and_|or_)$|"
     r"math\.(ceil|floor|trunc)$"
 )
-_FUNCTIONS = {"Symbol", "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod", "FloorDiv", "CleanDiv"}
+_FUNCTIONS = {
+    "Symbol",
+    "Integer",
+    "Rational",
+    "Add",
+    "Mul",
+    "Max",
+    "Min",
+    "Mod",
+    "PythonMod",
+    "FloorDiv",
+    "CleanDiv",
+}
 _FUNCTIONS |= {
     "CeilDiv",
     "Eq",
@@ -56,10 +68,22 @@ def cleaned(path: Path) -> Iterator[IO[bytes]]:
     """A readable copy of the archive without pickles and code; raises ModelError where it needs either, or is no archive."""
     with tempfile.TemporaryFile() as copy:
         try:
-            with zipfile.ZipFile(path) as archive, zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as clean:
+            with (
+                zipfile.ZipFile(path) as archive,
+                zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as clean,
+            ):
                 _copy(path, archive, clean)
-        except (OSError, zipfile.BadZipFile, KeyError, ValueError, RecursionError, NotImplementedError) as error:
-            raise ModelError(f"model '{path}' is no program that torch.export.save wrote: {error}") from error
+        except (
+            OSError,
+            zipfile.BadZipFile,
+            KeyError,
+            ValueError,
+            RecursionError,
+            NotImplementedError,
+        ) as error:
+            raise ModelError(
+                f"model '{path}' is no program that torch.export.save wrote: {error}"
+            ) from error
         copy.seek(0)
         yield copy
 
@@ -72,7 +96,9 @@ def _copy(path: Path, archive: zipfile.ZipFile, clean: zipfile.ZipFile) -> None:
         )
     for name, member in members.items():
         target = f"model/{name}"
-        if member.compress_type != zipfile.ZIP_STORED or (name.endswith(".json") and member.file_size > _MEMBER_LIMIT):
+        if member.compress_type != zipfile.ZIP_STORED or (
+            name.endswith(".json") and member.file_size > _MEMBER_LIMIT
+        ):
             raise ModelError(
                 f"member '{name}' of '{path}' is compressed or too large; save the program with torch again"
             )
@@ -90,10 +116,16 @@ def _copy(path: Path, archive: zipfile.ZipFile, clean: zipfile.ZipFile) -> None:
 
 def _config(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     for name, entry in document["config"].items():
-        if entry.get("use_pickle") is not False or not re.match(r"\w+$", str(entry.get("path_name"))):
-            raise ModelError(f"tensor '{name}' of '{path}' is pickled, which is not read; save it as a plain tensor")
+        if entry.get("use_pickle") is not False or not re.match(
+            r"\w+$", str(entry.get("path_name"))
+        ):
+            raise ModelError(
+                f"tensor '{name}' of '{path}' is pickled, which is not read; save it as a plain tensor"
+            )
         if str(entry["path_name"]).startswith(("custom_obj", "opaque")):
-            raise ModelError(f"constant '{name}' of '{path}' is a Python object, which is not read; make it a tensor")
+            raise ModelError(
+                f"constant '{name}' of '{path}' is a Python object, which is not read; make it a tensor"
+            )
     return document
 
 
@@ -142,11 +174,15 @@ def _is_size(text: Any) -> bool:
 
 def _check(path: Path, known: bool, text: Any, what: str) -> None:
     if not known:
-        raise ModelError(f"model '{path}' holds the {what} {str(text)[:80]!r}, which is not read; export without it")
+        raise ModelError(
+            f"model '{path}' holds the {what} {str(text)[:80]!r}, which is not read; export without it"
+        )
 
 
 def _check_tree(path: Path, tree: dict[str, Any]) -> None:
     if tree["type"] not in _CONTAINERS:
-        raise ModelError(f"model '{path}' takes or returns a {tree['type']}; use tuples, lists and dicts of tensors")
+        raise ModelError(
+            f"model '{path}' takes or returns a {tree['type']}; use tuples, lists and dicts of tensors"
+        )
     for child in tree["children_spec"]:
         _check_tree(path, child)

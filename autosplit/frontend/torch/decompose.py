@@ -41,13 +41,19 @@ def functional(program: Any) -> Any:
     from torch.export import default_decompositions
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    known = set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_odd_forms(program.graph))
+    known = (
+        set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_odd_forms(program.graph))
+    )
     for spec in user(program.graph_signature.input_specs):
         if type(spec.arg).__name__ != "TensorArgument":
-            raise ModelError(f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone")
+            raise ModelError(
+                f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone"
+            )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = {op: how for op, how in default_decompositions().items() if target_name(op) not in known}
+        table = {
+            op: how for op, how in default_decompositions().items() if target_name(op) not in known
+        }
         try:
             program = program.run_decompositions(table)
         except Exception as error:
@@ -58,7 +64,9 @@ def functional(program: Any) -> Any:
                 f"node '{node.name}' is control flow ({node.target}), which cannot be split; export without"
             )
         if node.op == "call_function" and target_name(node.target) not in known:
-            raise ModelError(f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it")
+            raise ModelError(
+                f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it"
+            )
     _require_no_memory(program)
     unsupported.check(program.graph)
     reformed(program, _held(program))
@@ -67,13 +75,23 @@ def functional(program: Any) -> Any:
 
 def _held(program: Any) -> dict[str, Any]:
     """The values of the program's constants by the names of their nodes, as far as they are there."""
-    names = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.kind.name == "CONSTANT_TENSOR"}
-    return {name: program.constants[target] for name, target in names.items() if target in program.constants}
+    names = {
+        s.arg.name: s.target
+        for s in program.graph_signature.input_specs
+        if s.kind.name == "CONSTANT_TENSOR"
+    }
+    return {
+        name: program.constants[target]
+        for name, target in names.items()
+        if target in program.constants
+    }
 
 
 def _require_no_memory(program: Any) -> None:
     """A buffer that the program updates and reads makes each item depend on those before it; stages keep no state."""
-    updated = {s.target for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"}
+    updated = {
+        s.target for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"
+    }
     kept = {s.arg.name for s in user(program.graph_signature.output_specs)}
     for spec in program.graph_signature.input_specs:
         if spec.target not in updated:
@@ -100,7 +118,9 @@ def _odd_forms(graph: Any) -> Iterator[str]:
         name = target_name(node.target) if node.op == "call_function" else ""
         bare = None in (*node.args, None, None)[2:4]
         if name == "group_norm.default" and bare:
-            raise ModelError(f"node '{node.name}' normalises groups without weight and bias; export it with both")
+            raise ModelError(
+                f"node '{node.name}' normalises groups without weight and bias; export it with both"
+            )
         if name in ("layer_norm.default", "native_layer_norm.default") and bare:
             yield name
         if name == "pad.default" and node.args[2:3] == ("circular",) and min(node.args[1]) < 0:

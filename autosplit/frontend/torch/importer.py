@@ -63,13 +63,18 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
         alias=dict(table.alias),
         constants=frozenset(table.constants),
         inputs=tuple(
-            Signature(n, tuple(int(s.value) for s in params[n].ty.shape.values), str(params[n].ty.dtype)) for n in names
+            Signature(
+                n, tuple(int(s.value) for s in params[n].ty.shape.values), str(params[n].ty.dtype)
+            )
+            for n in names
         ),
         outputs=_unique([_output_name(s) for s in user(program.graph_signature.output_specs)]),
     )
 
 
-def outputs(program: Any, source: Source, item: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+def outputs(
+    program: Any, source: Source, item: Mapping[str, Any]
+) -> dict[str, np.ndarray[Any, Any]]:
     """What torch computes for one item, by output name. Raises ModelError where it refuses."""
     torch = import_torch()
     leaves = [torch.from_numpy(np.array(item[i.name])) for i in source.inputs]
@@ -97,7 +102,9 @@ def import_torch() -> Any:
         import torch.export
         import torch.utils._pytree
     except ImportError as error:
-        raise MachineError(f"reading PyTorch needs torch ({error}); pip install 'autosplit[torch]'") from error
+        raise MachineError(
+            f"reading PyTorch needs torch ({error}); pip install 'autosplit[torch]'"
+        ) from error
     return torch
 
 
@@ -105,8 +112,16 @@ def _of_dtype(node: Any, value: Any) -> Any:
     """A result in torch's type: one that the importer computed in float32 is rounded, any other was read wrongly."""
     from tvm import relax
 
-    meant, found = getattr(node.meta.get("val"), "dtype", None), getattr(getattr(value, "ty", None), "dtype", None)
-    if node.op != "call_function" or meant is None or found is None or not isinstance(value.ty, relax.TensorType):
+    meant, found = (
+        getattr(node.meta.get("val"), "dtype", None),
+        getattr(getattr(value, "ty", None), "dtype", None),
+    )
+    if (
+        node.op != "call_function"
+        or meant is None
+        or found is None
+        or not isinstance(value.ty, relax.TensorType)
+    ):
         return value
     wanted, got = str(meant).removeprefix("torch."), str(found)
     if wanted == got:
@@ -123,7 +138,9 @@ def _require_shape(node: Any, value: Any) -> None:
     if meant is None or found is None or node.op != "call_function":
         return
     pairs = [
-        (m, int(f.value)) for m, f in zip(meant, found, strict=False) if isinstance(m, int) and hasattr(f, "value")
+        (m, int(f.value))
+        for m, f in zip(meant, found, strict=False)
+        if isinstance(m, int) and hasattr(f, "value")
     ]
     if len(meant) != len(found) or any(m != f for m, f in pairs):
         raise ModelError(
@@ -165,7 +182,9 @@ class _Table(dict[Any, Any]):
         name = self.name_of(node)
         _require_shape(node, value)
         value = _of_dtype(node, value)
-        super().__setitem__(node, self._marked(name, value) if node.op == "call_function" else value)
+        super().__setitem__(
+            node, self._marked(name, value) if node.op == "call_function" else value
+        )
         if node.op == "placeholder" and isinstance(value, relax.Var):
             self._holds[value] = node.name
 
@@ -177,7 +196,9 @@ class _Table(dict[Any, Any]):
         if isinstance(value, relax.Var) and value in self._holds:
             self.alias[name] = self._holds[value]
             return value
-        if not isinstance(value, relax.Expr) or not isinstance(getattr(value, "ty", None), relax.TensorType):
+        if not isinstance(value, relax.Expr) or not isinstance(
+            getattr(value, "ty", None), relax.TensorType
+        ):
             return value
         if not isinstance(value, relax.Var | relax.Call | relax.TupleGetItem):
             self.constants.add(name)
@@ -207,7 +228,9 @@ def _importer(called: Mapping[str, str]) -> Any:
 
             return converted
 
-        def _upsample_impl(self, x: Any, size: Any, scale_factor: Any, method: str, align_corners: Any) -> Any:
+        def _upsample_impl(
+            self, x: Any, size: Any, scale_factor: Any, method: str, align_corners: Any
+        ) -> Any:
             if method != "nearest_neighbor" or size is None:
                 return super()._upsample_impl(x, size, scale_factor, method, align_corners)
             return self.block_builder.emit(
@@ -219,7 +242,9 @@ def _importer(called: Mapping[str, str]) -> Any:
 
 def _output_name(spec: Any) -> str:
     if type(spec.arg).__name__ != "TensorArgument":
-        raise ModelError(f"output '{getattr(spec.arg, 'name', spec.arg)}' is no tensor; return tensors alone")
+        raise ModelError(
+            f"output '{getattr(spec.arg, 'name', spec.arg)}' is no tensor; return tensors alone"
+        )
     return str(spec.arg.name)
 
 

@@ -11,7 +11,20 @@ from typing import Any
 
 _ALIKE = frozenset({"full_like", "ones_like", "zeros_like"})
 _JOINED = frozenset(
-    {"add", "sub", "mul", "div", "floor_divide", "fmod", "remainder", "maximum", "minimum", "atan2", "cat", "cumsum"}
+    {
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "floor_divide",
+        "fmod",
+        "remainder",
+        "maximum",
+        "minimum",
+        "atan2",
+        "cat",
+        "cumsum",
+    }
     | {"where", "eq", "ne", "lt", "le", "gt", "ge"}
     | _ALIKE
 )
@@ -69,7 +82,10 @@ def _ask_for_nan(graph: Any, node: Any, name: str) -> None:
     aten, tensor = torch.ops.aten, node.args[0]
     node.target, node.args = aten.isnan.default, (tensor,)
     if name == "eq":
-        node.target, node.args = aten.logical_not.default, (_insert(graph, node, aten.isnan.default, tensor),)
+        node.target, node.args = (
+            aten.logical_not.default,
+            (_insert(graph, node, aten.isnan.default, tensor),),
+        )
 
 
 def _scale_second(graph: Any, node: Any) -> None:
@@ -92,7 +108,9 @@ def _join_types(graph: Any, node: Any) -> None:
         kind = torch.result_type(*values)
     for operand, value in zip(read, values, strict=True):
         if isinstance(value, torch.Tensor) and value.dtype != kind:
-            node.replace_input_with(operand, _insert(graph, node, torch.ops.aten._to_copy.default, operand, dtype=kind))
+            node.replace_input_with(
+                operand, _insert(graph, node, torch.ops.aten._to_copy.default, operand, dtype=kind)
+            )
 
 
 def _bound(graph: Any, node: Any, name: str) -> None:
@@ -106,9 +124,16 @@ def _bound(graph: Any, node: Any, name: str) -> None:
     node.kwargs = {}
     if kind.is_floating_point:
         scalar = not any(hasattr(b, "meta") for b in (low, high))
-        node.target, node.args = (aten.clamp.default if scalar else aten.clamp.Tensor), (x, low, high)
+        node.target, node.args = (
+            (aten.clamp.default if scalar else aten.clamp.Tensor),
+            (x, low, high),
+        )
         return
-    steps = [(op, b) for op, b in ((aten.maximum.default, low), (aten.minimum.default, high)) if b is not None]
+    steps = [
+        (op, b)
+        for op, b in ((aten.maximum.default, low), (aten.minimum.default, high))
+        if b is not None
+    ]
     for op, bound in steps[:-1]:
         x = _insert_as(node.meta["val"], graph, node, op, x, _filled(graph, node, bound))
     op, bound = steps[-1]
@@ -121,7 +146,9 @@ def _filled(graph: Any, node: Any, bound: Any) -> Any:
     if hasattr(bound, "meta"):
         return bound
     like = node.meta["val"]
-    return _insert_as(like.new_empty(()), graph, node, torch.ops.aten.full.default, [], bound, dtype=like.dtype)
+    return _insert_as(
+        like.new_empty(()), graph, node, torch.ops.aten.full.default, [], bound, dtype=like.dtype
+    )
 
 
 def _operands(node: Any) -> Iterator[Any]:
@@ -154,7 +181,11 @@ def _keep_positions_inside(graph: Any, node: Any, held: Mapping[str, Any]) -> No
     places = list(node.args[1])
     for axis, place in enumerate(places):
         value = held.get(place.name) if place is not None else None
-        if place is None or place.meta["val"].dtype == torch.bool or (value is not None and bool((value >= 0).all())):
+        if (
+            place is None
+            or place.meta["val"].dtype == torch.bool
+            or (value is not None and bool((value >= 0).all()))
+        ):
             continue
         if isinstance(shape[axis], int):
             places[axis] = _insert(graph, node, torch.ops.aten.remainder.Scalar, place, shape[axis])

@@ -28,7 +28,9 @@ class Origins:
         }
         self._made: dict[str, list[str]] = {}
         for origin, group in groups.items():
-            self._made.setdefault(self._maker(origin), []).extend(self.called[name] for name in group)
+            self._made.setdefault(self._maker(origin), []).extend(
+                self.called[name] for name in group
+            )
         for name in self._calls:
             self._made.setdefault(self._maker(name), []).append(name)
 
@@ -51,4 +53,8 @@ class Origins:
 
     def _maker(self, origin: str) -> str:
         node = self._calls.get(origin)
-        return str(node.args[0].name) if node is not None and target_name(node.target) == "getitem" else origin
+        return (
+            str(node.args[0].name)
+            if node is not None and target_name(node.target) == "getitem"
+            else origin
+        )

@@ -7,8 +7,19 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.frontend.torch.normalize import target_name
 
-_NORMS = ("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional")
-_DROPOUTS = ("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+_NORMS = (
+    "batch_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+)
+_DROPOUTS = (
+    "dropout",
+    "native_dropout",
+    "feature_dropout",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+)
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
@@ -36,17 +47,28 @@ def _misread(node: Any, name: str) -> str | None:
 
 def _scales_oddly(node: Any) -> str | None:
     """TVM scales by the ratio of the sizes, torch by the factor it was given; they differ where a size was rounded."""
-    factors = node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
+    factors = (
+        node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
+    )
     sizes = node.args[0].meta["val"].shape[2:]
     for size, factor in zip(sizes, factors, strict=False):
-        if node.args[2] is not True and isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
+        if (
+            node.args[2] is not True
+            and isinstance(size, int)
+            and abs(size * factor - round(size * factor)) > 1e-3
+        ):
             return f"scales {size} by {factor:.4g}, which is no whole size; export it with a size instead"
     return None
 
 
 def _is_plain_loss(args: tuple[Any, ...]) -> bool:
     """Whether it is a mean over rows: no other reduction, no class left out, no smoothing."""
-    return args[0].meta["val"].ndim <= 2 and args[3] in (None, 1) and args[4] in (None, -100) and not args[5]
+    return (
+        args[0].meta["val"].ndim <= 2
+        and args[3] in (None, 1)
+        and args[4] in (None, -100)
+        and not args[5]
+    )
 
 
 def _chance(node: Any, name: str) -> str | None:
@@ -62,4 +84,8 @@ def _chance(node: Any, name: str) -> str | None:
         calm = not (args[4] or node.kwargs.get("dropout_p"))
     elif name in _RECURRENT:
         calm = not args[5] or args[6] is False
-    return None if calm else "draws at random, so that no two runs are alike; export the model after eval()"
+    return (
+        None
+        if calm
+        else "draws at random, so that no two runs are alike; export the model after eval()"
+    )

@@ -121,7 +121,9 @@ class IsolatedBench:
     def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """See LocalBench."""
         found = self._call({"kind": "duel", "candidates": candidates})
-        return [load(Spread, s) for s in found["candidates"]], [load(Spread, s) for s in found["baselines"]]
+        return [load(Spread, s) for s in found["candidates"]], [
+            load(Spread, s) for s in found["baselines"]
+        ]
 
     def export(
         self,
@@ -154,7 +156,9 @@ class IsolatedBench:
 
     def _call(self, job: Mapping[str, Any]) -> Any:
         if self._worker is None:
-            wait_s = RETURN_S if "_description" in self.__dict__ else 0.0  # what was there once may be back
+            wait_s = (
+                RETURN_S if "_description" in self.__dict__ else 0.0
+            )  # what was there once may be back
             self._worker = Worker(self._handler, self._setting | {"wait_s": wait_s}, self._memory)
         try:
             return self._worker.call(job, self._timeout_s)

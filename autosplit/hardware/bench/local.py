@@ -26,7 +26,14 @@ from autosplit.hardware.measurement.baselines import Way, ways
 from autosplit.hardware.measurement.interleaved import Contender, duel
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare, require_equal
-from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    Spread,
+)
 from autosplit.hardware.measurement.statistics import spread
 from autosplit.hardware.model import Model
 
@@ -86,9 +93,20 @@ class LocalBench:
     @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
-        own = {d: target for d, target in self._targets.items() if target != spelled(self.model.target)}
-        targets = {"targets": " ".join(f"{d} {target}" for d, target in sorted(own.items()))} if own else {}
-        return {**self.model.identity, **targets, "backend": self.model.backend, "devices": " ".join(self.devices)}
+        own = {
+            d: target for d, target in self._targets.items() if target != spelled(self.model.target)
+        }
+        targets = (
+            {"targets": " ".join(f"{d} {target}" for d, target in sorted(own.items()))}
+            if own
+            else {}
+        )
+        return {
+            **self.model.identity,
+            **targets,
+            "backend": self.model.backend,
+            "devices": " ".join(self.devices),
+        }
 
     @cached_property
     def expected(self) -> list[dict[str, np.ndarray[Any, Any]]]:
@@ -120,7 +138,9 @@ class LocalBench:
             period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
             times = iter(busy)
             busy = tuple(next(times) if ops else 0.0 for ops in stages)
-            return Measurement(period, measure.latency(pipeline, self._items, self.budget), busy, accuracy)
+            return Measurement(
+                period, measure.latency(pipeline, self._items, self.budget), busy, accuracy
+            )
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench. Without a second core or device, one core is all there is."""
@@ -141,7 +161,9 @@ class LocalBench:
                 pipeline = stack.enter_context(self._pipeline(stages))
                 self._judged(pipeline)
                 contenders.append(partial(_alone, pipeline, self._items))
-            contenders += [self._together(self._open_whole(stack, copies)) for _, copies in self._ways()]
+            contenders += [
+                self._together(self._open_whole(stack, copies)) for _, copies in self._ways()
+            ]
             self._tell("comparing in turns")
             spreads = duel(contenders, self.budget)
         return spreads[: len(candidates)], spreads[len(candidates) :]
@@ -156,7 +178,9 @@ class LocalBench:
                 gone = [] if in_trial else [c.device for c in held if not c.is_alive]
                 if not gone:
                     raise
-                raise MachineError(f"device '{gone[0]}' was lost ({line_of(error)}); start its server again") from error
+                raise MachineError(
+                    f"device '{gone[0]}' was lost ({line_of(error)}); start its server again"
+                ) from error
 
     def close(self) -> None:
         """See Bench; pipelines are closed after each measurement, so nothing is left."""
@@ -177,7 +201,9 @@ class LocalBench:
     def _open_whole(self, stack: contextlib.ExitStack, copies: Sequence[Device]) -> list[Pipeline]:
         """One unsplit model a copy, each checked."""
         self._compile()
-        pipelines = [stack.enter_context(self.model.unsplit(device, trace=True)) for device in copies]
+        pipelines = [
+            stack.enter_context(self.model.unsplit(device, trace=True)) for device in copies
+        ]
         for pipeline in pipelines:
             self._judged(pipeline)
         return pipelines
@@ -185,11 +211,17 @@ class LocalBench:
     def _judged(self, pipeline: Pipeline) -> Accuracy:
         """How far a pipeline is from the judge, which goes first: an item that it refuses could crash a kernel."""
         expected = self.expected
-        return require_equal(compare(pipeline.run(self._items), expected, self.model.lowered.dtypes))
+        return require_equal(
+            compare(pipeline.run(self._items), expected, self.model.lowered.dtypes)
+        )
 
     def _together(self, pipelines: Sequence[Pipeline]) -> Contender:
         one = len(pipelines) == 1
-        return partial(_alone, pipelines[0], self._items) if one else partial(_side_by_side, pipelines, self._items)
+        return (
+            partial(_alone, pipelines[0], self._items)
+            if one
+            else partial(_side_by_side, pipelines, self._items)
+        )
 
 
 def _each(devices: Sequence[Device]) -> Sequence[Device]:
@@ -224,6 +256,9 @@ def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: 
     first = [len(p.submitted) for p in pipelines]
     with ThreadPoolExecutor(len(pipelines)) as copies:
         list(copies.map(drive, pipelines))  # the first error is raised here
-    ends = [measure.completions(p.events, f + 1, len(p.submitted)) for p, f in zip(pipelines, first, strict=True)]
+    ends = [
+        measure.completions(p.events, f + 1, len(p.submitted))
+        for p, f in zip(pipelines, first, strict=True)
+    ]
     last = min(e[-1] for e in ends)  # after this, not all of them work any more
     return spread(measure.gaps(sorted(t for e in ends for t in e if t <= last), len(pipelines)))

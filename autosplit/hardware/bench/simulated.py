@@ -21,7 +21,14 @@ import numpy as np
 from autosplit.cuts.stages import Stages
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    Spread,
+)
 from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, Plan, evaluate
 
@@ -47,7 +54,11 @@ class SimulatedBench:
     """A Bench over known costs (a CostModel in ms of the same ops as ``graph``)."""
 
     def __init__(
-        self, graph: FusedGraph, costs: CostModel, devices: Sequence[str], simulation: Simulation | None = None
+        self,
+        graph: FusedGraph,
+        costs: CostModel,
+        devices: Sequence[str],
+        simulation: Simulation | None = None,
     ) -> None:
         if costs.devices not in (None, len(devices)):
             raise ConfigError(
@@ -124,7 +135,9 @@ class SimulatedBench:
         if used == len(self.devices):
             return self.true
         share = (1 + self.simulation.contention * (used - 1)) / self._contention
-        return replace(self.true, times=tuple(tuple(t * share for t in row) for row in self.true.times))
+        return replace(
+            self.true, times=tuple(tuple(t * share for t in row) for row in self.true.times)
+        )
 
     @property
     def _contention(self) -> float:
@@ -133,7 +146,9 @@ class SimulatedBench:
     def _noisy(self, stages: Stages, purpose: str, noise: float) -> tuple[float, ...]:
         loads = self.truth(stages).loads
         if math.inf in loads:
-            raise StageError(f"device '{self.devices[loads.index(math.inf)]}' cannot run an op of its stage")
+            raise StageError(
+                f"device '{self.devices[loads.index(math.inf)]}' cannot run an op of its stage"
+            )
         rng = _generator(self.simulation.seed, purpose, stages)
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(loads)))
         return tuple((np.array(loads) * factors).tolist())
@@ -182,7 +197,15 @@ def graph_of(costs: CostModel) -> FusedGraph:
             outputs.append(made[i][0])
             shapes[made[i][0]] = ((0,), "uint8", 0)
     ops = [
-        Op(name, name, (name,), tuple(read.get(i, ())), tuple(made[i]), int(costs.sizes[i]), costs.flops[i])
+        Op(
+            name,
+            name,
+            (name,),
+            tuple(read.get(i, ())),
+            tuple(made[i]),
+            int(costs.sizes[i]),
+            costs.flops[i],
+        )
         for i, name in enumerate(costs.names)
     ]
     return build(costs.name, ops, shapes, inputs, outputs)
@@ -193,7 +216,9 @@ def _hidden(costs: CostModel, simulation: Simulation, devices: int) -> CostModel
     slow = 1 + simulation.contention * (devices - 1)
     factors = np.exp(simulation.error * rng.normal(size=len(costs.names))) * slow
     times = tuple(tuple((np.array(row) * factors).tolist()) for row in costs.times)
-    return replace(costs, times=times, overheads=tuple(o + simulation.overhead for o in costs.overheads))
+    return replace(
+        costs, times=times, overheads=tuple(o + simulation.overhead for o in costs.overheads)
+    )
 
 
 def _generator(seed: int, *parts: Any) -> np.random.Generator:

@@ -15,7 +15,9 @@ Handler = Callable[[Mapping[str, Any]], Any]
 Job = Callable[[Any, Mapping[str, Any]], Any]
 
 
-def open_bench(setting: Mapping[str, Any], tell: Tell, more: Mapping[str, Job] = MappingProxyType({})) -> Handler:
+def open_bench(
+    setting: Mapping[str, Any], tell: Tell, more: Mapping[str, Job] = MappingProxyType({})
+) -> Handler:
     """The handler of a worker: opens the bench that ``setting`` describes, then answers one job at a time.
 
     ``more``: what it does beside measuring, by kind; each gets the bench and the job.
@@ -28,7 +30,10 @@ def open_bench(setting: Mapping[str, Any], tell: Tell, more: Mapping[str, Job] =
 
     tell("reading the model")
     tuning = Path(setting["tuning"]) if setting["tuning"] else None
-    regions = [named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting.get("regions", ())]
+    regions = [
+        named(r["backend"], r["merge"], r["markers"], r["together"])
+        for r in setting.get("regions", ())
+    ]
     model = load_model(
         setting["model"],
         setting["shapes"],
@@ -40,7 +45,9 @@ def open_bench(setting: Mapping[str, Any], tell: Tell, more: Mapping[str, Job] =
     )
     places = device.along(setting["stages"], setting["devices"])
     tell("reaching devices")
-    bench = LocalBench(model, places, Budget(**setting["measure"]), tell=tell, wait_s=setting.get("wait_s", 0.0))
+    bench = LocalBench(
+        model, places, Budget(**setting["measure"]), tell=tell, wait_s=setting.get("wait_s", 0.0)
+    )
 
     jobs = {**_JOBS, **more}
 
@@ -78,7 +85,9 @@ def _baselines(bench: Any, job: Mapping[str, Any]) -> Any:
 
 
 def _duel(bench: Any, job: Mapping[str, Any]) -> Any:
-    candidates, baselines = bench.duel([tuple(tuple(ops) for ops in stages) for stages in job["candidates"]])
+    candidates, baselines = bench.duel(
+        [tuple(tuple(ops) for ops in stages) for stages in job["candidates"]]
+    )
     return {"candidates": [dump(s) for s in candidates], "baselines": [dump(s) for s in baselines]}
 
 

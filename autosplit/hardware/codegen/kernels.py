@@ -62,7 +62,10 @@ def compile_kernels(
     """
     views = frozenset(name for name, function in functions.items() if _only_reshapes(function))
     functions = schedule(functions, target, tuning)
-    plain = frozenset(name for name, function in functions.items() if not is_scheduled(function)) - views
+    plain = (
+        frozenset(name for name, function in functions.items() if not is_scheduled(function))
+        - views
+    )
     where = f"{spelled(target)},{versions()}"
     symbols = {name: _symbol(function, where) for name, function in functions.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in functions.items()}
@@ -73,7 +76,9 @@ def compile_kernels(
     for symbol, named in by_symbol.items() if in_files or partly else ():
         try:
             if in_files:
-                objects[symbol] = cache.keep(folder / f"{symbol}.o", partial(_write, symbol, named, target))
+                objects[symbol] = cache.keep(
+                    folder / f"{symbol}.o", partial(_write, symbol, named, target)
+                )
             else:
                 _build({symbol: named}, target)
         except ModelError:
@@ -83,7 +88,9 @@ def compile_kernels(
     absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
     symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
     there = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
-    return Kernels(symbols, views, objects, None if in_files else _build(there, target), absent, plain)
+    return Kernels(
+        symbols, views, objects, None if in_files else _build(there, target), absent, plain
+    )
 
 
 def _only_reshapes(function: Any) -> bool:
@@ -111,13 +118,17 @@ def _write(symbol: str, named: tuple[str, Any], target: Any, file: Path) -> None
 def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
     import tvm
 
-    functions = {s: function.with_attr("global_symbol", s) for s, (_, function) in by_symbol.items()}
+    functions = {
+        s: function.with_attr("global_symbol", s) for s, (_, function) in by_symbol.items()
+    }
     try:
         return tvm.tirx.build(tvm.IRModule(functions), target=target)
     except Exception as error:
         names = ", ".join(sorted(name for name, _ in by_symbol.values()))
         reason = line_of(error, last=True)
-        raise ModelError(f"kernel {names} cannot be built for {target.kind.name}: {reason}") from error
+        raise ModelError(
+            f"kernel {names} cannot be built for {target.kind.name}: {reason}"
+        ) from error
 
 
 def _empty(beside: Path) -> Path:

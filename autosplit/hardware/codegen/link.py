@@ -20,7 +20,9 @@ from autosplit.lowering.fuse.amounts import bytes_of
 from autosplit.lowering.fuse.lowered import Call, Lowered, constants
 
 ENTRY = "main"
-LARGE = 1 << 16  # bytes of a constant that makes a program slow to make with it inside: TVM hashes what it holds
+LARGE = (
+    1 << 16
+)  # bytes of a constant that makes a program slow to make with it inside: TVM hashes what it holds
 _BUILDING = threading.Lock()  # TVM's block builders form one stack, whichever thread they are of
 
 
@@ -38,7 +40,9 @@ def link(
     ``weights``: constants (see ``large_weights``) that the stage takes after its inputs instead of holding them.
     """
     with _BUILDING:
-        return _executable(lowered, kernels, {ENTRY: ports}, target, [kernels.module], merge, weights)
+        return _executable(
+            lowered, kernels, {ENTRY: ports}, target, [kernels.module], merge, weights
+        )
 
 
 def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
@@ -48,7 +52,9 @@ def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
     return tuple(c for c in found if bytes_of(iter((c,))) >= LARGE)
 
 
-def link_each(lowered: Lowered, kernels: Kernels, functions: Mapping[str, StagePorts], target: Any) -> Any:
+def link_each(
+    lowered: Lowered, kernels: Kernels, functions: Mapping[str, StagePorts], target: Any
+) -> Any:
     """The runtime module of several stages, each a function of its own name, to be run in this process."""
     with _BUILDING:
         return _executable(lowered, kernels, functions, target, [kernels.module], merge=False)
@@ -91,7 +97,9 @@ def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
 
         host = target.host or target
         file = Path(folder) / f"{prefix}imports.o"
-        _ffi_api.ModulePackImportsToLLVM(module, is_system_lib, str(host), prefix).write_to_file(str(file))
+        _ffi_api.ModulePackImportsToLLVM(module, is_system_lib, str(host), prefix).write_to_file(
+            str(file)
+        )
         return str(file)
 
     return pack
@@ -116,7 +124,9 @@ def _executable(
     ops = [lowered.graph.ops[i] for ports in functions.values() for i in ports.ops]
     external = {op.kernel: op.name for op in ops if op.kernel in lowered.composites}
     if external:
-        module, generated = generate(module, {s: lowered.composites[s] for s in external}, external, merge)
+        module, generated = generate(
+            module, {s: lowered.composites[s] for s in external}, external, merge
+        )
         libraries = [*libraries, *generated]
     with target:
         module = relax.get_pipeline("default_build")(module)
@@ -127,12 +137,20 @@ def _executable(
 
 
 def _function(
-    builder: Any, name: str, lowered: Lowered, kernels: Kernels, ports: StagePorts, weights: Sequence[Any]
+    builder: Any,
+    name: str,
+    lowered: Lowered,
+    kernels: Kernels,
+    ports: StagePorts,
+    weights: Sequence[Any],
 ) -> None:
     """Add a Relax function that takes the stage's inputs, then ``weights``, and returns a tuple of its outputs."""
     from tvm import relax
 
-    params = {p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype)) for i, p in enumerate(ports.inputs)}
+    params = {
+        p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype))
+        for i, p in enumerate(ports.inputs)
+    }
     params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
     env: dict[Any, Any] = dict(params)
     leaving = {p.name for p in ports.outputs}
@@ -183,4 +201,8 @@ def _value(held: Any, env: dict[Any, Any]) -> Any:
 
     if isinstance(held, str):
         return env[held]
-    return relax.Tuple([_value(h, env) for h in held]) if isinstance(held, list) else env.get(held, held)
+    return (
+        relax.Tuple([_value(h, env) for h in held])
+        if isinstance(held, list)
+        else env.get(held, held)
+    )

@@ -18,7 +18,9 @@ from typing import Any
 SHIPPED = "schedules.json.gz"
 
 
-def schedule(functions: Mapping[str, Any], target: Any, tuning: Path | None = None) -> dict[str, Any]:
+def schedule(
+    functions: Mapping[str, Any], target: Any, tuning: Path | None = None
+) -> dict[str, Any]:
     """The kernels by name, scheduled where a record is known. Raises ConfigError where ``tuning`` holds no database."""
     done = _from_database(functions, tuning, target) if tuning else dict(functions)
     if target.kind.name != "llvm":
@@ -30,7 +32,11 @@ def key_of(function: Any) -> str:
     """What a shipped record goes by: the structural hash, which no name in the kernel changes."""
     import tvm_ffi
 
-    plain = function.without_attr("global_symbol") if "global_symbol" in (function.attrs or {}) else function
+    plain = (
+        function.without_attr("global_symbol")
+        if "global_symbol" in (function.attrs or {})
+        else function
+    )
     plain = plain.with_attr("tirx.noalias", True)  # as the tuner sets it
     return f"{tvm_ffi.structural_hash(plain) & (1 << 64) - 1:016x}"
 
@@ -44,7 +50,10 @@ def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> d
     with target, database(folder), quiet():
         module = relax.transform.MetaScheduleApplyDatabase()(tvm.IRModule(dict(functions)))
     scheduled = {g.name_hint: f for g, f in module.functions.items()}
-    return {name: scheduled[name] if is_scheduled(scheduled[name]) else f for name, f in functions.items()}
+    return {
+        name: scheduled[name] if is_scheduled(scheduled[name]) else f
+        for name, f in functions.items()
+    }
 
 
 def _shipped(function: Any) -> Any:
@@ -56,11 +65,15 @@ def _shipped(function: Any) -> Any:
     if trace is None:
         return function
     try:
-        plain = tvm.IRModule({"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)})
+        plain = tvm.IRModule(
+            {"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)}
+        )
         changed = s_tir.Schedule(plain)
         s_tir.schedule.Trace.apply_json_to_schedule(trace, changed)
         return changed.mod["main"].with_attr("tirx.is_scheduled", True)
-    except Exception:  # TVM raises errors of many kinds, and none of them is worse than an unscheduled kernel
+    except (
+        Exception
+    ):  # TVM raises errors of many kinds, and none of them is worse than an unscheduled kernel
         return function
 
 
@@ -70,7 +83,13 @@ def _on_gpu(function: Any, target: Any) -> Any:
     from tvm.s_tir import dlight
 
     rules = dlight.gpu
-    chosen = (rules.Matmul(), rules.GEMV(), rules.Reduction(), rules.GeneralReduction(), rules.Fallback())
+    chosen = (
+        rules.Matmul(),
+        rules.GEMV(),
+        rules.Reduction(),
+        rules.GeneralReduction(),
+        rules.Fallback(),
+    )
     try:
         with target:
             return dlight.ApplyDefaultSchedule(*chosen)(tvm.IRModule({"main": function}))["main"]

@@ -27,7 +27,9 @@ def target_of(text: str | None = None) -> Any:
         return tvm.target.Target(_host() if not text else _parsed(text))
     except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
         reason = line_of(error, last=True)
-        raise ConfigError(f"target '{text}' is not one TVM knows ({reason}); try 'llvm -mcpu=x86-64-v3'") from error
+        raise ConfigError(
+            f"target '{text}' is not one TVM knows ({reason}); try 'llvm -mcpu=x86-64-v3'"
+        ) from error
 
 
 def target_on(device: Device, text: str | None, default: Any) -> Any:
@@ -84,7 +86,9 @@ def _gpu(device: Device, kind: str, text: str | None, runtime: Any, host: Any) -
         return given
     if given is None:
         version = str(runtime.compute_version or "").replace(".", "") if kind == "cuda" else ""
-        given = tvm.target.Target({"kind": kind, "arch": f"sm_{version}"} if version else {"kind": kind})
+        given = tvm.target.Target(
+            {"kind": kind, "arch": f"sm_{version}"} if version else {"kind": kind}
+        )
     return tvm.target.Target(given, host)
 
 
@@ -105,7 +109,8 @@ def toolchain() -> str:
     """The versions a compiled kernel depends on."""
     names = ("apache-tvm", "apache-tvm-ffi")
     return (
-        ",".join(f"{n} {importlib.metadata.version(n)}" for n in names) + f",{platform.system()} {platform.machine()}"
+        ",".join(f"{n} {importlib.metadata.version(n)}" for n in names)
+        + f",{platform.system()} {platform.machine()}"
     )
 
 
@@ -131,4 +136,7 @@ def _parsed(text: str) -> dict[str, Any] | str:
         return parsed if isinstance(parsed, dict) else text
     kind, *options = text.split()
     pairs = (option.lstrip("-").partition("=") for option in options)
-    return {"kind": kind, **{key: value.split(",") if key == "mattr" else value for key, _, value in pairs}}
+    return {
+        "kind": kind,
+        **{key: value.split(",") if key == "mattr" else value for key, _, value in pairs},
+    }

@@ -17,14 +17,18 @@ from autosplit.errors import MachineError
 _TIMEOUT_S = 600
 
 
-def link_shared(output: str | Path, objects: Sequence[str | Path], triple: str | None = None) -> None:
+def link_shared(
+    output: str | Path, objects: Sequence[str | Path], triple: str | None = None
+) -> None:
     """Link ``objects`` into the shared library ``output``, for the machine of an LLVM ``triple`` where it is another.
 
     Raises MachineError where there is no compiler driver, or where it fails (its last line is in the message).
     """
     command = [*compiler(triple), "-shared", "-o", str(output), *map(str, objects)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineError(f"the linker '{command[0]}' did not run: {error}") from error
     if done.returncode != 0:
@@ -46,7 +50,9 @@ def compiler(triple: str | None = None) -> tuple[str, ...]:
         return _cross(triple)
     found = _found()
     if found is None:
-        raise MachineError("no compiler driver to link with; install gcc or clang, or pip install 'autosplit[link]'")
+        raise MachineError(
+            "no compiler driver to link with; install gcc or clang, or pip install 'autosplit[link]'"
+        )
     return found
 
 
@@ -58,7 +64,9 @@ def _cross(triple: str) -> tuple[str, ...]:
         return (found,)
     if _has_zig():
         return (sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-{abi}")
-    raise MachineError(f"nothing here links for '{triple}'; pip install 'autosplit[link]', or install {names[-1]}")
+    raise MachineError(
+        f"nothing here links for '{triple}'; pip install 'autosplit[link]', or install {names[-1]}"
+    )
 
 
 def _has_zig() -> bool:

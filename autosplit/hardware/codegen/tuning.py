@@ -26,7 +26,9 @@ from autosplit.graph import FusedGraph
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 MOST = 4  # times the usual number of samples that a kernel is given at most
-_PARALLEL_CORES = 16  # the design space splits work for so many; a stage with one core runs it in one thread
+_PARALLEL_CORES = (
+    16  # the design space splits work for so many; a stage with one core runs it in one thread
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Tuned:
 def require(folder: Path) -> None:
     """Raises ConfigError where ``folder`` holds no tuning database."""
     if not all((folder / name).is_file() for name in (WORKLOADS, RECORDS)):
-        raise ConfigError(f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); `autosplit tune` makes one")
+        raise ConfigError(
+            f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); `autosplit tune` makes one"
+        )
 
 
 def database(folder: Path, create: bool = False) -> Any:
@@ -66,7 +70,9 @@ def database(folder: Path, create: bool = False) -> Any:
     try:
         return ms.database.JSONDatabase(*map(str, files))
     except Exception as error:
-        raise ConfigError(f"the tuning database '{folder}' is damaged: {line_of(error, last=True)}") from error
+        raise ConfigError(
+            f"the tuning database '{folder}' is damaged: {line_of(error, last=True)}"
+        ) from error
 
 
 def tune(
@@ -101,7 +107,8 @@ def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
     if not whole:
         return dict.fromkeys(work, samples)
     return {
-        name: min(MOST * samples, max(1, round(samples * len(work) * root / whole))) for name, root in roots.items()
+        name: min(MOST * samples, max(1, round(samples * len(work) * root / whole)))
+        for name, root in roots.items()
     }
 
 
@@ -116,7 +123,9 @@ def work_of(graph: FusedGraph) -> dict[str, float]:
 def _tune_one(name: str, function: Any, target: Any, known: Any, samples: int, seed: int) -> Tuned:
     import tvm
 
-    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)})
+    module = tvm.IRModule(
+        {"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)}
+    )
     with quiet():
         if known.query_tuning_record(module, target, name) is not None:
             return Tuned(name, None, None, 0, "known to the database")
@@ -131,7 +140,13 @@ def _tune_one(name: str, function: Any, target: Any, known: Any, samples: int, s
             if after is not None and (best is None or after < best):
                 best, best_candidate = after, candidate
         if best_candidate is None or best is None:
-            return Tuned(name, before, before, tried, "no sample was faster" if tried else "it has no schedule to vary")
+            return Tuned(
+                name,
+                before,
+                before,
+                tried,
+                "no sample was faster" if tried else "it has no schedule to vary",
+            )
         _commit(known, module, best_candidate, best, target)
     return Tuned(name, before, best, tried)
 
@@ -160,7 +175,9 @@ def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
             num_threads=1,
         )
         spaces = context.generate_design_space()
-        context.pre_tuning(samples, samples, spaces, ms.database.MemoryDatabase(), ms.cost_model.RandomModel())
+        context.pre_tuning(
+            samples, samples, spaces, ms.database.MemoryDatabase(), ms.cost_model.RandomModel()
+        )
         return list(context.generate_measure_candidates() or ())
     except Exception:  # TVM raises errors of many kinds for a kernel it has no schedule for
         return []
@@ -174,7 +191,10 @@ def _define_intrinsics() -> None:
     """
 
     def frames_alone(context: int = 1) -> list[Any]:
-        return [SimpleNamespace(frame=f, code_context=None) for f, _ in traceback.walk_stack(sys._getframe(1))]
+        return [
+            SimpleNamespace(frame=f, code_context=None)
+            for f, _ in traceback.walk_stack(sys._getframe(1))
+        ]
 
     real = inspect.stack
     inspect.stack = frames_alone
@@ -188,7 +208,9 @@ def _commit(known: Any, module: Any, candidate: Any, ms_time: float, target: Any
     from tvm.s_tir import meta_schedule as ms
 
     workload = known.commit_workload(module)
-    record = ms.database.TuningRecord(candidate.sch.trace, workload, [ms_time / 1e3], target, candidate.args_info)
+    record = ms.database.TuningRecord(
+        candidate.sch.trace, workload, [ms_time / 1e3], target, candidate.args_info
+    )
     known.commit_tuning_record(record)
 
 

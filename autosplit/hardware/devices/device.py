@@ -17,7 +17,9 @@ from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
 _SPELLINGS = "cores:0, cores:0-3, cuda:0, rpc:HOST:PORT or tracker:HOST:PORT/KEY"
-_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):(?P<port>[0-9]{1,5})")
+_ADDRESS = re.compile(
+    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):(?P<port>[0-9]{1,5})"
+)
 _KEY = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -69,7 +71,9 @@ class Cuda:
             )
         device = tvm.cuda(self.number)
         if not device.exist:
-            raise MachineError(f"device '{self}' is not there; see nvidia-smi, and write cores:0 to run without it")
+            raise MachineError(
+                f"device '{self}' is not there; see nvidia-smi, and write cores:0 to run without it"
+            )
         return device
 
     def bind(self) -> None:
@@ -97,7 +101,11 @@ class Rpc:
 
     def __str__(self) -> str:
         server = f"{'tracker' if self.by_tracker else 'rpc'}:{self.host}:{self.port}{'/' if self.key else ''}{self.key}"
-        return server if (self.kind, self.number) == ("cpu", 0) else f"{server}/{self.kind}:{self.number}"
+        return (
+            server
+            if (self.kind, self.number) == ("cpu", 0)
+            else f"{server}/{self.kind}:{self.number}"
+        )
 
 
 Device: TypeAlias = Cores | Cuda | Rpc
@@ -136,9 +144,13 @@ def along(stages: int, devices: Sequence[str] = ()) -> tuple[Device, ...]:
     Raises ConfigError where the number given is another.
     """
     if devices and len(devices) != stages:
-        raise ConfigError(f"{stages} stages need {stages} devices, not {len(devices)}: {', '.join(devices)}")
+        raise ConfigError(
+            f"{stages} stages need {stages} devices, not {len(devices)}: {', '.join(devices)}"
+        )
     cores = available()
-    return apart(list(map(parse, devices))) or tuple(Cores((cores[i % len(cores)],)) for i in range(stages))
+    return apart(list(map(parse, devices))) or tuple(
+        Cores((cores[i % len(cores)],)) for i in range(stages)
+    )
 
 
 def apart(devices: Sequence[Device]) -> tuple[Device, ...]:
@@ -159,12 +171,16 @@ def _cores(text: str, rest: str) -> Cores:
     for part in rest.split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ConfigError(f"device '{text}' has '{part}' where a core number belongs; write cores:0 or cores:0-3")
+            raise ConfigError(
+                f"device '{text}' has '{part}' where a core number belongs; write cores:0 or cores:0-3"
+            )
         numbers.extend(range(int(first), min(int(last or first), int(first) + there[-1] + 1) + 1))
     missing = [n for n in numbers if n not in there]
     if missing or not numbers:
         wanted = ", ".join(map(str, missing[:8])) or "numbers"
-        raise MachineError(f"device '{text}' needs core {wanted}; this process may use {', '.join(map(str, there))}")
+        raise MachineError(
+            f"device '{text}' needs core {wanted}; this process may use {', '.join(map(str, there))}"
+        )
     return Cores(tuple(dict.fromkeys(numbers)))
 
 
@@ -172,13 +188,20 @@ def _server(text: str, rest: str, by_tracker: bool) -> Rpc:
     form = "tracker:HOST:PORT/KEY" if by_tracker else "rpc:HOST:PORT"
     address, *suffixes = rest.split("/")
     if "[" in address or address.count(":") > 1:
-        raise ConfigError(f"device '{text}' has an IPv6 address; write the host's name or IPv4 address as in {form}")
+        raise ConfigError(
+            f"device '{text}' has an IPv6 address; write the host's name or IPv4 address as in {form}"
+        )
     found = _ADDRESS.fullmatch(address)
     if not found or not 0 < int(found["port"]) < 1 << 16:
         raise ConfigError(f"device '{text}' has '{address}' where HOST:PORT belongs; write {form}")
     key = suffixes.pop(0) if suffixes and ":" not in suffixes[0] else None
     kind, _, number = suffixes.pop(0).partition(":") if suffixes else ("cpu", "", "0")
-    if suffixes or kind not in KINDS or not _is_number(number) or not (key is None or _KEY.fullmatch(key)):
+    if (
+        suffixes
+        or kind not in KINDS
+        or not _is_number(number)
+        or not (key is None or _KEY.fullmatch(key))
+    ):
         raise ConfigError(
             f"device '{text}' ends in what names no device; write {form}, or {form}/cuda:0 for a GPU there"
         )

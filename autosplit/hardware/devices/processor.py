@@ -32,7 +32,9 @@ def lacking(target: Any) -> tuple[str, ...]:
     here = features(CPUINFO)
     if not here:
         return ()
-    return tuple(sorted(name for name in wanted(target) if name in _LINUX and _LINUX[name] not in here))
+    return tuple(
+        sorted(name for name in wanted(target) if name in _LINUX and _LINUX[name] not in here)
+    )
 
 
 def wanted(target: Any) -> frozenset[str]:
@@ -50,7 +52,12 @@ def features(file: Path) -> frozenset[str]:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return frozenset()
-    found = [rest.split() for line in text.splitlines() for key, _, rest in [line.partition(":")] if _is_list(key)]
+    found = [
+        rest.split()
+        for line in text.splitlines()
+        for key, _, rest in [line.partition(":")]
+        if _is_list(key)
+    ]
     return frozenset(found[0]).intersection(*found) if found else frozenset()
 
 

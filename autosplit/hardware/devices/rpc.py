@@ -81,7 +81,10 @@ class Connection:
             if key not in self._modules:
                 self._modules[key] = self._sent(write)
             self._modules.move_to_end(key)
-            while len(self._modules) > 1 and sum(size for size, _ in self._modules.values()) > _KEPT_BYTES:
+            while (
+                len(self._modules) > 1
+                and sum(size for size, _ in self._modules.values()) > _KEPT_BYTES
+            ):
                 self._modules.popitem(last=False)
             return self._modules[key][1]
 
@@ -95,7 +98,9 @@ class Connection:
                 raise
             if not self.is_alive:
                 raise self._lost(doing) from error
-            raise StageError(f"device '{self.device}' failed while {doing}: {line_of(error, last=True)}") from error
+            raise StageError(
+                f"device '{self.device}' failed while {doing}: {line_of(error, last=True)}"
+            ) from error
 
     def _sent(self, write: Callable[[Path], object]) -> tuple[int, Any]:
         with tempfile.TemporaryDirectory(prefix="autosplit-rpc-") as folder:
@@ -165,7 +170,9 @@ def _greet(device: Rpc) -> Any:
 
     if not device.by_tracker:
         return rpc.connect(device.host, device.port, device.key, session_timeout=SESSION_S)
-    socket.create_connection((device.host, device.port), _PROBE_S).close()  # TVM tries a tracker for a minute
+    socket.create_connection(
+        (device.host, device.port), _PROBE_S
+    ).close()  # TVM tries a tracker for a minute
     return rpc.connect_tracker(device.host, device.port).request(
         device.key, session_timeout=SESSION_S, max_retry=_TRIES
     )
@@ -200,7 +207,9 @@ def _within(seconds: float, work: Callable[[], Any]) -> Any:
     try:
         raise error
     finally:
-        del error  # or its traceback would hold it, and with it those who asked, and their connections
+        del (
+            error
+        )  # or its traceback would hold it, and with it those who asked, and their connections
 
 
 def _reason(error: Exception) -> str:

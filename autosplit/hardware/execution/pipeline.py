@@ -48,7 +48,9 @@ class Pipeline:
     submits or waits. With ``trace`` the events of every stage are kept in ``events``.
     """
 
-    def __init__(self, wiring: Wiring, stages: Sequence[Stage], depth: int = 2, trace: bool = False) -> None:
+    def __init__(
+        self, wiring: Wiring, stages: Sequence[Stage], depth: int = 2, trace: bool = False
+    ) -> None:
         self.wiring = wiring
         self.events: list[Event] = []
         self.submitted: list[float] = []
@@ -62,14 +64,18 @@ class Pipeline:
         self._submitting = threading.Lock()  # all edges get the items in one order, whoever submits
         self._collecting = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._work, args=(s,), name=f"stage {s}", daemon=True) for s in range(len(stages))
+            threading.Thread(target=self._work, args=(s,), name=f"stage {s}", daemon=True)
+            for s in range(len(stages))
         ]
 
     def __enter__(self) -> Pipeline:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -158,7 +164,9 @@ class Pipeline:
                 item += 1
         except Closed:
             return
-        except BaseException as error:  # whatever it is belongs to the caller, in the caller's thread
+        except (
+            BaseException
+        ) as error:  # whatever it is belongs to the caller, in the caller's thread
             with self._lock:
                 self._error = self._error or (stage, error)
             self._close_channels()
@@ -176,7 +184,9 @@ class Pipeline:
                 found[name] = value if isinstance(value, np.ndarray) else value.numpy()
         for connection in self.wiring.connections:
             if isinstance(connection.source, str):
-                found.update((name, np.array(item[connection.source])) for name in connection.outputs)
+                found.update(
+                    (name, np.array(item[connection.source])) for name in connection.outputs
+                )
         return {p.name: found[p.name] for p in self.wiring.outputs}
 
     def _close_channels(self) -> None:
@@ -192,7 +202,9 @@ class Pipeline:
         if self._error is None:
             return StageError("the pipeline is closed; make a new one")
         stage, error = self._error
-        return StageError(f"stage {stage} failed: {type(error).__name__}: {line_of(error)}; the pipeline is closed")
+        return StageError(
+            f"stage {stage} failed: {type(error).__name__}: {line_of(error)}; the pipeline is closed"
+        )
 
 
 def _edges(
@@ -233,7 +245,9 @@ def _accepted(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
     names = [p.name for p in ports]
     for name in item:
         if name not in names:
-            raise ConfigError(f"item has an input '{name}', but the model's inputs are {', '.join(names) or 'none'}")
+            raise ConfigError(
+                f"item has an input '{name}', but the model's inputs are {', '.join(names) or 'none'}"
+            )
     arrays = {}
     for port in ports:
         if port.name not in item:

@@ -51,7 +51,9 @@ class Wiring:
     connections: tuple[Connection, ...]
 
 
-def wire(graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[tuple[str, str]]) -> Wiring:
+def wire(
+    graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[tuple[str, str]]
+) -> Wiring:
     """The wiring of a legal split; ``outputs`` pairs each model output with the tensor that holds it."""
     outputs = tuple(outputs)
     ports = tuple(_ports(graph, ops, {t for _, t in outputs}) for ops in stages)
@@ -74,20 +76,26 @@ def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str
         ports = StagePorts(ports.ops, ports.inputs, made)
     size = {name: tensor.bytes for name, tensor in graph.tensors.items()}
     read = (Connection(p.name, size[p.name], p.name, (0,), ()) for p in ports.inputs)
-    made_by = (Connection(p.name, size[p.name], (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs))
+    made_by = (
+        Connection(p.name, size[p.name], (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs)
+    )
     return Wiring(ports.inputs, ports.outputs, (ports,), (*read, *made_by))
 
 
 def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePorts:
     inside = set(ops)
-    reads = dict.fromkeys(t for i in ops for t in graph.ops[i].inputs if graph.tensors[t].producer not in inside)
+    reads = dict.fromkeys(
+        t for i in ops for t in graph.ops[i].inputs if graph.tensors[t].producer not in inside
+    )
     makes = [
         t
         for i in ops
         for t in graph.ops[i].outputs
         if t in results or not inside.issuperset(graph.tensors[t].consumers)
     ]
-    return StagePorts(tuple(ops), tuple(_port(graph, t) for t in reads), tuple(_port(graph, t) for t in makes))
+    return StagePorts(
+        tuple(ops), tuple(_port(graph, t) for t in reads), tuple(_port(graph, t) for t in makes)
+    )
 
 
 def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
@@ -100,7 +108,9 @@ def _connections(
     made: dict[str, tuple[int, int] | str] = {name: name for name in graph.inputs}
     made |= {p.name: (s, j) for s, stage in enumerate(ports) for j, p in enumerate(stage.outputs)}
     for tensor, source in made.items():
-        readers = tuple(s for s, stage in enumerate(ports) if any(p.name == tensor for p in stage.inputs))
+        readers = tuple(
+            s for s, stage in enumerate(ports) if any(p.name == tensor for p in stage.inputs)
+        )
         leaves = tuple(name for name, t in outputs if t == tensor)
         if readers or leaves:
             yield Connection(tensor, graph.tensors[tensor].bytes, source, readers, leaves)

@@ -41,13 +41,21 @@ class Worker:
         try:
             log, self._log_name = tempfile.mkstemp(prefix="autosplit-worker-", suffix=".log")
         except OSError as error:
-            raise MachineError(f"no temporary file for a worker's log: {error.strerror}; free the disk") from error
+            raise MachineError(
+                f"no temporary file for a worker's log: {error.strerror}; free the disk"
+            ) from error
         alive_read, self._alive = os.pipe()
         self._answers, answers_write = os.pipe()
         request = {"handler": handler, "setting": setting, "memory": memory}
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "autosplit.hardware.isolation.worker", str(alive_read), str(answers_write)],
+                [
+                    sys.executable,
+                    "-m",
+                    "autosplit.hardware.isolation.worker",
+                    str(alive_read),
+                    str(answers_write),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -132,7 +140,9 @@ class Worker:
     def _receive(self, deadline: float) -> dict[str, Any] | None:
         """The next message; None once the deadline has passed."""
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select(
+                [self._answers], [], [], max(0.0, deadline - time.monotonic())
+            )
             if not ready:
                 return None
             piece = os.read(self._answers, 1 << 16)
@@ -146,14 +156,24 @@ class Worker:
     def _death(self, status: int) -> str:
         """Why the worker died, as far as its status and its log tell."""
         tail = self.log_tail()
-        if any(word in tail for word in ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")):
+        if any(
+            word in tail
+            for word in ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
+        ):
             return f"out of memory while {self.phase}"
         if status >= 0:
             return f"exit {status} without a result while {self.phase}"
         name = signal.Signals(-status).name
         if -status == signal.SIGKILL:
             return f"killed by SIGKILL while {self.phase}, perhaps out of memory"
-        where = next((f"in stage {s}" for ident, s in self.stages.items() if f"Current thread {ident}" in tail), None)
+        where = next(
+            (
+                f"in stage {s}"
+                for ident, s in self.stages.items()
+                if f"Current thread {ident}" in tail
+            ),
+            None,
+        )
         return f"crash {name} {where or f'while {self.phase}'}"
 
 

@@ -29,7 +29,9 @@ Tell = Callable[..., None]
 def main(arguments: list[str]) -> int:
     """Fork; guard in the parent, work in the child."""
     alive, answers = map(int, arguments)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asked, which then lets go
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the process that asked, which then lets go
     child = os.fork()
     if child == 0:
         os.close(alive)
@@ -40,7 +42,9 @@ def main(arguments: list[str]) -> int:
 
 def _guard(child: int, alive: int, answers: int) -> int:
     """Wait until the worker dies or the asking process lets go, then kill whatever is left."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # a grandchild whose parent died becomes ours, whatever session it is in
+    _prctl(
+        _PR_SET_CHILD_SUBREAPER, 1
+    )  # a grandchild whose parent died becomes ours, whatever session it is in
     poll = select.poll()
     poll.register(alive, select.POLLIN)
     while True:

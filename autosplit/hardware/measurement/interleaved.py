@@ -26,7 +26,9 @@ def duel(contenders: Sequence[Contender], budget: Budget, rounds: int = ROUNDS) 
 
 def turns(contenders: Sequence[Contender], budget: Budget, rounds: int) -> list[list[Spread]]:
     """The periods of all contenders in ms, round by round: what was measured within moments can be compared in pairs."""
-    turn = replace(budget, seconds=budget.seconds / rounds, items=max(4, budget.items // rounds), share=0.0)
+    turn = replace(
+        budget, seconds=budget.seconds / rounds, items=max(4, budget.items // rounds), share=0.0
+    )
     met = []
     order = list(range(len(contenders)))
     for _ in range(rounds):

@@ -29,7 +29,10 @@ class Budget:
 
 
 def period_and_stages(
-    pipeline: Pipeline, items: Sequence[Item], budget: Budget, clock: Callable[[], float] = time.perf_counter
+    pipeline: Pipeline,
+    items: Sequence[Item],
+    budget: Budget,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Spread, tuple[float, ...]]:
     """Period and busy time of each stage, in ms, of a pipeline with ``trace``, over a stream that repeats ``items``.
 
@@ -38,7 +41,9 @@ def period_and_stages(
     stages = len(pipeline.wiring.stages)
     stream = cycle(items)
     first = len(pipeline.submitted)
-    inside = max(2 * stages, 2)  # enough that no stage waits for the caller, few enough to fill soon
+    inside = max(
+        2 * stages, 2
+    )  # enough that no stage waits for the caller, few enough to fill soon
     warm = first + inside + stages
     for _ in range(inside):
         pipeline.submit(next(stream))
@@ -49,7 +54,9 @@ def period_and_stages(
         next(results)
         taken += 1
         steady = taken - warm
-        if steady >= budget.items and (clock() > deadline or _settled(pipeline.events, warm, taken, stages, budget)):
+        if steady >= budget.items and (
+            clock() > deadline or _settled(pipeline.events, warm, taken, stages, budget)
+        ):
             break
         pipeline.submit(next(stream))
     last = taken
@@ -67,7 +74,9 @@ def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread
         number = len(pipeline.submitted)
         pipeline.submit(item)
         next(pipeline.results())
-        samples.append((completions(pipeline.events, number, number + 1)[0] - pipeline.submitted[number]) * MS)
+        samples.append(
+            (completions(pipeline.events, number, number + 1)[0] - pipeline.submitted[number]) * MS
+        )
     return spread(samples)
 
 
@@ -98,4 +107,6 @@ def _settled(events: Sequence[Event], warm: int, taken: int, stages: int, budget
 
 
 def _busy(events: Sequence[Event], stage: int, first: int, last: int) -> float:
-    return median((e.end - e.start) * MS for e in list(events) if e.stage == stage and first <= e.item < last)
+    return median(
+        (e.end - e.start) * MS for e in list(events) if e.stage == stage and first <= e.item < last
+    )

@@ -14,10 +14,15 @@ from autosplit.hardware.measurement.results import Accuracy
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
-_SESSION = {"inter_op_num_threads": 1, "log_severity_level": 4}  # an error is said once, as an exception
+_SESSION = {
+    "inter_op_num_threads": 1,
+    "log_severity_level": 4,
+}  # an error is said once, as an exception
 
 
-def onnxruntime_outputs(model: Path | bytes, items: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+def onnxruntime_outputs(
+    model: Path | bytes, items: Sequence[Mapping[str, Array]]
+) -> list[dict[str, Array]]:
     """What onnxruntime computes for ``items`` on the model as it is. MachineError without it, ModelError where it refuses."""
     session = onnxruntime_session(model)
     names = [o.name for o in session.get_outputs()]
@@ -56,12 +61,16 @@ def require_onnxruntime() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise MachineError(f"onnxruntime cannot be imported ({error}); pip install 'autosplit[onnx]'") from error
+        raise MachineError(
+            f"onnxruntime cannot be imported ({error}); pip install 'autosplit[onnx]'"
+        ) from error
     return onnxruntime
 
 
 def compare(
-    got: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]], kinds: Iterable[str] = ()
+    got: Sequence[Mapping[str, Array]],
+    expected: Sequence[Mapping[str, Array]],
+    kinds: Iterable[str] = (),
 ) -> Accuracy:
     """Compare outputs item by item. Errors are relative to the largest value of the output that was expected.
 
@@ -71,7 +80,9 @@ def compare(
     nothing compared is not equal.
     """
     absolute = relative = 0.0
-    tolerance = max([TOLERANCE.get(kind, DEFAULT_TOLERANCE) for kind in kinds], default=DEFAULT_TOLERANCE)
+    tolerance = max(
+        [TOLERANCE.get(kind, DEFAULT_TOLERANCE) for kind in kinds], default=DEFAULT_TOLERANCE
+    )
     equal = len(got) == len(expected) > 0
     for mine, theirs in zip(got, expected, strict=False):
         equal = equal and mine.keys() == theirs.keys()
@@ -100,7 +111,10 @@ def _errors(mine: Array, wanted: Array, tolerance: float) -> tuple[float, float,
         return gap, gap, gap == 0
     mine, exact = mine.astype(np.float64), wanted.astype(np.float64)
     finite = np.isfinite(exact)
-    if not np.array_equal(mine[~finite], exact[~finite], equal_nan=True) or not np.isfinite(mine[finite]).all():
+    if (
+        not np.array_equal(mine[~finite], exact[~finite], equal_nan=True)
+        or not np.isfinite(mine[finite]).all()
+    ):
         return np.inf, np.inf, False
     gap = float(np.max(np.abs(mine[finite] - exact[finite]), initial=0.0))
     scale = float(np.max(np.abs(exact[finite]), initial=0.0))

@@ -87,9 +87,13 @@ class Unfused:
 
         found = []
         for item in items:
-            result = self._main(*(tvm.runtime.tensor(np.asarray(item[i.name])) for i in self.source.inputs))
+            result = self._main(
+                *(tvm.runtime.tensor(np.asarray(item[i.name])) for i in self.source.inputs)
+            )
             values = [result] if hasattr(result, "numpy") else list(result)
-            found.append({name: v.numpy() for name, v in zip(self.source.outputs, values, strict=True)})
+            found.append(
+                {name: v.numpy() for name, v in zip(self.source.outputs, values, strict=True)}
+            )
         return found
 
 

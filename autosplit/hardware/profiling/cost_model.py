@@ -12,7 +12,10 @@ from autosplit.planner import CostModel, Link
 
 
 def on_own_devices(
-    costs: CostModel, regions: Mapping[str, Sequence[int]], wanted: Mapping[str, str], devices: Sequence[str]
+    costs: CostModel,
+    regions: Mapping[str, Sequence[int]],
+    wanted: Mapping[str, str],
+    devices: Sequence[str],
 ) -> CostModel:
     """The costs where the ops of some external backends run on one device of a pipeline only.
 
@@ -43,7 +46,9 @@ def cost_model(
     no cut may part.
     """
     rows = [p.op_ms for p in profiles]
-    priced = any(link.call_ms or link.latency_ms or link.bandwidth != float("inf") for link in links)
+    priced = any(
+        link.call_ms or link.latency_ms or link.bandwidth != float("inf") for link in links
+    )
     model = CostModel.from_graph(
         graph,
         rows[:1] if len(set(rows)) == 1 else rows,

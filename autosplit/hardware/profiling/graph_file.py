@@ -26,27 +26,37 @@ def graph_and_stages(path: Path) -> tuple[CostModel, int]:
     costs = _parsed(path, document)
     most = document.get("maxFPGAs") if costs.devices is None else costs.devices
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        raise GraphError(f"{path}: maxFPGAs is {most!r}, so --stages auto has no limit; give a number of stages")
+        raise GraphError(
+            f"{path}: maxFPGAs is {most!r}, so --stages auto has no limit; give a number of stages"
+        )
     return costs, most
 
 
 def save_graph(path: Path, costs: CostModel, stages: int) -> None:
     """Write costs as a graph file for up to ``stages`` stages. Raises ConfigError where the file cannot be written."""
     try:
-        path.write_text(json.dumps(to_workload(costs, stages), indent=1, allow_nan=False), encoding="utf-8")
+        path.write_text(
+            json.dumps(to_workload(costs, stages), indent=1, allow_nan=False), encoding="utf-8"
+        )
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be written ({error.strerror}); name another file") from error
+        raise ConfigError(
+            f"{path}: cannot be written ({error.strerror}); name another file"
+        ) from error
 
 
 def _document(path: Path) -> Any:
     try:
         if path.stat().st_size > GRAPH_LIMIT:
-            raise GraphError(f"{path}: is larger than {GRAPH_LIMIT} bytes; give a smaller graph file")
+            raise GraphError(
+                f"{path}: is larger than {GRAPH_LIMIT} bytes; give a smaller graph file"
+            )
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise GraphError(f"{path}: cannot be read ({error.strerror}); name a graph file") from error
     except (ValueError, RecursionError) as error:
-        raise GraphError(f"{path}: is not JSON ({error}); see the format in the documentation") from error
+        raise GraphError(
+            f"{path}: is not JSON ({error}); see the format in the documentation"
+        ) from error
 
 
 def _parsed(path: Path, document: Any) -> CostModel:

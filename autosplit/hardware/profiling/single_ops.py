@@ -26,10 +26,14 @@ _FEWEST, _MOST = 4, 60  # samples of an op
 Item = Mapping[str, np.ndarray[Any, Any]]
 
 
-def functions(ports: Iterable[StagePorts], lowered: Lowered, kernels: Kernels) -> dict[str, StagePorts]:
+def functions(
+    ports: Iterable[StagePorts], lowered: Lowered, kernels: Kernels
+) -> dict[str, StagePorts]:
     """The ops that can run, each as a function: its name and its ports. ``ports`` has one op a stage."""
     ops = lowered.graph.ops
-    return {f"op{p.ops[0]}": p for p in ports if ops[p.ops[0]].kernel not in absent(lowered, kernels)}
+    return {
+        f"op{p.ops[0]}": p for p in ports if ops[p.ops[0]].kernel not in absent(lowered, kernels)
+    }
 
 
 def absent(lowered: Lowered, kernels: Kernels) -> frozenset[str]:
@@ -69,7 +73,11 @@ def profile_apart(
             continue
         machine.set_input(name, *(tensors[port.name] for port in p.inputs))
         computes = op.kernel not in kernels.views and op.kernel in kernels.symbols
-        samples = _timed(machine, runtime, name, seconds / len(ports)) if computes else _untimed(machine, name)
+        samples = (
+            _timed(machine, runtime, name, seconds / len(ports))
+            if computes
+            else _untimed(machine, name)
+        )
         found = spread(samples)
         op_ms.append(found.median)
         half.append((found.high - found.low) / 2)
@@ -84,7 +92,9 @@ def _timed(machine: Any, runtime: Any, name: str, seconds: float) -> list[float]
     """Samples in ms; each call runs the op once more for warmth."""
 
     def sample(repeat: int) -> list[float]:
-        results = machine.time_evaluator("invoke_stateful", runtime, number=1, repeat=repeat)(name).results
+        results = machine.time_evaluator("invoke_stateful", runtime, number=1, repeat=repeat)(
+            name
+        ).results
         return [float(t) * MS for t in results]
 
     first = sample(_FEWEST)
@@ -118,4 +128,6 @@ def require_all(kernels: Kernels, lowered: Lowered, ports: StagePorts, device: s
                 f"op '{op.name}' of backend '{backend}' runs on local cores, not on '{device}'; write cores:0"
             )
         if op.kernel in kernels.absent:
-            raise ModelError(f"op '{op.name}' cannot be compiled for device '{device}'; give its stage another device")
+            raise ModelError(
+                f"op '{op.name}' cannot be compiled for device '{device}'; give its stage another device"
+            )

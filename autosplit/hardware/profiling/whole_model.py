@@ -44,7 +44,9 @@ def profile_ops(
     At least ``rounds`` rounds, more while ``seconds`` last; the first is a warm-up.
     """
     timer = _Timer({*kernels.symbols.values(), *lowered.composites})
-    with ThreadPoolExecutor(1, "profile") as own_thread:  # TVM's kernel threads, and where they run, go by thread
+    with ThreadPoolExecutor(
+        1, "profile"
+    ) as own_thread:  # TVM's kernel threads, and where they run, go by thread
         own_thread.submit(_rounds, module, inputs, cores, timer, seconds, rounds).result()
     return _profile(lowered, kernels, timer.rounds[1:], str(cores))
 
@@ -72,7 +74,9 @@ class _Timer:
         self._start = 0.0
         self.rounds: list[list[tuple[str, float]]] = []
 
-    def __call__(self, function: Any, symbol: str, before: bool, result: Any, *arguments: Any) -> int:
+    def __call__(
+        self, function: Any, symbol: str, before: bool, result: Any, *arguments: Any
+    ) -> int:
         now = time.perf_counter()
         if before:
             self._start = time.perf_counter()
@@ -81,7 +85,9 @@ class _Timer:
         return 0
 
 
-def _rounds(module: Any, inputs: Sequence[Any], cores: Cores, timer: _Timer, seconds: float, rounds: int) -> None:
+def _rounds(
+    module: Any, inputs: Sequence[Any], cores: Cores, timer: _Timer, seconds: float, rounds: int
+) -> None:
     import tvm
     from tvm import relax
 
@@ -96,12 +102,16 @@ def _rounds(module: Any, inputs: Sequence[Any], cores: Cores, timer: _Timer, sec
         machine[ENTRY](*values)
 
 
-def _profile(lowered: Lowered, kernels: Kernels, rounds: Sequence[Sequence[tuple[str, float]]], device: str) -> Profile:
+def _profile(
+    lowered: Lowered, kernels: Kernels, rounds: Sequence[Sequence[tuple[str, float]]], device: str
+) -> Profile:
     calls = rounds[0]
     position = 0
     op_ms, half = [], []
     for op in lowered.graph.ops:
-        symbol = kernels.symbols.get(op.kernel) or (op.kernel if op.kernel in lowered.composites else None)
+        symbol = kernels.symbols.get(op.kernel) or (
+            op.kernel if op.kernel in lowered.composites else None
+        )
         if position < len(calls) and calls[position][0] == symbol:
             samples = spread([r[position][1] * MS for r in rounds])
             op_ms.append(samples.median)
@@ -111,7 +121,9 @@ def _profile(lowered: Lowered, kernels: Kernels, rounds: Sequence[Sequence[tuple
             op_ms.append(0.0)  # a view, a constant: nothing is computed
             half.append(0.0)
         else:
-            raise ModelError(f"op '{op.name}' did not run where it was expected; its time is unknown")
+            raise ModelError(
+                f"op '{op.name}' did not run where it was expected; its time is unknown"
+            )
     return Profile(device, tuple(op_ms), tuple(half))
 
 
@@ -121,5 +133,8 @@ def machine() -> str:
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+        name = next(
+            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+            name,
+        )
     return f"{name} x{os.cpu_count()} {platform.node()}"

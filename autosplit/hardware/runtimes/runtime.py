@@ -77,7 +77,12 @@ def runner_of(model: Model, backend: str) -> Runner:
 
 
 def load_stage(
-    backend: str, file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
+    backend: str,
+    file: Path,
+    sha256: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    device: Device,
 ) -> Stage:
     """The stage of a file, with that digest, that a runner of ``backend`` wrote."""
     if backend == ONNXRUNTIME:

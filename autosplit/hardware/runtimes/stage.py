@@ -64,4 +64,6 @@ class VmStage:
 
         if isinstance(value, tvm.runtime.Tensor) and value.device == self._runtime:
             return value
-        return tvm.runtime.tensor(value if not hasattr(value, "numpy") else value.numpy(), self._runtime)
+        return tvm.runtime.tensor(
+            value if not hasattr(value, "numpy") else value.numpy(), self._runtime
+        )

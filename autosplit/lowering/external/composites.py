@@ -105,8 +105,13 @@ def _patterns(backend: Backend) -> list[Any]:
         )
     for pattern in found:
         if not pattern.name.startswith(f"{backend.name}."):
-            raise ConfigError(f"pattern '{pattern.name}' is not of backend '{backend.name}'; call it {backend.name}.…")
-    markers = [FusionPattern(_marker(backend, op), is_op(op)(varg_default_wildcard=True)) for op in backend.markers]
+            raise ConfigError(
+                f"pattern '{pattern.name}' is not of backend '{backend.name}'; call it {backend.name}.…"
+            )
+    markers = [
+        FusionPattern(_marker(backend, op), is_op(op)(varg_default_wildcard=True))
+        for op in backend.markers
+    ]
     return [*found, *markers]
 
 
@@ -136,7 +141,9 @@ def _without_edge_markers(module: Any, backends: Sequence[Backend]) -> Any:
         for each in inputs:
             readers.setdefault(each, []).append(var)
     after = _reached(layers, markers, {var: readers.get(var, []) for var in reversed(list(reads))})
-    dropped = {v for v, layer in layers.items() if layer in markers and not (v in before and v in after)}
+    dropped = {
+        v for v, layer in layers.items() if layer in markers and not (v in before and v in after)
+    }
     return _inlined(module, dropped) if dropped else module
 
 
@@ -155,7 +162,9 @@ def _inlined(module: Any, dropped: set[Any]) -> Any:
             function = module[call.op]
             (inner,) = bindings(function)
             values = dict(zip(function.params, call.args, strict=True))
-            made = relax.Call(inner.value.op, [_put(a, values) for a in inner.value.args], inner.value.attrs)
+            made = relax.Call(
+                inner.value.op, [_put(a, values) for a in inner.value.args], inner.value.attrs
+            )
             rebind(self, binding.var, made, binding.var.name)
 
     main = Inline(module).visit_expr(module["main"])
@@ -164,7 +173,11 @@ def _inlined(module: Any, dropped: set[Any]) -> Any:
         for b in bindings(main)
         if isinstance(getattr(getattr(b, "value", None), "op", None), tvm.ir.GlobalVar)
     }
-    kept = {g: f for g, f in module.functions.items() if "Composite" not in (f.attrs or {}) or g in called}
+    kept = {
+        g: f
+        for g, f in module.functions.items()
+        if "Composite" not in (f.attrs or {}) or g in called
+    }
     return with_main(tvm.IRModule(kept, attrs=module.attrs), main)
 
 
@@ -177,14 +190,20 @@ def _put(expression: Any, values: Mapping[Any, Any]) -> Any:
     return values.get(expression, expression) if isinstance(expression, relax.Var) else expression
 
 
-def _reached(layers: Mapping[Any, str], markers: Mapping[str, str], beside: Mapping[Any, Iterable[Any]]) -> set[Any]:
+def _reached(
+    layers: Mapping[Any, str], markers: Mapping[str, str], beside: Mapping[Any, Iterable[Any]]
+) -> set[Any]:
     """The markers beside a layer of their backend, or beside a marker that is; ``beside`` in the order of the walk."""
     found: set[Any] = set()
     for var, others in beside.items():
         backend = markers.get(layers.get(var, ""))
         for other in others:
             layer = layers.get(other, "")
-            if backend and layer.startswith(f"{backend}.") and (layer not in markers or other in found):
+            if (
+                backend
+                and layer.startswith(f"{backend}.")
+                and (layer not in markers or other in found)
+            ):
                 found.add(var)
     return found
 
@@ -230,7 +249,9 @@ def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
                 return call
             kind = call.ty
             results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
-            return relax.call_dps_packed(composites[call.op].symbol, relax.Tuple(list(call.args)), results)
+            return relax.call_dps_packed(
+                composites[call.op].symbol, relax.Tuple(list(call.args)), results
+            )
 
     main = Replace(module).visit_expr(module["main"])
     kept = {g: f for g, f in module.functions.items() if g not in composites}

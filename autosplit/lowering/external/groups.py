@@ -18,7 +18,11 @@ def groups(
     Raises SplitError naming the ops where one is unknown or not the backend's, and where a region is not convex, with the
     path that leaves it and returns.
     """
-    return tuple(_group(graph, composites, backend, names) for backend in backends for names in backend.regions)
+    return tuple(
+        _group(graph, composites, backend, names)
+        for backend in backends
+        for names in backend.regions
+    )
 
 
 def _group(
@@ -28,7 +32,9 @@ def _group(
     for name in names:
         found = [i for i, op in enumerate(graph.ops) if name == op.name or name in op.sources]
         if not found:
-            raise SplitError(f"region of backend '{backend.name}' names '{name}', which is no op and no source node")
+            raise SplitError(
+                f"region of backend '{backend.name}' names '{name}', which is no op and no source node"
+            )
         for i in found:
             composite = composites.get(graph.ops[i].kernel)
             if composite is None or composite.backend.name != backend.name:
@@ -40,4 +46,6 @@ def _group(
     try:
         return require_convex(graph, ops)
     except SplitError as error:
-        raise SplitError(f"a region of backend '{backend.name}' cannot run as one: {error}") from error
+        raise SplitError(
+            f"a region of backend '{backend.name}' cannot run as one: {error}"
+        ) from error

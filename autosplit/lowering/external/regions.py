@@ -35,7 +35,9 @@ def generate(
     except Exception as error:
         backends = ", ".join(sorted({c.backend.name for c in composites.values()}))
         reason = line_of(error, last=True)
-        raise MachineError(f"backend {backends} cannot compile ops {', '.join(names.values())}: {reason}") from error
+        raise MachineError(
+            f"backend {backends} cannot compile ops {', '.join(names.values())}: {reason}"
+        ) from error
     return module, list((module.attrs or {}).get("external_mods", []))
 
 
@@ -102,7 +104,9 @@ def _stand_in(symbol: str, kinds: Sequence[Any], result: Any) -> Any:
     fields = list(result.fields) if isinstance(result, relax.TupleType) else [result]
     with builder.function("main", params):
         zeros = [builder.emit(relax.op.zeros(f.shape, f.dtype)) for f in fields]
-        builder.emit_func_output(relax.Tuple(zeros) if isinstance(result, relax.TupleType) else zeros[0])
+        builder.emit_func_output(
+            relax.Tuple(zeros) if isinstance(result, relax.TupleType) else zeros[0]
+        )
     return builder.get()["main"].without_attr("global_symbol").with_attr(_STANDS_FOR, symbol)
 
 
@@ -111,7 +115,11 @@ def _called_by_symbol(module: Any) -> Any:
     import tvm
     from tvm import relax
 
-    stands_for = {g: str(f.attrs[_STANDS_FOR]) for g, f in module.functions.items() if _STANDS_FOR in (f.attrs or {})}
+    stands_for = {
+        g: str(f.attrs[_STANDS_FOR])
+        for g, f in module.functions.items()
+        if _STANDS_FOR in (f.attrs or {})
+    }
 
     @relax.expr_functor.mutator
     class Call(relax.PyExprMutator):  # type: ignore[misc]
@@ -168,7 +176,9 @@ def _renamed_regions(module: Any, composites: Mapping[str, Composite]) -> Any:
     for old, new in names.items():
         relax.expr._update_type(new, old.ty)
     functions = {g: f for g, f in module.functions.items() if g not in names}
-    functions |= {new: module[old].with_attr("global_symbol", new.name_hint) for old, new in names.items()}
+    functions |= {
+        new: module[old].with_attr("global_symbol", new.name_hint) for old, new in names.items()
+    }
     main = next(g for g in functions if g.name_hint == "main")
     functions[main] = Rename(module).visit_expr(functions[main])
     return tvm.IRModule(functions, attrs=module.attrs)

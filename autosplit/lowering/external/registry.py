@@ -17,7 +17,10 @@ GROUP = "autosplit.backends"
 
 
 def named(
-    name: str, merge: bool = True, markers: Sequence[str] = (), together: Sequence[Sequence[str]] = ()
+    name: str,
+    merge: bool = True,
+    markers: Sequence[str] = (),
+    together: Sequence[Sequence[str]] = (),
 ) -> Backend:
     """The backend ``name``; ``markers`` add to its own, ``together`` are regions no cut may part.
 
@@ -33,7 +36,9 @@ def named(
                 f"backend '{name}' of {found.value} does not load: {error}; repair its package"
             ) from error
         if not isinstance(backend, Backend) or backend.name != name:
-            raise ConfigError(f"entry point '{name}' of {GROUP} gives {backend!r}, not a Backend called '{name}'")
+            raise ConfigError(
+                f"entry point '{name}' of {GROUP} gives {backend!r}, not a Backend called '{name}'"
+            )
     return replace(
         backend,
         merge=backend.merge and merge,

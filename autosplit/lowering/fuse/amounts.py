@@ -13,9 +13,15 @@ def static_shape(name: str, kind: Any) -> tuple[int, ...]:
     """The shape of a tensor of type ``kind``. Raises ModelError naming it where it is no tensor of a shape known now."""
     from tvm import relax
 
-    sizes = getattr(getattr(kind, "shape", None), "values", None) if isinstance(kind, relax.TensorType) else None
+    sizes = (
+        getattr(getattr(kind, "shape", None), "values", None)
+        if isinstance(kind, relax.TensorType)
+        else None
+    )
     if sizes is None or not all(hasattr(s, "value") for s in sizes):
-        raise ModelError(f"tensor '{name}' has a shape known only at run time ({kind}); give static shapes by --shape")
+        raise ModelError(
+            f"tensor '{name}' has a shape known only at run time ({kind}); give static shapes by --shape"
+        )
     return tuple(int(s.value) for s in sizes)
 
 

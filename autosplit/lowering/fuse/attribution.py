@@ -32,17 +32,29 @@ def attribute(source: Source, module: FusedModule) -> Attribution:
     members, results = match(flat, module.grouped)
     folding = Folding(source)
     home = _homes(source, flat, members, folding)
-    owners = {p: {flat.owner[n] for n in numbers if n in flat.owner} for p, numbers in members.items()}
+    owners = {
+        p: {flat.owner[n] for n in numbers if n in flat.owner} for p, numbers in members.items()
+    }
     names = [node.name for node in source.nodes]
     return Attribution(
-        sources={p: tuple(names[n] for n in sorted(n for n, h in home.items() if h == p)) for p in members},
-        parts={p: tuple(names[n] for n in sorted(o for o in owners[p] if home.get(o) != p)) for p in members},
+        sources={
+            p: tuple(names[n] for n in sorted(n for n, h in home.items() if h == p))
+            for p in members
+        },
+        parts={
+            p: tuple(names[n] for n in sorted(o for o in owners[p] if home.get(o) != p))
+            for p in members
+        },
         results=results,
-        folded=tuple(Folded(names[n], folding.reason(n)) for n in range(len(names)) if n not in home),
+        folded=tuple(
+            Folded(names[n], folding.reason(n)) for n in range(len(names)) if n not in home
+        ),
     )
 
 
-def match(flat: Flat, module: Any) -> tuple[dict[int, list[int]], dict[int, tuple[str | None, ...]]]:
+def match(
+    flat: Flat, module: Any
+) -> tuple[dict[int, list[int]], dict[int, tuple[str | None, ...]]]:
     """By position in the ``main`` of a grouped module: the flat calls inside, and the source tensors it results in."""
     import tvm
 
@@ -55,7 +67,9 @@ def match(flat: Flat, module: Any) -> tuple[dict[int, list[int]], dict[int, tupl
             env[binding.var] = resolve(value, env)
             continue
         if isinstance(value.op, tvm.ir.GlobalVar):
-            members[position], env[binding.var] = _enter(flat, module[value.op], [resolve(a, env) for a in value.args])
+            members[position], env[binding.var] = _enter(
+                flat, module[value.op], [resolve(a, env) for a in value.args]
+            )
         else:
             number = flat.take(value, env)
             members[position], env[binding.var] = [number], made(number, value)
@@ -78,7 +92,9 @@ def _enter(flat: Flat, function: Any, arguments: list[Any]) -> tuple[list[int], 
     return members, resolve(function.body.body, env)
 
 
-def _homes(source: Source, flat: Flat, members: Mapping[int, list[int]], folding: Folding) -> dict[int, int]:
+def _homes(
+    source: Source, flat: Flat, members: Mapping[int, list[int]], folding: Folding
+) -> dict[int, int]:
     """Source node -> position of the op that makes its result, or that took it in; folded nodes are absent."""
     home: dict[int, int] = {}
     for position, numbers in members.items():

@@ -23,7 +23,10 @@ def require_static(source: Source, module: Any, folded: bool) -> None:
     for binding in found:
         unknown = unknown or any(map(_is_dynamic, tensor_types(binding.var.ty)))
         index = marked(binding.var.name) if unknown else None
-        maker = next((n for n in source.nodes if index is not None and source.tensors[index] in n.outputs), None)
+        maker = next(
+            (n for n in source.nodes if index is not None and source.tensors[index] in n.outputs),
+            None,
+        )
         if maker:
             raise ModelError(
                 f"node '{maker.name}' ({maker.kind}) makes a tensor whose size depends on the data, and a split needs fixed "

@@ -84,7 +84,11 @@ class Flat:
         if rest and isinstance(rest[0], tvm.ir.GlobalVar):
             head.append(rest.pop(0).name_hint)
         held = list(_flatten([resolve(a, env) for a in rest]))
-        read = tuple((h[0], self._first[h[1]], h[2]) if h[0] == "call" else h for h in held if h[0] != "const")
+        read = tuple(
+            (h[0], self._first[h[1]], h[2]) if h[0] == "call" else h
+            for h in held
+            if h[0] != "const"
+        )
         return (tuple(head), read), tuple(h[1] for h in held if h[0] == "const")
 
     def _name(self, held: Any, tensor: str) -> None:
@@ -155,9 +159,15 @@ def _only_copies(call: Any) -> bool:
     import tvm_ffi
 
     named = (
-        call.args and isinstance(call.args[0], tvm.ir.GlobalVar) and call.args[0].name_hint.startswith("broadcast_to")
+        call.args
+        and isinstance(call.args[0], tvm.ir.GlobalVar)
+        and call.args[0].name_hint.startswith("broadcast_to")
     )
-    return bool(named) and len(call.args[1]) == 1 and tvm_ffi.structural_equal(call.args[1][0].ty, call.ty)
+    return (
+        bool(named)
+        and len(call.args[1]) == 1
+        and tvm_ffi.structural_equal(call.args[1][0].ty, call.ty)
+    )
 
 
 def _fields(held: Any) -> list[Any]:

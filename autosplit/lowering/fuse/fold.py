@@ -23,7 +23,10 @@ _BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "relax.divide": np.divide,
 }
 _SHAPED = {"relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.broadcast_to"}
-_FULL = ("relax.full", "relax.full_like")  # folded where it fills with an infinity or a NaN, which LegalizeOps fails at
+_FULL = (
+    "relax.full",
+    "relax.full_like",
+)  # folded where it fills with an infinity or a NaN, which LegalizeOps fails at
 
 
 def fold_weights(module: Any) -> Any:
@@ -61,17 +64,29 @@ def _folded(value: Any, kind: Any) -> Any:
     from tvm import relax
 
     name = str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
-    if name not in _BINARY and name not in _SHAPED and name not in ("relax.sqrt", "relax.permute_dims", *_FULL):
+    if (
+        name not in _BINARY
+        and name not in _SHAPED
+        and name not in ("relax.sqrt", "relax.permute_dims", *_FULL)
+    ):
         return None
-    tensors = [a for a in value.args[name == "relax.full_like" :] if not isinstance(a, relax.ShapeExpr)]
+    tensors = [
+        a for a in value.args[name == "relax.full_like" :] if not isinstance(a, relax.ShapeExpr)
+    ]
     if not isinstance(kind, relax.TensorType):
         return None
     arrays = [a for a in (_array(t, str(kind.dtype)) for t in tensors) if a is not None]
     if len(arrays) != len(tensors):
         return None
     if name in _FULL:
-        arrays = [a.astype(str(kind.dtype)) for a in arrays if a.dtype.kind == "f" and not np.isfinite(a).all()]
-    shape = tuple(int(s.value) for s in kind.shape.values) if hasattr(kind.shape, "values") else None
+        arrays = [
+            a.astype(str(kind.dtype))
+            for a in arrays
+            if a.dtype.kind == "f" and not np.isfinite(a).all()
+        ]
+    shape = (
+        tuple(int(s.value) for s in kind.shape.values) if hasattr(kind.shape, "values") else None
+    )
     if shape is None or not arrays or not all(str(a.dtype) == str(kind.dtype) for a in arrays):
         return None
     result = _evaluate(name, arrays, shape, value)

@@ -19,7 +19,9 @@ class Folding:
         """Why node ``index`` may have left no op; MERGED where nothing about the source explains it."""
         node = self._source.nodes[index]
         known = self._source.constants
-        if known.intersection(node.outputs) and all(t in known or t in self._source.alias for t in node.outputs):
+        if known.intersection(node.outputs) and all(
+            t in known or t in self._source.alias for t in node.outputs
+        ):
             return "constant: known without running the model"
         if node.outputs and all(t in self._source.alias for t in node.outputs):
             return f"identity: passes '{self._source.alias[node.outputs[0]]}' on"

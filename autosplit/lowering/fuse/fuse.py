@@ -32,9 +32,24 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
     from tvm.relax import backend
     from tvm.relax import transform as t
 
-    dispatch = [backend.DispatchSampling(), backend.DispatchSortScan()]  # ops that LegalizeOps leaves to them
-    simplify = [t.FoldBatchnormToConv2D(), t.DecomposeOpsForInference(), bound_indices, fold_weights, t.FoldConstant()]
-    legalise = [*dispatch, t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FoldConstant(), t.DeadCodeElimination(["main"])]
+    dispatch = [
+        backend.DispatchSampling(),
+        backend.DispatchSortScan(),
+    ]  # ops that LegalizeOps leaves to them
+    simplify = [
+        t.FoldBatchnormToConv2D(),
+        t.DecomposeOpsForInference(),
+        bound_indices,
+        fold_weights,
+        t.FoldConstant(),
+    ]
+    legalise = [
+        *dispatch,
+        t.LegalizeOps(),
+        t.AnnotateTIROpPattern(),
+        t.FoldConstant(),
+        t.DeadCodeElimination(["main"]),
+    ]
     with target, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -42,7 +42,10 @@ def integers_below(source: Source) -> Mapping[str, int]:
     main = source.module["main"]
     found = {}
     for param, signature in zip(main.params, source.inputs, strict=True):
-        if signature.dtype in ("int32", "int64", "uint32", "uint64") and (below := _below(main, param)) > 2:
+        if (
+            signature.dtype in ("int32", "int64", "uint32", "uint64")
+            and (below := _below(main, param)) > 2
+        ):
             found[signature.name] = below
     return found
 
@@ -96,7 +99,9 @@ class _Walk:
         if self._depends(call.args[1]):
             size = _size(name, call)
             self.sizes.append(size)
-            self.fits = self.fits and given[1] is not None and -size <= given[1][0] and given[1][1] < size
+            self.fits = (
+                self.fits and given[1] is not None and -size <= given[1][0] and given[1][1] < size
+            )
         others = [a for i, a in enumerate(call.args) if i != 1]
         return any(map(self._depends, others)), _union([g for i, g in enumerate(given) if i != 1])
 
@@ -106,7 +111,11 @@ class _Walk:
 
         if isinstance(value, tvm.ir.GenericConst):
             array = value.value.numpy()
-            return (float(array.min()), float(array.max())) if array.size and array.dtype.kind in "biu" else None
+            return (
+                (float(array.min()), float(array.max()))
+                if array.size and array.dtype.kind in "biu"
+                else None
+            )
         if isinstance(value, relax.TupleGetItem):
             return self._range(value.tuple_value)
         if isinstance(value, relax.Tuple):
@@ -121,7 +130,13 @@ def _result(name: str, given: list[Range]) -> Range:
         return given[0]
     if name == "where":
         condition = given[0]
-        return given[2] if condition == (0, 0) else given[1] if condition == (1, 1) else _union(given[1:])
+        return (
+            given[2]
+            if condition == (0, 0)
+            else given[1]
+            if condition == (1, 1)
+            else _union(given[1:])
+        )
     if len(given) != 2 or given[0] is None or given[1] is None:
         return None
     (a, b), (c, d) = given[0], given[1]
@@ -145,7 +160,11 @@ def _compared(name: str, given: list[Range]) -> Range:
 
 def _union(ranges: list[Range]) -> Range:
     known = [r for r in ranges if r is not None]
-    return (min(a for a, _ in known), max(b for _, b in known)) if known and len(known) == len(ranges) else None
+    return (
+        (min(a for a, _ in known), max(b for _, b in known))
+        if known and len(known) == len(ranges)
+        else None
+    )
 
 
 def _fitting(found: Range, dtype: str) -> Range:

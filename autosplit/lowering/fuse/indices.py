@@ -35,5 +35,7 @@ def _is_careless(value: Any) -> bool:
     from tvm import relax
 
     return (
-        isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.take" and value.attrs.mode == "fast"
+        isinstance(value, relax.Call)
+        and getattr(value.op, "name", "") == "relax.take"
+        and value.attrs.mode == "fast"
     )

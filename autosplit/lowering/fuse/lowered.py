@@ -13,7 +13,14 @@ from autosplit.frontend.source import Signature, Source
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.external.composites import Backend, Composite, partition
 from autosplit.lowering.external.groups import groups
-from autosplit.lowering.fuse.amounts import bytes_of, dtypes_of, flops_of, is_constant, size_of, static_shape
+from autosplit.lowering.fuse.amounts import (
+    bytes_of,
+    dtypes_of,
+    flops_of,
+    is_constant,
+    size_of,
+    static_shape,
+)
 from autosplit.lowering.fuse.attribution import Attribution, attribute
 from autosplit.lowering.fuse.dynamic import require_static
 from autosplit.lowering.fuse.flat import variables
@@ -76,7 +83,9 @@ def lower(source: Source, target: Any, backends: Sequence[Backend] = ()) -> Lowe
     What a pattern of ``backends`` matches is an op of its own, which nothing fuses with and no cut divides.
     """
     module, composites = partition(source, backends) if backends else (source.module, {})
-    lowered = _Reader(source, fuse(module, target, partial(require_static, source)), composites).lowered()
+    lowered = _Reader(
+        source, fuse(module, target, partial(require_static, source)), composites
+    ).lowered()
     together = groups(lowered.graph, composites, backends)
     return replace(lowered, together=together, integers_below=integers_below(source))
 
@@ -97,12 +106,18 @@ def constants(call: Call) -> Iterator[Any]:
 class _Reader:
     """Walks the fused ``main``; ``env`` maps a variable to a tensor name, a constant or a list of those (a tuple)."""
 
-    def __init__(self, source: Source, module: FusedModule, composites: Mapping[str, Composite]) -> None:
+    def __init__(
+        self, source: Source, module: FusedModule, composites: Mapping[str, Composite]
+    ) -> None:
         self._composites = composites
         self._source = source
         self._module = module
         self._names: Attribution = attribute(source, module)
-        self._flops = {g.name_hint: flops_of(f) for g, f in module.fused.functions.items() if g.name_hint != "main"}
+        self._flops = {
+            g.name_hint: flops_of(f)
+            for g, f in module.fused.functions.items()
+            if g.name_hint != "main"
+        }
         self._ops: list[Op] = []
         self._calls: list[Call] = []
         self._shapes: dict[str, tuple[tuple[int, ...], str, int]] = {}
@@ -128,9 +143,21 @@ class _Reader:
         source, tensors = self._source, tuple(dict.fromkeys(t for _, t in outputs))
         inputs = (i.name for i in source.inputs)
         graph = build(source.name, self._ops, self._shapes, inputs, tensors, self._names.folded)
-        kernels = {g.name_hint: f for g, f in self._module.fused.functions.items() if g.name_hint != "main"}
-        dtypes = frozenset(t.dtype for t in graph.tensors.values()) | dtypes_of(self._module.flat["main"])
-        return Lowered(graph, tuple(self._calls), kernels, source.inputs, outputs, self._composites, dtypes=dtypes)
+        kernels = {
+            g.name_hint: f for g, f in self._module.fused.functions.items() if g.name_hint != "main"
+        }
+        dtypes = frozenset(t.dtype for t in graph.tensors.values()) | dtypes_of(
+            self._module.flat["main"]
+        )
+        return Lowered(
+            graph,
+            tuple(self._calls),
+            kernels,
+            source.inputs,
+            outputs,
+            self._composites,
+            dtypes=dtypes,
+        )
 
     def _op(self, position: int, var: Any, value: Any) -> None:
         import tvm
@@ -139,7 +166,9 @@ class _Reader:
         callee = value.args[0] if value.args else None
         kernel: Any = getattr(callee, "name_hint", None) or getattr(callee, "global_symbol", None)
         if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
-            of = " ".join(self._names.sources.get(position, ()) or self._names.parts.get(position, ()))
+            of = " ".join(
+                self._names.sources.get(position, ()) or self._names.parts.get(position, ())
+            )
             raise ModelError(
                 f"op {value.op.name} of node '{of}' has no kernel for this target; replace it in the model"
             )
@@ -148,7 +177,8 @@ class _Reader:
         kinds = list(var.ty.fields) if isinstance(var.ty, relax.TupleType) else [var.ty]
         given = self._names.results.get(position, ())
         results = [
-            self._tensor((given[i] if i < len(given) else None) or f"{name}.{i}", kind) for i, kind in enumerate(kinds)
+            self._tensor((given[i] if i < len(given) else None) or f"{name}.{i}", kind)
+            for i, kind in enumerate(kinds)
         ]
         self._env[var] = results if isinstance(var.ty, relax.TupleType) else results[0]
         weights = self._composites[kernel].constants if kernel in self._composites else ()
@@ -191,13 +221,17 @@ class _Reader:
             return self._resolve(value.tuple_value)[value.index]
         if is_constant(value):
             return value
-        raise ModelError(f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut")
+        raise ModelError(
+            f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut"
+        )
 
     def _outputs(self, body: Any) -> tuple[tuple[str, str], ...]:
         result = self._resolve(body)
         tupled = self._source.tupled or len(self._source.outputs) > 1
         values = result if isinstance(result, list) and tupled else [result]
-        unique = dict(zip(self._source.outputs, values, strict=True))  # a graph may list an output twice
+        unique = dict(
+            zip(self._source.outputs, values, strict=True)
+        )  # a graph may list an output twice
         return tuple(
             (name, value if isinstance(value, str) else self._constant_output(name, value))
             for name, value in unique.items()

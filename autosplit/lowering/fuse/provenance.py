@@ -20,7 +20,13 @@ def adopt_names(module: Any) -> Any:
     """
     main = module["main"]
     classes = _aliases(bindings(main), set(main.params))
-    names = {var: name for members in classes if (name := _mark_of(members)) for var in members if var.name != name}
+    names = {
+        var: name
+        for members in classes
+        if (name := _mark_of(members))
+        for var in members
+        if var.name != name
+    }
     return renamed(module, names) if names else module
 
 

@@ -112,7 +112,13 @@ def best_first(ahead: Ahead) -> Iterator[tuple[int, ...]]:
         push(path, others)
         path = (*path, step.cut)
         if len(path) > len(ahead.levels):
-            yield (0, *(level.after.start + place for level, place in zip(ahead.levels, path[1:], strict=True)))
+            yield (
+                0,
+                *(
+                    level.after.start + place
+                    for level, place in zip(ahead.levels, path[1:], strict=True)
+                ),
+            )
         else:
             push(path, _steps(ahead, len(path) - 1, step, unit))
 

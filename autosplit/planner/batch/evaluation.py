@@ -46,8 +46,14 @@ class Table:
     def loads(self, costs: CostModel) -> Array:
         """The time of each stage under ``costs``, which differ in times and overheads only."""
         times = np.array(costs.times)
-        spent = times[0][self.ops] if len(times) == 1 else times[np.repeat(self.device, self.sizes), self.ops]
-        own = np.add.reduceat(np.append(spent, 0.0), self.first)  # the zero is where empty last stages begin
+        spent = (
+            times[0][self.ops]
+            if len(times) == 1
+            else times[np.repeat(self.device, self.sizes), self.ops]
+        )
+        own = np.add.reduceat(
+            np.append(spent, 0.0), self.first
+        )  # the zero is where empty last stages begin
         overheads = np.array(costs.overheads)
         added = overheads[self.device] if len(overheads) > 1 else overheads
         return np.where(self.sizes == 0, 0.0, own + self.moved + added)
@@ -55,7 +61,10 @@ class Table:
     def and_those_of(self, other: Table) -> Table:
         """These stages, then the other's."""
         first = np.append(self.first, other.first + len(self.ops))
-        rest = (np.append(getattr(self, name), getattr(other, name)) for name in ("device", "moved", "held"))
+        rest = (
+            np.append(getattr(self, name), getattr(other, name))
+            for name in ("device", "moved", "held")
+        )
         return Table(np.append(self.ops, other.ops), first, *rest)
 
 
@@ -122,7 +131,10 @@ class Placing:
         """The splits as a pool, in their order."""
         stages = tuple(splits)
         numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-        parts = [[numbers.setdefault(part, len(numbers)) for part in enumerate(split)] for split in stages]
+        parts = [
+            [numbers.setdefault(part, len(numbers)) for part in enumerate(split)]
+            for split in stages
+        ]
         sizes = [len(ops) for _, ops in numbers]
         known = np.array([self._placed(device, ops) for device, ops in numbers]).reshape(-1, 2)
         table = Table(
@@ -131,7 +143,11 @@ class Placing:
             np.array([device for device, _ in numbers], dtype=np.intp),
             *known.T,
         )
-        return Pool(stages, np.array(parts, dtype=np.intp).reshape(len(stages), len(stages[0]) if stages else 0), table)
+        return Pool(
+            stages,
+            np.array(parts, dtype=np.intp).reshape(len(stages), len(stages[0]) if stages else 0),
+            table,
+        )
 
     def _placed(self, device: int, ops: tuple[int, ...]) -> tuple[float, float]:
         """What the transfers of a stage cost, in ms, and the bytes that it holds."""
@@ -139,6 +155,11 @@ class Placing:
             tensors, own = self._moving.tensors, frozenset(ops)
             read = dict.fromkeys(t for i in ops for t in self._reads.get(i, ()))
             received = [t for t in read if tensors[t].producer not in own]
-            sent = [t for i in ops for t in self._makes.get(i, ()) if not own.issuperset(tensors[t].consumers)]
+            sent = [
+                t
+                for i in ops
+                for t in self._makes.get(i, ())
+                if not own.issuperset(tensors[t].consumers)
+            ]
             self._known[device, ops] = stage_cost(self._moving, device, bitset(ops), received, sent)
         return self._known[device, ops]

@@ -26,7 +26,9 @@ _BLOCK = 32_768  # numbers looked at together, about what the caches near a core
 _FILLED = 0.4  # share of the pairs of cuts that are short enough, about
 
 
-def reach(ends: Sequence[slice], stage: int, before: Array, limits: Array) -> list[tuple[slice, slice]]:
+def reach(
+    ends: Sequence[slice], stage: int, before: Array, limits: Array
+) -> list[tuple[slice, slice]]:
     """The stages of a level that may be within the limits, as blocks of cuts before by cuts after.
 
     ``ends``: for each level the cuts where its stages begin; ``before``: cost model by cut, the time of the ops before it,
@@ -75,7 +77,9 @@ class Sweep:
 
     def only(self, kept: Index) -> Sweep:
         """Some of the cost models."""
-        return Sweep(self.stages, self.before[kept], self.least[kept], self.overheads[kept], self.moved)
+        return Sweep(
+            self.stages, self.before[kept], self.least[kept], self.overheads[kept], self.moved
+        )
 
     def best(self, limits: Array) -> list[tuple[int, ...] | None]:
         """For each cost model the cuts of its most even split of least period; None where the period is above its limit."""
@@ -140,7 +144,9 @@ class Sweep:
 def sweep(stages: int, inside: Array, moved: Sequence[Array], costs: Sequence[CostModel]) -> Sweep:
     """The sweep over a lattice (see there for ``inside`` and ``moved``) for costs that differ in times and overheads only."""
     devices = max(len(c.times) for c in costs)
-    rows = np.array([c.times if len(c.times) == devices else c.times * devices for c in costs], dtype=np.float64)
+    rows = np.array(
+        [c.times if len(c.times) == devices else c.times * devices for c in costs], dtype=np.float64
+    )
     rows = np.where(np.isfinite(rows), rows, 0.0)  # ``moved`` says what cannot be run
     places = max(len(c.overheads) for c in costs)
     overheads = [c.overheads if len(c.overheads) == places else c.overheads * places for c in costs]

@@ -34,7 +34,9 @@ class Near:
 
         Then those along a few orders of the ops and one move away, by how far in time they lie from a cut of a split.
         """
-        ends = dict.fromkeys(chain.from_iterable(accumulate(map(bitset, s[:-1]), int.__or__) for s in splits))
+        ends = dict.fromkeys(
+            chain.from_iterable(accumulate(map(bitset, s[:-1]), int.__or__) for s in splits)
+        )
         found, fresh = dict(ends), list(ends)
         for _ in range(RADIUS):
             before, start = fresh, len(found)
@@ -54,14 +56,21 @@ class Near:
             return min((abs(time - m) for m in middle), default=0.0)
 
         nearest = sorted(self._chains, key=away)[:most]
-        return sorted(dict.fromkeys(chain(nearest, chain.from_iterable(map(self._around, nearest)))), key=away)
+        return sorted(
+            dict.fromkeys(chain(nearest, chain.from_iterable(map(self._around, nearest)))), key=away
+        )
 
     @cached_property
     def _chains(self) -> tuple[int, ...]:
         """The cuts along a few topological orders."""
         contraction = self._costs.contraction
-        orders = (order(contraction.predecessors) for order in (given, depth_first, breadth_first, backwards))
-        chains = (accumulate((contraction.groups[g] for g in order), int.__or__) for order in orders)
+        orders = (
+            order(contraction.predecessors)
+            for order in (given, depth_first, breadth_first, backwards)
+        )
+        chains = (
+            accumulate((contraction.groups[g] for g in order), int.__or__) for order in orders
+        )
         return tuple(dict.fromkeys(chain.from_iterable(chains)))
 
     def _around(self, cut: int) -> tuple[int, ...]:

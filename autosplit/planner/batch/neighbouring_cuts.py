@@ -12,7 +12,9 @@ class Moves:
 
     def __init__(self, contraction: Contraction) -> None:
         self._contraction = contraction
-        self._readers = tuple(map(bitset, successors(contraction.predecessors)))  # groups that read from a group
+        self._readers = tuple(
+            map(bitset, successors(contraction.predecessors))
+        )  # groups that read from a group
 
     def of(self, cut: int) -> Iterator[int]:
         """The legal cuts with one group more or less than ``cut``, all as bitsets of ops."""

@@ -19,7 +19,14 @@ from autosplit.cuts.stages import Stages
 from autosplit.planner import CostModel
 from autosplit.planner.batch.best_paths import Ahead, Array, Level, best_first, look
 from autosplit.planner.batch.many_costs import SAME, reach, sweep, windows
-from autosplit.planner.exact.downset_table import Words, from_bits, list_rows, to_bits, to_int, to_words
+from autosplit.planner.exact.downset_table import (
+    Words,
+    from_bits,
+    list_rows,
+    to_bits,
+    to_int,
+    to_words,
+)
 from autosplit.planner.exact.stage_loads import Side, loads
 from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.problem import Problem, pose, scale
@@ -59,21 +66,30 @@ class Lattice:
             best = self._grown(time, min(best.limit, limit), count, limit)
         return [self._parts(path) for path in islice(best_first(best), count)]
 
-    def best_of_each(self, costs: Sequence[CostModel], limits: Sequence[float]) -> list[Stages | None]:
+    def best_of_each(
+        self, costs: Sequence[CostModel], limits: Sequence[float]
+    ) -> list[Stages | None]:
         """Under each of some costs the most even split of least period; None where that is not below the limit of the costs."""
         found: list[Stages | None] = [None] * len(costs)
         kept = [
-            n for n, (c, limit) in enumerate(zip(costs, limits, strict=True)) if self._bound(c) < limit * (1 - SAME)
+            n
+            for n, (c, limit) in enumerate(zip(costs, limits, strict=True))
+            if self._bound(c) < limit * (1 - SAME)
         ]
         if kept:
             swept = sweep(self.stages, self.inside, self.moved, [costs[n] for n in kept])
-            for n, path in zip(kept, swept.best(np.array([limits[n] for n in kept]) * (1 - SAME)), strict=True):
+            for n, path in zip(
+                kept, swept.best(np.array([limits[n] for n in kept]) * (1 - SAME)), strict=True
+            ):
                 found[n] = self._parts(path) if path else None
         return found
 
     def _bound(self, costs: CostModel) -> float:
         """No split has a lower period than the least stage with the op that takes longest; 0 where devices differ."""
-        if max(len(costs.times), len(costs.overheads), len(self.moved)) > 1 or math.inf in costs.times[0]:
+        if (
+            max(len(costs.times), len(costs.overheads), len(self.moved)) > 1
+            or math.inf in costs.times[0]
+        ):
             return 0.0
         times = np.array(costs.times[0])
         op = int(times.argmax())
@@ -115,7 +131,11 @@ def lattice_of(costs: CostModel, stages: int, cuts: Iterable[int]) -> Lattice:
     """The lattice of some legal cuts only (bitsets of ops), and of the empty and the full one."""
     problem, ops = _posed(costs, stages), len(costs.names)
     inside = to_bits(to_words(sorted({0, full(costs), *cuts}), ops), ops)
-    return _over(costs, problem, from_bits(inside[:, [next(members(group)) for group in problem.contraction.groups]]))
+    return _over(
+        costs,
+        problem,
+        from_bits(inside[:, [next(members(group)) for group in problem.contraction.groups]]),
+    )
 
 
 def _posed(costs: CostModel, stages: int) -> Problem:
@@ -131,7 +151,9 @@ def _over(costs: CostModel, problem: Problem, words: Words) -> Lattice:
     order = _in_time(costs, inside)
     words, inside = words[order], inside[order]
     cuts, ops = tuple(map(to_int, from_bits(inside))), inside.astype(np.float64)
-    return Lattice(problem.stages, cuts, ops, tuple(_moved(problem, words, ops, d) for d in range(kinds)))
+    return Lattice(
+        problem.stages, cuts, ops, tuple(_moved(problem, words, ops, d) for d in range(kinds))
+    )
 
 
 def _in_time(costs: CostModel, inside: NDArray[np.uint8]) -> list[int]:
@@ -173,7 +195,9 @@ class _Time:
     def levels(self, limit: float) -> list[Level]:
         """The stages within a limit between cuts that as many stages as lie before, and behind, can reach within it."""
         ends = windows(self.lattice.stages, self.least[None], np.array([limit]))
-        made: dict[tuple[int, ...], Level] = {}  # levels between the same cuts are the same for devices that are alike
+        made: dict[
+            tuple[int, ...], Level
+        ] = {}  # levels between the same cuts are the same for devices that are alike
         found = []
         for stage, (a, b) in enumerate(pairwise(ends)):
             key = (stage * self.differ, a.start, a.stop, b.start, b.stop)
@@ -191,6 +215,8 @@ class _Time:
         for rows, columns in reach(ends, stage, before[None], np.array([limit])):
             load = moved[rows, columns] + (after[columns] - before[rows, None])
             tail, head = np.nonzero(load <= limit)
-            parts.append((tail + (rows.start - a.start), head + (columns.start - b.start), load[tail, head]))
+            parts.append(
+                (tail + (rows.start - a.start), head + (columns.start - b.start), load[tail, head])
+            )
         tail, head, load = map(np.concatenate, zip(*parts, strict=True))
         return Level(a, b, tail, head, load)

@@ -61,7 +61,9 @@ def list_rows(predecessors: Sequence[int], limit: int) -> Words:
             fits &= (rows[start:used, w] & wanted[w]) == wanted[w]
         added = start + np.flatnonzero(fits)
         if used + len(added) > limit:
-            raise TooManyDownsets(f"the graph has more than {limit} legal cuts; they are too many to list")
+            raise TooManyDownsets(
+                f"the graph has more than {limit} legal cuts; they are too many to list"
+            )
         if used + len(added) > len(rows):
             rows = np.concatenate([rows, np.zeros_like(rows)])
         new = rows[added]
@@ -102,7 +104,9 @@ def live_tensors(problem: Problem, bits: NDArray[np.uint8]) -> Live:
     return Live(made & (inside < problem.readers), inside)
 
 
-def weigh(problem: Problem, words: Words, over_groups: Array, over_live: Array) -> tuple[Array, Array]:
+def weigh(
+    problem: Problem, words: Words, over_groups: Array, over_live: Array
+) -> tuple[Array, Array]:
     """Sums per row: ``over_groups`` (n x a) over the groups inside, ``over_live`` (t x b) over the live tensors."""
     inner = np.empty((len(words), over_groups.shape[1]))
     border = np.zeros((len(words), over_live.shape[1]))

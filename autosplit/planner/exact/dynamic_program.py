@@ -36,7 +36,13 @@ class Layer:
 
     def keep(self, where: Index | NDArray[np.bool_]) -> Layer:
         """Only some of the cuts."""
-        return Layer(self.rows[where], self.flags[where], self.first[where], self.second[where], self.parent[where])
+        return Layer(
+            self.rows[where],
+            self.flags[where],
+            self.first[where],
+            self.second[where],
+            self.parent[where],
+        )
 
 
 class Chain:
@@ -59,7 +65,9 @@ class Chain:
         layers = self._forward(limit, _by_period)
         return None if layers is None else (float(layers[-1].first[0]), self._trace(layers))
 
-    def least_latency(self, limit: float, latency: float = math.inf) -> tuple[float, float, list[int]] | None:
+    def least_latency(
+        self, limit: float, latency: float = math.inf
+    ) -> tuple[float, float, list[int]] | None:
         """The least latency, then bytes moved, among chains whose loads are within ``limit``; ``latency`` bounds it.
 
         Raises OutOfTime.
@@ -69,7 +77,9 @@ class Chain:
             return None
         return float(layers[-1].first[0]), float(layers[-1].second[0]), self._trace(layers)
 
-    def _forward(self, limit: float, combine: _Combine, latency: float = math.inf) -> list[Layer] | None:
+    def _forward(
+        self, limit: float, combine: _Combine, latency: float = math.inf
+    ) -> list[Layer] | None:
         levels = self.windows.levels(limit)
         layers = [_start(levels[0])]
         for k in range(1, self.problem.stages + 1):
@@ -101,7 +111,11 @@ class Chain:
                 combine(best, block, before.first[part], before.second[part], limit)
             kept = np.flatnonzero(best.first < math.inf)
             flags = flag | self.separated(rows[kept])
-            found.append(Layer(rows[kept], flags, best.first[kept], best.second[kept], part[best.parent[kept]]))
+            found.append(
+                Layer(
+                    rows[kept], flags, best.first[kept], best.second[kept], part[best.parent[kept]]
+                )
+            )
         if self.problem.allow_empty:
             found.append(_idle(before, rows))
         return _merged(found)
@@ -168,14 +182,20 @@ def _start(rows: Index) -> Layer:
     """The layer of the empty cut."""
     count = len(rows)
     return Layer(
-        rows, np.zeros(count, dtype=np.int64), np.zeros(count), np.zeros(count), np.zeros(count, dtype=np.intp)
+        rows,
+        np.zeros(count, dtype=np.int64),
+        np.zeros(count),
+        np.zeros(count),
+        np.zeros(count, dtype=np.intp),
     )
 
 
 def _idle(before: Layer, rows: Index) -> Layer:
     """The chains that leave a stage empty: the same cut again, where the next level allows it."""
     place = np.flatnonzero(np.isin(before.rows, rows))
-    return Layer(before.rows[place], before.flags[place], before.first[place], before.second[place], place)
+    return Layer(
+        before.rows[place], before.flags[place], before.first[place], before.second[place], place
+    )
 
 
 def _merged(found: list[Layer]) -> Layer:

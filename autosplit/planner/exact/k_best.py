@@ -68,7 +68,15 @@ class _Labels:
 def _paths(network: Network, period: float, k: int) -> list[list[int]]:
     """The best k chains of exactly this period, by latency, then bytes moved."""
     zero = np.zeros(1)
-    layers = [_Labels(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=bool), zero, zero, np.zeros(1, dtype=np.intp))]
+    layers = [
+        _Labels(
+            np.zeros(1, dtype=np.intp),
+            np.zeros(1, dtype=bool),
+            zero,
+            zero,
+            np.zeros(1, dtype=np.intp),
+        )
+    ]
     for edges in network.edges:
         layers.append(_extend(layers[-1], edges.keep(edges.load <= period), period, k))
     last = layers[-1]
@@ -82,7 +90,9 @@ def _extend(before: _Labels, edges: Edges, period: float, k: int) -> _Labels:
     first = np.searchsorted(before.node, edges.tail, side="left")
     count = np.searchsorted(before.node, edges.tail, side="right") - first
     edge = np.repeat(np.arange(len(edges.tail)), count)
-    label = np.arange(len(edge)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    label = (
+        np.arange(len(edge)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    )
     node = edges.head[edge]
     marked = before.marked[label] | (edges.load[edge] == period)
     latency = before.latency[label] + edges.load[edge]
@@ -97,7 +107,10 @@ def _extend(before: _Labels, edges: Edges, period: float, k: int) -> _Labels:
 def _next_period(network: Network, period: float) -> float:
     """The least period above ``period`` of any path, infinite where there is none."""
     plain = np.zeros(1, dtype=bool), np.full(1, math.inf)
-    within, above = ~plain[0], plain[1]  # whether a path within the period leads here; the least period above it
+    within, above = (
+        ~plain[0],
+        plain[1],
+    )  # whether a path within the period leads here; the least period above it
     for edges in network.edges:
         size = int(edges.head.max()) + 1 if len(edges.head) else 0
         small = edges.load <= period

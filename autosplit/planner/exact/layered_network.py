@@ -32,7 +32,13 @@ class Edges:
 
     def keep(self, where: NDArray[np.bool_] | Index) -> Edges:
         """Only some of the stages."""
-        return Edges(self.tail[where], self.head[where], self.load[where], self.moved[where], self.memory[where])
+        return Edges(
+            self.tail[where],
+            self.head[where],
+            self.load[where],
+            self.moved[where],
+            self.memory[where],
+        )
 
 
 @dataclass(frozen=True)
@@ -63,19 +69,31 @@ def build(chain: Chain, limit: float) -> Network | None:
     done = flags == (1 << len(chain.problem.required)) - 1
     if not done.any():
         return None
-    return Network([[to_int(w) for w in chain.words[level]] for level in nodes], _pruned(edges, nodes, done))
+    return Network(
+        [[to_int(w) for w in chain.words[level]] for level in nodes], _pruned(edges, nodes, done)
+    )
 
 
 def _stages(chain: Chain, tails: Index, heads: Index, k: int, limit: float, most: int) -> Edges:
     left, right = (Side(chain.scaled, chain.words[rows], k - 1) for rows in (tails, heads))
-    parts = [(np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0), np.zeros(0))]
+    parts = [
+        (
+            np.zeros(0, dtype=np.intp),
+            np.zeros(0, dtype=np.intp),
+            np.zeros(0),
+            np.zeros(0),
+            np.zeros(0),
+        )
+    ]
     for block in loads(chain.scaled, k - 1, left, right, limit):
         if chain.deadline is not None and chain.deadline():
             raise OutOfTime
         i, j = np.nonzero(block.load <= limit)
         most -= len(i)
         if most < 0:
-            raise TooManyStages(f"more than {MOST_EDGES} stages lie within the limit; ask for fewer splits")
+            raise TooManyStages(
+                f"more than {MOST_EDGES} stages lie within the limit; ask for fewer splits"
+            )
         moved, memory = block.bytes_moved(i, j), block.memory()[i, j]
         parts.append((block.left.start + i, block.right.start + j, block.load[i, j], moved, memory))
     if chain.problem.allow_empty:

@@ -64,7 +64,9 @@ def _extend(before: _Labels, edges: Edges) -> _Labels:
     first = np.searchsorted(before.node, edges.tail, side="left")
     count = np.searchsorted(before.node, edges.tail, side="right") - first
     edge = np.repeat(np.arange(len(edges.tail)), count)
-    label = np.arange(len(edge)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    label = (
+        np.arange(len(edge)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    )
     old = before.cost[label]
     cost = np.stack(
         [

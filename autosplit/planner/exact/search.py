@@ -39,7 +39,9 @@ def start_rows(problem: Problem) -> Words:
     return merge(*(prefixes(make(before), problem.size) for make in makers))
 
 
-def search(problem: Problem, words: Words, best: Plan | None = None, deadline: Deadline | None = None) -> Found:
+def search(
+    problem: Problem, words: Words, best: Plan | None = None, deadline: Deadline | None = None
+) -> Found:
     """The best chain of a table, by period, then latency, then bytes moved; never worse than ``best``, one of its
     chains.
     """
@@ -51,7 +53,10 @@ def search(problem: Problem, words: Words, best: Plan | None = None, deadline: D
     except OutOfTime as stop:
         return Found(
             best,
-            min(max(bound, stop.bound) * scaled.unit * (1 - 1e-9), math.inf if best is None else best.period),
+            min(
+                max(bound, stop.bound) * scaled.unit * (1 - 1e-9),
+                math.inf if best is None else best.period,
+            ),
             False,
         )
     if least is None:

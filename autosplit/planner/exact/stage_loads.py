@@ -17,7 +17,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.planner.exact.downset_table import Words, chunks, live_tensors, to_bits, to_int, weigh
+from autosplit.planner.exact.downset_table import (
+    Words,
+    chunks,
+    live_tensors,
+    to_bits,
+    to_int,
+    weigh,
+)
 from autosplit.planner.problem.problem import Array, Problem, Scaled
 
 _BLOCK = 512
@@ -52,11 +59,18 @@ class Side:
         p = scaled.problem
         own = np.array([0.0 if maker < 0 else 1.0 for maker in p.producer])
         over_groups = np.stack([p.at(scaled.times, device), p.sizes], axis=1)
-        over_live = np.stack([p.at(scaled.send, device), p.at(scaled.receive, device), p.bytes, p.bytes * own], axis=1)
+        over_live = np.stack(
+            [p.at(scaled.send, device), p.at(scaled.receive, device), p.bytes, p.bytes * own],
+            axis=1,
+        )
         inner, border = weigh(p, words, over_groups, over_live)
         self.time, self.weight = inner.T
         self.send, self.receive, self.bytes, self.own_bytes = border.T
-        self.count = np.bitwise_count(words).sum(axis=1) if hasattr(np, "bitwise_count") else _popcount(p, words)
+        self.count = (
+            np.bitwise_count(words).sum(axis=1)
+            if hasattr(np, "bitwise_count")
+            else _popcount(p, words)
+        )
 
     @cached_property
     def parts(self) -> list[_Part]:
@@ -77,11 +91,15 @@ class _Part:
         """For each tensor that is live at some row: at which rows, and its readers inside them."""
         found = live_tensors(self.problem, to_bits(self.words, self.problem.size))
         some = np.flatnonzero(found.live.any(axis=0))
-        return {int(t): (found.live[:, t].copy(), found.inside[:, t].astype(np.uint16)) for t in some}
+        return {
+            int(t): (found.live[:, t].copy(), found.inside[:, t].astype(np.uint16)) for t in some
+        }
 
 
 def _popcount(problem: Problem, words: Words) -> NDArray[np.int64]:
-    return np.concatenate([to_bits(words[c], problem.size).sum(axis=1, dtype=np.int64) for c in chunks(words)])
+    return np.concatenate(
+        [to_bits(words[c], problem.size).sum(axis=1, dtype=np.int64) for c in chunks(words)]
+    )
 
 
 class _Pairs:
@@ -148,7 +166,9 @@ class _Pairs:
     @staticmethod
     def weights(tensors: NDArray[np.intp], live: Array, unread: Array) -> Array:
         """The weight of each feature column."""
-        return np.where(tensors >= 0, live[np.maximum(tensors, 0)], unread[np.maximum(-1 - tensors, 0)])
+        return np.where(
+            tensors >= 0, live[np.maximum(tensors, 0)], unread[np.maximum(-1 - tensors, 0)]
+        )
 
     def _illegal(self, a: _Part, b: _Part) -> NDArray[np.bool_]:
         """Pairs where A is not inside B or equal to it."""
@@ -164,16 +184,25 @@ class _Pairs:
         held: Array = self.right.weight[None, b] - self.left.weight[a, None]
         if self.problem.costs.activations:
             held = held + self.right.bytes[None, b] + self.left.bytes[a, None]
-            left, right, tensors = self.features(self._part(self.left, a), self._part(self.right, b))
+            left, right, tensors = self.features(
+                self._part(self.left, a), self._part(self.right, b)
+            )
             if len(tensors):
-                held -= (left * self.weights(tensors, self.problem.bytes, self.problem.bytes)) @ right.T
+                held -= (
+                    left * self.weights(tensors, self.problem.bytes, self.problem.bytes)
+                ) @ right.T
         return held
 
     def moved(self, a: slice, b: slice, i: NDArray[np.intp], j: NDArray[np.intp]) -> Array:
         left, right, tensors = self.features(self._part(self.left, a), self._part(self.right, b))
-        own = np.array([0.0 if maker < 0 else 1.0 for maker in self.problem.producer]) * self.problem.bytes
+        own = (
+            np.array([0.0 if maker < 0 else 1.0 for maker in self.problem.producer])
+            * self.problem.bytes
+        )
         weights = self.weights(tensors, np.zeros_like(own), own)
-        if 4 * len(i) > len(left) * len(right):  # all pairs at once are quicker; bytes are whole, so sums are exact
+        if 4 * len(i) > len(left) * len(
+            right
+        ):  # all pairs at once are quicker; bytes are whole, so sums are exact
             staying: Array = ((left * weights) @ right.T)[i, j]
         else:
             staying = ((left[i] * weights) * right[j]).sum(axis=1)

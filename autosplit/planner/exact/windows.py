@@ -31,7 +31,9 @@ class Windows:
 
     def bound(self) -> float:
         """The largest over the levels of the least that any allowed cut there costs."""
-        return max((float(level.min(initial=math.inf)) for level in self.least), default=0.0) / _SLACK
+        return (
+            max((float(level.min(initial=math.inf)) for level in self.least), default=0.0) / _SLACK
+        )
 
     def levels(self, limit: float) -> list[NDArray[np.intp]]:
         """For each level the rows that may be the cut there."""
@@ -51,7 +53,9 @@ class Windows:
             quiet = self._least(cells, np.zeros((1, len(self.problem.producer))))
             rows = np.flatnonzero(np.min(quiet, axis=0) <= self.scaled.limit * _SLACK)
             if len(rows):
-                for out, cost in zip(least, self._kept(self.words[part][rows], cells[rows]), strict=True):
+                for out, cost in zip(
+                    least, self._kept(self.words[part][rows], cells[rows]), strict=True
+                ):
                     # rounding to single precision may not raise a bound
                     out[part.start + rows] = np.nextafter(cost.astype(np.float32), np.float32(0))
         return least
@@ -110,19 +114,26 @@ class _Level:
             last = (after + received) / rest + self.fixed[1] if rest else np.zeros(len(before))
             return np.maximum(first, last)
         zero = np.zeros(len(before))
-        return np.maximum(before + sent if self.k else zero, after + received if self.k < self.problem.stages else zero)
+        return np.maximum(
+            before + sent if self.k else zero,
+            after + received if self.k < self.problem.stages else zero,
+        )
 
     def banned(self, words: Words, count: NDArray[np.int64], cells: Array) -> NDArray[np.bool_]:
         """Rows that break a pin, leave too few groups on one side, or cannot fit the memory of the devices there."""
         p = self.problem
         bad = np.zeros(len(words), dtype=bool)
         if self.inside.any() or self.outside.any():
-            bad |= (((words & self.inside) != self.inside) | ((words & self.outside) != 0)).any(axis=1)
+            bad |= (((words & self.inside) != self.inside) | ((words & self.outside) != 0)).any(
+                axis=1
+            )
         if not p.allow_empty:
             bad |= (count < self.k) | (p.size - count < p.stages - self.k)
         if min(self.memory) < p.sizes.sum():
             held = cells @ p.sizes
-            bad |= (held > self.memory[0] * _SLACK) | (p.sizes.sum() - held > self.memory[1] * _SLACK)
+            bad |= (held > self.memory[0] * _SLACK) | (
+                p.sizes.sum() - held > self.memory[1] * _SLACK
+            )
         return bad
 
     def rest(self, words: Words) -> Array:
@@ -133,11 +144,20 @@ class _Level:
             return found
         p, s = self.problem, self.scaled
         ops, receive = (np.min([p.at(t, d) for d in after], axis=0) for t in (s.times, s.receive))
-        fixed = 0.0 if p.allow_empty else sum(float(s.overheads[d if len(s.overheads) > 1 else 0]) for d in after)
+        fixed = (
+            0.0
+            if p.allow_empty
+            else sum(float(s.overheads[d if len(s.overheads) > 1 else 0]) for d in after)
+        )
         for part in chunks(words):
             bits = to_bits(words[part], p.size)
             live = live_tensors(p, bits).live
-            found[part] = ops.sum() - bits.astype(np.float64) @ ops + live.astype(np.float64) @ receive + fixed
+            found[part] = (
+                ops.sum()
+                - bits.astype(np.float64) @ ops
+                + live.astype(np.float64) @ receive
+                + fixed
+            )
         return found
 
 
@@ -156,5 +176,7 @@ def _ends(scaled: Scaled, devices: list[int]) -> tuple[Array, Array, Array]:
 
 
 def _weigh(scaled: Scaled, words: Words) -> Array:
-    found: Array = to_bits(words, scaled.problem.size).astype(np.float64) @ scaled.times.mean(axis=0)
+    found: Array = to_bits(words, scaled.problem.size).astype(np.float64) @ scaled.times.mean(
+        axis=0
+    )
     return found

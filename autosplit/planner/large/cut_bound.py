@@ -58,7 +58,12 @@ def cut_bound(
     With it come the minimum cuts met on the way, bitsets of groups: cheap places to cut. Only for devices that cost the
     same; others keep ``low``.
     """
-    if not problem.uniform or not low < high or high == math.inf or not math.isfinite(problem.times.sum()):
+    if (
+        not problem.uniform
+        or not low < high
+        or high == math.inf
+        or not math.isfinite(problem.times.sum())
+    ):
         return low, frozenset()
     graph = frame(problem)
     for _ in range(_STEPS):
@@ -89,7 +94,9 @@ def frame(problem: Problem) -> Frame:
         float(s + r) if maker >= 0 else 0.0
         for s, r, maker in zip(problem.send[0], problem.receive[0], problem.producer, strict=True)
     ]
-    time_below, time_above = ([math.fsum(times[i] for i in members(b)) for b in bits] for bits in (below, above))
+    time_below, time_above = (
+        [math.fsum(times[i] for i in members(b)) for b in bits] for bits in (below, above)
+    )
     return Frame(problem, times, costs, below, above, time_below, time_above, set())
 
 
@@ -100,7 +107,10 @@ def _least_sum(graph: Frame, period: float, deadline: Deadline | None) -> float:
     levels = [level_at(graph, n, period - overhead) for n in range(1, k)]
     if any(level.inside & level.outside for level in levels):
         return math.inf
-    crossed = [[n for n, level in enumerate(levels) if _may_cross(graph, t, level)] for t in range(len(graph.costs))]
+    crossed = [
+        [n for n, level in enumerate(levels) if _may_cross(graph, t, level)]
+        for t in range(len(graph.costs))
+    ]
     work = math.fsum(graph.times) + k * overhead
     best = work / k
     for shares in (_even, _last, _first):
@@ -108,7 +118,9 @@ def _least_sum(graph: Frame, period: float, deadline: Deadline | None) -> float:
             break
         total = work
         for n, level in enumerate(levels):
-            weights = [cost * shares(where, n) for cost, where in zip(graph.costs, crossed, strict=True)]
+            weights = [
+                cost * shares(where, n) for cost, where in zip(graph.costs, crossed, strict=True)
+            ]
             total += _least_cut(graph, level, weights)
             if total / k > period * (1 + 1e-9):
                 break
@@ -146,7 +158,11 @@ def level_at(graph: Frame, k: int, period: float) -> Level:
 
 def _may_cross(graph: Frame, t: int, level: Level) -> bool:
     maker = graph.problem.producer[t]
-    return maker >= 0 and not level.outside >> maker & 1 and bool(graph.problem.consumers[t] & ~level.inside)
+    return (
+        maker >= 0
+        and not level.outside >> maker & 1
+        and bool(graph.problem.consumers[t] & ~level.inside)
+    )
 
 
 def _least_cut(graph: Frame, level: Level, weights: Sequence[float]) -> float:
@@ -181,11 +197,15 @@ def _weight(graph: Frame, weights: Sequence[float], downset: int) -> float:
     )
 
 
-def _solve(graph: Frame, level: Level, weights: Sequence[float], reward: float) -> tuple[float, float]:
+def _solve(
+    graph: Frame, level: Level, weights: Sequence[float], reward: float
+) -> tuple[float, float]:
     """min over downsets B of weights(live(B)) - reward * time(B), and the time of a B that has it."""
     p, n = graph.problem, graph.size
     source, sink = n, n + 1
-    node = [source if level.inside >> i & 1 else sink if level.outside >> i & 1 else i for i in range(n)]
+    node = [
+        source if level.inside >> i & 1 else sink if level.outside >> i & 1 else i for i in range(n)
+    ]
     heavy = [t for t, w in enumerate(weights) if w > 0 and p.producer[t] >= 0]
     network = Network(n + 2 + len(heavy))
     constant = 0.0
@@ -202,14 +222,23 @@ def _solve(graph: Frame, level: Level, weights: Sequence[float], reward: float) 
             for q in members(p.contraction.predecessors[i] & ~level.inside):
                 network.add(i, node[q], math.inf)
     for extra, t in enumerate(heavy, n + 2):
-        _add_tensor(network, node[p.producer[t]], {node[c] for c in members(p.consumers[t])}, weights[t], extra, sink)
+        _add_tensor(
+            network,
+            node[p.producer[t]],
+            {node[c] for c in members(p.consumers[t])},
+            weights[t],
+            extra,
+            sink,
+        )
     value, side = network.minimum_cut(source, sink)
     found = [i for i in range(n) if node[i] == source or (node[i] != sink and side[i])]
     graph.cheap.add(bitset(found))
     return value + constant, math.fsum(graph.times[i] for i in found)
 
 
-def _add_tensor(network: Network, maker: int, readers: set[int], weight: float, extra: int, sink: int) -> None:
+def _add_tensor(
+    network: Network, maker: int, readers: set[int], weight: float, extra: int, sink: int
+) -> None:
     """The weight is cut where the maker is inside and some reader is not."""
     if maker == sink or readers == {maker}:
         return

@@ -14,7 +14,9 @@ from autosplit.planner.large.cut_bound import Frame, Level, frame, level_at
 from autosplit.planner.problem.problem import Deadline, OutOfTime, Problem
 
 
-def narrow_rows(problem: Problem, period: float, limit: int, deadline: Deadline | None) -> Words | None:
+def narrow_rows(
+    problem: Problem, period: float, limit: int, deadline: Deadline | None
+) -> Words | None:
     """The cuts of all splits of at most ``period``, at every level; None where devices differ.
 
     Raises TooManyDownsets past ``limit`` rows at a level, OutOfTime at the deadline.

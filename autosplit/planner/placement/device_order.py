@@ -31,7 +31,9 @@ def plan_assigned(
     keep meaning the device; pins to a stage the stage. Raises Infeasible where no order has a split that fits.
     """
     if costs.devices is None:
-        return plan(costs, stages, deadline=deadline, constraints=constraints, allow_empty=allow_empty)
+        return plan(
+            costs, stages, deadline=deadline, constraints=constraints, allow_empty=allow_empty
+        )
     orders = list(islice(device_orders(costs, stages), MOST_ORDERS + 1))
     whole = len(orders) <= MOST_ORDERS
     best: Plan | None = None
@@ -41,14 +43,26 @@ def plan_assigned(
         own = _pinned(constraints, order)
         if own is not None:
             posed.append(
-                (simple_bound(pose(costs.on_devices(order), stages, own, allow_empty=allow_empty)), order, own)
+                (
+                    simple_bound(
+                        pose(costs.on_devices(order), stages, own, allow_empty=allow_empty)
+                    ),
+                    order,
+                    own,
+                )
             )
     for least, order, own in sorted(posed, key=lambda item: item[:2]):
         if best is not None and (least > best.period or (deadline is not None and deadline())):
             bound = min(bound, least)
             break
         try:
-            found = plan(costs.on_devices(order), stages, deadline=deadline, constraints=own, allow_empty=allow_empty)
+            found = plan(
+                costs.on_devices(order),
+                stages,
+                deadline=deadline,
+                constraints=own,
+                allow_empty=allow_empty,
+            )
         except Infeasible:
             continue
         bound = min(bound, found.lower_bound)
@@ -58,7 +72,9 @@ def plan_assigned(
         raise Infeasible(f"{problem}; loosen a constraint or a memory limit")
     bound = min(bound, best.period)
     note = best.note if whole else f"only {MOST_ORDERS} orders of the devices were tried"
-    return replace(best, lower_bound=bound if whole else 0.0, optimal=whole and bound >= best.period, note=note)
+    return replace(
+        best, lower_bound=bound if whole else 0.0, optimal=whole and bound >= best.period, note=note
+    )
 
 
 def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
@@ -83,7 +99,10 @@ def kinds_of(costs: CostModel, count: int) -> tuple[int, ...]:
     """For each of ``count`` devices the first one that costs the same in every table."""
     tables = (costs.times, costs.send, costs.receive, costs.overheads, costs.memory)
     seen: dict[object, int] = {}
-    return tuple(seen.setdefault(tuple(row[d] if len(row) > 1 else None for row in tables), d) for d in range(count))
+    return tuple(
+        seen.setdefault(tuple(row[d] if len(row) > 1 else None for row in tables), d)
+        for d in range(count)
+    )
 
 
 def _pinned(constraints: Constraints, order: tuple[int, ...]) -> Constraints | None:

@@ -23,10 +23,14 @@ def limited(costs: CostModel, stages: int, constraints: Constraints) -> CostMode
         tensor = _find_tensor(tensors, name)
         together.append(bitset(tensor.consumers) | 1 << (tensor.producer or 0))
     if len(constraints.memory) not in (1, stages):
-        raise ConfigError(f"memory of {len(constraints.memory)} devices given for {stages} stages; give 1 or {stages}")
+        raise ConfigError(
+            f"memory of {len(constraints.memory)} devices given for {stages} stages; give 1 or {stages}"
+        )
     memory = tuple(min(value(costs.memory, d), value(constraints.memory, d)) for d in range(stages))
     alike = len(set(memory)) == 1
-    changed = replace(costs, groups=(*costs.groups, *together), memory=memory[:1] if alike else memory)
+    changed = replace(
+        costs, groups=(*costs.groups, *together), memory=memory[:1] if alike else memory
+    )
     return changed if together or changed.memory != costs.memory else costs
 
 
@@ -42,7 +46,9 @@ def levels(
     for word, pins in (("stage", constraints.stages), ("device", constraints.devices)):
         for op, stage in pins.items():
             if not 0 <= stage < stages:
-                raise ConfigError(f"op {op!r} is pinned to {word} {stage}; give one of 0 to {stages - 1}")
+                raise ConfigError(
+                    f"op {op!r} is pinned to {word} {stage}; give one of 0 to {stages - 1}"
+                )
             bit = 1 << group_of[_op_index(costs, op)]
             for level in range(stages + 1):
                 if level > stage:
@@ -61,7 +67,9 @@ def required(constraints: Constraints, names: dict[str, int | None]) -> tuple[in
     for name in constraints.require:
         t = _find_tensor(names, name)
         if t is None:
-            raise Infeasible(f"a cut at tensor {name!r} is required, but its ops stay together; drop one of the two")
+            raise Infeasible(
+                f"a cut at tensor {name!r} is required, but its ops stay together; drop one of the two"
+            )
         found.append(t)
     return tuple(dict.fromkeys(found))
 
@@ -69,12 +77,16 @@ def required(constraints: Constraints, names: dict[str, int | None]) -> tuple[in
 def _op_index(costs: CostModel, op: str | int) -> int:
     """The index of an op by id. Raises ConfigError where there is none."""
     if op not in costs.index:
-        raise ConfigError(f"a constraint names op {op!r}, which the graph does not have; use one of its ids")
+        raise ConfigError(
+            f"a constraint names op {op!r}, which the graph does not have; use one of its ids"
+        )
     return costs.index[op]
 
 
 def _find_tensor(tensors: Mapping[str, _T], name: str) -> _T:
     """The tensor by name. Raises ConfigError where there is none."""
     if name not in tensors:
-        raise ConfigError(f"a constraint names tensor {name!r}, which no cut can lie at; use one between two ops")
+        raise ConfigError(
+            f"a constraint names tensor {name!r}, which no cut can lie at; use one between two ops"
+        )
     return tensors[name]

@@ -94,8 +94,12 @@ class CostModel:
         rows = (links,) if isinstance(links, Link) else tuple(links or (Link(),))
         moved = [t for t in graph.tensors.values() if t.consumers]
         times = [list(map(float, row)) for row in op_times]
-        if any(link.cost(1) for link in rows):  # an output leaves its stage in every split, so it is part of the op
-            times = [list(times[d if len(times) > 1 else 0]) for d in range(max(len(times), len(rows)))]
+        if any(
+            link.cost(1) for link in rows
+        ):  # an output leaves its stage in every split, so it is part of the op
+            times = [
+                list(times[d if len(times) > 1 else 0]) for d in range(max(len(times), len(rows)))
+            ]
             for d, row in enumerate(times):
                 link = rows[d if len(rows) > 1 else 0]
                 for name in dict.fromkeys(graph.outputs):
@@ -109,7 +113,10 @@ class CostModel:
             times=tuple(map(tuple, times)),
             tensors=tuple(Transfer(t.name, t.producer, t.consumers, float(t.bytes)) for t in moved),
             send=tuple(
-                tuple(0.0 if t.producer is None or t.name in kept else link.cost(t.bytes) for t in moved)
+                tuple(
+                    0.0 if t.producer is None or t.name in kept else link.cost(t.bytes)
+                    for t in moved
+                )
                 for link in rows
             ),
             receive=tuple(tuple(link.cost(t.bytes) for t in moved) for link in rows),
@@ -145,7 +152,8 @@ class CostModel:
         kept = set(ops)
         rows = tuple(
             tuple(
-                t if i not in kept or d in allowed else math.inf for i, t in enumerate(self.times[d % len(self.times)])
+                t if i not in kept or d in allowed else math.inf
+                for i, t in enumerate(self.times[d % len(self.times)])
             )
             for d in range(devices)
         )
@@ -183,22 +191,33 @@ def _fill(model: CostModel) -> None:
 
 def _check(model: CostModel) -> None:
     n, t = len(model.names), len(model.tensors)
-    for what, rows, width in (("times", model.times, n), ("send", model.send, t), ("receive", model.receive, t)):
+    for what, rows, width in (
+        ("times", model.times, n),
+        ("send", model.send, t),
+        ("receive", model.receive, t),
+    ):
         for d, row in enumerate(rows):
             if len(row) != width:
                 raise GraphError(f"{what} of device {d} has {len(row)} values; give {width}")
     known: Sequence[object] = model.names
     for what, values, names in (
         *(("time", row, known) for row in model.times),
-        *(("transfer cost", row, [x.name for x in model.tensors]) for row in (*model.send, *model.receive)),
+        *(
+            ("transfer cost", row, [x.name for x in model.tensors])
+            for row in (*model.send, *model.receive)
+        ),
         ("size", model.sizes, known),
         ("overhead", model.overheads, range(len(model.overheads))),
         ("memory", model.memory, range(len(model.memory))),
     ):
         for name, value in zip(names, values, strict=True):
             if not value >= 0 or (value == math.inf and what not in ("time", "memory")):
-                raise GraphError(f"the {what} of '{name}' is {value}; give a number that is not negative")
-    counts = {len(x) for x in (model.times, model.send, model.receive, model.overheads, model.memory)} - {1}
+                raise GraphError(
+                    f"the {what} of '{name}' is {value}; give a number that is not negative"
+                )
+    counts = {
+        len(x) for x in (model.times, model.send, model.receive, model.overheads, model.memory)
+    } - {1}
     if len(counts) > 1 or 0 in counts:
         raise ConfigError(
             f"the cost tables tell {sorted(counts)} devices apart; give one row, or one per device, in each"

@@ -42,7 +42,9 @@ class Plan:
         return self.period / self.lower_bound - 1 if self.lower_bound > 0 else math.inf
 
 
-def evaluate(costs: CostModel, stages: Sequence[Iterable[int]], *, allow_empty: bool = False) -> Plan:
+def evaluate(
+    costs: CostModel, stages: Sequence[Iterable[int]], *, allow_empty: bool = False
+) -> Plan:
     """The cost of a given split, stages of op indices in pipeline order.
 
     Raises SplitError, naming the op, where the stages are no legal split, and where the model tells another number of
@@ -92,7 +94,9 @@ def evaluate_cuts(costs: CostModel, cuts: Sequence[int], *, allow_empty: bool = 
             raise SplitError(
                 f"op '{costs.names[next(members(back))]}' lies before cut {number}, not the next; nest them"
             )
-    return evaluate(costs, [tuple(members(b & ~a)) for a, b in pairwise(ends)], allow_empty=allow_empty)
+    return evaluate(
+        costs, [tuple(members(b & ~a)) for a, b in pairwise(ends)], allow_empty=allow_empty
+    )
 
 
 def check_stages(costs: CostModel, stages: Sequence[Iterable[int]], allow_empty: bool) -> None:
@@ -103,14 +107,20 @@ def check_stages(costs: CostModel, stages: Sequence[Iterable[int]], allow_empty:
             raise SplitError(f"stage {s} is empty; give it an op or use fewer stages")
         for i in ops:
             if not 0 <= i < len(costs.names) or seen >> i & 1:
-                raise SplitError(f"stage {s} names op {i}, which is unknown or given twice; give each op once")
+                raise SplitError(
+                    f"stage {s} names op {i}, which is unknown or given twice; give each op once"
+                )
             seen |= 1 << i
         for i in ops:
             if missing := costs.predecessors[i] & ~seen:
                 late = costs.names[next(members(missing))]
-                raise SplitError(f"op '{costs.names[i]}' is in stage {s}, but '{late}', which it reads from, is later")
+                raise SplitError(
+                    f"op '{costs.names[i]}' is in stage {s}, but '{late}', which it reads from, is later"
+                )
     if missing := full(costs) & ~seen:
-        raise SplitError(f"op '{costs.names[next(members(missing))]}' is in no stage; give each op a stage")
+        raise SplitError(
+            f"op '{costs.names[next(members(missing))]}' is in no stage; give each op a stage"
+        )
     sets = [bitset(ops) for ops in stages]
     for group in costs.contraction.groups:
         if group.bit_count() > 1 and all(group & ops != group for ops in sets):
@@ -134,7 +144,11 @@ def stage_cost(
     """The load and the memory of the stage of ``ops`` (a bitset) on a device, given the tensors it receives and sends."""
     if not ops:
         return 0.0, 0.0
-    times, send, receive = row(costs.times, device), row(costs.send, device), row(costs.receive, device)
+    times, send, receive = (
+        row(costs.times, device),
+        row(costs.send, device),
+        row(costs.receive, device),
+    )
     # fsum rounds once, so a stage costs the same whatever the order of its ops
     load = math.fsum(
         (

@@ -47,7 +47,12 @@ def from_workload(document: object, name: str = "graph") -> CostModel:
         predecessors=tuple(predecessors),
         times=_times(ordered),
         tensors=tuple(
-            Transfer(str(nodes[i]["id"]), rank[i], tuple(sorted(rank[r] for r in made[i].readers)), made[i].bytes)
+            Transfer(
+                str(nodes[i]["id"]),
+                rank[i],
+                tuple(sorted(rank[r] for r in made[i].readers)),
+                made[i].bytes,
+            )
             for i in sources
         ),
         send=(tuple(made[i].cost for i in sources),),
@@ -70,7 +75,11 @@ def to_workload(costs: CostModel, stages: int = 1) -> dict[str, Any]:
         if tensor.producer is not None:
             cost, size, readers = made.get(tensor.producer, (0.0, 0.0, {}))
             cost += max(costs.send[0][t], costs.receive[0][t])
-            made[tensor.producer] = cost, size + tensor.bytes, readers | dict.fromkeys(tensor.consumers)
+            made[tensor.producer] = (
+                cost,
+                size + tensor.bytes,
+                readers | dict.fromkeys(tensor.consumers),
+            )
     total = math.fsum(costs.sizes)
     return {
         "maxFPGAs": costs.devices or stages,
@@ -88,7 +97,12 @@ def to_workload(costs: CostModel, stages: int = 1) -> dict[str, Any]:
 
 def _node(costs: CostModel, i: int) -> dict[str, Any]:
     times = [row[i] for row in costs.times]
-    colour = {j: c for c, ops in enumerate(costs.contraction.groups) if ops.bit_count() > 1 for j in members(ops)}
+    colour = {
+        j: c
+        for c, ops in enumerate(costs.contraction.groups)
+        if ops.bit_count() > 1
+        for j in members(ops)
+    }
     node: dict[str, Any] = {
         "name": costs.names[i],
         "id": costs.ids[i],
@@ -121,7 +135,9 @@ def _edges(top: Mapping[str, Any], place: Mapping[_Id, int]) -> dict[int, _Made]
         for key in ("sourceId", "destId"):
             end = _id(edge, key, f"edge {n}")
             if end not in place:
-                raise GraphError(f"edge {n} has {key} {end!r}, which is no node; add the node or remove the edge")
+                raise GraphError(
+                    f"edge {n} has {key} {end!r}, which is no node; add the node or remove the edge"
+                )
             ends.append(place[end])
         cost = _cost(edge, "cost", f"edge {n}")
         if cost == math.inf:
@@ -162,13 +178,18 @@ def _times(nodes: Sequence[Mapping[str, Any]]) -> tuple[tuple[float, ...], ...]:
         if node.get("deviceLatencies") is not None:
             given = _list(node, "deviceLatencies", _label(node))
             own = [
-                math.inf if t is None else _cost({"deviceLatencies": t}, "deviceLatencies", _label(node)) for t in given
+                math.inf
+                if t is None
+                else _cost({"deviceLatencies": t}, "deviceLatencies", _label(node))
+                for t in given
             ]
         rows.append(own)
     most = max(map(len, rows))
     for node, own in zip(nodes, rows, strict=True):
         if len(own) not in (1, most) or not own:
-            raise GraphError(f"{_label(node)} has {len(own)} deviceLatencies, others {most}; give one per device")
+            raise GraphError(
+                f"{_label(node)} has {len(own)} deviceLatencies, others {most}; give one per device"
+            )
     return tuple(tuple(own[d if len(own) > 1 else 0] for own in rows) for d in range(most))
 
 
@@ -223,14 +244,18 @@ def _cost(holder: Mapping[str, Any], key: str, where: str, default: float | None
     """A time that can be summed up, or infinity."""
     number = _number(holder, key, where, default)
     if _MOST < number < math.inf:
-        raise GraphError(f"{where} has {key} {number:g}; give at most {_MOST:g}, in another unit of time")
+        raise GraphError(
+            f"{where} has {key} {number:g}; give at most {_MOST:g}, in another unit of time"
+        )
     return number
 
 
 def _finite(node: Mapping[str, Any], key: str) -> float:
     number = _cost(node, key, _label(node))
     if number == math.inf:
-        raise GraphError(f"{_label(node)} has {key} inf; give a finite number, or supportedOnFpga 0")
+        raise GraphError(
+            f"{_label(node)} has {key} inf; give a finite number, or supportedOnFpga 0"
+        )
     return number
 
 

@@ -76,7 +76,9 @@ class Problem:
         """The consumers of all tensors one after the other, and where each tensor's begin."""
         lists = [list(members(c)) for c in self.consumers]
         starts = np.cumsum([0, *map(len, lists)])[:-1]
-        return np.array([c for group in lists for c in group], dtype=np.intp), starts.astype(np.intp)
+        return np.array([c for group in lists for c in group], dtype=np.intp), starts.astype(
+            np.intp
+        )
 
     @cached_property
     def readers(self) -> NDArray[np.int64]:
@@ -89,7 +91,9 @@ class Problem:
             whole = (1 << self.size) - 1
             inner = [c for c in dict.fromkeys(cuts) if 0 < c < whole]
             cuts = (*inner, *[whole] * (self.stages - 1 - len(inner)))
-        return evaluate_cuts(self.costs, [self.contraction.expand(c) for c in cuts], allow_empty=self.allow_empty)
+        return evaluate_cuts(
+            self.costs, [self.contraction.expand(c) for c in cuts], allow_empty=self.allow_empty
+        )
 
     def at(self, rows: Array, device: int) -> Array:
         """The row of a device."""
@@ -123,7 +127,9 @@ class Scaled:
         return self.limit * self.unit
 
 
-def pose(costs: CostModel, stages: int, constraints: Constraints, *, allow_empty: bool = False) -> Problem:
+def pose(
+    costs: CostModel, stages: int, constraints: Constraints, *, allow_empty: bool = False
+) -> Problem:
     """The contracted problem. Raises ConfigError for bad words, Infeasible where too few groups are left."""
     if stages < 1:
         raise ConfigError(f"{stages} stages asked for; ask for at least 1")
@@ -145,14 +151,17 @@ def pose(costs: CostModel, stages: int, constraints: Constraints, *, allow_empty
         stages=stages,
         allow_empty=allow_empty,
         contraction=contraction,
-        times=np.array([[sum(r[i] for i in members(g)) for g in contraction.groups] for r in costs.times]).reshape(
-            -1, n
-        ),
-        send=_summed(costs.send, index) * (np.array([p for p, _ in tensors], dtype=int) >= 0),  # nobody sends an input
+        times=np.array(
+            [[sum(r[i] for i in members(g)) for g in contraction.groups] for r in costs.times]
+        ).reshape(-1, n),
+        send=_summed(costs.send, index)
+        * (np.array([p for p, _ in tensors], dtype=int) >= 0),  # nobody sends an input
         receive=_summed(costs.receive, index),
         sizes=np.array([sum(costs.sizes[i] for i in members(g)) for g in contraction.groups]),
         bytes=np.array([sum(costs.tensors[t].bytes for t in ts) for ts in index], dtype=float),
-        number=np.array([sum(costs.tensors[t].producer is not None for t in ts) for ts in index], dtype=float),
+        number=np.array(
+            [sum(costs.tensors[t].producer is not None for t in ts) for ts in index], dtype=float
+        ),
         producer=tuple(p for p, _ in tensors),
         consumers=tuple(c for _, c in tensors),
         overheads=np.array(costs.overheads),
@@ -172,12 +181,20 @@ def scale(problem: Problem, limit: float) -> Scaled:
     if not limit < most:
         limit = most
     big = 2 * limit if limit > 0 else 1.0
-    clipped = [np.minimum(a, big) for a in (problem.times, problem.send, problem.receive, problem.overheads)]
-    total = sum(a.max(axis=0).sum() for a in clipped[:2]) + (clipped[2].max(axis=0) * problem.readers).sum()
+    clipped = [
+        np.minimum(a, big)
+        for a in (problem.times, problem.send, problem.receive, problem.overheads)
+    ]
+    total = (
+        sum(a.max(axis=0).sum() for a in clipped[:2])
+        + (clipped[2].max(axis=0) * problem.readers).sum()
+    )
     most = float(total + problem.stages * clipped[3].max())
     unit = 1.0
     if most > 0:  # a power of two: whole costs stay exact
-        unit = 2.0 ** max(math.ceil(math.log2(most) - math.log2(_UNITS)), int(np.finfo(float).minexp))
+        unit = 2.0 ** max(
+            math.ceil(math.log2(most) - math.log2(_UNITS)), int(np.finfo(float).minexp)
+        )
     times, send, receive, overheads = (np.rint(a / unit) for a in clipped)
     return Scaled(problem, unit, limit / unit + _rounding(problem), times, send, receive, overheads)
 

@@ -40,7 +40,12 @@ class _View(Protocol):
 
 
 def open_server(
-    source: Source, host: str = "127.0.0.1", port: int = 8080, *, writable: bool = False, allow_remote: bool = False
+    source: Source,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    *,
+    writable: bool = False,
+    allow_remote: bool = False,
 ) -> tuple[WSGIServer, str]:
     """A server over the study, bound and ready for ``serve_forever``, and the URL of the study's page.
 
@@ -105,7 +110,9 @@ class _Live:
                 self._seen = seen
 
 
-def _fresh(view: _View, source: Source, clock: Callable[[], float] = time.monotonic) -> Callable[[], WSGIApplication]:
+def _fresh(
+    view: _View, source: Source, clock: Callable[[], float] = time.monotonic
+) -> Callable[[], WSGIApplication]:
     """Gives the application for each request, brought up to date at most every few seconds by one thread."""
     lock, last, told = threading.Lock(), [clock()], [""]
 
@@ -116,7 +123,11 @@ def _fresh(view: _View, source: Source, clock: Callable[[], float] = time.monoto
                 told[0] = ""
             except AutosplitError as error:  # what was read before can still be looked at
                 if str(error) != told[0]:
-                    print(f"autosplit: showing what was read before: {error}", file=sys.stderr, flush=True)
+                    print(
+                        f"autosplit: showing what was read before: {error}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 told[0] = str(error)
             finally:
                 last[0] = clock()
@@ -132,7 +143,9 @@ def _beside(source: Source) -> Path:
 
     if source.file:
         return source.file.with_name(source.file.name + ".artifacts")
-    return platformdirs.user_data_path("autosplit") / "artifacts" / identity(source.shown, source.name)
+    return (
+        platformdirs.user_data_path("autosplit") / "artifacts" / identity(source.shown, source.name)
+    )
 
 
 def _require(*packages: str) -> None:

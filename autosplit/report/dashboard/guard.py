@@ -28,7 +28,12 @@ _PAGE = (
     "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 _ARTIFACT = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
-_REPLACED = ("content-security-policy", "access-control-allow-origin", "x-content-type-options", "referrer-policy")
+_REPLACED = (
+    "content-security-policy",
+    "access-control-allow-origin",
+    "x-content-type-options",
+    "referrer-policy",
+)
 
 
 class Guard:
@@ -54,14 +59,20 @@ class Guard:
         """Answer one request."""
         host = environ.get("HTTP_HOST", "")
         if not self._knows(host):
-            return _refuse(start_response, "403 Forbidden", "this server does not answer to that Host")
+            return _refuse(
+                start_response, "403 Forbidden", "this server does not answer to that Host"
+            )
         if environ["REQUEST_METHOD"] not in _READS:
             if not self._writable:
                 return _refuse(
-                    start_response, "405 Method Not Allowed", "read-only; start it with --writable to change"
+                    start_response,
+                    "405 Method Not Allowed",
+                    "read-only; start it with --writable to change",
                 )
             if not _same_origin(environ, host):
-                return _refuse(start_response, "403 Forbidden", "a page of another origin may not write here")
+                return _refuse(
+                    start_response, "403 Forbidden", "a page of another origin may not write here"
+                )
         policy = _ARTIFACT if environ.get("PATH_INFO", "").startswith("/artifacts") else _PAGE
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
@@ -87,7 +98,10 @@ class _Server(ThreadingMixIn, WSGIServer):
     def server_bind(self) -> None:
         """Bind without asking a name server what this address is called."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.server_name, self.server_port = (
+            str(self.server_address[0]),
+            int(self.server_address[1]),
+        )
         self.setup_environ()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -142,7 +156,9 @@ def _name(host: str) -> str:
 def _same_origin(environ: WSGIEnvironment, host: str) -> bool:
     site = environ.get("HTTP_SEC_FETCH_SITE", "same-origin")
     origin = environ.get("HTTP_ORIGIN")
-    return site in ("same-origin", "none") and (origin is None or origin.partition("://")[2].lower() == host.lower())
+    return site in ("same-origin", "none") and (
+        origin is None or origin.partition("://")[2].lower() == host.lower()
+    )
 
 
 def _headers(policy: str) -> list[tuple[str, str]]:
@@ -166,7 +182,9 @@ def _refuse(start_response: StartResponse, status: str, reason: str) -> list[byt
 
 def _why(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use; give another with --port, or --port 0 for a free one"
+        return (
+            f"port {port} on {host} is in use; give another with --port, or --port 0 for a free one"
+        )
     if error.errno == errno.EACCES:
         return f"port {port} needs more rights than this user has; give one above 1023 with --port"
     return f"cannot listen on {address(host, port)}: {error.strerror or error}; give an address of this machine"

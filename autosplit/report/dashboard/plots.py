@@ -37,12 +37,18 @@ def stage_times(study: Study, trials: list[Trial]) -> Figure:
     figure = _figure("Stage times", "trial", "ms")
     for stage in range(max((len(t.stage_ms) for t in trials), default=0)):
         own = [t for t in trials if stage < len(t.stage_ms)]
-        name = f"stage {stage}" + (f", {_plain(device)}" if (device := study.device_of(stage)) else "")
+        name = f"stage {stage}" + (
+            f", {_plain(device)}" if (device := study.device_of(stage)) else ""
+        )
         x, y = [t.number for t in own], [t.stage_ms[stage] for t in own]
         figure.add_bar(x=x, y=y, name=name, marker={"color": colour(stage)})
     x, y = [t.number for t in trials], [t.period_ms.median for t in trials if t.period_ms]
     figure.add_scatter(
-        x=x, y=y, name="period", mode="markers", marker={"color": INK, "symbol": "line-ew-open", "size": 14}
+        x=x,
+        y=y,
+        name="period",
+        mode="markers",
+        marker={"color": INK, "symbol": "line-ew-open", "size": 14},
     )
     figure.update_layout(barmode="group")
     return figure
@@ -66,10 +72,18 @@ def throughput_latency(study: Study, trials: list[Trial]) -> Figure:
         mode="lines+markers", name="Pareto front", line={"color": colour(5), "shape": "hv"},
         marker={"symbol": "circle-open", "size": 14},
     )  # fmt: skip
-    for i, b in enumerate(b for b in study.baselines if b.period_ms.median and b.latency_ms.median > 0):
-        marker = {"color": colour(2), "symbol": ("square", "diamond", "triangle-up", "cross")[i % 4], "size": 12}
+    for i, b in enumerate(
+        b for b in study.baselines if b.period_ms.median and b.latency_ms.median > 0
+    ):
+        marker = {
+            "color": colour(2),
+            "symbol": ("square", "diamond", "triangle-up", "cross")[i % 4],
+            "size": 12,
+        }
         y = [1000 / b.period_ms.median]
-        figure.add_scatter(x=[b.latency_ms.median], y=y, mode="markers", name=_plain(b.name), marker=marker)
+        figure.add_scatter(
+            x=[b.latency_ms.median], y=y, mode="markers", name=_plain(b.name), marker=marker
+        )
     return figure
 
 
@@ -90,12 +104,18 @@ def convergence(study: Study, trials: list[Trial]) -> Figure:
     y = [s.median for s in spreads]
     error = {"array": [max(0.0, s.high - s.median) for s in spreads],
              "arrayminus": [max(0.0, s.median - s.low) for s in spreads], "symmetric": False}  # fmt: skip
-    figure.add_scatter(x=x, y=y, error_y=error, mode="markers", name="measured", marker={"color": colour(0)})
+    figure.add_scatter(
+        x=x, y=y, error_y=error, mode="markers", name="measured", marker={"color": colour(0)}
+    )
     best = [min(y[: i + 1]) for i in range(len(y))]
-    figure.add_scatter(x=x, y=best, mode="lines", name="best so far", line={"color": colour(5), "shape": "hv"})
+    figure.add_scatter(
+        x=x, y=best, mode="lines", name="best so far", line={"color": colour(5), "shape": "hv"}
+    )
     if study.bound_ms is not None and x:
         ends, bound = [x[0], x[-1]], [study.bound_ms] * 2
-        figure.add_scatter(x=ends, y=bound, mode="lines", name="lower bound", line={"color": INK, "dash": "dash"})
+        figure.add_scatter(
+            x=ends, y=bound, mode="lines", name="lower bound", line={"color": INK, "dash": "dash"}
+        )
     return figure
 
 
@@ -103,7 +123,9 @@ def predicted_measured(trials: list[Trial]) -> Figure:
     """What the cost model said against what was measured; on the line the model was right."""
     figure = _figure("Predicted against measured", "predicted period, ms", "measured period, ms")
     known = [
-        (t.predicted_ms, t.period_ms.median, t.number) for t in trials if t.predicted_ms is not None and t.period_ms
+        (t.predicted_ms, t.period_ms.median, t.number)
+        for t in trials
+        if t.predicted_ms is not None and t.period_ms
     ]
     figure.add_scatter(
         x=[k[0] for k in known], y=[k[1] for k in known], text=[f"trial {k[2]}" for k in known],
@@ -111,7 +133,9 @@ def predicted_measured(trials: list[Trial]) -> Figure:
     )  # fmt: skip
     if known:
         ends = [min(min(k[:2]) for k in known), max(max(k[:2]) for k in known)]
-        figure.add_scatter(x=ends, y=ends, mode="lines", name="equal", line={"color": INK, "dash": "dash"})
+        figure.add_scatter(
+            x=ends, y=ends, mode="lines", name="equal", line={"color": INK, "dash": "dash"}
+        )
     return figure
 
 

@@ -32,7 +32,9 @@ def copy(study: optuna.Study) -> optuna.Study:
 
     storage = optuna.storages.InMemoryStorage()
     _skip_zero(storage)
-    target = optuna.create_study(study_name=study.study_name, directions=study.directions, storage=storage)
+    target = optuna.create_study(
+        study_name=study.study_name, directions=study.directions, storage=storage
+    )
     objectives = of_study(study.user_attrs)
     if len(study.directions) == len(objectives):
         target.set_metric_names([METRICS[name] for name in objectives])
@@ -53,7 +55,9 @@ def decorate(target: optuna.Study, record: Study, pictures: Pictures) -> None:
     for trial in record.trials:
         if trial.number in ids and trial.state in _ENDED:
             trial_id = ids[trial.number]
-            shown[trial.number] = _offer(target, trial_id, _trial_pictures(record, trial), pictures, attributes)
+            shown[trial.number] = _offer(
+                target, trial_id, _trial_pictures(record, trial), pictures, attributes
+            )
             _note(target, trial_id, trial_note(record, trial, shown[trial.number]), attributes)
     best = record.best()
     _note(target, None, study_note(record, shown.get(best.number, ()) if best else ()), attributes)
@@ -63,7 +67,10 @@ def decorate(target: optuna.Study, record: Study, pictures: Pictures) -> None:
 
 def fingerprint(study: optuna.Study) -> str:
     """Changes when a trial begins or ends, or the study's attributes change."""
-    trials = [(t.state.name, str(t.datetime_complete), len(t.user_attrs)) for t in study.get_trials(deepcopy=False)]
+    trials = [
+        (t.state.name, str(t.datetime_complete), len(t.user_attrs))
+        for t in study.get_trials(deepcopy=False)
+    ]
     text = json.dumps([study.study_name, trials, study.user_attrs], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -85,15 +92,28 @@ def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Dra
         period = trial.period_ms.median if trial.period_ms else None
         title = f"Busy time of each stage, trial {trial.number}"
         key = identity(record.name, "balance", trial.stage_ms, names, period, title)
-        yield "stage balance", key, partial(stage_balance, trial.stage_ms, names, period, title=title)
+        yield (
+            "stage balance",
+            key,
+            partial(stage_balance, trial.stage_ms, names, period, title=title),
+        )
     if trial.stages and record.graph:
         names = record.devices_of(trial)
         profile = profile_of(record, trial)
         title = f"{record.graph.name}, trial {trial.number}"
         key = identity(
-            record.name, "graph", record.graph.name, len(record.graph.ops), trial.stages, names, profile, title
+            record.name,
+            "graph",
+            record.graph.name,
+            len(record.graph.ops),
+            trial.stages,
+            names,
+            profile,
+            title,
         )
-        draw = partial(split_graph, record.graph, trial.stages, names=names, op_ms=profile, title=title)
+        draw = partial(
+            split_graph, record.graph, trial.stages, names=names, op_ms=profile, title=title
+        )
         yield "split graph", key, draw
 
 
@@ -118,14 +138,18 @@ def _offer(
     return shown
 
 
-def _note(target: optuna.Study, trial_id: int | None, body: str, attributes: dict[str, Any]) -> None:
+def _note(
+    target: optuna.Study, trial_id: int | None, body: str, attributes: dict[str, Any]
+) -> None:
     """Save a note unless a person wrote or edited the one that is there: ours is known by the digest kept beside it."""
     from optuna_dashboard._note import get_note_from_system_attrs, save_note_with_version
 
     mark = f"autosplit:note:{'study' if trial_id is None else trial_id}"
     old = get_note_from_system_attrs(attributes, trial_id)
     digest = hashlib.sha256(body.encode()).hexdigest()
-    ours = not old["body"] or attributes.get(mark) == hashlib.sha256(old["body"].encode()).hexdigest()
+    ours = (
+        not old["body"] or attributes.get(mark) == hashlib.sha256(old["body"].encode()).hexdigest()
+    )
     if not ours or old["body"] == body:
         return
     save_note_with_version(target._storage, target._study_id, trial_id, old["version"] + 1, body)
@@ -157,7 +181,11 @@ def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
 
 
 def _short(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in attributes.items() if isinstance(v, bool | int | float | str) and len(str(v)) <= 2000}
+    return {
+        k: v
+        for k, v in attributes.items()
+        if isinstance(v, bool | int | float | str) and len(str(v)) <= 2000
+    }
 
 
 def _skip_zero(storage: optuna.storages.InMemoryStorage) -> None:

@@ -20,10 +20,21 @@ def document(model: Model) -> dict[str, Any]:
     graph = model.graph
     count = cuts.count(graph)
     return {
-        "model": {"name": graph.name, "sha256": model.sha256, "weight_bytes": model.lowered.weight_bytes},
-        "inputs": [{"name": i.name, "shape": list(i.shape), "dtype": i.dtype} for i in model.lowered.inputs],
+        "model": {
+            "name": graph.name,
+            "sha256": model.sha256,
+            "weight_bytes": model.lowered.weight_bytes,
+        },
+        "inputs": [
+            {"name": i.name, "shape": list(i.shape), "dtype": i.dtype} for i in model.lowered.inputs
+        ],
         "outputs": [
-            {"name": name, "tensor": t, "shape": list(graph.tensors[t].shape), "dtype": graph.tensors[t].dtype}
+            {
+                "name": name,
+                "tensor": t,
+                "shape": list(graph.tensors[t].shape),
+                "dtype": graph.tensors[t].dtype,
+            }
             for name, t in model.lowered.outputs
         ],
         "folded": [{"name": f.name, "reason": f.reason} for f in graph.folded],
@@ -91,7 +102,9 @@ def find(graph: FusedGraph, node: str) -> dict[str, Any]:
     reason = next((f.reason for f in graph.folded if f.name == node), None)
     if not made and reason is None:
         known = [*(n for op in graph.ops for n in op.sources), *(f.name for f in graph.folded)]
-        raise SplitError(f"no source node is called '{node}'; `autosplit inspect` lists them{nearest(node, known)}")
+        raise SplitError(
+            f"no source node is called '{node}'; `autosplit inspect` lists them{nearest(node, known)}"
+        )
     return {"node": node, "op": made[0] if made else None, "parts": parts, "folded": reason}
 
 

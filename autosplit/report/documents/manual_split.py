@@ -41,7 +41,14 @@ def rows(cut: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """One row a tensor that crosses the cut: name, shape, dtype, size, who makes it, who reads it."""
     for crossing in cut["tensors"]:
         shape, held = spelled(crossing["shape"]), size(crossing["bytes"])
-        yield crossing["name"], shape, crossing["dtype"], held, crossing["producer"], " ".join(crossing["consumers"])
+        yield (
+            crossing["name"],
+            shape,
+            crossing["dtype"],
+            held,
+            crossing["producer"],
+            " ".join(crossing["consumers"]),
+        )
 
 
 def stage_line(stage: dict[str, Any]) -> str:
@@ -52,7 +59,9 @@ def stage_line(stage: dict[str, Any]) -> str:
     )
 
 
-def _cut(graph: FusedGraph, number: int, names: Sequence[str], added: int, live: Sequence[str]) -> dict[str, Any]:
+def _cut(
+    graph: FusedGraph, number: int, names: Sequence[str], added: int, live: Sequence[str]
+) -> dict[str, Any]:
     """``added`` are the ops between this cut and the one before; ``took`` those of them that nobody named."""
     ops = [graph.ops[i] for i in cuts.members(added)]
     tensors = [tensor(graph, name) for name in live]
@@ -75,7 +84,9 @@ def _stage(split: Split, index: int) -> dict[str, Any]:
     ports = split.model.wiring(split.stages).stages[index]
     return {
         "index": index,
-        "ops": [{"name": graph.ops[i].name, "sources": list(graph.ops[i].sources)} for i in ports.ops],
+        "ops": [
+            {"name": graph.ops[i].name, "sources": list(graph.ops[i].sources)} for i in ports.ops
+        ],
         "inputs": [p.name for p in ports.inputs],
         "outputs": [p.name for p in ports.outputs],
     }

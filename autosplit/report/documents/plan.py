@@ -40,7 +40,12 @@ def document(
         best = planner.least_latency(costs, stages, max_period, **limits)
     elif not assign:
         best = planner.plan(costs, stages, **limits)
-    proof = {"lower_bound": best.lower_bound, "gap": best.gap, "optimal": best.optimal, "note": best.note}
+    proof = {
+        "lower_bound": best.lower_bound,
+        "gap": best.gap,
+        "optimal": best.optimal,
+        "note": best.note,
+    }
     found = _described(costs, best, order) | proof
     if k_best is not None:
         alike = allow_empty and costs.devices is None
@@ -51,7 +56,9 @@ def document(
         found["pareto"] = [_described(costs, p, order) for p in front.plans]
         found["pareto_complete"] = front.complete
     if baselines:
-        found["baselines"] = [_baseline(b, best) for b in planner.baselines(costs, stages, deadline=deadline)]
+        found["baselines"] = [
+            _baseline(b, best) for b in planner.baselines(costs, stages, deadline=deadline)
+        ]
     return found | (_counts(costs, stages, deadline) if count else {})
 
 

@@ -14,7 +14,15 @@ from autosplit.cuts.stages import cuts_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.report.documents.plain import list_of, mapping_of, number_of, numbers_of, spread_of, strings_of, text_of
+from autosplit.report.documents.plain import (
+    list_of,
+    mapping_of,
+    number_of,
+    numbers_of,
+    spread_of,
+    strings_of,
+    text_of,
+)
 from autosplit.study.config.objectives import of_study
 
 if TYPE_CHECKING:
@@ -87,12 +95,18 @@ class Study:
         With ``before``, the complete trial with the smallest period among those of lower number. Where the first objective
         is not throughput, the trial that is best by it.
         """
-        complete = [t for t in self.trials if t.state == "complete" and (before is None or t.number < before)]
+        complete = [
+            t
+            for t in self.trials
+            if t.state == "complete" and (before is None or t.number < before)
+        ]
         if self.objectives[0] != "throughput":
             told = [(t.values, t.number, t) for t in complete if t.values]
             return min(told)[2] if told else None
         seen = [(t.period_ms.median, t.number, t) for t in complete if t.period_ms]
-        entered = [(self.duel[number].median, number, t) for _, number, t in seen if number in self.duel]
+        entered = [
+            (self.duel[number].median, number, t) for _, number, t in seen if number in self.duel
+        ]
         seen = entered if entered and before is None else seen
         return min(seen)[2] if seen else None
 
@@ -128,9 +142,13 @@ def read(study: optuna.Study) -> Study:
         name=study.study_name,
         graph=graph,
         devices=strings_of(attributes.get("devices")),
-        op_ms=tuple(numbers_of(mapping_of(p).get("op_ms")) for p in list_of(attributes.get("profile"))),
+        op_ms=tuple(
+            numbers_of(mapping_of(p).get("op_ms")) for p in list_of(attributes.get("profile"))
+        ),
         bound_ms=number_of(attributes.get("bound_ms")),
-        baselines=_compared([_baseline(mapping_of(entry)) for entry in list_of(attributes.get("baselines"))], duel),
+        baselines=_compared(
+            [_baseline(mapping_of(entry)) for entry in list_of(attributes.get("baselines"))], duel
+        ),
         choice=text_of(verdict.get("choice")),
         verdict=text_of(verdict.get("text")),
         stopped=text_of(attributes.get("stopped")),
@@ -169,7 +187,9 @@ def _trial(trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, timed: boo
         period_ms=spread_of(a.get("period_ms"))
         or (spread_of({"median": (trial.values or [None])[0]}) if timed else None),
         latency_ms=spread_of(a.get("latency_ms")),
-        stage_ms=tuple(times[i] for i in places) if places and len(times) == len(written) else times,
+        stage_ms=tuple(times[i] for i in places)
+        if places and len(times) == len(written)
+        else times,
         predicted_ms=number_of(a.get("predicted_ms")),
         max_rel_error=number_of(a.get("max_rel_error")),
         error=text_of(a.get("error")),
@@ -190,23 +210,36 @@ def _duel(duel: Mapping[str, Any], complete: int) -> dict[int, Spread]:
     """The periods of the final comparison by trial; none where it was held over other trials than are complete now."""
     if duel.get("measured") != complete:
         return {}
-    entries = [(e.get("number"), spread_of(e.get("period_ms"))) for e in map(mapping_of, list_of(duel.get("entries")))]
+    entries = [
+        (e.get("number"), spread_of(e.get("period_ms")))
+        for e in map(mapping_of, list_of(duel.get("entries")))
+    ]
     return {number: spread for number, spread in entries if isinstance(number, int) and spread}
 
 
-def _compared(baselines: Sequence[Baseline | None], duel: Mapping[str, Any]) -> tuple[Baseline, ...]:
+def _compared(
+    baselines: Sequence[Baseline | None], duel: Mapping[str, Any]
+) -> tuple[Baseline, ...]:
     """The baselines that make sense, with their periods from the final comparison where it was held over all of them."""
     known = [b for b in baselines if b]
     again = [spread_of(period) for period in list_of(duel.get("baselines"))]
     if len(again) != len(known):
         return tuple(known)
-    return tuple(replace(b, period_ms=period or b.period_ms) for b, period in zip(known, again, strict=True))
+    return tuple(
+        replace(b, period_ms=period or b.period_ms) for b, period in zip(known, again, strict=True)
+    )
 
 
 def _graph(document: Any) -> FusedGraph | None:
     try:
         ops = [
-            Op(op["name"], op["kernel"], tuple(op["sources"]), tuple(op["inputs"]), tuple(op["outputs"]))
+            Op(
+                op["name"],
+                op["kernel"],
+                tuple(op["sources"]),
+                tuple(op["inputs"]),
+                tuple(op["outputs"]),
+            )
             for op in document["ops"]
         ]
         shapes = {
@@ -214,7 +247,11 @@ def _graph(document: Any) -> FusedGraph | None:
             for name, t in document["tensors"].items()
         }
         graph = build(str(document["name"]), ops, shapes, document["inputs"], document["outputs"])
-        names = [*(n for op in ops for n in (op.name, *op.inputs, *op.outputs)), *graph.inputs, *graph.outputs]
+        names = [
+            *(n for op in ops for n in (op.name, *op.inputs, *op.outputs)),
+            *graph.inputs,
+            *graph.outputs,
+        ]
     except (AutosplitError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
     return graph if all(isinstance(n, str) for n in names) and ops else None
@@ -222,7 +259,9 @@ def _graph(document: Any) -> FusedGraph | None:
 
 def _stages(value: Any, graph: FusedGraph | None) -> tuple[tuple[int, ...], ...]:
     stages = tuple(tuple(list_of(ops)) for ops in list_of(value))
-    whole = all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for ops in stages for i in ops)
+    whole = all(
+        isinstance(i, int) and not isinstance(i, bool) and i >= 0 for ops in stages for i in ops
+    )
     if not whole or not all(stages) or len(stages) > _MOST_STAGES:
         return ()
     try:
@@ -235,7 +274,11 @@ def _stages(value: Any, graph: FusedGraph | None) -> tuple[tuple[int, ...], ...]
 
 def _live(cut: Any) -> tuple[tuple[str, int], ...]:
     pairs = [entry for entry in list_of(cut) if isinstance(entry, list | tuple) and len(entry) == 2]
-    return tuple((text_of(name), int(count)) for name, size in pairs if (count := number_of(size)) is not None)
+    return tuple(
+        (text_of(name), int(count))
+        for name, size in pairs
+        if (count := number_of(size)) is not None
+    )
 
 
 def _baseline(entry: Mapping[str, Any]) -> Baseline | None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _SQLITE = b"SQLite format 3\x00"
 _DATABASES = (".db", ".sqlite", ".sqlite3")
-_UNWRITTEN = "attempt to write a readonly database"  # what Optuna says where its first entries are missing
+_UNWRITTEN = (
+    "attempt to write a readonly database"  # what Optuna says where its first entries are missing
+)
 _LOCK_WAIT = 10.0  # seconds a reader waits for a writer of a SQLite file
 
 
@@ -117,7 +119,9 @@ def _checked(source: Source) -> Source:
             f"no study at '{file}': the file does not exist; autosplit run STUDY.toml makes one"
         ) from None
     except OSError as error:
-        raise ConfigError(f"study database '{file}' cannot be read: {error.strerror}; give a readable file") from None
+        raise ConfigError(
+            f"study database '{file}' cannot be read: {error.strerror}; give a readable file"
+        ) from None
     if head != _SQLITE:
         found = "is empty" if not head else "is no SQLite database"
         raise ConfigError(f"'{file}' {found}; give a study file (.toml) or the database of a study")
@@ -129,10 +133,16 @@ def _options(source: Source) -> dict[str, Any]:
     from sqlalchemy.pool import NullPool
 
     if file := source.file:
-        return {"url": "sqlite://", "engine_kwargs": {"creator": lambda: _open(file), "poolclass": NullPool}}
+        return {
+            "url": "sqlite://",
+            "engine_kwargs": {"creator": lambda: _open(file), "poolclass": NullPool},
+        }
     options: dict[str, Any] = {"poolclass": NullPool}
     if make_url(source.url).get_backend_name() == "postgresql":
-        options["connect_args"] = {"options": "-c default_transaction_read_only=on", "connect_timeout": 10}
+        options["connect_args"] = {
+            "options": "-c default_transaction_read_only=on",
+            "connect_timeout": 10,
+        }
     return {"url": source.url, "engine_kwargs": options}
 
 
@@ -172,14 +182,21 @@ def _choose(source: Source, storage: optuna.storages.BaseStorage) -> str:
         if not own:
             raise ConfigError(f"{where} holds no study made by autosplit; give the database of one")
         if len(own) > 1:
-            raise ConfigError(f"{where} holds {len(own)} studies ({names}); give a name: NAME --storage {source.shown}")
+            raise ConfigError(
+                f"{where} holds {len(own)} studies ({names}); give a name: NAME --storage {source.shown}"
+            )
         name = next(iter(own))
     else:
         name = source.name
         if name not in every:
-            raise ConfigError(f"{where} holds no study '{name}'" + (f"; it holds {names}" if own else "; run it first"))
+            raise ConfigError(
+                f"{where} holds no study '{name}'"
+                + (f"; it holds {names}" if own else "; run it first")
+            )
         if name not in own:
-            raise ConfigError(f"study '{name}' in {where} was not made by autosplit; give one that was")
+            raise ConfigError(
+                f"study '{name}' in {where} was not made by autosplit; give one that was"
+            )
     form = own[name].get("format")
     if form != FORMAT:
         raise ConfigError(
@@ -195,14 +212,21 @@ def told(source: Source) -> Iterator[None]:
 
     try:
         yield
-    except (AutosplitError, BrokenPipeError):  # who reads what is printed may leave while the study is open
+    except (
+        AutosplitError,
+        BrokenPipeError,
+    ):  # who reads what is printed may leave while the study is open
         raise
     except ImportError as error:
         raise without_driver(source.url, error) from error
-    except Exception as error:  # the database is untrusted: what its rows make Optuna raise is not foreseeable
+    except (
+        Exception
+    ) as error:  # the database is untrusted: what its rows make Optuna raise is not foreseeable
         operational = sqlalchemy.exc.OperationalError
         # a server that cannot be reached comes wrapped by Optuna, and so does a SQLite file without tables
-        if isinstance(error, operational) or (source.file is None and isinstance(error.__cause__, operational)):
+        if isinstance(error, operational) or (
+            source.file is None and isinstance(error.__cause__, operational)
+        ):
             raise MachineError(
                 f"storage '{source.shown}' cannot be read: {_first_line(error)}; see to it, then again"
             ) from error

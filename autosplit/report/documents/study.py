@@ -26,7 +26,9 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
         "study": {
             "name": study.study_name,
             "storage": shown(url),
-            "model": config.get("model") or config.get("zoo") or _mapping(attributes.get("graph")).get("name"),
+            "model": config.get("model")
+            or config.get("zoo")
+            or _mapping(attributes.get("graph")).get("name"),
             "stages": config.get("stages"),
             "devices": attributes.get("devices"),
             "objective": config.get("objective"),
@@ -42,7 +44,9 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
     }
 
 
-def _pareto(trials: Sequence[FrozenTrial], best: FrozenTrial | None, attributes: Mapping[str, Any]) -> list[int]:
+def _pareto(
+    trials: Sequence[FrozenTrial], best: FrozenTrial | None, attributes: Mapping[str, Any]
+) -> list[int]:
     """The numbers of the trials that no other dominates; with one objective that of the best."""
     if len(of_study(attributes)) == 1:
         return [best.number] if best else []
@@ -74,7 +78,9 @@ def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
         **_trial(trial),
         "live": trial.user_attrs.get("live"),
         "stages": [[names[i] if 0 <= i < len(names) else str(i) for i in ops] for ops in stages],
-        "duel_ms": next((e.get("period_ms") for e in entries if e.get("number") == trial.number), None),
+        "duel_ms": next(
+            (e.get("period_ms") for e in entries if e.get("number") == trial.number), None
+        ),
     }
 
 
@@ -82,7 +88,9 @@ def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]]:
+def tables(
+    found: Mapping[str, Any],
+) -> Iterator[tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]]:
     """The document of a study as tables: title, columns and rows."""
     study = found["study"]
     stopped = f"; {study['stopped']}" if study["stopped"] else ""
@@ -90,26 +98,43 @@ def tables(found: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Seq
     memory = ("memory MB",) if "memory" in (study["objective"] or ()) else ()
     yield (
         f"study {study['name']}: {study['model']}, {_stages(study)} stages{stopped}",
-        ("trial", "state", "period ms", "latency ms", *memory, "stages ms", "cut after, or error", "best"),
+        (
+            "trial",
+            "state",
+            "period ms",
+            "latency ms",
+            *memory,
+            "stages ms",
+            "cut after, or error",
+            "best",
+        ),
         [(*_row(t, bool(memory)), _mark(found, t["number"])) for t in found["trials"]],
     )
     if best:
         cuts = best["cuts"] or []
         live = best["live"] or [[]] * len(cuts)
         crossing = [
-            (n, ", ".join(ops), _tensors(tensors)) for n, (ops, tensors) in enumerate(zip(cuts, live, strict=False), 1)
+            (n, ", ".join(ops), _tensors(tensors))
+            for n, (ops, tensors) in enumerate(zip(cuts, live, strict=False), 1)
         ]
         again = ", in the final comparison in turns" if best["duel_ms"] else ""
         title = f"best split: trial {best['number']}, {_ms(best['duel_ms'] or best['period_ms'])} ms an item{again}"
         yield title, ("cut", "after", "live tensors"), crossing
-    unsplit = [(b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"]) for b in found["baselines"]]
+    unsplit = [
+        (b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"])
+        for b in found["baselines"]
+    ]
     if found["bound_ms"] is not None:
         unsplit.append(("no split can beat, by the profile", digits(found["bound_ms"]), "", ""))
     yield "without splitting", ("baseline", "period ms", "latency ms", "copies"), unsplit
 
 
 def _stages(study: Mapping[str, Any]) -> str:
-    return f"up to {len(study['devices'] or ())}" if study["stages"] == "auto" else str(study["stages"])
+    return (
+        f"up to {len(study['devices'] or ())}"
+        if study["stages"] == "auto"
+        else str(study["stages"])
+    )
 
 
 def _mark(found: Mapping[str, Any], number: int) -> str:

@@ -46,12 +46,22 @@ def stage_balance(
     return render(figure, form)
 
 
-def _bar(axes: Axes, stage: int, name: str, busy: float, period: float, scale: float, right: float) -> None:
+def _bar(
+    axes: Axes, stage: int, name: str, busy: float, period: float, scale: float, right: float
+) -> None:
     from matplotlib.patches import Rectangle
 
     y, height = _TOP + stage * _ROW + 6, _ROW - 12
-    axes.add_patch(Rectangle((_LEFT, y), period * scale, height, facecolor="none", edgecolor=FAINT, linewidth=0.8))
-    axes.add_patch(Rectangle((_LEFT, y), max(busy, 0.0) * scale, height, facecolor=colour(stage), edgecolor="none"))
+    axes.add_patch(
+        Rectangle(
+            (_LEFT, y), period * scale, height, facecolor="none", edgecolor=FAINT, linewidth=0.8
+        )
+    )
+    axes.add_patch(
+        Rectangle(
+            (_LEFT, y), max(busy, 0.0) * scale, height, facecolor=colour(stage), edgecolor="none"
+        )
+    )
     write(axes, _LEFT - 10, y + height / 2, label(name, 28), px=12, ha="right")
     text = f"{milliseconds(busy)}, {min(busy / period, 1):.0%} busy"
     write(axes, right + 10, y + height / 2, text, px=12)

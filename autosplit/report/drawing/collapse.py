@@ -24,7 +24,9 @@ class Group:
     ops: tuple[int, ...]
 
 
-def collapse(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int = 8, rows: int = 5) -> tuple[Group, ...]:
+def collapse(
+    graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int = 8, rows: int = 5
+) -> tuple[Group, ...]:
     """Groups in about ``columns`` bands altogether (at least one a stage), at most ``rows`` in a band.
 
     ``stages`` hold op indices, each op once, every edge forwards (what ``cuts_of`` accepts). The layer at a cut keeps a
@@ -44,7 +46,9 @@ def collapse(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int = 
 def _layers(graph: FusedGraph, ops: Sequence[int]) -> list[list[int]]:
     depth: dict[int, int] = {}
     for i in sorted(ops):
-        depth[i] = 1 + max((depth[p] for p in members(graph.predecessors[i]) if p in depth), default=-1)
+        depth[i] = 1 + max(
+            (depth[p] for p in members(graph.predecessors[i]) if p in depth), default=-1
+        )
     layers: list[list[int]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for i, layer in depth.items():
         layers[layer].append(i)
@@ -55,14 +59,18 @@ def _share(depths: Sequence[int], columns: int) -> list[int]:
     """Columns a stage in proportion to its depth, by Jefferson's (D'Hondt's) method, at least one each."""
     bands = [min(1, depth) for depth in depths]
     while sum(bands) < columns:
-        stage = max(range(len(depths)), key=lambda s: depths[s] / bands[s] if bands[s] < depths[s] else 0.0)
+        stage = max(
+            range(len(depths)), key=lambda s: depths[s] / bands[s] if bands[s] < depths[s] else 0.0
+        )
         if bands[stage] >= depths[stage]:
             break
         bands[stage] += 1
     return bands
 
 
-def _bounds(graph: FusedGraph, layers: Sequence[Sequence[int]], bands: int, *, left: bool, right: bool) -> list[int]:
+def _bounds(
+    graph: FusedGraph, layers: Sequence[Sequence[int]], bands: int, *, left: bool, right: bool
+) -> list[int]:
     """Where the bands of a stage begin and end: evenly spread, moved to where the fewest tensors pass."""
     depth = len(layers)
     if bands >= depth:
@@ -86,7 +94,9 @@ def _passing(graph: FusedGraph, layers: Sequence[Sequence[int]]) -> list[int]:
     change = [0] * (len(layers) + 2)
     for i, layer in place.items():
         for name in graph.ops[i].outputs:
-            last = max((place[c] for c in graph.tensors[name].consumers if c in place), default=layer)
+            last = max(
+                (place[c] for c in graph.tensors[name].consumers if c in place), default=layer
+            )
             change[layer + 1] += 1
             change[last + 1] -= 1
     counts, running = [], 0

@@ -9,7 +9,17 @@ from autosplit.graph import FusedGraph
 from autosplit.report.drawing.layout import arrange
 from autosplit.report.drawing.paths import Paths, Slot
 from autosplit.report.drawing.rows import IO, PILL, SIDE, Row, arrange_rows, fitted
-from autosplit.report.drawing.style import FAINT, INK, Form, canvas, colour, label, lines, render, write
+from autosplit.report.drawing.style import (
+    FAINT,
+    INK,
+    Form,
+    canvas,
+    colour,
+    label,
+    lines,
+    render,
+    write,
+)
 from autosplit.units import counted, milliseconds, size
 
 if TYPE_CHECKING:
@@ -41,7 +51,9 @@ def split_graph(
     paths = fitted(graph, stages, width)
     rows, box, width = arrange_rows(paths, width)
     seams = frozenset(c for row in rows[1:] for c in row.columns[:1])
-    text = {slot: _text(graph, slot, box, op_ms, seams) for column in paths.columns for slot in column}
+    text = {
+        slot: _text(graph, slot, box, op_ms, seams) for column in paths.columns for slot in column
+    }
     placed: list[_Placed] = []
     for columns in rows:
         top = placed[-1].bottom + _BELOW if placed else _HEAD
@@ -62,7 +74,9 @@ def split_graph(
 class _Placed:
     """A row with the place of every slot in it; its stages' names stand at ``top``, its boxes end at ``bottom``."""
 
-    def __init__(self, row: Row, paths: Paths, text: Mapping[Slot, Sequence[str]], box: float, top: float) -> None:
+    def __init__(
+        self, row: Row, paths: Paths, text: Mapping[Slot, Sequence[str]], box: float, top: float
+    ) -> None:
         self.row, self.paths, self.box, self.top = row, paths, box, top
         columns = [paths.columns[c] for c in row.columns]
         first, last = row.columns[0], row.columns[-1]
@@ -70,19 +84,27 @@ class _Placed:
         self.heights = {slot: _height(slot, text[slot]) for column in columns for slot in column}
         centres = arrange(columns, self.edges, self.heights, _GAP)
         self.at = {slot: (row.xs[slot.column], top + _ROW_HEAD + y) for slot, y in centres.items()}
-        self.bottom = max((y + self.heights[s] / 2 for s, (_, y) in self.at.items()), default=top + _ROW_HEAD)
+        self.bottom = max(
+            (y + self.heights[s] / 2 for s, (_, y) in self.at.items()), default=top + _ROW_HEAD
+        )
 
     def half(self, slot: Slot) -> float:
         """Half the width of what stands in the slot."""
         return {"op": self.box, "cut": PILL, "io": IO}[self.paths.kind(slot.column)] / 2
 
 
-def _text(graph: FusedGraph, slot: Slot, box: float, op_ms: Sequence[float], seams: frozenset[int]) -> list[str]:
+def _text(
+    graph: FusedGraph, slot: Slot, box: float, op_ms: Sequence[float], seams: frozenset[int]
+) -> list[str]:
     if slot.kind == "op":
         return _op_text(graph, slot.ops, int((box - 8) / 6.2), op_ms)
     if slot.kind == "tensor":
         total = size(sum(graph.tensors[t].bytes for t in slot.tensors))
-        name = lines(slot.tensors[0], 15) if len(slot.tensors) == 1 else [f"{len(slot.tensors)} tensors"]
+        name = (
+            lines(slot.tensors[0], 15)
+            if len(slot.tensors) == 1
+            else [f"{len(slot.tensors)} tensors"]
+        )
         return [*name, total]
     if slot.kind in ("input", "output"):
         return [*lines(slot.tensors[0], 12), size(graph.tensors[slot.tensors[0]].bytes)]
@@ -94,12 +116,16 @@ def _passing(graph: FusedGraph, slot: Slot) -> list[str]:
     anchor = slot.anchor
     if anchor is None:
         return []
-    made = anchor.tensors or tuple(t for i in anchor.ops for t in graph.ops[i].outputs if t in graph.outputs)
+    made = anchor.tensors or tuple(
+        t for i in anchor.ops for t in graph.ops[i].outputs if t in graph.outputs
+    )
     what = "input" if anchor.kind == "input" else "output"
     return [what, *lines(made[0], 15)] if len(made) == 1 else [f"{len(made)} {what}s"]
 
 
-def _op_text(graph: FusedGraph, ops: Sequence[int], limit: int, op_ms: Sequence[float]) -> list[str]:
+def _op_text(
+    graph: FusedGraph, ops: Sequence[int], limit: int, op_ms: Sequence[float]
+) -> list[str]:
     found = [graph.ops[i].name for i in ops]
     if len(found) == 1:
         text = lines(found[0], limit, 3)
@@ -117,15 +143,24 @@ def _height(slot: Slot, text: Sequence[str]) -> float:
 
 
 def _title(axes: Axes, graph: FusedGraph, stages: Sequence[Sequence[int]], title: str) -> None:
-    write(axes, SIDE, 18, label(title or f"{graph.name}: {counted(len(stages), 'stage')}", 120), px=15, weight="bold")
-    count = (
-        f"{counted(len(graph.ops), 'fused op')}, in the order data flows; a box with several ops stands for all of them"
+    write(
+        axes,
+        SIDE,
+        18,
+        label(title or f"{graph.name}: {counted(len(stages), 'stage')}", 120),
+        px=15,
+        weight="bold",
     )
+    count = f"{counted(len(graph.ops), 'fused op')}, in the order data flows; a box with several ops stands for all of them"
     write(axes, SIDE, 38, count, px=11, color=INK)
 
 
 def _stage_bands(
-    axes: Axes, row: _Placed, stages: Sequence[Sequence[int]], names: Sequence[str], op_ms: Sequence[float]
+    axes: Axes,
+    row: _Placed,
+    stages: Sequence[Sequence[int]],
+    names: Sequence[str],
+    op_ms: Sequence[float],
 ) -> None:
     from matplotlib.patches import Rectangle
 
@@ -135,7 +170,11 @@ def _stage_bands(
             continue
         left, right = min(own) - row.box / 2 - 9, max(own) + row.box / 2 + 9
         area = Rectangle(
-            (left, row.top), right - left, row.bottom - row.top + 12, facecolor=colour(stage), edgecolor="none"
+            (left, row.top),
+            right - left,
+            row.bottom - row.top + 12,
+            facecolor=colour(stage),
+            edgecolor="none",
         )
         area.set_alpha(0.10)
         axes.add_patch(area)
@@ -143,8 +182,23 @@ def _stage_bands(
         name = f"stage {stage}" + (f", {names[stage]}" if stage < len(names) else "")
         time = f", {milliseconds(sum(op_ms[i] for i in ops))}" if op_ms else ""
         style = {"ha": "center", "color": INK}
-        write(axes, (left + right) / 2, row.top + 10, label(name, limit), px=12, weight="bold", **style)
-        write(axes, (left + right) / 2, row.top + 25, label(counted(len(ops), "op") + time, limit), px=11, **style)
+        write(
+            axes,
+            (left + right) / 2,
+            row.top + 10,
+            label(name, limit),
+            px=12,
+            weight="bold",
+            **style,
+        )
+        write(
+            axes,
+            (left + right) / 2,
+            row.top + 25,
+            label(counted(len(ops), "op") + time, limit),
+            px=11,
+            **style,
+        )
 
 
 def _cut_lines(axes: Axes, graph: FusedGraph, row: _Placed, seams: frozenset[int]) -> None:
@@ -153,9 +207,20 @@ def _cut_lines(axes: Axes, graph: FusedGraph, row: _Placed, seams: frozenset[int
         if column not in row.row.xs:
             continue
         x, tensors = row.row.xs[column], row.paths.live[cut]
-        axes.plot((x, x), (row.top, row.bottom + 14), linestyle=(0, (5, 3)), color=INK, linewidth=1.6, zorder=1.5)
+        axes.plot(
+            (x, x),
+            (row.top, row.bottom + 14),
+            linestyle=(0, (5, 3)),
+            color=INK,
+            linewidth=1.6,
+            zorder=1.5,
+        )
         total = size(sum(graph.tensors[t].bytes for t in tensors))
-        text, side, place = f"cut {cut + 1}: {total} in {counted(len(tensors), 'tensor')}", "center", x
+        text, side, place = (
+            f"cut {cut + 1}: {total} in {counted(len(tensors), 'tensor')}",
+            "center",
+            x,
+        )
         if column in seams and column == row.row.columns[0]:
             text, side, place = f"cut {cut + 1}, from above", "left", x - PILL / 2
         elif column in seams:
@@ -164,20 +229,33 @@ def _cut_lines(axes: Axes, graph: FusedGraph, row: _Placed, seams: frozenset[int
         write(axes, place, row.bottom + 23, text, px=11, weight="bold", ha=side)
 
 
-def _edge(axes: Axes, a: tuple[float, float], b: tuple[float, float], left: float, right: float, target: Slot) -> None:
+def _edge(
+    axes: Axes,
+    a: tuple[float, float],
+    b: tuple[float, float],
+    left: float,
+    right: float,
+    target: Slot,
+) -> None:
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
     start, end = (a[0] + left, a[1]), (b[0] - right, b[1])
     middle = (start[0] + end[0]) / 2
-    route = Path([start, (middle, start[1]), (middle, end[1]), end], [Path.MOVETO, *[Path.CURVE4] * 3])
+    route = Path(
+        [start, (middle, start[1]), (middle, end[1]), end], [Path.MOVETO, *[Path.CURVE4] * 3]
+    )
     style = "-" if target.kind == "through" else "-|>"
-    arrow = FancyArrowPatch(path=route, arrowstyle=style, mutation_scale=7, linewidth=1.0, color=_WIRE, zorder=2)
+    arrow = FancyArrowPatch(
+        path=route, arrowstyle=style, mutation_scale=7, linewidth=1.0, color=_WIRE, zorder=2
+    )
     arrow.set_fill(target.kind != "through")
     axes.add_patch(arrow)
 
 
-def _slot(axes: Axes, slot: Slot, x: float, y: float, half: float, height: float, text: Sequence[str]) -> None:
+def _slot(
+    axes: Axes, slot: Slot, x: float, y: float, half: float, height: float, text: Sequence[str]
+) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     if not text:
@@ -194,7 +272,16 @@ def _slot(axes: Axes, slot: Slot, x: float, y: float, half: float, height: float
     for i, line in enumerate(text):
         bold = (i == 0 and several) or (slot.kind == "tensor" and i == len(text) - 1)
         top = y - (len(text) - 1) * _LINE / 2
-        write(axes, x, top + i * _LINE, line, px=10, ha="center", zorder=4, weight="bold" if bold else "normal")
+        write(
+            axes,
+            x,
+            top + i * _LINE,
+            line,
+            px=10,
+            ha="center",
+            zorder=4,
+            weight="bold" if bold else "normal",
+        )
 
 
 def _legend(axes: Axes, y: float) -> None:

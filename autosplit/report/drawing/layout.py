@@ -18,7 +18,10 @@ _SWEEPS = 8
 
 
 def arrange(
-    columns: Sequence[Sequence[Node]], edges: Iterable[Edge[Node]], heights: Mapping[Node, float], gap: float
+    columns: Sequence[Sequence[Node]],
+    edges: Iterable[Edge[Node]],
+    heights: Mapping[Node, float],
+    gap: float,
 ) -> dict[Node, float]:
     """The vertical centre of every node, the uppermost edge at 0; no two nodes of a column closer than ``gap``.
 
@@ -44,7 +47,9 @@ def crossings(columns: Sequence[Sequence[Node]], after: Mapping[Node, Sequence[N
 
 
 def _order(
-    columns: list[list[Node]], before: Mapping[Node, Sequence[Node]], after: Mapping[Node, Sequence[Node]]
+    columns: list[list[Node]],
+    before: Mapping[Node, Sequence[Node]],
+    after: Mapping[Node, Sequence[Node]],
 ) -> list[list[Node]]:
     best, fewest = [list(c) for c in columns], crossings(columns, after)
     for sweep in range(_SWEEPS):

@@ -41,7 +41,9 @@ class Paths:
 
     def stage(self, column: int) -> int | None:
         """The stage whose boxes stand in a column, None for cuts, inputs and outputs."""
-        return next((s for s, (start, end) in enumerate(self.stage_columns) if start <= column < end), None)
+        return next(
+            (s for s, (start, end) in enumerate(self.stage_columns) if start <= column < end), None
+        )
 
     def kind(self, column: int) -> Literal["op", "cut", "io"]:
         """What stands in a column."""
@@ -53,7 +55,9 @@ def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int) -> P
     cuts = cuts_of(graph, stages)
     groups = collapse(graph, stages, columns)
     widths = [1 + max(g.band for g in groups if g.stage == s) for s in range(len(stages))]
-    starts = list(accumulate((w + 1 for w in widths), initial=1))  # column 0 holds inputs; a cut after each stage
+    starts = list(
+        accumulate((w + 1 for w in widths), initial=1)
+    )  # column 0 holds inputs; a cut after each stage
     spans = tuple((start, start + w) for start, w in zip(starts, widths, strict=False))
     tracer = _Tracer(graph, groups, spans, tuple(live(graph, cut) for cut in cuts))
     for name in dict.fromkeys((*graph.inputs, *(t for op in graph.ops for t in op.outputs))):
@@ -78,14 +82,20 @@ class _Tracer:
         self._box = {i: box for box in boxes for i in box.ops}
         self._slots = dict.fromkeys(boxes)
         self._edges: dict[tuple[Slot, Slot], None] = {}
-        self._on_cut = {c: _pills(graph, c, names) for c, names in zip(self._cuts, crossing, strict=True)}
+        self._on_cut = {
+            c: _pills(graph, c, names) for c, names in zip(self._cuts, crossing, strict=True)
+        }
 
     def follow(self, name: str) -> None:
         """Add the way of one tensor: slots it passes and edges between them."""
         tensor, output = self._graph.tensors[name], name in self._graph.outputs
         if tensor.producer is None and not tensor.consumers and not output:
             return
-        here = Slot("input", 0, tensors=(name,)) if tensor.producer is None else self._box[tensor.producer]
+        here = (
+            Slot("input", 0, tensors=(name,))
+            if tensor.producer is None
+            else self._box[tensor.producer]
+        )
         readers = {self._box[c] for c in tensor.consumers} - {here}
         if output:
             readers.add(Slot("output", self._last, tensors=(name,)))
@@ -118,7 +128,9 @@ class _Tracer:
 def _pills(graph: FusedGraph, column: int, names: Sequence[str]) -> dict[str, Slot]:
     """For each tensor on a cut the slot that shows it."""
     ordered = sorted(names, key=lambda n: -graph.tensors[n].bytes)
-    alone, rest = (ordered, []) if len(ordered) <= _PILLS else (ordered[: _PILLS - 1], ordered[_PILLS - 1 :])
+    alone, rest = (
+        (ordered, []) if len(ordered) <= _PILLS else (ordered[: _PILLS - 1], ordered[_PILLS - 1 :])
+    )
     slots = {name: Slot("tensor", column, tensors=(name,)) for name in alone}
     shared = Slot("tensor", column, tensors=tuple(rest))
     return slots | dict.fromkeys(rest, shared)

@@ -37,7 +37,9 @@ def fitted(graph: FusedGraph, stages: Sequence[Sequence[int]], width: int) -> Pa
     for boxes in range(_room(len(stages), rows, width), len(stages), -1):
         paths = trace(graph, stages, boxes)
         broken = _broken(paths, width)
-        if len(broken) <= rows and all(_taken(paths, columns, LEAST) <= width for columns in broken):
+        if len(broken) <= rows and all(
+            _taken(paths, columns, LEAST) <= width for columns in broken
+        ):
             return paths
     return trace(graph, stages, len(stages))
 

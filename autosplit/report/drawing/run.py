@@ -22,7 +22,9 @@ _MS = 1e3
 def check(file: Path) -> None:
     """Raises ConfigError for a file name whose suffix is no picture's, MachineError where matplotlib is missing."""
     if file.suffix.lower() not in _FORMS:
-        raise ConfigError(f"--timeline '{file}' is no picture; name it {file.stem or 'run'}.svg or .png")
+        raise ConfigError(
+            f"--timeline '{file}' is no picture; name it {file.stem or 'run'}.svg or .png"
+        )
     canvas(1, 1)
 
 

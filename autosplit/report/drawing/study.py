@@ -24,10 +24,26 @@ def convergence(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
     figure, axes = chart(width, _HEIGHT, "trial", "time between two results, ms")
     known = [(t.number, t.period_ms) for t in _measured(study) if t.period_ms]
     x, y = [n for n, _ in known], [p.median for _, p in known]
-    spread = [[max(0.0, p.median - p.low) for _, p in known], [max(0.0, p.high - p.median) for _, p in known]]
-    axes.errorbar(x, y, yerr=spread, fmt="o", color=colour(0), ecolor=colour(4), elinewidth=1.4, label="measured")
-    axes.step(x, [min(y[: i + 1]) for i in range(len(y))], where="post", color=_BEST, label="best so far")
-    again = [(t.number, study.duel[t.number].median) for t in _measured(study) if t.number in study.duel]
+    spread = [
+        [max(0.0, p.median - p.low) for _, p in known],
+        [max(0.0, p.high - p.median) for _, p in known],
+    ]
+    axes.errorbar(
+        x,
+        y,
+        yerr=spread,
+        fmt="o",
+        color=colour(0),
+        ecolor=colour(4),
+        elinewidth=1.4,
+        label="measured",
+    )
+    axes.step(
+        x, [min(y[: i + 1]) for i in range(len(y))], where="post", color=_BEST, label="best so far"
+    )
+    again = [
+        (t.number, study.duel[t.number].median) for t in _measured(study) if t.number in study.duel
+    ]
     if again:
         x, y = [n for n, _ in again], [p for _, p in again]
         axes.plot(x, y, "D", color=_DUEL, markersize=7, label="final comparison")
@@ -53,12 +69,22 @@ def stage_times(study: Study, *, form: Form = "png", width: int = 640) -> bytes:
     count = max((len(t.stage_ms) for t in found), default=0)
     for stage in range(count):
         own = [t for t in found if stage < len(t.stage_ms)]
-        name = f"stage {stage}" + (f", {label(device, 24)}" if (device := study.device_of(stage)) else "")
+        name = f"stage {stage}" + (
+            f", {label(device, 24)}" if (device := study.device_of(stage)) else ""
+        )
         aside = (stage + 0.5) / count - 0.5  # so that equal times do not hide each other
         x, y = [t.number + 0.4 * aside for t in own], [t.stage_ms[stage] for t in own]
         axes.plot(x, y, "o", color=colour(stage), markersize=7, label=name)
     known = [(t.number, t.period_ms.median) for t in _measured(study) if t.period_ms]
-    axes.plot([n for n, _ in known], [p for _, p in known], "_", color=INK, markersize=14, mew=2, label="period")
+    axes.plot(
+        [n for n, _ in known],
+        [p for _, p in known],
+        "_",
+        color=INK,
+        markersize=14,
+        mew=2,
+        label="period",
+    )
     _whole_trials(axes)
     axes.set_ylim(bottom=0)
     head(figure, axes, "Stage times")
@@ -78,15 +104,42 @@ def throughput_latency(study: Study, *, form: Form = "png", width: int = 640) ->
     ]
     front = pareto(points)
     axes.step(
-        [p[0] for p in front], [p[1] for p in front], where="post", color=_BEST, label="Pareto front of the trials"
+        [p[0] for p in front],
+        [p[1] for p in front],
+        where="post",
+        color=_BEST,
+        label="Pareto front of the trials",
     )
-    axes.plot([p[0] for p in points], [p[1] for p in points], "o", color=colour(0), markersize=7, label="trials")
+    axes.plot(
+        [p[0] for p in points],
+        [p[1] for p in points],
+        "o",
+        color=colour(0),
+        markersize=7,
+        label="trials",
+    )
     for x, y, number in front:
-        axes.annotate(number, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8, color=INK)
+        axes.annotate(
+            number, (x, y), xytext=(5, 5), textcoords="offset points", fontsize=8, color=INK
+        )
     best = study.best()
-    if best and best.latency_ms and best.number in study.duel and (period := study.duel[best.number].median):
-        axes.plot(best.latency_ms.median, 1000 / period, "*", color=_DUEL, markersize=14, label="best, compared again")
-    for i, b in enumerate(b for b in study.baselines if b.period_ms.median and b.latency_ms.median > 0):
+    if (
+        best
+        and best.latency_ms
+        and best.number in study.duel
+        and (period := study.duel[best.number].median)
+    ):
+        axes.plot(
+            best.latency_ms.median,
+            1000 / period,
+            "*",
+            color=_DUEL,
+            markersize=14,
+            label="best, compared again",
+        )
+    for i, b in enumerate(
+        b for b in study.baselines if b.period_ms.median and b.latency_ms.median > 0
+    ):
         place = b.latency_ms.median, 1000 / b.period_ms.median
         axes.plot(*place, "sD^P"[i % 4], color=_WAY, markersize=8, label=label(b.name, 30))
     axes.margins(0.08)  # room for whole marks

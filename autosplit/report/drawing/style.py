@@ -101,7 +101,9 @@ def render(figure: Figure, form: Form = "png") -> bytes:
     buffer = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else None
     with _RENDERING:
-        figure.savefig(buffer, format=form, dpi=_DPI * (_PNG_SCALE if form == "png" else 1), metadata=metadata)
+        figure.savefig(
+            buffer, format=form, dpi=_DPI * (_PNG_SCALE if form == "png" else 1), metadata=metadata
+        )
     return buffer.getvalue()
 
 

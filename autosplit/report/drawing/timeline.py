@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from autosplit.report.drawing.style import FAINT, INK, PALETTE, Form, canvas, ink_on, label, render, write
+from autosplit.report.drawing.style import (
+    FAINT,
+    INK,
+    PALETTE,
+    Form,
+    canvas,
+    ink_on,
+    label,
+    render,
+    write,
+)
 from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
@@ -47,10 +57,23 @@ def timeline(
     items, total = len({e.item for e in shown}), len({e.item for e in every})
     caption = f"{items} items" if items == total else f"the first {items} of {total} items"
     write(axes, 12, 18, label(title, 110) if title else "Pipeline run", px=14, weight="bold")
-    write(axes, 12, 40, f"{caption} in {milliseconds(span)}; a number is an item, hatched is waiting", px=11, color=INK)
+    write(
+        axes,
+        12,
+        40,
+        f"{caption} in {milliseconds(span)}; a number is an item, hatched is waiting",
+        px=11,
+        color=INK,
+    )
     for stage in range(rows):
-        own = [e._replace(start_ms=e.start_ms - start, end_ms=e.end_ms - start) for e in shown if e.stage == stage]
-        _row(axes, stage, names[stage] if stage < len(names) else f"stage {stage}", own, scale, span)
+        own = [
+            e._replace(start_ms=e.start_ms - start, end_ms=e.end_ms - start)
+            for e in shown
+            if e.stage == stage
+        ]
+        _row(
+            axes, stage, names[stage] if stage < len(names) else f"stage {stage}", own, scale, span
+        )
     _axis(axes, span, scale, _TOP + rows * _ROW + 6)
     return render(figure, form)
 
@@ -61,7 +84,9 @@ def _first_items(events: Sequence[Event], most: int) -> list[Event]:
     return [e for e in events if e.item in kept]
 
 
-def _row(axes: Axes, stage: int, name: str, events: Sequence[Event], scale: float, span: float) -> None:
+def _row(
+    axes: Axes, stage: int, name: str, events: Sequence[Event], scale: float, span: float
+) -> None:
     from matplotlib.patches import Rectangle
 
     y, height = _TOP + stage * _ROW + 4, _ROW - 12
@@ -74,10 +99,19 @@ def _row(axes: Axes, stage: int, name: str, events: Sequence[Event], scale: floa
             wait.set(facecolor="#F2F2F2", edgecolor=FAINT, hatch="////", linewidth=0)
             axes.add_patch(wait)
         fill = PALETTE[e.item % len(PALETTE)]
-        axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor="white", linewidth=0.6))
+        axes.add_patch(
+            Rectangle((x, y), width, height, facecolor=fill, edgecolor="white", linewidth=0.6)
+        )
         if width > 7 * len(str(e.item)) + 4:
             write(
-                axes, x + width / 2, y + height / 2, str(e.item), px=11, ha="center", color=ink_on(fill), weight="bold"
+                axes,
+                x + width / 2,
+                y + height / 2,
+                str(e.item),
+                px=11,
+                ha="center",
+                color=ink_on(fill),
+                weight="bold",
             )
         busy, free = busy + e.end_ms - e.start_ms, max(e.end_ms, free or e.end_ms)
     if events:

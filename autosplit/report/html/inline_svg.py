@@ -9,7 +9,9 @@ _XLINK = "{http://www.w3.org/1999/xlink}href"
 _INHERITED = "stroke-linejoin:round;stroke-linecap:butt"  # what matplotlib says in a style sheet for every element
 
 _PIXELS_A_POINT = 100 / 72  # pictures are drawn at 100 pixels an inch, their files count points
-_SMALLEST = 0.82  # of its own width: text in a smaller picture is hard to read, so it scrolls instead
+_SMALLEST = (
+    0.82  # of its own width: text in a smaller picture is hard to read, so it scrolls instead
+)
 
 
 def inline(svg: bytes, name: str, description: str) -> str:
@@ -24,7 +26,9 @@ def inline(svg: bytes, name: str, description: str) -> str:
                 parent.remove(child)
     for element in root.iter():
         element.tag = _local(element)
-        element.attrib = {("href" if k == _XLINK else k): _own(k, v, name) for k, v in element.attrib.items()}
+        element.attrib = {
+            ("href" if k == _XLINK else k): _own(k, v, name) for k, v in element.attrib.items()
+        }
     box = root.attrib["viewBox"]
     least = float(box.split()[2]) * _PIXELS_A_POINT * _SMALLEST
     style = f"{_INHERITED};min-width:{least:.0f}px"

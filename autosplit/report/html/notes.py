@@ -39,7 +39,11 @@ def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] =
 def headline(study: Study, trial: Trial) -> str:
     """One line: the period and how it stands against the best trial before it, or why there is none."""
     if trial.state != "complete" or trial.period_ms is None:
-        words = {"fail": "failed", "running": "is being measured", "waiting": "waits to be measured"}
+        words = {
+            "fail": "failed",
+            "running": "is being measured",
+            "waiting": "waits to be measured",
+        }
         return f"Trial {trial.number} {words.get(trial.state, 'has no measured period')}"
     period = trial.period_ms.median
     text = f"Trial {trial.number}: a result every {spread_text(trial.period_ms)}"
@@ -69,7 +73,9 @@ def study_note(study: Study, pictures: Iterable[tuple[str, str]] = ()) -> str:
     parts.append(_table(ways) if ways.rows else "")
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
     if study.bound_ms is not None:
-        parts.append(f"No split can be faster than {milliseconds(study.bound_ms)} for the op times that were measured.")
+        parts.append(
+            f"No split can be faster than {milliseconds(study.bound_ms)} for the op times that were measured."
+        )
     if study.stopped:
         parts.append(f"Stopped: {escape(study.stopped)}.")
     if rows := [(escape(k), escape(v)) for k, v in study.measured_on.items()]:
@@ -86,19 +92,25 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
 def _facts(study: Study, trial: Trial) -> list[str]:
     facts = []
     if trial.number in study.duel:
-        facts.append(f"In the final comparison, in turns with the other best: {spread_text(study.duel[trial.number])}")
+        facts.append(
+            f"In the final comparison, in turns with the other best: {spread_text(study.duel[trial.number])}"
+        )
     if trial.latency_ms:
         facts.append(f"Latency of one item: {spread_text(trial.latency_ms)}")
     if trial.stage_ms and sum(trial.stage_ms):
         mean = sum(trial.stage_ms) / len(trial.stage_ms)
-        facts.append(f"Imbalance: the slowest stage takes {max(trial.stage_ms) / mean:.2f} times the mean")
+        facts.append(
+            f"Imbalance: the slowest stage takes {max(trial.stage_ms) / mean:.2f} times the mean"
+        )
     if trial.predicted_ms is not None:
         measured = f", measured {milliseconds(trial.period_ms.median)}" if trial.period_ms else ""
         facts.append(f"Predicted: {milliseconds(trial.predicted_ms)}{measured}")
     if trial.period_ms and study.bound_ms:
         facts.append(f"Lower bound for the measured op times: {milliseconds(study.bound_ms)}")
     if trial.max_rel_error is not None:
-        facts.append(f"Largest error against the reference: {trial.max_rel_error:.1e} of the output's scale")
+        facts.append(
+            f"Largest error against the reference: {trial.max_rel_error:.1e} of the output's scale"
+        )
     return facts
 
 

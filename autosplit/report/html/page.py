@@ -38,7 +38,9 @@ def write(study: Study, file: Path) -> None:
 
 def page(study: Study) -> str:
     """The page of a study. Raises MachineError where matplotlib is missing."""
-    template = Template(files("autosplit.report.html").joinpath("page.html").read_text(encoding="utf-8"))
+    template = Template(
+        files("autosplit.report.html").joinpath("page.html").read_text(encoding="utf-8")
+    )
     made = f"autosplit {study.version}" if study.version else "autosplit"
     lead = f"Study {study.name}, {made}" + (f", measured {study.days}" if study.days else "")
     return template.substitute(
@@ -56,13 +58,17 @@ def _sections(study: Study) -> Iterator[str]:
         yield from _best_split(study, best)
     ways = tables.ways(study, plain)
     if ways.rows:
-        yield _section("Against running it unsplit", _table(ways, marked=len(ways.rows) - 1 if best else None))
+        yield _section(
+            "Against running it unsplit", _table(ways, marked=len(ways.rows) - 1 if best else None)
+        )
     if best:
         yield _section("How the study went", f'<div class="charts">{"".join(_charts(study))}</div>')
     if study.trials:
         marked = next((i for i, t in enumerate(study.trials) if best is t), None)
         failed = frozenset(i for i, t in enumerate(study.trials) if t.error or t.state == "fail")
-        yield _section(f"Trials ({len(study.trials)})", _table(tables.trials(study, plain), marked, failed))
+        yield _section(
+            f"Trials ({len(study.trials)})", _table(tables.trials(study, plain), marked, failed)
+        )
     if rows := tuple(study.measured_on.items()):
         yield _section("Machine, model and versions", _facts_table(rows))
     yield _section("How to do it again", _again(study))
@@ -72,8 +78,14 @@ def _verdict(study: Study, best: Trial | None) -> str:
     text = _text(study.verdict, 2000) or "None yet; the study has not ended."
     choice = _CHOICES.get(study.choice, "")
     # the sentence of a verdict may begin with what it chooses
-    lead = f"<strong>{choice}</strong> " if choice and not study.verdict.startswith(choice.rstrip(".")) else ""
-    facts = "".join(f"<div><dt>{_text(k)}</dt><dd>{_text(v)}</dd></div>" for k, v in _figures(study, best))
+    lead = (
+        f"<strong>{choice}</strong> "
+        if choice and not study.verdict.startswith(choice.rstrip("."))
+        else ""
+    )
+    facts = "".join(
+        f"<div><dt>{_text(k)}</dt><dd>{_text(v)}</dd></div>" for k, v in _figures(study, best)
+    )
     stopped = f'<p class="soft">Stopped: {_text(study.stopped, 400)}</p>' if study.stopped else ""
     return f'<section class="card verdict"><p>{lead}{text}</p><dl class="facts">{facts}</dl>{stopped}</section>'
 
@@ -96,23 +108,40 @@ def _best_split(study: Study, best: Trial) -> Iterator[str]:
     parts = []
     devices = study.devices_of(best)
     if best.stages and study.graph:
-        draw = partial(split_graph, study.graph, best.stages, names=devices, op_ms=profile_of(study, best))
+        draw = partial(
+            split_graph, study.graph, best.stages, names=devices, op_ms=profile_of(study, best)
+        )
         about = "The fused graph from left to right, coloured by stage; on the cuts the live tensors with their sizes."
         parts.append(_figure("graph", draw, about, "wide"))
     parts.append(_table(tables.stages(study, best, plain)))
     if best.stage_ms:
-        names = [f"stage {i}" + (f", {d}" if d else "") for i, d in enumerate(devices[: len(best.stage_ms)])]
+        names = [
+            f"stage {i}" + (f", {d}" if d else "")
+            for i, d in enumerate(devices[: len(best.stage_ms)])
+        ]
         period = best.period_ms.median if best.period_ms else None
         draw = partial(stage_balance, best.stage_ms, names, period, width=700)
         parts.append(
-            _figure("balance", draw, "Busy time of each stage for one item, up to the period of the trial.", "chart")
+            _figure(
+                "balance",
+                draw,
+                "Busy time of each stage for one item, up to the period of the trial.",
+                "chart",
+            )
         )
     yield _section(f"The best split: trial {best.number}", "\n".join(parts))
 
 
 def _charts(study: Study) -> Iterator[str]:
-    yield _figure("convergence", partial(convergence, study), "The bound holds for the op times as measured.", "chart")
-    yield _figure("stages", partial(stage_times, study), "The slowest stage decides the period.", "chart")
+    yield _figure(
+        "convergence",
+        partial(convergence, study),
+        "The bound holds for the op times as measured.",
+        "chart",
+    )
+    yield _figure(
+        "stages", partial(stage_times, study), "The slowest stage decides the period.", "chart"
+    )
     about = "Up and to the left is better; numbers are trials."
     yield _figure("pareto", partial(throughput_latency, study), about, "chart")
 
@@ -162,7 +191,9 @@ def _table(found: Table, marked: int | None = None, failed: frozenset[int] = fro
 
 
 def _facts_table(rows: tuple[tuple[str, str], ...]) -> str:
-    lines = "".join(f"<tr><td>{_text(key)}</td><td>{_text(value, 2000)}</td></tr>" for key, value in rows)
+    lines = "".join(
+        f"<tr><td>{_text(key)}</td><td>{_text(value, 2000)}</td></tr>" for key, value in rows
+    )
     return f'<table class="facts-table card">{lines}</table>'
 
 

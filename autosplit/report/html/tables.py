@@ -37,10 +37,16 @@ def stages(study: Study, trial: Trial, name: Name) -> Table:
         ops = trial.stages[i] if i < len(trial.stages) else ()
         busy = trial.stage_ms[i] if i < len(trial.stage_ms) else None
         device = name(devices[i], 200) if i < len(devices) else ""
-        time = ("", "") if busy is None else (milliseconds(busy), "█" * max(1, round(busy / most * _BAR)))
+        time = (
+            ("", "")
+            if busy is None
+            else (milliseconds(busy), "█" * max(1, round(busy / most * _BAR)))
+        )
         measured = time if trial.stage_ms else ()
         ends = _ends(study, ops, name)
-        rows.append((str(i), device, str(len(ops)) if ops else "", *ends, *measured, _sent(trial, i, name)))
+        rows.append(
+            (str(i), device, str(len(ops)) if ops else "", *ends, *measured, _sent(trial, i, name))
+        )
     times = ("busy", "of the period") if trial.stage_ms else ()
     columns = ("stage", "device", "ops", "first op", "last op", *times, "live tensors sent on")
     return Table(columns, tuple(rows), (0, 2, 5) if trial.stage_ms else (0, 2))
@@ -55,8 +61,14 @@ def ways(study: Study, name: Name, best: Callable[[str], str] = str) -> Table:
     trial = study.best()
     if trial and (period := study.period(trial)):
         latency = spread_text(trial.latency_ms) if trial.latency_ms else ""
-        rows.append((best(f"best split (trial {trial.number})"), spread_text(period), rate(period), latency))
-    return Table(("way to run it", "time between two results", "results a second", "latency"), tuple(rows), (2,))
+        rows.append(
+            (best(f"best split (trial {trial.number})"), spread_text(period), rate(period), latency)
+        )
+    return Table(
+        ("way to run it", "time between two results", "results a second", "latency"),
+        tuple(rows),
+        (2,),
+    )
 
 
 def trials(study: Study, name: Name) -> Table:
@@ -68,9 +80,15 @@ def trials(study: Study, name: Name) -> Table:
         busy = ", ".join(map(digits, t.stage_ms))
         period = spread_text(t.period_ms) if t.period_ms else ""
         latency = spread_text(t.latency_ms) if t.latency_ms else ""
-        again = (spread_text(study.duel[t.number]) if t.number in study.duel else "",) if study.duel else ()
+        again = (
+            (spread_text(study.duel[t.number]) if t.number in study.duel else "",)
+            if study.duel
+            else ()
+        )
         among = ("yes" if t.number in members else "",) if several else ()
-        rows.append((str(t.number), t.state, period, *again, latency, *among, busy, _detail(t, name)))
+        rows.append(
+            (str(t.number), t.state, period, *again, latency, *among, busy, _detail(t, name))
+        )
     columns = (
         "trial",
         "state",
@@ -114,7 +132,9 @@ def rate(period: Spread) -> str:
 
 def _front(study: Study) -> frozenset[int]:
     """The numbers of the trials that no other beats in all objectives."""
-    told = [t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)]
+    told = [
+        t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)
+    ]
     return frozenset(told[place].number for place in front([t.values for t in told]))
 
 
@@ -138,5 +158,9 @@ def _sent(trial: Trial, stage: int, name: Name) -> str:
         return ""
     tensors = sorted(trial.live[stage], key=lambda pair: -pair[1])
     shown = ", ".join(f"{name(tensor, 60)} ({size(count)})" for tensor, count in tensors[:4])
-    more = f", {len(tensors) - 4} more ({size(sum(c for _, c in tensors[4:]))})" if len(tensors) > 4 else ""
+    more = (
+        f", {len(tensors) - 4} more ({size(sum(c for _, c in tensors[4:]))})"
+        if len(tensors) > 4
+        else ""
+    )
     return shown + more

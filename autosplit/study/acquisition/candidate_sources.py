@@ -43,7 +43,9 @@ class Effort:
 
 _EVERY = Effort(draws=32, planned=32)
 _SLOW = Effort(draws=32, planned=8)
-_CUTS = Effort(draws=128, planned=128, climbs=True, worth=_EVERY.worth / 4)  # many nearly best; many draws flatter none
+_CUTS = Effort(
+    draws=128, planned=128, climbs=True, worth=_EVERY.worth / 4
+)  # many nearly best; many draws flatter none
 _LIST = Effort(draws=8, planned=8)
 
 
@@ -74,7 +76,9 @@ class AllSplits:
     def effort(self) -> Effort:
         """See Source. A plan looks at the pairs of cuts of each level but the first and the last."""
         lattice = self.space.lattice
-        quick = lattice is not None and len(lattice.cuts) ** 2 * max(1, self.space.stages - 2) <= QUICK
+        quick = (
+            lattice is not None and len(lattice.cuts) ** 2 * max(1, self.space.stages - 2) <= QUICK
+        )
         return _EVERY if quick else _SLOW
 
     def best(self, costs: Crowd) -> Stages | None:
@@ -118,4 +122,7 @@ class SomeSplits:
         periods = np.array([self.pool.periods(costs) for costs in draws])
         best = periods.argmin(axis=1)
         least = periods[np.arange(len(draws)), best]
-        return [self.pool.stages[n] if p < limit else None for n, p, limit in zip(best, least, limits, strict=True)]
+        return [
+            self.pool.stages[n] if p < limit else None
+            for n, p, limit in zip(best, least, limits, strict=True)
+        ]

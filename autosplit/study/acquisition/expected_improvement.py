@@ -65,13 +65,17 @@ class Outlook:
         gains = {} if effort.eager else self._gains(found, draws, least)
         if max(gains.values(), default=0.0) >= self.worth:
             return gains
-        for stages in self.source.best_of_each(draws[: effort.planned], least[: effort.planned].tolist()):
+        for stages in self.source.best_of_each(
+            draws[: effort.planned], least[: effort.planned].tolist()
+        ):
             if stages is not None and self.space.key(stages) not in self.history.taken:
                 found[stages] = None
         gains = self._gains(found, draws, least)
         return self._climbed(gains, draws, least) if effort.climbs else gains
 
-    def _climbed(self, gains: dict[Stages, float], draws: Sequence[Crowd], least: Array) -> dict[Stages, float]:
+    def _climbed(
+        self, gains: dict[Stages, float], draws: Sequence[Crowd], least: Array
+    ) -> dict[Stages, float]:
         """The gains of some splits and of those on the way from the best, by moves of one group, to where none gains more."""
         gains = dict(gains)
         start = None
@@ -80,10 +84,16 @@ class Outlook:
                 break
             start = best
             near = (s for s in self.space.neighbours(start) if s not in gains)
-            gains.update(self._gains((s for s in near if self.space.key(s) not in self.history.taken), draws, least))
+            gains.update(
+                self._gains(
+                    (s for s in near if self.space.key(s) not in self.history.taken), draws, least
+                )
+            )
         return gains
 
-    def _gains(self, splits: Iterable[Stages], draws: Sequence[Crowd], least: Array) -> dict[Stages, float]:
+    def _gains(
+        self, splits: Iterable[Stages], draws: Sequence[Crowd], least: Array
+    ) -> dict[Stages, float]:
         pool = self.space.placing.pool(splits)
         periods = np.array([pool.periods(costs) for costs in draws])
         gains = np.maximum(0.0, 1 - periods / least[:, None]).mean(axis=0)
@@ -117,7 +127,9 @@ class Outlook:
 
 
 @lru_cache(maxsize=4)
-def corrected_costs(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> Corrected:
+def corrected_costs(
+    space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]
+) -> Corrected:
     """``correct`` for the costs of a space, once for all who ask at the same state of the study."""
     return correct(space.costs, devices, measured, space.empty)
 
@@ -162,8 +174,12 @@ def _near(
     return tuple(plan), space.near([*plan, *(pool.stages[n] for n in best)])
 
 
-def _weighed(space: Space, devices: tuple[str, ...], history: History, corrected: Corrected) -> Outlook:
-    keys, pool = _listed(space, devices, history.measured[: 1 << len(history.measured).bit_length() - 1])
+def _weighed(
+    space: Space, devices: tuple[str, ...], history: History, corrected: Corrected
+) -> Outlook:
+    keys, pool = _listed(
+        space, devices, history.measured[: 1 << len(history.measured).bit_length() - 1]
+    )
     best = np.argsort(pool.periods(corrected.crowd), kind="stable")[:AROUND]
     near = {space.key(stages): stages for n in best for stages in space.neighbours(pool.stages[n])}
     fresh = {key: stages for key, stages in near.items() if key not in keys}
@@ -175,7 +191,9 @@ def _weighed(space: Space, devices: tuple[str, ...], history: History, corrected
 
 
 @lru_cache(maxsize=2)
-def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]) -> tuple[dict[str, None], Pool]:
+def _listed(
+    space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]
+) -> tuple[dict[str, None], Pool]:
     """The best splits under the costs corrected by these trials, and the best few for each draw of what they may be.
 
     Their keys, and the splits in the same order.
@@ -184,7 +202,11 @@ def _listed(space: Space, devices: tuple[str, ...], measured: tuple[Measured, ..
     plan, lattice = _near(space, corrected, measured)
 
     def best(costs: Crowd, count: int, seconds: float) -> list[Stages]:
-        return lattice.best(costs_of(costs, space.stages), count) if lattice else space.best(costs, count, seconds)
+        return (
+            lattice.best(costs_of(costs, space.stages), count)
+            if lattice
+            else space.best(costs, count, seconds)
+        )
 
     splits = [*plan, *best(corrected.crowd, 3 * len(measured), 10.0)]
     for draw in range(SomeSplits.effort.draws):

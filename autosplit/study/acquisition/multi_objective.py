@@ -62,7 +62,9 @@ class Prospects:
     def margins(self) -> tuple[float, ...]:
         """The gain that is worth a trial in each objective, relative: half the noise for times."""
         timed, several = self.corrected.noise / 2, len(self.objectives) > 1
-        return tuple((SAVED if several else 0.0) if name == "memory" else timed for name in self.objectives)
+        return tuple(
+            (SAVED if several else 0.0) if name == "memory" else timed for name in self.objectives
+        )
 
     @cached_property
     def settled(self) -> bool:
@@ -70,7 +72,10 @@ class Prospects:
         times_count = self.objectives != ("memory",)
         if not self.history.measured or (times_count and not self.history.tells_errors):
             return not self.free
-        near = [tuple(x * (1 - m) for x, m in zip(p, self.margins, strict=True)) for p in self._measured()]
+        near = [
+            tuple(x * (1 - m) for x, m in zip(p, self.margins, strict=True))
+            for p in self._measured()
+        ]
         expected = self._expected(self.space.placing.pool(self.free), self.corrected.crowd)
         return all(any(all(map(float.__le__, q, p)) for q in near) for p in expected)
 
@@ -79,7 +84,9 @@ class Prospects:
         return next(iter(self._ranked(self.corrected.draw(rng))), None)
 
     def _measured(self, costs: Crowd | None = None) -> list[Point]:
-        found = self._expected(self.space.placing.pool(m.stages for m in self.history.measured), costs)
+        found = self._expected(
+            self.space.placing.pool(m.stages for m in self.history.measured), costs
+        )
         return [found[n] for n in front(found)][:LISTED]
 
     def _expected(self, pool: Pool, costs: Crowd | None = None) -> list[Point]:
@@ -95,7 +102,9 @@ class Prospects:
     def _ranked(self, costs: Crowd) -> tuple[Stages, ...]:
         """The free splits by the volume they gain; among those that gain none the nearest to the front come first."""
         taken = self.history.taken
-        free = self.pool.only(np.array([self.space.key(s) not in taken for s in self.pool.stages], dtype=bool))
+        free = self.pool.only(
+            np.array([self.space.key(s) not in taken for s in self.pool.stages], dtype=bool)
+        )
         expected, known = self._expected(free, costs), self._measured(costs)
         if not expected:
             return ()
@@ -110,12 +119,18 @@ class Prospects:
 
 def _distance(point: Point, known: Sequence[Point]) -> float:
     """How far a point is from the nearest of the known ones, as the largest ratio in any objective."""
-    ratios = (max(x / y if y > 0 else 1.0 + x for x, y in zip(point, k, strict=True)) for k in known)
+    ratios = (
+        max(x / y if y > 0 else 1.0 + x for x, y in zip(point, k, strict=True)) for k in known
+    )
     return min(ratios, default=0.0)
 
 
 def planned(
-    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History, rng: np.random.Generator
+    space: Space,
+    devices: tuple[str, ...],
+    objectives: tuple[str, ...],
+    history: History,
+    rng: np.random.Generator,
 ) -> Stages | None:
     """The free split that is expected to extend the front most; now and then the one that would for costs as drawn."""
     if history.taken and (whole := unmeasured_whole(space, history)) is not None:
@@ -129,15 +144,25 @@ def planned(
 
 
 @lru_cache(maxsize=4)
-def prospects(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History) -> Prospects:
+def prospects(
+    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
+) -> Prospects:
     """Correct the costs by all that was measured, and list what may lie on the front under them.
 
     The planner is asked anew when the number of measured trials has doubled; what lies around the front is listed always.
     """
     count = len(history.measured)
-    asked = history.measured[: 1 << count.bit_length() - 1] if count > FEWEST_MEASURED else history.measured
+    asked = (
+        history.measured[: 1 << count.bit_length() - 1]
+        if count > FEWEST_MEASURED
+        else history.measured
+    )
     corrected = corrected_costs(space, devices, history.measured)
-    ratios = [m.latency_ms / sum(m.stage_ms) for m in history.measured if sum(m.stage_ms) > 0 and m.latency_ms > 0]
+    ratios = [
+        m.latency_ms / sum(m.stage_ms)
+        for m in history.measured
+        if sum(m.stage_ms) > 0 and m.latency_ms > 0
+    ]
     ratio = float(np.median(ratios)) if ratios else 1.0
     splits = dict.fromkeys(_listed(space, devices, objectives, asked))
     view = Prospects(space, history, objectives, corrected, ratio, space.placing.pool(splits))
@@ -149,7 +174,10 @@ def prospects(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...
 
 @lru_cache(maxsize=2)
 def _listed(
-    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], measured: tuple[Measured, ...]
+    space: Space,
+    devices: tuple[str, ...],
+    objectives: tuple[str, ...],
+    measured: tuple[Measured, ...],
 ) -> tuple[Stages, ...]:
     """The splits that the planner names for each objective, and those on the front of several."""
     costs = corrected_costs(space, devices, measured).crowd
@@ -161,7 +189,9 @@ def _listed(
         elif name == "memory":
             found += _feasible(lambda: space.best(memory_costs(space.costs), count, SECONDS))
         else:
-            found += [s for own in costs.costs for s in _feasible(lambda own=own: _quickest(space, own))]  # type: ignore[misc]
+            found += [
+                s for own in costs.costs for s in _feasible(lambda own=own: _quickest(space, own))
+            ]  # type: ignore[misc]
     if len(objectives) > 1:
         found += _feasible(lambda: _front(space, costs.costs[-1]))
     return tuple(dict.fromkeys(found))
@@ -199,11 +229,15 @@ def _front(space: Space, costs: CostModel) -> Iterable[Stages]:
     yield from (space.places.first(p.stages) for p in listed.plans[::step])
     if listed.complete:
         return
-    least = plan(memory_costs(costs), space.stages, deadline=_late(), allow_empty=space.empty).period
+    least = plan(
+        memory_costs(costs), space.stages, deadline=_late(), allow_empty=space.empty
+    ).period
     most = max(listed.plans[0].memory)
     for limit in np.linspace(least, most, BOUNDS, endpoint=False).tolist():
         bound = Constraints(memory=(math.nextafter(limit, math.inf),))
-        fastest = plan(costs, space.stages, deadline=_late(), constraints=bound, allow_empty=space.empty)
+        fastest = plan(
+            costs, space.stages, deadline=_late(), constraints=bound, allow_empty=space.empty
+        )
         yield space.places.first(fastest.stages)
 
 

@@ -13,7 +13,9 @@ from autosplit.study.space.unmeasured import nearest_free
 EXPLORATION = 0.1  # share of the trials that go to a split that may be the best, not to the one that promises most
 
 
-def planned(space: Space, devices: tuple[str, ...], history: History, rng: np.random.Generator) -> Stages | None:
+def planned(
+    space: Space, devices: tuple[str, ...], history: History, rng: np.random.Generator
+) -> Stages | None:
     """The free split that is expected to gain most under the corrected costs; now and then one that may be the best."""
     if not history.taken:
         return space.plan()

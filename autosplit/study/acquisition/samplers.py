@@ -54,22 +54,35 @@ def sampler(
     """
     kinds, aims = tuple(devices), tuple(objectives)
 
-    def planner(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
+    def planner(
+        study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]
+    ) -> Stages | None:
         rng = generator(seed, *draw)
         if aims == ("throughput",):
             return proposals.planned(space, kinds, history, rng)
         return multi_objective.planned(space, kinds, aims, history, rng)
 
-    def tpe(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
+    def tpe(
+        study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]
+    ) -> Stages | None:
         return _tpe(space, generator(seed, *draw), study, trial, history)
 
-    def random(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
+    def random(
+        study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]
+    ) -> Stages | None:
         return proposals.randomly(space, history, generator(seed, *draw))
 
-    def exhaustive(study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]) -> Stages | None:
+    def exhaustive(
+        study: optuna.Study, trial: FrozenTrial, history: History, draw: tuple[int, int]
+    ) -> Stages | None:
         return proposals.next_listed(space, history)
 
-    draws: dict[str, _Draw] = {"planner": planner, "tpe": tpe, "random": random, "exhaustive": exhaustive}
+    draws: dict[str, _Draw] = {
+        "planner": planner,
+        "tpe": tpe,
+        "random": random,
+        "exhaustive": exhaustive,
+    }
     if name not in draws:
         raise ConfigError(f"sampler is '{name}'; use one of {', '.join(NAMES)}")
     return _as_sampler(name, space, draws[name])
@@ -78,12 +91,19 @@ def sampler(
 def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = None) -> History:
     """What the trials of a study say, the one numbered ``but`` left out; lost trials leave their split free."""
     others = [t for t in trials if t.number != but]
-    return History(frozenset(key for t in others if (key := _live_key(t))), tuple(_measured(space, others)))
+    return History(
+        frozenset(key for t in others if (key := _live_key(t))), tuple(_measured(space, others))
+    )
 
 
 def _measured(space: Space, trials: Iterable[FrozenTrial]) -> Iterable[Measured]:
     for t in sorted(trials, key=lambda t: t.number):
-        if t.state.name == "COMPLETE" and (key := _live_key(t)) and t.user_attrs.get("stage_ms") and t.values:
+        if (
+            t.state.name == "COMPLETE"
+            and (key := _live_key(t))
+            and t.user_attrs.get("stage_ms")
+            and t.values
+        ):
             period = read_spread(t.user_attrs.get("period_ms"))
             latency = read_spread(t.user_attrs.get("latency_ms"))
             yield Measured(
@@ -120,9 +140,13 @@ def _as_sampler(name: str, space: Space, draw: _Draw) -> BaseSampler:
                 parameters = space.parameters(space.split(key)) if key else {}
                 set_attributes(study, trial._trial_id, {}, parameters)
                 trial.params.update(parameters)
-                trial.distributions.update({name: space.distributions()[name] for name in parameters})
+                trial.distributions.update(
+                    {name: space.distributions()[name] for name in parameters}
+                )
 
-        def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        def infer_relative_search_space(
+            self, study: optuna.Study, trial: FrozenTrial
+        ) -> dict[str, BaseDistribution]:
             return space.distributions()
 
         def sample_relative(
@@ -132,9 +156,15 @@ def _as_sampler(name: str, space: Space, draw: _Draw) -> BaseSampler:
             return space.parameters(space.split(key)) if key else dict.fromkeys(search_space, 0.5)
 
         def sample_independent(
-            self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+            self,
+            study: optuna.Study,
+            trial: FrozenTrial,
+            param_name: str,
+            param_distribution: BaseDistribution,
         ) -> Any:
-            seeded = optuna.samplers.RandomSampler(seed=trial.number)  # a parameter of the user's own
+            seeded = optuna.samplers.RandomSampler(
+                seed=trial.number
+            )  # a parameter of the user's own
             return seeded.sample_independent(study, trial, param_name, param_distribution)
 
     return SplitSampler()
@@ -154,7 +184,9 @@ def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -
         # lost trials are not counted, so that what was interrupted goes on as if it had not been
         ordinal = sum(t.number < trial.number and not t.user_attrs.get(LOST) for t in trials)
         for _ in range(rank + 1):
-            stages = draw(study, trial, History(history.taken | tried, history.measured), (ordinal, attempt))
+            stages = draw(
+                study, trial, History(history.taken | tried, history.measured), (ordinal, attempt)
+            )
             if stages is None:
                 break
             tried.add(key := space.key(stages))
@@ -171,7 +203,11 @@ def _claim(space: Space, draw: _Draw, study: optuna.Study, trial: FrozenTrial) -
 
 
 def _tpe(
-    space: Space, rng: np.random.Generator, study: optuna.Study, trial: FrozenTrial, history: History
+    space: Space,
+    rng: np.random.Generator,
+    study: optuna.Study,
+    trial: FrozenTrial,
+    history: History,
 ) -> Stages | None:
     """The plan first, then Optuna's TPE, made anew for each draw, until it names a free split or one near is free."""
     import optuna
@@ -181,7 +217,10 @@ def _tpe(
     start = None
     for _ in range(_DRAWS):
         tpe = optuna.samplers.TPESampler(
-            seed=int(rng.integers(1 << 31)), multivariate=True, n_startup_trials=4, constant_liar=True
+            seed=int(rng.integers(1 << 31)),
+            multivariate=True,
+            n_startup_trials=4,
+            constant_liar=True,
         )
         values = tpe.sample_relative(study, trial, space.distributions())
         start = space.decode(values) if values else space.random(rng)

@@ -20,7 +20,9 @@ METRICS: Mapping[str, str] = {
 Point = Sequence[float]
 
 
-def values(objectives: Sequence[str], period_ms: float, latency_ms: float, memory_bytes: float) -> list[float]:
+def values(
+    objectives: Sequence[str], period_ms: float, latency_ms: float, memory_bytes: float
+) -> list[float]:
     """What a trial is told with: a value for each objective, all to be minimised."""
     known = {"throughput": period_ms, "latency": latency_ms, "memory": memory_bytes}
     return [float(known[name]) for name in objectives]

@@ -17,7 +17,15 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import available
 from autosplit.study.config.objectives import NAMES, Objective
-from autosplit.study.config.sections import Measure, Name, Regions, Search, Section, SimulatedHardware, Text
+from autosplit.study.config.sections import (
+    Measure,
+    Name,
+    Regions,
+    Search,
+    Section,
+    SimulatedHardware,
+    Text,
+)
 
 MOST_STAGES = 256
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
@@ -69,7 +77,9 @@ class StudyConfig(Section):
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     backend: Literal["tvm", "onnxruntime", "simulated"] = "tvm"
     objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
-    shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(default_factory=dict)
+    shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
+        default_factory=dict
+    )
     target: Text | None = None
     targets: dict[str, Text] = Field(default_factory=dict)
     tuning: Text | None = None
@@ -96,16 +106,24 @@ class StudyConfig(Section):
     @classmethod
     def _one_device_a_stage(cls, data: Any) -> Any:
         """Where only devices are given there is a stage for each."""
-        if isinstance(data, dict) and data.get("stages") is None and isinstance(data.get("devices"), list):
+        if (
+            isinstance(data, dict)
+            and data.get("stages") is None
+            and isinstance(data.get("devices"), list)
+        ):
             return {**data, "stages": len(data["devices"])}
         return data
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:
         if self.devices is not None and self.stages not in ("auto", len(self.devices)):
-            raise ValueError(f"stages is {self.stages}, devices are {len(self.devices)}; give one device a stage")
+            raise ValueError(
+                f"stages is {self.stages}, devices are {len(self.devices)}; give one device a stage"
+            )
         if unknown := [name for name in self.targets if name not in (self.devices or ())]:
-            raise ValueError(f"targets name '{unknown[0]}', which is none of the devices; name one of them")
+            raise ValueError(
+                f"targets name '{unknown[0]}', which is none of the devices; name one of them"
+            )
         sources = [key for key in ("model", "zoo") if getattr(self, key)]
         if self.simulated and self.simulated.graph:
             sources.append("simulated.graph")
@@ -114,11 +132,17 @@ class StudyConfig(Section):
         if not sources and self.backend != "simulated":
             raise ValueError('no model is given; add model = "FILE.onnx" or zoo = "squeezenet"')
         if self.simulated and self.backend != "simulated":
-            raise ValueError(f"[simulated] is given, backend is '{self.backend}'; set backend = \"simulated\"")
+            raise ValueError(
+                f"[simulated] is given, backend is '{self.backend}'; set backend = \"simulated\""
+            )
         if self.tuning and self.backend == "onnxruntime":
-            raise ValueError("tuning is given, but it is for TVM's kernels, not for onnxruntime; remove tuning")
+            raise ValueError(
+                "tuning is given, but it is for TVM's kernels, not for onnxruntime; remove tuning"
+            )
         if self.regions and self.backend != "tvm":
-            raise ValueError(f"regions are given, but backend is '{self.backend}'; set backend = \"tvm\"")
+            raise ValueError(
+                f"regions are given, but backend is '{self.backend}'; set backend = \"tvm\""
+            )
         for region in self.regions:
             if region.device and self.devices is not None and region.device not in self.devices:
                 known = ", ".join(self.devices)
@@ -126,7 +150,9 @@ class StudyConfig(Section):
                     f"regions.device is '{region.device}', which is none of {known}; name one of the devices"
                 )
         if self.export and self.backend == "simulated":
-            raise ValueError("export is given, but simulated hardware builds nothing; remove export")
+            raise ValueError(
+                "export is given, but simulated hardware builds nothing; remove export"
+            )
         return self
 
 
@@ -149,7 +175,9 @@ def stored(data: object, study: str) -> StudyConfig:
     try:
         return StudyConfig.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"study '{study}' was not stored by this version of autosplit: {_explain(error)}") from None
+        raise ConfigError(
+            f"study '{study}' was not stored by this version of autosplit: {_explain(error)}"
+        ) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -157,15 +185,23 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             raw = file.read(SIZE_LIMIT + 1)
     except FileNotFoundError:
-        raise ConfigError(f"study file '{path}' does not exist; give the path of a .toml file") from None
+        raise ConfigError(
+            f"study file '{path}' does not exist; give the path of a .toml file"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"study file '{path}' cannot be read: {error.strerror}; give a readable .toml file") from None
+        raise ConfigError(
+            f"study file '{path}' cannot be read: {error.strerror}; give a readable .toml file"
+        ) from None
     if len(raw) > SIZE_LIMIT:
-        raise ConfigError(f"study file '{path}' is larger than {SIZE_LIMIT} bytes; give a study file in TOML")
+        raise ConfigError(
+            f"study file '{path}' is larger than {SIZE_LIMIT} bytes; give a study file in TOML"
+        )
     try:
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError:
-        raise ConfigError(f"study file '{path}' is no text; give a study file in TOML, which names the model") from None
+        raise ConfigError(
+            f"study file '{path}' is no text; give a study file in TOML, which names the model"
+        ) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"study file '{path}' is not TOML: {error}; correct that place") from None
 
@@ -186,7 +222,11 @@ def _make_absolute(data: dict[str, Any], folder: Path) -> None:
         if isinstance(data.get(key), str) and data[key]:
             data[key] = str(folder / data[key])
     simulated = data.get("simulated")
-    if isinstance(simulated, dict) and isinstance(simulated.get("graph"), str) and simulated["graph"]:
+    if (
+        isinstance(simulated, dict)
+        and isinstance(simulated.get("graph"), str)
+        and simulated["graph"]
+    ):
         data["simulated"] = {**simulated, "graph": str(folder / simulated["graph"])}
 
 
@@ -204,9 +244,7 @@ def _explain(error: ValidationError) -> str:
     if not key:
         return message
     value = repr(first["input"])
-    return (
-        f"{key} is {value if len(value) <= 60 else value[:57] + '...'}: {message[0].lower()}{message[1:]}; change {key}"
-    )
+    return f"{key} is {value if len(value) <= 60 else value[:57] + '...'}: {message[0].lower()}{message[1:]}; change {key}"
 
 
 def _known(loc: tuple[int | str, ...]) -> str:
@@ -217,7 +255,11 @@ def _known(loc: tuple[int | str, ...]) -> str:
         "measure.": Measure,
         "simulated.": SimulatedHardware,
     }
-    known = {prefix + field: field for prefix, section in sections.items() for field in section.__pydantic_fields__}
+    known = {
+        prefix + field: field
+        for prefix, section in sections.items()
+        for field in section.__pydantic_fields__
+    }
     close = difflib.get_close_matches(str(loc[-1]), known.values(), 1)
     if close:
         return f"did you mean {next(key for key, field in known.items() if field == close[0])}?"

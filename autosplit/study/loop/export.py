@@ -46,7 +46,9 @@ def export_trial(study: optuna.Study, folder: Path, number: int | None = None) -
     if number is None:
         best = best_trial(trials, attributes)
         if best is None:
-            raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
+            raise Infeasible(
+                f"study '{study.study_name}' has no completed trial; nothing to export"
+            )
         trial, period = best
     else:
         trial, period = _trial(trials, number)
@@ -69,21 +71,28 @@ def _trial(trials: list[FrozenTrial], number: int) -> tuple[FrozenTrial, Spread]
     measured = {
         t.number: (t, period)
         for t in trials
-        if t.state.name == "COMPLETE" and (period := records.read_spread(t.user_attrs.get("period_ms")))
+        if t.state.name == "COMPLETE"
+        and (period := records.read_spread(t.user_attrs.get("period_ms")))
     }
     if number in measured:
         return measured[number]
     told = f"those that can be exported are {sorted(measured) or 'none'}"
     state = next((t.state.name.lower() for t in trials if t.number == number), None)
     if state == "fail":
-        reason = next(t for t in trials if t.number == number).user_attrs.get("error", "no reason recorded")
+        reason = next(t for t in trials if t.number == number).user_attrs.get(
+            "error", "no reason recorded"
+        )
         raise ConfigError(f"trial {number} failed ({reason}); {told}")
     raise ConfigError(f"trial {number} {f'is {state}' if state else 'does not exist'}; {told}")
 
 
-def _write(bench: Bench, attributes: dict[str, Any], trial: FrozenTrial, period: Spread, folder: Path) -> None:
+def _write(
+    bench: Bench, attributes: dict[str, Any], trial: FrozenTrial, period: Spread, folder: Path
+) -> None:
     if not hasattr(bench, "export"):
-        raise ConfigError("simulated hardware has no stages to export; run the study on a real backend")
+        raise ConfigError(
+            "simulated hardware has no stages to export; run the study on a real backend"
+        )
     stored = trial.user_attrs
     latency = records.read_spread(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     error = float(stored.get("max_rel_error", 0.0))
@@ -91,7 +100,9 @@ def _write(bench: Bench, attributes: dict[str, Any], trial: FrozenTrial, period:
     bench.export(
         tuple(tuple(map(int, ops)) for ops in stored["stages"]),
         folder,
-        measured=Measurement(period, latency, tuple(stored["stage_ms"]), Accuracy(True, 0.0, error, 0)),
+        measured=Measurement(
+            period, latency, tuple(stored["stage_ms"]), Accuracy(True, 0.0, error, 0)
+        ),
         predicted=stored.get("predicted_ms"),
         baselines=records.read_baselines(attributes.get("baselines")),
         verdict=verdict.get("text") if isinstance(verdict, dict) else None,

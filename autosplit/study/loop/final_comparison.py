@@ -45,8 +45,14 @@ def conclude(on: OpenStudy, progress: Progress) -> None:
     corrected = corrected_costs(on.space, tuple(on.bench.devices), history.measured)
     results: dict[str, Any] = {"corrected": _document(corrected)}
     rivals = finalists(corrected, history.measured) if "throughput" in on.config.objectives else []
-    if rivals and isinstance(on.bench, Duelling) and not _covers(attributes.get("duel"), rivals, len(history.measured)):
-        progress.note(f"comparing the best {counted(len(rivals), 'split')} and the baselines once more, in turns")
+    if (
+        rivals
+        and isinstance(on.bench, Duelling)
+        and not _covers(attributes.get("duel"), rivals, len(history.measured))
+    ):
+        progress.note(
+            f"comparing the best {counted(len(rivals), 'split')} and the baselines once more, in turns"
+        )
         with on.measuring():
             results["duel"] = _compete(on.bench, rivals, len(history.measured))
     stored = {**attributes, **results}
@@ -65,10 +71,16 @@ def compared_baselines(attributes: dict[str, Any]) -> list[Baseline]:
     """The baselines of a study, their periods as measured beside the best candidates where they were."""
     found = records.read_baselines(attributes.get("baselines"))
     duel = attributes.get("duel")
-    again = [records.read_spread(d) for d in duel.get("baselines") or ()] if isinstance(duel, dict) else []
+    again = (
+        [records.read_spread(d) for d in duel.get("baselines") or ()]
+        if isinstance(duel, dict)
+        else []
+    )
     if len(again) != len(found):
         return found
-    return [replace(b, period_ms=spread or b.period_ms) for b, spread in zip(found, again, strict=True)]
+    return [
+        replace(b, period_ms=spread or b.period_ms) for b, spread in zip(found, again, strict=True)
+    ]
 
 
 def _compete(bench: Duelling, rivals: Sequence[Measured], measured: int) -> dict[str, Any]:
@@ -76,13 +88,16 @@ def _compete(bench: Duelling, rivals: Sequence[Measured], measured: int) -> dict
     return {
         "measured": measured,
         "entries": [
-            {"number": m.number, "period_ms": records.spread_document(s)} for m, s in zip(rivals, spreads, strict=True)
+            {"number": m.number, "period_ms": records.spread_document(s)}
+            for m, s in zip(rivals, spreads, strict=True)
         ],
         "baselines": [records.spread_document(s) for s in baselines],
     }
 
 
-def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tuple[FrozenTrial, Spread] | None:
+def best_trial(
+    trials: Sequence[FrozenTrial], attributes: dict[str, Any]
+) -> tuple[FrozenTrial, Spread] | None:
     """The best trial by the first objective, with its period; for throughput see ``fastest_trial``."""
     fastest = fastest_trial(trials, attributes)
     if fastest is None or of_study(attributes)[0] == "throughput":
@@ -93,7 +108,9 @@ def best_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tup
     return (best, period) if period else fastest
 
 
-def fastest_trial(trials: Sequence[FrozenTrial], attributes: dict[str, Any]) -> tuple[FrozenTrial, Spread] | None:
+def fastest_trial(
+    trials: Sequence[FrozenTrial], attributes: dict[str, Any]
+) -> tuple[FrozenTrial, Spread] | None:
     """The trial of least period: the winner of the final comparison, or before one the least measured."""
     complete = tally(trials).complete
     duel = attributes.get("duel")

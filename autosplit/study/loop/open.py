@@ -64,7 +64,13 @@ def alone_on_devices(config: StudyConfig) -> AbstractContextManager[None]:
 
 
 def open_study(
-    config: StudyConfig, bench: Bench, url: str, progress: Progress, *, name: str | None = None, force: bool = False
+    config: StudyConfig,
+    bench: Bench,
+    url: str,
+    progress: Progress,
+    *,
+    name: str | None = None,
+    force: bool = False,
 ) -> OpenStudy:
     """Open or create the study in the storage at ``url``, and measure profile and baselines where it has none yet.
 
@@ -75,9 +81,13 @@ def open_study(
     with one_at_a_time(url):
         storage = connect(url, config.search.lease)
         with guarded(url):
-            study = _load_or_create(storage, url, name or config.name, identity, force, config.objectives)
+            study = _load_or_create(
+                storage, url, name or config.name, identity, force, config.objectives
+            )
         if force:
-            progress.note(f"started study '{study.study_name}'; to go on with it: --name {study.study_name}")
+            progress.note(
+                f"started study '{study.study_name}'; to go on with it: --name {study.study_name}"
+            )
         space = _prepare(study, config, bench, url, progress)
     search = config.search
     study.sampler = sampler(search.sampler, space, bench.devices, search.seed, config.objectives)
@@ -92,7 +102,11 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "backend": config.backend,
         "objective": ", ".join(config.objectives),
         "stages": str(config.stages),
-        **({"regions on": " ".join(f"{b} {d}" for b, d in sorted(placed.items()))} if placed else {}),
+        **(
+            {"regions on": " ".join(f"{b} {d}" for b, d in sorted(placed.items()))}
+            if placed
+            else {}
+        ),
     }
 
 
@@ -110,9 +124,13 @@ def _load_or_create(
     if force and name in known:
         name = next(free for n in range(2, len(known) + 3) if (free := f"{name}-{n}") not in known)
     if name not in known:
-        with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):  # a worker on another host was as quick
+        with contextlib.suppress(
+            optuna.exceptions.DuplicatedStudyError
+        ):  # a worker on another host was as quick
             directions = [optuna.study.StudyDirection.MINIMIZE] * len(objectives)
-            made = optuna.create_study(storage=storage, study_name=name, directions=directions, sampler=_placeholder())
+            made = optuna.create_study(
+                storage=storage, study_name=name, directions=directions, sampler=_placeholder()
+            )
             made.set_metric_names([METRICS[objective] for objective in objectives])
     study = optuna.load_study(storage=storage, study_name=name, sampler=_placeholder())
     _refuse_another(study, url, identity)
@@ -125,14 +143,20 @@ def _refuse_another(study: optuna.Study, url: str, identity: Mapping[str, str]) 
     remedy = "--force starts a new study beside it, --name gives it another name"
     found = attributes.get("autosplit")
     if not isinstance(found, dict) or not isinstance(attributes.get("identity"), dict):
-        if study.get_trials(deepcopy=False) or len(study.directions) != len(identity["objective"].split(", ")):
+        if study.get_trials(deepcopy=False) or len(study.directions) != len(
+            identity["objective"].split(", ")
+        ):
             raise ConfigError(f"{where} was not made by autosplit; {remedy}")
-        study.set_user_attr("autosplit", {"format": records.FORMAT, "version": autosplit.__version__})
+        study.set_user_attr(
+            "autosplit", {"format": records.FORMAT, "version": autosplit.__version__}
+        )
         set_once(study, "identity", dict(identity))
         attributes = study.user_attrs
         found = attributes["autosplit"]
     if found.get("format") != records.FORMAT:
-        raise ConfigError(f"{where} has format {found.get('format')}, this version writes {records.FORMAT}; {remedy}")
+        raise ConfigError(
+            f"{where} has format {found.get('format')}, this version writes {records.FORMAT}; {remedy}"
+        )
     if different := records.differences(attributes["identity"], identity):
         raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
 
@@ -144,7 +168,9 @@ def _placeholder() -> optuna.samplers.BaseSampler:
     return optuna.samplers.RandomSampler()
 
 
-def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, progress: Progress) -> Space:
+def _prepare(
+    study: optuna.Study, config: StudyConfig, bench: Bench, url: str, progress: Progress
+) -> Space:
     """Profile, bound and baselines: taken from the study, measured and stored where it has none.
 
     Workers on several hosts may measure them at once; all go on with what the first of them stored.
@@ -165,7 +191,9 @@ def _prepare(study: optuna.Study, config: StudyConfig, bench: Bench, url: str, p
     with guarded(url):
         known = records.read_profile(study.user_attrs["profile"])
         reached = records.read_links(study.user_attrs["links"])
-    costs = on_own_devices(_costs(bench, known, reached), getattr(bench, "regions", {}), _placed(config), bench.devices)
+    costs = on_own_devices(
+        _costs(bench, known, reached), getattr(bench, "regions", {}), _placed(config), bench.devices
+    )
     space = Space(costs, len(bench.devices), empty=config.stages == "auto")
     if "bound_ms" not in stored:
         bound = plan(space.costs, space.stages, allow_empty=space.empty).lower_bound

@@ -106,7 +106,9 @@ class LiveTable:
 
         if self._live is None:
             console = Console(stderr=True)
-            self._live = Live(get_renderable=self._view, console=console, refresh_per_second=self.REFRESHES)
+            self._live = Live(
+                get_renderable=self._view, console=console, refresh_per_second=self.REFRESHES
+            )
             self._live.start()
         self._live.refresh()
 
@@ -124,13 +126,17 @@ class LiveTable:
             period = "failed" if status.period_ms is None else milliseconds(status.period_ms)
             detail = status.error or ", ".join(map(milliseconds, status.stage_ms))
             best = status.period_ms is not None and status.period_ms == standing.best_ms
-            table.add_row(*map(Text, (str(status.number), period, detail)), style="bold" if best else None)
+            table.add_row(
+                *map(Text, (str(status.number), period, detail)), style="bold" if best else None
+            )
         return Group(table, Text(_standing(standing)), *map(Text, self._told()))
 
     def _told(self) -> list[str]:
         """The latest notes, the last with the seconds since."""
         lasted = time.monotonic() - self._since
-        last = [f"{note}, for {duration(lasted)}" if lasted >= 1 else note for note in self._notes[-1:]]
+        last = [
+            f"{note}, for {duration(lasted)}" if lasted >= 1 else note for note in self._notes[-1:]
+        ]
         return [*self._notes[:-1], *last]
 
 
@@ -149,14 +155,20 @@ def duration(seconds: float) -> str:
 def _result(status: Status) -> str:
     if status.period_ms is None:
         return f"failed: {status.error}"
-    return f"{milliseconds(status.period_ms)}, stages {', '.join(map(milliseconds, status.stage_ms))}"
+    return (
+        f"{milliseconds(status.period_ms)}, stages {', '.join(map(milliseconds, status.stage_ms))}"
+    )
 
 
 def _standing(status: Status) -> str:
     parts = [f"{status.finished} of {status.total} trials"]
     parts += [f"best {milliseconds(status.best_ms)}"] if status.best_ms is not None else []
     parts += (
-        [f"no split can beat {milliseconds(status.bound_ms)} by the profile"] if status.bound_ms is not None else []
+        [f"no split can beat {milliseconds(status.bound_ms)} by the profile"]
+        if status.bound_ms is not None
+        else []
     )
-    parts += [f"about {duration(status.seconds_left)} left"] if status.seconds_left is not None else []
+    parts += (
+        [f"about {duration(status.seconds_left)} left"] if status.seconds_left is not None else []
+    )
     return ", ".join(parts)

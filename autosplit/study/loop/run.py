@@ -54,7 +54,9 @@ class _Loop:
 
     @cached_property
     def _lost(self) -> Lost:
-        return Lost(self.study, self.progress, self._teller, locked=self.on.url.startswith("sqlite"))
+        return Lost(
+            self.study, self.progress, self._teller, locked=self.on.url.startswith("sqlite")
+        )
 
     @cached_property
     def _bound(self) -> float | None:
@@ -76,9 +78,15 @@ class _Loop:
                         return reason
                     measured += 1
                 except optuna.exceptions.UpdateFinishedTrialError:
-                    self.progress.note("this worker was away for longer than its lease; others go on with its trial")
+                    self.progress.note(
+                        "this worker was away for longer than its lease; others go on with its trial"
+                    )
         except BaseException as error:
-            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+            reason = (
+                "interrupted"
+                if isinstance(error, KeyboardInterrupt)
+                else f"{type(error).__name__}: {error}"
+            )
             with contextlib.suppress(MachineError), guarded(self.on.url):
                 self._lost.release(self.trials(), reason)
             raise
@@ -108,12 +116,17 @@ class _Loop:
             trials = self.trials()
         elapsed = self.clock() - self.began
         search, bench = self.on.config.search, self.on.bench
-        if reason := stop_reason(search, self.on.space, bench.devices, trials, elapsed, self.on.config.objectives):
+        if reason := stop_reason(
+            search, self.on.space, bench.devices, trials, elapsed, self.on.config.objectives
+        ):
             return None, reason
         trial = self.study.ask()
         if self._is_one_too_many(trial.number):
             self._teller.fail(
-                trial._trial_id, trial.number, "other workers started the last trials in the same moment", True
+                trial._trial_id,
+                trial.number,
+                "other workers started the last trials in the same moment",
+                True,
             )
             return None, "trial limit: other workers measure the last trials"
         return trial, ""
@@ -134,11 +147,15 @@ class _Loop:
         with guarded(self.on.url):
             stages = self._describe(trial, known)
             if stages is None:
-                self._teller.fail(trial._trial_id, trial.number, "no unmeasured split is left", lost=True)
+                self._teller.fail(
+                    trial._trial_id, trial.number, "no unmeasured split is left", lost=True
+                )
                 return nearest_free(space, None, history_of(space, self.trials())) is not None
         try:
             if not space.fits(stages):
-                raise SplitError(f"split {space.key(stages)[:60]} does not fit the devices; enqueue another")
+                raise SplitError(
+                    f"split {space.key(stages)[:60]} does not fit the devices; enqueue another"
+                )
             with heartbeat.renewed(self.study, trial._trial_id), self.on.measuring():
                 measurement = self.on.bench.measure(stages)
         except MachineError:
@@ -189,7 +206,10 @@ class _Loop:
                 period_ms=records.period_of(told),
                 stage_ms=told.user_attrs.get("stage_ms", ()),
                 error=told.user_attrs.get("error"),
-                best_ms=min((p for t in found.complete if (p := records.period_of(t)) is not None), default=None),
+                best_ms=min(
+                    (p for t in found.complete if (p := records.period_of(t)) is not None),
+                    default=None,
+                ),
                 bound_ms=self._bound,
                 finished=found.finished,
                 total=search.trials,
@@ -214,5 +234,7 @@ def run_study(on: OpenStudy, progress: Progress, clock: Clock = time.monotonic) 
         found = tally(on.study.get_trials(deepcopy=False))
         on.study.set_user_attr("stopped", stopped)
     if not found.complete:
-        raise Infeasible(f"no trial succeeded, most often: {commonest_error(found)}; mend that and run again")
+        raise Infeasible(
+            f"no trial succeeded, most often: {commonest_error(found)}; mend that and run again"
+        )
     final_comparison.conclude(on, progress)

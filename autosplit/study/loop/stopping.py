@@ -41,8 +41,14 @@ def tally(trials: Sequence[FrozenTrial]) -> Tally:
     by_state: dict[str, list[FrozenTrial]] = {}
     for t in trials:
         by_state.setdefault(t.state.name, []).append(t)
-    failed = [t for t in (*by_state.get("FAIL", ()), *by_state.get("PRUNED", ())) if not t.user_attrs.get(LOST)]
-    return Tally(tuple(by_state.get("COMPLETE", ())), tuple(failed), tuple(by_state.get("RUNNING", ())))
+    failed = [
+        t
+        for t in (*by_state.get("FAIL", ()), *by_state.get("PRUNED", ()))
+        if not t.user_attrs.get(LOST)
+    ]
+    return Tally(
+        tuple(by_state.get("COMPLETE", ())), tuple(failed), tuple(by_state.get("RUNNING", ()))
+    )
 
 
 def stop_reason(
@@ -112,7 +118,9 @@ def _converged(space: Space, devices: tuple[str, ...], history: History) -> str 
     return None
 
 
-def _settled(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History) -> str | None:
+def _settled(
+    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
+) -> str | None:
     """Whether no free split is expected to extend the front of what was measured by more than the noise."""
     view = multi_objective.prospects(space, devices, objectives, history)
     if not view.free and nearest_free(space, None, history) is None:
@@ -120,4 +128,6 @@ def _settled(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]
     if not view.settled:
         return None
     what = "extend the Pareto front" if len(objectives) > 1 else "beat the best"
-    return f"converged: no unmeasured split is expected to {what} by more than {max(view.margins):.1%}"
+    return (
+        f"converged: no unmeasured split is expected to {what} by more than {max(view.margins):.1%}"
+    )

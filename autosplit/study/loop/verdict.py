@@ -20,7 +20,9 @@ class Verdict:
     text: str
 
 
-def judge(stages: int, period: Spread, baselines: Sequence[Baseline], word: str = "best") -> Verdict:
+def judge(
+    stages: int, period: Spread, baselines: Sequence[Baseline], word: str = "best"
+) -> Verdict:
     """Compare the best split's ``period`` (ms) with the baselines; ``word`` is what the split is called.
 
     Splitting must win: where intervals overlap it ties, and the simpler way is advised, the whole model before
@@ -41,7 +43,11 @@ def judge(stages: int, period: Spread, baselines: Sequence[Baseline], word: str 
     if period.high < rival.period_ms.low:
         return Verdict(choice, f"{won}: {ours}, {against}.")
     choice = "replicate" if rival.copies > 1 else "leave"
-    advice = "Do not split, replicate" if choice == "replicate" else "Do not split, leave the model whole"
+    advice = (
+        "Do not split, replicate"
+        if choice == "replicate"
+        else "Do not split, leave the model whole"
+    )
     if period.low > rival.period_ms.high:
         return Verdict(choice, f"{advice}: {ours}, {against}, {loses}.")
     return Verdict(choice, f"{advice}: {ours}, {against}; that is a tie, their intervals overlap.")

@@ -67,7 +67,11 @@ def graph_document(graph: FusedGraph) -> dict[str, Any]:
 def profile_document(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
     """The profiles, an op a device cannot run as None."""
     return [
-        {"device": p.device, "op_ms": [_finite(t) for t in p.op_ms], "spread_ms": [_finite(t) for t in p.spread_ms]}
+        {
+            "device": p.device,
+            "op_ms": [_finite(t) for t in p.op_ms],
+            "spread_ms": [_finite(t) for t in p.spread_ms],
+        }
         for p in profiles
     ]
 
@@ -75,7 +79,9 @@ def profile_document(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
 def read_profile(document: Any) -> list[Profile]:
     """The profiles of a document."""
     return [
-        Profile(str(p["device"]), tuple(map(_number, p["op_ms"])), tuple(map(_number, p["spread_ms"])))
+        Profile(
+            str(p["device"]), tuple(map(_number, p["op_ms"])), tuple(map(_number, p["spread_ms"]))
+        )
         for p in document
     ]
 
@@ -96,7 +102,9 @@ def link_documents(links: Sequence[LinkCost]) -> list[dict[str, Any]]:
 def read_links(documents: Any) -> list[LinkCost]:
     """The links of a list of documents."""
     return [
-        LinkCost(str(d["device"]), _number(d["bandwidth"]), float(d["latency_ms"]), float(d["call_ms"]))
+        LinkCost(
+            str(d["device"]), _number(d["bandwidth"]), float(d["latency_ms"]), float(d["call_ms"])
+        )
         for d in documents
     ]
 
@@ -117,7 +125,9 @@ def read_baselines(documents: Any) -> list[Baseline]:
     for d in documents if isinstance(documents, list) else []:
         if isinstance(d, dict) and (period := read_spread(d.get("period_ms"))):
             latency = read_spread(d.get("latency_ms")) or period
-            found.append(Baseline(str(d.get("name", "?")), period, latency, int(d.get("copies") or 1)))
+            found.append(
+                Baseline(str(d.get("name", "?")), period, latency, int(d.get("copies") or 1))
+            )
     return found
 
 
@@ -129,8 +139,13 @@ def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
     cuts = list(accumulate(map(bitset, [ops for ops in stages if ops][:-1]), int.__or__))
     return {
         "stages": [[int(i) for i in ops] for ops in stages],
-        "cuts": [[graph.ops[i].name for i in members(cut) if not graph.successors[i] & cut] for cut in cuts],
-        "live": [[[name, int(graph.tensors[name].bytes)] for name in live(graph, cut)] for cut in cuts],
+        "cuts": [
+            [graph.ops[i].name for i in members(cut) if not graph.successors[i] & cut]
+            for cut in cuts
+        ],
+        "live": [
+            [[name, int(graph.tensors[name].bytes)] for name in live(graph, cut)] for cut in cuts
+        ],
     }
 
 
@@ -168,7 +183,9 @@ def _changed(key: str, before: object, after: object) -> str:
 
 
 def _short(value: object) -> str:
-    text = "not set" if value is None else f"'{_DIGEST.sub(lambda found: found[0][:12], str(value))}'"
+    text = (
+        "not set" if value is None else f"'{_DIGEST.sub(lambda found: found[0][:12], str(value))}'"
+    )
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -54,9 +54,17 @@ def guarded(url: str) -> Iterator[None]:
 
     try:
         yield
-    except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError, sqlite3.Error) as error:
-        raise MachineError(f"storage '{shown(url)}' failed: {_cause(error)}; see to it and run again") from error
-    except AssertionError as error:  # how Optuna 5 reports a write that never arrived, on a full disk above all
+    except (
+        optuna.exceptions.StorageInternalError,
+        sqlalchemy.exc.SQLAlchemyError,
+        sqlite3.Error,
+    ) as error:
+        raise MachineError(
+            f"storage '{shown(url)}' failed: {_cause(error)}; see to it and run again"
+        ) from error
+    except (
+        AssertionError
+    ) as error:  # how Optuna 5 reports a write that never arrived, on a full disk above all
         raise MachineError(
             f"storage '{shown(url)}' lost a write; is its disk full? free some space and run again"
         ) from error
@@ -66,8 +74,14 @@ def without_driver(url: str, error: ImportError) -> MachineError:
     """What to say where the driver of a database is not installed."""
     missing = line_of(error.__cause__ or error)
     spelling = "write postgresql+psycopg://… and " if "psycopg2" in missing else ""
-    remedy = f"{spelling}pip install 'autosplit[postgres]'" if url.startswith("postgresql") else "pip install it"
-    return MachineError(f"storage '{shown(url)}' needs a driver that is not installed: {missing}; {remedy}")
+    remedy = (
+        f"{spelling}pip install 'autosplit[postgres]'"
+        if url.startswith("postgresql")
+        else "pip install it"
+    )
+    return MachineError(
+        f"storage '{shown(url)}' needs a driver that is not installed: {missing}; {remedy}"
+    )
 
 
 def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
@@ -90,7 +104,9 @@ def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
     except ImportError as error:
         raise without_driver(url, error) from None
     except (RuntimeError, ValueError) as error:  # another schema version
-        raise MachineError(f"storage '{shown(url)}' cannot be used: {error}; use another one") from None
+        raise MachineError(
+            f"storage '{shown(url)}' cannot be used: {error}; use another one"
+        ) from None
 
 
 def _open(url: str, lease: int | None) -> optuna.storages.BaseStorage:
@@ -99,11 +115,15 @@ def _open(url: str, lease: int | None) -> optuna.storages.BaseStorage:
 
     interval = None if lease is None else max(1, lease // BEATS)
     options: dict[str, Any] = (
-        {"connect_args": {"timeout": LOCK_WAIT}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+        {"connect_args": {"timeout": LOCK_WAIT}}
+        if url.startswith("sqlite")
+        else {"pool_pre_ping": True}
     )
 
     def database() -> optuna.storages.BaseStorage:
-        made = optuna.storages.RDBStorage(url, options, heartbeat_interval=interval, grace_period=lease)
+        made = optuna.storages.RDBStorage(
+            url, options, heartbeat_interval=interval, grace_period=lease
+        )
         return optuna.storages.get_storage(made)
 
     try:
@@ -119,10 +139,19 @@ def connect_existing(url: str) -> optuna.storages.BaseStorage:
     if url.startswith("sqlite"):
         file = Path(make_url(url).database or "")
         if not file.is_file():
-            raise ConfigError(f"storage '{file}' does not exist; start one with: autosplit run STUDY.toml")
-        with guarded(url), contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
+            raise ConfigError(
+                f"storage '{file}' does not exist; start one with: autosplit run STUDY.toml"
+            )
+        with (
+            guarded(url),
+            contextlib.closing(
+                sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+            ) as base,
+        ):
             if not base.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone():
-                raise ConfigError(f"storage '{file}' holds no studies; give the database of a study")
+                raise ConfigError(
+                    f"storage '{file}' holds no studies; give the database of a study"
+                )
     return connect(url)
 
 
@@ -156,15 +185,24 @@ def set_attributes(
         backend.check_trial_is_updatable(trial_id, state)
         if (upsert := _upsert(backend.engine.name)) is None:
             for key, value in values.items():
-                backend._set_trial_attr_without_commit(session, TrialUserAttributeModel, trial_id, key, value)
+                backend._set_trial_attr_without_commit(
+                    session, TrialUserAttributeModel, trial_id, key, value
+                )
         elif values:
             rows = [
-                {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)} for key, value in values.items()
+                {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
+                for key, value in values.items()
             ]
             session.execute(upsert, rows)
         if parameters:
-            told = {"trial_id": trial_id, "distribution_json": optuna.distributions.distribution_to_json(unit)}
-            rows = [{**told, "param_name": name, "param_value": share} for name, share in parameters.items()]
+            told = {
+                "trial_id": trial_id,
+                "distribution_json": optuna.distributions.distribution_to_json(unit),
+            }
+            rows = [
+                {**told, "param_name": name, "param_value": share}
+                for name, share in parameters.items()
+            ]
             session.execute(TrialParamModel.__table__.insert(), rows)
 
 
@@ -179,7 +217,8 @@ def _upsert(dialect: str) -> Any:
     table = TrialUserAttributeModel.__table__
     statement: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
     return statement.on_conflict_do_update(
-        index_elements=[table.c.trial_id, table.c.key], set_={"value_json": statement.excluded.value_json}
+        index_elements=[table.c.trial_id, table.c.key],
+        set_={"value_json": statement.excluded.value_json},
     )
 
 
@@ -196,8 +235,14 @@ def set_once(study: optuna.Study, key: str, value: Any) -> Any:
         from optuna.storages._rdb.models import StudyUserAttributeModel
         from optuna.storages._rdb.storage import _create_scoped_session
 
-        with _create_scoped_session(backend.scoped_session, True) as session:  # a second row of the key is not taken
-            session.add(StudyUserAttributeModel(study_id=study._study_id, key=key, value_json=json.dumps(value)))
+        with _create_scoped_session(
+            backend.scoped_session, True
+        ) as session:  # a second row of the key is not taken
+            session.add(
+                StudyUserAttributeModel(
+                    study_id=study._study_id, key=key, value_json=json.dumps(value)
+                )
+            )
     elif key not in study.user_attrs:
         study.set_user_attr(key, value)
     return study.user_attrs[key]
@@ -211,7 +256,9 @@ def quiet() -> None:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used with Study.optimize")
+    warnings.filterwarnings(
+        "ignore", message="Heartbeat of storage is supposed to be used with Study.optimize"
+    )
 
 
 def _cause(error: BaseException) -> str:

@@ -36,7 +36,9 @@ def listed(space: Space) -> tuple[Stages, ...]:
             f"more than {LISTED}; use sampler 'planner'"
         )
     found = filter(space.fits, every(space))
-    return tuple(sorted(found, key=lambda stages: (space.evaluate(stages).period, space.key(stages))))
+    return tuple(
+        sorted(found, key=lambda stages: (space.evaluate(stages).period, space.key(stages)))
+    )
 
 
 def _numbers(space: Space) -> range:
@@ -62,6 +64,8 @@ def every(space: Space) -> Iterator[Stages]:
         for chain in chains(0, 0, used - 1):
             parts = space.parts(chain)
             if space.empty:
-                yield from (space.places.seated(parts, devices) for devices in space.places.choices(used))
+                yield from (
+                    space.places.seated(parts, devices) for devices in space.places.choices(used)
+                )
             else:
                 yield parts

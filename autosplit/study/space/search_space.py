@@ -64,7 +64,11 @@ class Space:
         """The parameters of a trial, all from 0 to 1; none for a single stage."""
         if self.stages == 1:
             return ()
-        return (*(f"cut_{i}" for i in range(1, self.stages)), "branch", *(["used"] if self.empty else []))
+        return (
+            *(f"cut_{i}" for i in range(1, self.stages)),
+            "branch",
+            *(["used"] if self.empty else []),
+        )
 
     @cached_property
     def places(self) -> Places:
@@ -89,7 +93,10 @@ class Space:
         cuts = tuple(accumulate(map(bitset, stages[:-1]), int.__or__))
         shares = [min(1.0, share) for share in shares_of(self.costs, cuts)]
         used = [sum(map(bool, stages)) / self.stages] if self.empty else []
-        tried = (dict(zip(self.names, map(float, (*shares, b, *used)), strict=True)) for b in (0.0, 1.0, 0.5))
+        tried = (
+            dict(zip(self.names, map(float, (*shares, b, *used)), strict=True))
+            for b in (0.0, 1.0, 0.5)
+        )
         first = next(tried)
         return next((found for found in (first, *tried) if self.decode(found) == stages), first)
 
@@ -114,10 +121,16 @@ class Space:
         try:
             cuts = [int(text, 16) for text in tail.split(".")] if tail else []
         except ValueError:
-            raise SplitError(f"'{key[:60]}' is no key of a split; keys are made by Space.key") from None
+            raise SplitError(
+                f"'{key[:60]}' is no key of a split; keys are made by Space.key"
+            ) from None
         ends = (0, *cuts, full(self.costs))
         told = f"'{key[:60]}' is no split into {self.stages} stages; decode it with the space it was made in"
-        if head != str(self.stages) or len(cuts) != self.stages - 1 or any(a & ~b or a < 0 for a, b in pairwise(ends)):
+        if (
+            head != str(self.stages)
+            or len(cuts) != self.stages - 1
+            or any(a & ~b or a < 0 for a, b in pairwise(ends))
+        ):
             raise SplitError(told)
         stages = self.parts(cuts)
         check_stages(self.costs, stages, self.empty)
@@ -127,18 +140,26 @@ class Space:
 
     def parts(self, cuts: Iterable[int]) -> Stages:
         """The stages between some nested cuts, bitsets of ops."""
-        return tuple(tuple(members(after & ~before)) for before, after in pairwise((0, *cuts, full(self.costs))))
+        return tuple(
+            tuple(members(after & ~before))
+            for before, after in pairwise((0, *cuts, full(self.costs)))
+        )
 
     def decode(self, parameters: Mapping[str, float]) -> Stages:
         """The legal split nearest to some parameters; the cuts' may stand in any order."""
         if self.stages == 1:
             return (tuple(range(len(self.costs.names))),)
-        shares, branch = [parameters[f"cut_{i}"] for i in range(1, self.stages)], parameters["branch"]
+        shares, branch = (
+            [parameters[f"cut_{i}"] for i in range(1, self.stages)],
+            parameters["branch"],
+        )
         if not self.empty:
             return self.parts(decode(self.costs, shares, branch))
         used = min(self.most, max(1, math.ceil(parameters["used"] * self.stages - 1e-9)))
         devices, shares = widest(shares, used)
-        return self.places.first(self.places.seated(self.parts(decode(self.costs, shares, branch)), devices))
+        return self.places.first(
+            self.places.seated(self.parts(decode(self.costs, shares, branch)), devices)
+        )
 
     def suggest(self, trial: Trial) -> Stages:
         """The split a trial stands for, its parameters suggested: what an objective function starts with.
@@ -148,7 +169,9 @@ class Space:
         """
         parameters = {name: trial.suggest_float(name, 0.0, 1.0) for name in self.names}
         if (key := trial.user_attrs.get(KEY)) == "":
-            raise Infeasible(f"no unmeasured split of '{self.costs.name}' into {self.stages} stages is left")
+            raise Infeasible(
+                f"no unmeasured split of '{self.costs.name}' into {self.stages} stages is left"
+            )
         if isinstance(key, str):
             return self.split(key)
         stages = self.decode(parameters)
@@ -157,7 +180,9 @@ class Space:
 
     def evaluate(self, stages: Stages, costs: CostModel | Crowd | None = None) -> Plan:
         """What a split costs under ``costs``, by default those of the profile."""
-        return evaluate(costs_of(costs or self.costs, sum(map(bool, stages))), stages, allow_empty=self.empty)
+        return evaluate(
+            costs_of(costs or self.costs, sum(map(bool, stages))), stages, allow_empty=self.empty
+        )
 
     def memory(self, stages: Stages) -> float:
         """The bytes that the largest stage holds: its weights and the tensors at its borders."""
@@ -177,7 +202,9 @@ class Space:
     def _roomy(self) -> bool:
         """Whether every device can run all ops and hold them with all tensors, so that every split fits."""
         costs = self.costs
-        most = sum(costs.sizes) + (2 * sum(t.bytes for t in costs.tensors) if costs.activations else 0.0)
+        most = sum(costs.sizes) + (
+            2 * sum(t.bytes for t in costs.tensors) if costs.activations else 0.0
+        )
         return min(costs.memory) >= most and all(max(row) < math.inf for row in costs.times)
 
     def random(self, rng: np.random.Generator) -> Stages | None:
@@ -187,9 +214,13 @@ class Space:
         for _ in range(100):
             used = int(rng.integers(1, self.most + 1)) if self.empty else self.stages
             rank = rng.random(groups).tolist()
-            order = topological(contraction.predecessors, lambda group, when, rank=rank: rank[group])  # type: ignore[misc]
+            order = topological(
+                contraction.predecessors, lambda group, when, rank=rank: rank[group]
+            )  # type: ignore[misc]
             ends = (0, *sorted(1 + rng.choice(groups - 1, used - 1, replace=False)), groups)
-            stages = tuple(tuple(members(contraction.expand(bitset(order[a:b])))) for a, b in pairwise(ends))
+            stages = tuple(
+                tuple(members(contraction.expand(bitset(order[a:b])))) for a, b in pairwise(ends)
+            )
             if self.empty:
                 devices = sorted(rng.choice(self.stages, used, replace=False).tolist())
                 stages = self.places.first(self.places.seated(stages, devices))
@@ -212,7 +243,12 @@ class Space:
             if self.empty:
                 moves = dict.fromkeys((lower, upper, *moves))
             for moved in moves:
-                if lower & ~moved or moved & ~upper or moved == cut or (not self.empty and moved in (lower, upper)):
+                if (
+                    lower & ~moved
+                    or moved & ~upper
+                    or moved == cut
+                    or (not self.empty and moved in (lower, upper))
+                ):
                     continue
                 parts = tuple(members(moved & ~lower)), tuple(members(upper & ~moved))
                 found = (*stages[:c], *parts, *stages[c + 2 :])
@@ -260,8 +296,12 @@ class Space:
             found = device_subsets.best_of_each(self.places, costs, self.most, count, late)
         return [s for s in found if limit == math.inf or self.evaluate(s, costs).period <= limit]
 
-    def _best(self, costs: CostModel, count: int, late: Callable[[], bool], limit: float) -> list[Stages]:
-        alike = costs.send is self.costs.send and costs.receive is self.costs.receive  # what the lattice was made of
+    def _best(
+        self, costs: CostModel, count: int, late: Callable[[], bool], limit: float
+    ) -> list[Stages]:
+        alike = (
+            costs.send is self.costs.send and costs.receive is self.costs.receive
+        )  # what the lattice was made of
         if self.lattice is not None and alike:
             found = self.lattice.best(costs, count, limit)
             if found or limit < math.inf:

@@ -13,12 +13,21 @@ from autosplit.cuts.stages import Stages
 from autosplit.planner.problem.contention import Crowd
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
-from autosplit.study.surrogate.gaussian_posterior import Array, Rows, Update, crowded, kinship_of, weighed
+from autosplit.study.surrogate.gaussian_posterior import (
+    Array,
+    Rows,
+    Update,
+    crowded,
+    kinship_of,
+    weighed,
+)
 
 _Row = TypeVar("_Row")
 
 LEAST = 0.05  # no op is corrected below this share of its profiled time
-REMEMBERED = 96  # measured stages that the update looks at: half of the best trials, half of the latest
+REMEMBERED = (
+    96  # measured stages that the update looks at: half of the best trials, half of the latest
+)
 
 
 @dataclass(frozen=True)
@@ -61,33 +70,46 @@ class Corrected:
         """Costs drawn from the posterior, error and noise too: what may be true, as likely as it is."""
         update = self._updates[int(rng.choice(len(self._updates), p=self._likely))]
         shares = _shares(len(self.crowd.costs), len(update.times))
-        return Crowd(tuple(_with(self._prior, update.times, *found) for found in update.draw(rng, shares)))
+        return Crowd(
+            tuple(_with(self._prior, update.times, *found) for found in update.draw(rng, shares))
+        )
 
     def period(self, stages: Stages, deviations: float = 0.0) -> float:
         """The period expected of a split, in ms, each stage taken ``deviations`` standard deviations faster."""
         loads = evaluate(self.crowd.of(sum(map(bool, stages))), stages, allow_empty=True).loads
         if deviations:
-            loads = tuple(t - deviations * s for t, s in zip(loads, self.stage_deviations(stages), strict=True))
+            loads = tuple(
+                t - deviations * s
+                for t, s in zip(loads, self.stage_deviations(stages), strict=True)
+            )
         return self.ratio * max(loads)
 
 
-def correct(costs: CostModel, devices: Sequence[str], measured: Sequence[Measured], empty: bool = False) -> Corrected:
+def correct(
+    costs: CostModel, devices: Sequence[str], measured: Sequence[Measured], empty: bool = False
+) -> Corrected:
     """Update ``costs`` (times in ms; a row a device, or one for all) by what was measured, in any number of trials.
 
     ``empty``: whether stages may be empty, so that their number differs.
     """
     recent = [m for m in measured if len(m.stage_ms) == len(m.stages) == len(devices)]
     recent = _telling(recent, max(2, REMEMBERED // len(devices)))
-    times = np.array([costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))], dtype=np.float64)
+    times = np.array(
+        [costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))],
+        dtype=np.float64,
+    )
     times = np.where(np.isfinite(times), times, 0.0)
     rows = _rows(costs, times, recent)
     updates, likely = weighed(times, kinship_of(devices), rows)
     shares = _shares(len(devices) if empty and recent else 1, len(devices))
-    crowd = Crowd(tuple(_with(costs, times, *_expected(updates, likely, share)) for share in shares))
+    crowd = Crowd(
+        tuple(_with(costs, times, *_expected(updates, likely, share)) for share in shares)
+    )
     ratios = [m.period_ms / max(m.stage_ms) for m in recent if max(m.stage_ms) > 0]
     ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
     error, noise = (
-        math.exp(float(likely @ np.log(x))) for x in zip(*((u.error, u.noise) for u in updates), strict=True)
+        math.exp(float(likely @ np.log(x)))
+        for x in zip(*((u.error, u.noise) for u in updates), strict=True)
     )
     return Corrected(crowd, error, noise, ratio, costs, updates, likely)
 
@@ -113,13 +135,16 @@ def _with(costs: CostModel, times: Array, factors: Array, overheads: Array) -> C
     if any(math.inf in row for row in costs.times):
         own = [costs.times[d if len(costs.times) > 1 else 0] for d in range(len(new))]
         rows = tuple(
-            tuple(t if b < math.inf else b for t, b in zip(*pair, strict=True)) for pair in zip(rows, own, strict=True)
+            tuple(t if b < math.inf else b for t, b in zip(*pair, strict=True))
+            for pair in zip(rows, own, strict=True)
         )
     base = [costs.overheads[d if len(costs.overheads) > 1 else 0] for d in range(len(new))]
     return replace(
         costs,
         times=_collapsed(rows),
-        overheads=_collapsed(tuple(max(0.0, b + o) for b, o in zip(base, overheads.tolist(), strict=True))),
+        overheads=_collapsed(
+            tuple(max(0.0, b + o) for b, o in zip(base, overheads.tolist(), strict=True))
+        ),
     )
 
 
@@ -129,7 +154,9 @@ def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> Rows:
         (s, members, load, seen, crowded(sum(map(bool, m.stages)), len(times)))
         for m in measured
         for s, (members, load, seen) in enumerate(
-            zip(m.stages, evaluate(costs, m.stages, allow_empty=True).loads, m.stage_ms, strict=True)
+            zip(
+                m.stages, evaluate(costs, m.stages, allow_empty=True).loads, m.stage_ms, strict=True
+            )
         )
         if members
     ]
@@ -137,12 +164,16 @@ def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> Rows:
     for row, (s, members, *_) in enumerate(own):
         ops[row, list(members)] = times[s, list(members)]
     device, _, prior, seen, crowd = zip(*own, strict=True) if own else ((), (), (), (), ())
-    return Rows(ops, np.array(device, dtype=np.int64), np.array(crowd), np.array(prior), np.array(seen))
+    return Rows(
+        ops, np.array(device, dtype=np.int64), np.array(crowd), np.array(prior), np.array(seen)
+    )
 
 
 def _expected(updates: Sequence[Update], likely: Array, crowd: float) -> tuple[Array, Array]:
     """The corrections of all updates, as likely as they are."""
-    factors, overheads = zip(*(update.corrections(update.weights, crowd) for update in updates), strict=True)
+    factors, overheads = zip(
+        *(update.corrections(update.weights, crowd) for update in updates), strict=True
+    )
     shares = likely[:, None]  # a matrix product would round rows that are alike each in its own way
     return (shares[:, None] * factors).sum(axis=0), (shares * overheads).sum(axis=0)
 

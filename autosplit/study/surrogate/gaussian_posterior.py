@@ -26,7 +26,10 @@ Array = NDArray[np.float64]
 
 ERRORS = (0.01, 0.03, 0.08, 0.2, 0.4, 0.8)  # relative error of one profiled op
 NOISES = (0.003, 0.01, 0.02, 0.05, 0.1)  # relative noise of one measured stage time
-_USUAL_ERROR, _USUAL_NOISE = 0.2, 0.02  # centre of the prior over the grids, one unit of log deviation wide
+_USUAL_ERROR, _USUAL_NOISE = (
+    0.2,
+    0.02,
+)  # centre of the prior over the grids, one unit of log deviation wide
 _UNLIKELY = 6.0  # difference of log likelihoods beyond which an error and noise are left out
 SCALE = 0.3  # relative deviation of the common scale of a device
 OVERHEAD = 0.05  # deviation of a stage's overhead, relative to the mean stage
@@ -90,17 +93,29 @@ class Update:
         """How strongly each measured stage pulls: what it missed over the covariance."""
         return self.solve(self.rows.measured - self.rows.prior)
 
-    def _covariance(self, shared: Array, totals: Array, device: NDArray[np.int64], crowd: Array) -> Array:
+    def _covariance(
+        self, shared: Array, totals: Array, device: NDArray[np.int64], crowd: Array
+    ) -> Array:
         """Prior covariance of some stages with the measured ones."""
-        common = SCALE**2 * np.outer(totals, self.rows.totals) * (0.5 + 0.5 * np.outer(crowd, self.rows.crowd))
+        common = (
+            SCALE**2
+            * np.outer(totals, self.rows.totals)
+            * (0.5 + 0.5 * np.outer(crowd, self.rows.crowd))
+        )
         kinship = self.kinship[np.ix_(device, self.rows.device)]
         return np.asarray((self.error**2 * shared + common + self.overhead_variance) * kinship)
 
     def log_likelihood(self) -> float:
         """How likely the measurements are for this error and noise, and these themselves, but for a constant."""
         residual = self.rows.measured - self.rows.prior
-        log_prior = -0.5 * (math.log(self.error / _USUAL_ERROR) ** 2 + math.log(self.noise / _USUAL_NOISE) ** 2)
-        return log_prior - 0.5 * float(residual @ self.weights) - float(np.log(np.diag(self.cholesky)).sum())
+        log_prior = -0.5 * (
+            math.log(self.error / _USUAL_ERROR) ** 2 + math.log(self.noise / _USUAL_NOISE) ** 2
+        )
+        return (
+            log_prior
+            - 0.5 * float(residual @ self.weights)
+            - float(np.log(np.diag(self.cholesky)).sum())
+        )
 
     def corrections(self, weights: Array, crowd: float) -> tuple[Array, Array]:
         """Per device and op the factor on its profiled time, and per device the overhead to add, in ms.
@@ -108,7 +123,9 @@ class Update:
         ``crowd`` as in the rows: how crowded the devices are that the factors are for.
         """
         first, kind = self._kinds
-        pull = self.kinship[first][:, self.rows.device] * weights  # kind of device by measured stage
+        pull = (
+            self.kinship[first][:, self.rows.device] * weights
+        )  # kind of device by measured stage
         common = SCALE**2 * (pull @ (self.rows.totals * (0.5 + 0.5 * crowd * self.rows.crowd)))
         factors = 1 + self.error**2 * (pull @ self.rows.ops) + common[:, None]
         return factors[kind], self.overhead_variance * pull.sum(axis=1)[kind]
@@ -129,10 +146,19 @@ class Update:
         rows, device = self.rows, self.rows.device
         errors = rng.normal(size=len(device))
         among = np.zeros((kinds, 1))
-        if len(crowds) > 1:  # half of the common scale is there for a stage by itself, half comes with the others
-            alone, among = math.sqrt(0.5) * np.stack([alone, SCALE * (root @ rng.normal(size=(kinds, 1)))[kind]])
+        if (
+            len(crowds) > 1
+        ):  # half of the common scale is there for a stage by itself, half comes with the others
+            alone, among = math.sqrt(0.5) * np.stack(
+                [alone, SCALE * (root @ rng.normal(size=(kinds, 1)))[kind]]
+            )
         common = (alone + among * rows.crowd)[device, np.arange(len(device))]
-        stages = rows.prior + (rows.ops * own[device]).sum(axis=1) + rows.totals * common + overheads[device]
+        stages = (
+            rows.prior
+            + (rows.ops * own[device]).sum(axis=1)
+            + rows.totals * common
+            + overheads[device]
+        )
         weights = self.solve(rows.measured - stages - self.noise * rows.measured * errors)
         corrected = [self.corrections(weights, crowd) for crowd in crowds]
         return [
@@ -160,7 +186,9 @@ class Update:
         crowd = np.full(len(stages), crowded(sum(map(bool, stages)), len(self.times)))
         scale = SCALE**2 * (0.5 + 0.5 * crowd**2)
         prior = self.error**2 * (ops**2).sum(axis=1) + scale * totals**2 + self.overhead_variance
-        known = np.linalg.solve(self.cholesky, self._covariance(ops @ self.rows.ops.T, totals, device, crowd).T)
+        known = np.linalg.solve(
+            self.cholesky, self._covariance(ops @ self.rows.ops.T, totals, device, crowd).T
+        )
         spread = np.sqrt(np.maximum(prior - (known**2).sum(axis=0), 0.0))
         return tuple(np.where([bool(members) for members in stages], spread, 0.0).tolist())
 
@@ -178,7 +206,9 @@ def weighed(times: Array, kinship: Array, rows: Rows) -> tuple[tuple[Update, ...
 
 def kinship_of(devices: Sequence[str]) -> Array:
     """The correlation of the errors of each pair of devices: 1 for two of one kind."""
-    kinds = [d if d.startswith(("rpc:", "tracker:")) else d.partition(":")[0] for d in devices]  # servers may differ
+    kinds = [
+        d if d.startswith(("rpc:", "tracker:")) else d.partition(":")[0] for d in devices
+    ]  # servers may differ
     return np.array([[1.0 if a == b else OTHER_KIND for b in kinds] for a in kinds])
 
 

@@ -26,7 +26,11 @@ def beat(study: optuna.Study, trial_id: int) -> None:
 def lapsed(study: optuna.Study) -> frozenset[int]:
     """The ids of the running trials whose workers have been silent for longer than the lease."""
     storage = _beating(study)
-    return frozenset(storage._get_stale_trial_ids(study._study_id)) if storage is not None else frozenset()
+    return (
+        frozenset(storage._get_stale_trial_ids(study._study_id))
+        if storage is not None
+        else frozenset()
+    )
 
 
 @contextlib.contextmanager
@@ -43,7 +47,9 @@ def renewed(study: optuna.Study, trial_id: int) -> Iterator[None]:
 
     def report() -> None:
         while not over.wait(storage.get_heartbeat_interval()):
-            with contextlib.suppress(optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError):
+            with contextlib.suppress(
+                optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError
+            ):
                 storage.record_heartbeat(trial_id)
 
     thread = threading.Thread(target=report, name="lease", daemon=True)

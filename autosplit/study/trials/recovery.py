@@ -36,15 +36,29 @@ class Lost:
         late = self._lapsed()
         for t in late:
             worker = t.user_attrs.get("worker")
-            who = f"process {worker.get('pid')} on {worker.get('host')}" if isinstance(worker, dict) else "its worker"
-            self.teller.fail(t._trial_id, t.number, f"{who} was silent for longer than its lease", lost=True)
-            self.progress.note(f"trial {t.number}: {who} was silent for longer than its lease; its split is free again")
+            who = (
+                f"process {worker.get('pid')} on {worker.get('host')}"
+                if isinstance(worker, dict)
+                else "its worker"
+            )
+            self.teller.fail(
+                t._trial_id, t.number, f"{who} was silent for longer than its lease", lost=True
+            )
+            self.progress.note(
+                f"trial {t.number}: {who} was silent for longer than its lease; its split is free again"
+            )
         return bool(late)
 
     def _lapsed(self) -> list[FrozenTrial]:
         silent = heartbeat.lapsed(self.study)
         return (
-            [t for t in tally(self.study.get_trials(deepcopy=False)).running if t._trial_id in silent] if silent else []
+            [
+                t
+                for t in tally(self.study.get_trials(deepcopy=False)).running
+                if t._trial_id in silent
+            ]
+            if silent
+            else []
         )
 
     def orphans(self, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:
@@ -65,7 +79,9 @@ class Lost:
         deaths = int(trial.user_attrs.get("deaths", 0)) + 1
         if deaths >= DEATHS:
             self.teller.fail(
-                trial._trial_id, trial.number, f"the process died {deaths} times while measuring this split"
+                trial._trial_id,
+                trial.number,
+                f"the process died {deaths} times while measuring this split",
             )
             return False
         heartbeat.beat(self.study, trial._trial_id)

@@ -62,7 +62,9 @@ def _exists(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def one_at_a_time(what: str, patience: float | None = None, stopped: float | None = None) -> Iterator[None]:
+def one_at_a_time(
+    what: str, patience: float | None = None, stopped: float | None = None
+) -> Iterator[None]:
     """A lock among this user's processes on this host, freed by the system when its holder dies.
 
     Where it cannot be had the caller goes on without one: no fcntl, no folder to write to, not free for ``patience`` seconds,
@@ -76,7 +78,9 @@ def one_at_a_time(what: str, patience: float | None = None, stopped: float | Non
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(folder)
         name = hashlib.sha256(what.encode()).hexdigest()[:16]
-        handle = os.open(folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            folder / f"{name}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
     except (ImportError, OSError):
         yield
         return
@@ -114,6 +118,9 @@ def _is_stopped(pid: bytes) -> bool:
     if not pid.isdigit():
         return False
     try:
-        return Path(f"/proc/{int(pid)}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
+        return Path(f"/proc/{int(pid)}/stat").read_bytes().rpartition(b")")[2].split()[0] in (
+            b"T",
+            b"t",
+        )
     except OSError:
         return False

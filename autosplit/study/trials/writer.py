@@ -23,12 +23,16 @@ class Teller:
     study: optuna.Study
     progress: Progress
 
-    def fail(self, trial_id: int, number: int, error: str, lost: bool = False, log: str = "") -> None:
+    def fail(
+        self, trial_id: int, number: int, error: str, lost: bool = False, log: str = ""
+    ) -> None:
         """Finish a trial without a result; ``lost`` leaves its split free, ``log`` is what its worker printed."""
         more = {**({LOST: True} if lost else {}), **({"log": log[-LOG:]} if log else {})}
         self.tell(trial_id, number, {"error": error, **more}, None)
 
-    def tell(self, trial_id: int, number: int, attributes: Mapping[str, Any], told: list[float] | None) -> None:
+    def tell(
+        self, trial_id: int, number: int, attributes: Mapping[str, Any], told: list[float] | None
+    ) -> None:
         """Store and tell; where another worker has finished the trial meanwhile, say so and go on."""
         import optuna
 
@@ -39,4 +43,6 @@ class Teller:
         except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
             if not self.study._storage.get_trial(trial_id).state.is_finished():
                 raise
-            self.progress.note(f"trial {number}: another worker finished it meanwhile; this result is dropped")
+            self.progress.note(
+                f"trial {number}: another worker finished it meanwhile; this result is dropped"
+            )

@@ -24,7 +24,9 @@ def refused(said, save):
     """Inspect a model that must be refused; returns the line that was said."""
 
     def run(model, *options):
-        code, line = said("inspect", model if isinstance(model, os.PathLike) else save(model), *options)
+        code, line = said(
+            "inspect", model if isinstance(model, os.PathLike) else save(model), *options
+        )
         assert code == 2
         return line
 
@@ -33,7 +35,14 @@ def refused(said, save):
 
 @pytest.mark.parametrize(
     "content",
-    [np.random.default_rng(0).bytes(4096), b"just some text\n", PNG, b'{"format": 1}', b"\0" * 64, b"\x08"],
+    [
+        np.random.default_rng(0).bytes(4096),
+        b"just some text\n",
+        PNG,
+        b'{"format": 1}',
+        b"\0" * 64,
+        b"\x08",
+    ],
     ids=["random", "text", "png", "json", "zeros", "one-byte"],
 )
 def test_a_file_that_is_not_onnx_is_named(refused, tmp_path, content):
@@ -66,7 +75,9 @@ def test_an_unreadable_file_is_named(refused, save):
 WHOLE = catalog.make("branches").SerializeToString() if onnx else b""
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(1, len(WHOLE) - 1))
 def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path, size):
     path = tmp_path / "cut.onnx"
@@ -76,7 +87,12 @@ def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path, size):
 
 
 SMALL = onnx_model(
-    [node("Gemm", "x w b", "h"), node("Relu", "h", "r"), node("Split", "r", "a c", axis=1), node("Add", "a c", "y")],
+    [
+        node("Gemm", "x w b", "h"),
+        node("Relu", "h", "r"),
+        node("Split", "r", "a c", axis=1),
+        node("Add", "a c", "y"),
+    ],
     weights={"w": np.eye(4, dtype=np.float32), "b": np.ones(4, np.float32)},
 ).SerializeToString()
 
@@ -95,13 +111,17 @@ def mutated(content, edits):
 
 
 EDITS = st.lists(
-    st.tuples(st.integers(0, 10_000), st.sampled_from(["set", "insert", "delete"]), st.integers(0, 255)),
+    st.tuples(
+        st.integers(0, 10_000), st.sampled_from(["set", "insert", "delete"]), st.integers(0, 255)
+    ),
     min_size=1,
     max_size=4,
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(EDITS)
 def test_a_mutated_file_is_loaded_or_refused(tmp_path, edits):
     path = tmp_path / "mutated.onnx"
@@ -118,7 +138,9 @@ def test_an_unsupported_op_is_named_with_its_node(refused):
 
 @pytest.mark.parametrize("kind", ["Fancy", "Relu"])
 def test_an_op_of_another_domain_is_named_with_it(refused, kind):
-    assert f"op acme.{kind} of node 'y'" in refused(onnx_model([node(kind, "x", "y", domain="acme")]))
+    assert f"op acme.{kind} of node 'y'" in refused(
+        onnx_model([node(kind, "x", "y", domain="acme")])
+    )
 
 
 @pytest.mark.parametrize("kind", ["If", "Loop", "Scan", "SequenceMap"])
@@ -143,10 +165,26 @@ def test_a_model_without_an_opset_is_refused(refused):
 @pytest.mark.parametrize(
     ("nodes", "outputs", "line"),
     [
-        ([node("Relu", "nope", "y")], ["y"], "node 'y' reads 'nope', which nothing before it makes"),
-        ([node("Relu", "a", "y"), node("Exp", "x", "a")], ["y"], "node 'y' reads 'a', which nothing before it makes"),
-        ([node("Add", "x b", "a"), node("Exp", "a", "b")], ["b"], "node 'a' reads 'b', which nothing before it makes"),
-        ([node("Relu", "x", "a", "m"), node("Exp", "x", "a", "n")], ["a"], "node 'n' makes 'a', which is there before"),
+        (
+            [node("Relu", "nope", "y")],
+            ["y"],
+            "node 'y' reads 'nope', which nothing before it makes",
+        ),
+        (
+            [node("Relu", "a", "y"), node("Exp", "x", "a")],
+            ["y"],
+            "node 'y' reads 'a', which nothing before it makes",
+        ),
+        (
+            [node("Add", "x b", "a"), node("Exp", "a", "b")],
+            ["b"],
+            "node 'a' reads 'b', which nothing before it makes",
+        ),
+        (
+            [node("Relu", "x", "a", "m"), node("Exp", "x", "a", "n")],
+            ["a"],
+            "node 'n' makes 'a', which is there before",
+        ),
         ([node("Relu", "x", "x", "n")], ["x"], "node 'n' makes 'x', which is there before it"),
         ([node("Relu", "x", "y")], ["y", "z"], "output 'z' is made by no node"),
     ],
@@ -157,25 +195,33 @@ def test_a_graph_that_is_not_sound_is_refused(refused, nodes, outputs, line):
 
 
 def test_an_input_given_twice_is_refused(refused):
-    assert "tensor 'x' is given twice" in refused(onnx_model([node("Relu", "x", "y")], [value("x"), value("x")]))
+    assert "tensor 'x' is given twice" in refused(
+        onnx_model([node("Relu", "x", "y")], [value("x"), value("x")])
+    )
 
 
 def test_an_op_that_does_not_fit_its_inputs_is_named(refused):
-    line = refused(onnx_model([node("Add", "x w", "y", "sum")], weights={"w": np.ones((1, 5), np.float32)}))
+    line = refused(
+        onnx_model([node("Add", "x w", "y", "sum")], weights={"w": np.ones((1, 5), np.float32)})
+    )
     assert line.startswith("node 'sum' (Add) cannot be imported: the first input shape at dim 1 is")
 
 
 def test_functions_are_inlined_before_their_nodes_are_looked_at(refused):
     model = onnx_model([node("Twice", "x", "y", domain="acme")])
     body = [node("Relu", "a", "t"), node("Fancy", "t", "b")]
-    model.functions.append(onnx.helper.make_function("acme", "Twice", ["a"], ["b"], body, model.opset_import))
+    model.functions.append(
+        onnx.helper.make_function("acme", "Twice", ["a"], ["b"], body, model.opset_import)
+    )
     assert refused(model).startswith("op Fancy of node 'b__1' is not supported")
 
 
 def test_a_function_that_calls_itself_is_refused(refused):
     model = onnx_model([node("Loopy", "x", "y", domain="acme")])
     body = [node("Loopy", "a", "b", domain="acme")]
-    model.functions.append(onnx.helper.make_function("acme", "Loopy", ["a"], ["b"], body, model.opset_import))
+    model.functions.append(
+        onnx.helper.make_function("acme", "Loopy", ["a"], ["b"], body, model.opset_import)
+    )
     assert "has functions that cannot be inlined" in refused(model)
 
 
@@ -207,7 +253,10 @@ def dynamic(*shapes):
     [
         (("n", 4), "input 'x0' has a dynamic shape (n, 4); give it, e.g. --shape x0=1x4"),
         ((None, 4), "input 'x0' has a dynamic shape (?, 4); give it, e.g. --shape x0=1x4"),
-        (None, "input 'x0' has a dynamic shape (of unknown rank); give it, e.g. --shape x0=1x3x224x224"),
+        (
+            None,
+            "input 'x0' has a dynamic shape (of unknown rank); give it, e.g. --shape x0=1x3x224x224",
+        ),
     ],
 )
 def test_a_dynamic_shape_says_which_input_and_how_to_give_it(refused, shape, line):
@@ -260,7 +309,14 @@ def with_weight(**fields):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"raw_data": b"12"}, {"raw_data": b""}, {"data_type": 77}, {"data_type": 0}, {"dims": [-1, 4]}, {"dims": [2**40]}],
+    [
+        {"raw_data": b"12"},
+        {"raw_data": b""},
+        {"data_type": 77},
+        {"data_type": 0},
+        {"dims": [-1, 4]},
+        {"dims": [2**40]},
+    ],
 )
 def test_a_damaged_weight_is_named(refused, fields):
     assert refused(with_weight(**fields)).startswith("weight 'w' is damaged")
@@ -288,26 +344,39 @@ def test_external_data_beside_the_model_is_read(save, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "location", ["../data.bin", "sub/../../data.bin", "{outside}/data.bin", "link.bin", "up/data.bin"]
+    "location",
+    ["../data.bin", "sub/../../data.bin", "{outside}/data.bin", "link.bin", "up/data.bin"],
 )
-def test_external_data_outside_the_folder_is_refused(refused, save, tmp_path_factory, tmp_path, location):
+def test_external_data_outside_the_folder_is_refused(
+    refused, save, tmp_path_factory, tmp_path, location
+):
     outside = tmp_path_factory.mktemp("outside")
     for folder in (outside, tmp_path.parent):
         (folder / "data.bin").write_bytes(ONES.tobytes())
     (tmp_path / "link.bin").symlink_to(outside / "data.bin")
     (tmp_path / "up").symlink_to(outside)
-    assert "weight 'w' lies outside the model's folder" in refused(external(location.format(outside=outside)))
+    assert "weight 'w' lies outside the model's folder" in refused(
+        external(location.format(outside=outside))
+    )
 
 
 @pytest.mark.parametrize(
     ("location", "entries", "line"),
     [
-        ("missing.bin", {}, "weight 'w' needs the file 'missing.bin' beside the model; it is not there"),
+        (
+            "missing.bin",
+            {},
+            "weight 'w' needs the file 'missing.bin' beside the model; it is not there",
+        ),
         ("", {}, "weight 'w' needs the file '' beside the model"),
         ("a\0b", {}, "weight 'w' needs the file 'a\\x00b' beside the model"),
         ("loop.bin", {}, "weight 'w'"),
         (".", {}, "weight 'w' needs the file '.' beside the model"),
-        ("data.bin", {"length": 17}, "weight 'w' ends past the end of 'data.bin'; the file is truncated"),
+        (
+            "data.bin",
+            {"length": 17},
+            "weight 'w' ends past the end of 'data.bin'; the file is truncated",
+        ),
         ("data.bin", {"offset": 99}, "weight 'w' ends past the end of 'data.bin'"),
         ("data.bin", {"offset": -1}, "weight 'w' has offset '-1'"),
         ("data.bin", {"offset": "x"}, "weight 'w' has offset 'x'"),

@@ -24,7 +24,11 @@ def one(line: str, weights: dict, opset: int) -> object:
         one("y = Slice<starts=[1,1],ends=[-1,9],axes=[2,3]>(x)", {}, 9),
         one('y = Upsample<mode="linear">(x, s)', {"s": SCALES}, 9),
         one('y = Resize<mode="linear">(x, s)', {"s": SCALES}, 10),
-        one('y = Resize<mode="linear">(x, e, e, s)', {"e": EMPTY, "s": np.array([1, 3, 9, 7], np.int64)}, 11),
+        one(
+            'y = Resize<mode="linear">(x, e, e, s)',
+            {"e": EMPTY, "s": np.array([1, 3, 9, 7], np.int64)},
+            11,
+        ),
         one('y = Resize<mode="linear", axes=[-1,2]>(x, , , s)', {"s": SIZES}, 18),
         one("y = ConvTranspose<strides=[2,2],output_shape=[8,9]>(x, w)", {"w": (3, 2, 3, 3)}, 17),
         one("p = Pow(x, two)  y = Pow(p, half)", {"two": np.array(2), "half": np.array([0.5])}, 17),
@@ -35,7 +39,11 @@ def one(line: str, weights: dict, opset: int) -> object:
         ),
         one("y, i = MaxPool<kernel_shape=[2,2]>(x)", {}, 17),
         one("l = Log(x)  e = Equal(l, l)  y = Where(e, l, x)", {}, 17),
-        one("y = RoiAlign<output_height=2,output_width=2,spatial_scale=0.5>(x, r, b)", {"r": BOX, "b": FIRST}, 16),
+        one(
+            "y = RoiAlign<output_height=2,output_width=2,spatial_scale=0.5>(x, r, b)",
+            {"r": BOX, "b": FIRST},
+            16,
+        ),
     ],
     ids=[
         "slice9",
@@ -73,16 +81,38 @@ def test_a_spelling_of_another_opset_is_read(save, model):
             18,
             "scales 1 at axis 0 by 0.65, which is no whole size",
         ),
-        ("y = BatchNormalization<training_mode=1>(x, v, v, v, v)", {"v": (3,)}, 17, "training_mode=1"),
-        ("z, i = MaxPool<kernel_shape=[2,2]>(x)  y = Cast<to=1>(i)", {}, 17, "does not make its output 'i'"),
+        (
+            "y = BatchNormalization<training_mode=1>(x, v, v, v, v)",
+            {"v": (3,)},
+            17,
+            "training_mode=1",
+        ),
+        (
+            "z, i = MaxPool<kernel_shape=[2,2]>(x)  y = Cast<to=1>(i)",
+            {},
+            17,
+            "does not make its output 'i'",
+        ),
         ("m, y, i = LayerNormalization(x, s)", {"s": (4,)}, 17, "does not make its output 'y'"),
         ("z = IsInf<detect_negative=0>(x)  y = Cast<to=1>(z)", {}, 17, "infinities of both signs"),
-        ("y = ConvTranspose<output_shape=[40,40]>(x, w)", {"w": (3, 2, 3, 3)}, 17, "use output_padding"),
-        ('y = RoiAlign<mode="max">(x, r, b)', {"r": BOX, "b": FIRST}, 16, "export it with mode=avg"),
+        (
+            "y = ConvTranspose<output_shape=[40,40]>(x, w)",
+            {"w": (3, 2, 3, 3)},
+            17,
+            "use output_padding",
+        ),
+        (
+            'y = RoiAlign<mode="max">(x, r, b)',
+            {"r": BOX, "b": FIRST},
+            16,
+            "export it with mode=avg",
+        ),
         ("y = Attention(x, x, x)", {}, 23, "Attention of the ONNX standard"),
     ],
 )
-def test_what_the_converter_would_ignore_is_refused_with_the_node(said, save, line, weights, opset, said_of):
+def test_what_the_converter_would_ignore_is_refused_with_the_node(
+    said, save, line, weights, opset, said_of
+):
     code, told = said("inspect", save(one(line, weights, opset)))
     assert code == 2
     assert "cannot be imported: " in told
@@ -91,11 +121,15 @@ def test_what_the_converter_would_ignore_is_refused_with_the_node(said, save, li
 
 def test_a_power_of_integers_is_refused_by_name(save):
     text = "g (int64[2,3] x, int64[2,3] z) => (int64[2,3] y) { a = Abs(x) y = Pow(a, z) }"
-    with pytest.raises(ModelError, match=r"node 'y' \(Pow\) .* powers of floats only, its base is int64"):
+    with pytest.raises(
+        ModelError, match=r"node 'y' \(Pow\) .* powers of floats only, its base is int64"
+    ):
         api.load_model(save(net(text)))
 
 
 def test_an_output_of_another_type_is_refused_by_name(save):
-    model = net("g (float[2,3] x) => (float[2,3] y, bool[2,3] m) { y, m = Dropout(x) }", {}, opset=17)
+    model = net(
+        "g (float[2,3] x) => (float[2,3] y, bool[2,3] m) { y, m = Dropout(x) }", {}, opset=17
+    )
     with pytest.raises(ModelError, match="output 'm' is bool in the file"):
         api.load_model(save(model))

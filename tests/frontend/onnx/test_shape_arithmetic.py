@@ -20,12 +20,26 @@ def ints(*values):
 @pytest.mark.parametrize(
     ("nodes", "weights"),
     [
-        ([node("Shape", "x", "s"), node("Slice", "s a b", "t"), node("Concat", "t m", "k", axis=0)], HALVES),
         (
-            [node("Shape", "x", "s"), node("Gather", "s z", "g"), node("Concat", "g m", "k", axis=0)],
+            [
+                node("Shape", "x", "s"),
+                node("Slice", "s a b", "t"),
+                node("Concat", "t m", "k", axis=0),
+            ],
+            HALVES,
+        ),
+        (
+            [
+                node("Shape", "x", "s"),
+                node("Gather", "s z", "g"),
+                node("Concat", "g m", "k", axis=0),
+            ],
             {"z": ints(0), **HALVES},
         ),
-        ([node("Shape", "x", "s"), node("Mul", "s h", "t"), node("Div", "t h", "k")], {"h": ints(2, 3, 4)}),
+        (
+            [node("Shape", "x", "s"), node("Mul", "s h", "t"), node("Div", "t h", "k")],
+            {"h": ints(2, 3, 4)},
+        ),
         ([node("Shape", "x", "s"), node("Cast", "s", "f", to=1), node("Cast", "f", "k", to=7)], {}),
         ([node("Size", "x", "n"), node("Unsqueeze", "n a", "k")], HALVES),
         ([node("Constant", "", "k", value_ints=[6, 4])], {}),
@@ -35,7 +49,11 @@ def ints(*values):
 )
 def test_a_computed_shape_is_a_constant(save, nodes, weights):
     model = api.load_model(
-        save(onnx_model([*nodes, node("Reshape", "x k", "y")], [value("x", (2, 3, 4))], weights=weights))
+        save(
+            onnx_model(
+                [*nodes, node("Reshape", "x k", "y")], [value("x", (2, 3, 4))], weights=weights
+            )
+        )
     )
     assert [op.sources for op in model.graph.ops] == [("y",)]
     assert [f.name for f in model.graph.folded] == [n.name for n in nodes]
@@ -66,13 +84,17 @@ def test_a_shape_can_be_an_output(save):
 def test_nothing_large_or_unknown_is_computed(kind, arrays):
     names = "abc"[: len(arrays)]
     assert (
-        shape_arithmetic.evaluated(node(kind, " ".join(names), "y"), [shape_arithmetic.constant(a) for a in arrays], 17)
+        shape_arithmetic.evaluated(
+            node(kind, " ".join(names), "y"), [shape_arithmetic.constant(a) for a in arrays], 17
+        )
         is None
     )
 
 
 def test_what_is_known_has_its_dtype():
     (found,) = shape_arithmetic.evaluated(
-        node("Add", "a b", "y"), [shape_arithmetic.constant(ints(3)), shape_arithmetic.constant(ints(4))], 17
+        node("Add", "a b", "y"),
+        [shape_arithmetic.constant(ints(3)), shape_arithmetic.constant(ints(4))],
+        17,
     )
     assert (found.value.numpy().tolist(), str(found.value.dtype)) == ([7], "int64")

@@ -139,7 +139,9 @@ class Module:
     assert [i.shape for i in model.lowered.inputs] == [(3, 4), (3, 4)]
     (item,) = model.items(1)
     (got,) = run(model.split([]), [item])
-    np.testing.assert_allclose(next(iter(got.values())), np.maximum(item["x"] + item["y"], 0), rtol=1e-6)
+    np.testing.assert_allclose(
+        next(iter(got.values())), np.maximum(item["x"] + item["y"], 0), rtol=1e-6
+    )
     with pytest.raises(ModelError, match="--shape x=1x4"):
         autosplit.load_model(script(text))
     for shapes, told in (
@@ -168,7 +170,9 @@ def test_d4_element_types_cross_a_cut_unchanged(dtype):
     split = model.split([["crossing"]])
     (item,) = model.items(1, seed=3)
     (got,) = run(split, [item])
-    assert [c.stages for c in model.wiring(split.stages).connections if c.tensor == "crossing"] == [(1,)]
+    assert [c.stages for c in model.wiring(split.stages).connections if c.tensor == "crossing"] == [
+        (1,)
+    ]
     assert model.graph.tensors["crossing"].dtype == dtype == str(got["result"].dtype)
     np.testing.assert_array_equal(got["result"], item["x"][::-1].T)
 
@@ -212,7 +216,9 @@ class M:
         return y
 """
     table = np.arange(8, dtype=np.float32).reshape(4, 2)
-    (found,) = autosplit.load_model(script(text)).expected([{"i": np.array([1, 1 << 40, -1]), "t": table}])
+    (found,) = autosplit.load_model(script(text)).expected(
+        [{"i": np.array([1, 1 << 40, -1]), "t": table}]
+    )
     assert found["y"][:2].tolist() == table[[1, 3]].tolist()
 
 
@@ -251,7 +257,9 @@ def test_d2_a_script_that_nobody_vouches_for_runs_no_python(script, expression):
 
 
 def test_d2_a_kernel_that_calls_the_c_library_is_refused(script):
-    text = SCRIPT.replace("a[vi, vj] * T.float32(2)", 'T.call_pure_extern("float32", "rand", a[vi, vj])')
+    text = SCRIPT.replace(
+        "a[vi, vj] * T.float32(2)", 'T.call_pure_extern("float32", "rand", a[vi, vj])'
+    )
     with pytest.raises(ModelError, match=r"tirx\.call_pure_extern"):
         autosplit.load_model(script(text))
 

@@ -21,7 +21,9 @@ def module(*functions: str) -> Any:
     return script.parse(HEAD + "\n".join(functions))
 
 
-def function(name: str, body: str, given: str = "x: R.Tensor((2, 3), 'float32')", private: bool = False) -> str:
+def function(
+    name: str, body: str, given: str = "x: R.Tensor((2, 3), 'float32')", private: bool = False
+) -> str:
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     text = ONE.format(name, given, lines)
     return text.replace("@R.function", "@R.function(private=True)") if private else text
@@ -43,9 +45,9 @@ def test_functions_that_main_calls_are_put_inside_it() -> None:
 
 
 def test_functions_that_call_each_other_for_ever_are_named() -> None:
-    loop = function("loop", "y: R.Tensor((2, 3), 'float32') = M.loop(x)\nreturn y", private=True).replace(
-        "):\n", ") -> R.Tensor((2, 3), 'float32'):\n", 1
-    )
+    loop = function(
+        "loop", "y: R.Tensor((2, 3), 'float32') = M.loop(x)\nreturn y", private=True
+    ).replace("):\n", ") -> R.Tensor((2, 3), 'float32'):\n", 1)
     main = function("main", "a: R.Tensor((2, 3), 'float32') = M.loop(x)\nreturn a")
     with pytest.raises(ModelError, match=r"functions loop cannot be put inside 'main'"):
         file.convert(module(loop, main), "net")
@@ -57,7 +59,9 @@ def test_the_functions_there_are_are_named_where_none_is_main() -> None:
 
 
 def test_variables_of_one_name_are_told_apart() -> None:
-    source = file.convert(module(function("main", "y = R.add(x, x)\ny = R.nn.relu(y)\ny = R.exp(y)\nreturn y")), "net")
+    source = file.convert(
+        module(function("main", "y = R.add(x, x)\ny = R.nn.relu(y)\ny = R.exp(y)\nreturn y")), "net"
+    )
     names = [n.name for n in source.nodes]
     assert len(set(names)) == 3
     assert source.nodes[1].inputs == (names[0],)
@@ -85,13 +89,22 @@ def test_items_of_a_tuple_go_by_the_variables_that_take_them() -> None:
 
 def test_a_tuple_inside_a_tuple_is_refused() -> None:
     with pytest.raises(ModelError, match="output 1 of 'main' is a tuple inside a tuple"):
-        file.convert(module(function("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")), "net")
+        file.convert(
+            module(function("main", "y = R.exp(x)\nz = R.abs(x)\nreturn (y, (y, z))")), "net"
+        )
 
 
 def test_an_input_that_is_no_tensor_is_named() -> None:
     with pytest.raises(ModelError, match=r"input 'x' is a TupleType; only tensors"):
         file.convert(
-            module(function("main", "y = x[0]\nz = R.exp(y)\nreturn z", "x: R.Tuple(R.Tensor((2,), 'float32'))")), "net"
+            module(
+                function(
+                    "main",
+                    "y = x[0]\nz = R.exp(y)\nreturn z",
+                    "x: R.Tuple(R.Tensor((2,), 'float32'))",
+                )
+            ),
+            "net",
         )
 
 
@@ -138,7 +151,10 @@ def test_a_shape_for_nothing_names_the_inputs() -> None:
         ),
         (HEAD + function("main", "return R.exp(x, x, x)"), "cannot be parsed"),
         (HEAD + function("main", "R = x\nreturn R"), "binds 'R', a name of TVMScript itself"),
-        (HEAD + function("main", "len = R.exp(x)\nreturn len"), "binds 'len', a name of TVMScript itself"),
+        (
+            HEAD + function("main", "len = R.exp(x)\nreturn len"),
+            "binds 'len', a name of TVMScript itself",
+        ),
         (HEAD + function("main", "return nothing"), "holds the name 'nothing'"),
         ("from tvm.script import relax as S\n", "imports something else"),
         ("import tvm.contrib\n", r"line 1 .*imports something else"),

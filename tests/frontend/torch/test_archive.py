@@ -19,10 +19,20 @@ TENSOR = {"type": None, "children_spec": []}
 
 
 def graph(**more: Any) -> dict[str, Any]:
-    return {"graph_module": {"module_call_graph": []}, "guards_code": ["exit()"], "range_constraints": {}, **more}
+    return {
+        "graph_module": {"module_call_graph": []},
+        "guards_code": ["exit()"],
+        "range_constraints": {},
+        **more,
+    }
 
 
-def saved(path: Path, document: Any, members: dict[str, bytes] | None = None, how: int = zipfile.ZIP_STORED) -> Path:
+def saved(
+    path: Path,
+    document: Any,
+    members: dict[str, bytes] | None = None,
+    how: int = zipfile.ZIP_STORED,
+) -> Path:
     with zipfile.ZipFile(path, "w", how) as archive:
         archive.writestr("net/models/model.json", json.dumps(document))
         for name, data in (members or {}).items():
@@ -41,9 +51,21 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
-    kept = {"data/weights/weight_0": b"\1\2", "data/constants/c": b"3", "archive_version": b"0", "byteorder": b"little"}
-    left = {"code/run.py": b"exit()", "data/weights/sub/weight": b"x", "data/weights/w.pt": b"x", "extra/notes": b"x"}
-    found = members(saved(file, graph(), {**kept, **left, "data/sample_inputs/model.pt": b"pickle"}))
+    kept = {
+        "data/weights/weight_0": b"\1\2",
+        "data/constants/c": b"3",
+        "archive_version": b"0",
+        "byteorder": b"little",
+    }
+    left = {
+        "code/run.py": b"exit()",
+        "data/weights/sub/weight": b"x",
+        "data/weights/w.pt": b"x",
+        "extra/notes": b"x",
+    }
+    found = members(
+        saved(file, graph(), {**kept, **left, "data/sample_inputs/model.pt": b"pickle"})
+    )
     assert json.loads(found.pop("models/model.json"))["guards_code"] == []
     assert found == {**kept, "data/sample_inputs/model.pt": b""}
 
@@ -57,11 +79,15 @@ def test_an_archive_without_a_graph_is_another_torchs(file: Path) -> None:
 
 def test_a_compressed_member_is_refused(file: Path) -> None:
     saved(file, graph(), {"data/weights/w": b"0" * 999}, zipfile.ZIP_DEFLATED)
-    with pytest.raises(ModelError, match=r"member 'models/model\.json' of .* is compressed or too large"):
+    with pytest.raises(
+        ModelError, match=r"member 'models/model\.json' of .* is compressed or too large"
+    ):
         members(file)
 
 
-def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved(file, graph(), {"data/weights/w": b"0" * 9999})
     size = len(json.dumps(graph()))
     monkeypatch.setattr(torch_archive, "_MEMBER_LIMIT", size)
@@ -78,13 +104,20 @@ def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(file: Path, mo
         ({"path_name": "weight_0"}, "tensor 'w' of .* is pickled"),
         ({"use_pickle": False, "path_name": "../weight"}, "tensor 'w' of"),
         ({"use_pickle": False, "path_name": ""}, "tensor 'w' of"),
-        ({"use_pickle": False, "path_name": "custom_obj_0"}, "constant 'w' of .* is a Python object"),
+        (
+            {"use_pickle": False, "path_name": "custom_obj_0"},
+            "constant 'w' of .* is a Python object",
+        ),
         ({"use_pickle": False, "path_name": "opaque_1"}, "constant 'w' of .* is a Python object"),
     ],
 )
 @pytest.mark.parametrize("kind", ["weights/model_weights", "constants/model_constants"])
-def test_a_tensor_that_is_more_than_numbers_is_named(file: Path, entry: Any, told: str, kind: str) -> None:
-    saved(file, graph(), {f"data/{kind}_config.json": json.dumps({"config": {"w": entry}}).encode()})
+def test_a_tensor_that_is_more_than_numbers_is_named(
+    file: Path, entry: Any, told: str, kind: str
+) -> None:
+    saved(
+        file, graph(), {f"data/{kind}_config.json": json.dumps({"config": {"w": entry}}).encode()}
+    )
     with pytest.raises(ModelError, match=told):
         members(file)
 
@@ -92,7 +125,10 @@ def test_a_tensor_that_is_more_than_numbers_is_named(file: Path, entry: Any, tol
 def test_a_plain_tensor_is_read(file: Path) -> None:
     config = {"config": {"w": {"use_pickle": False, "path_name": "weight_0"}}}
     name = "data/weights/model_weights_config.json"
-    assert json.loads(members(saved(file, graph(), {name: json.dumps(config).encode()}))[name]) == config
+    assert (
+        json.loads(members(saved(file, graph(), {name: json.dumps(config).encode()}))[name])
+        == config
+    )
 
 
 @pytest.mark.parametrize("key", ["as_operator", "as_custom_obj"])
@@ -104,9 +140,14 @@ def test_an_argument_that_is_code_is_refused_and_an_empty_one_is_not(file: Path,
 
 
 @pytest.mark.parametrize("side", ["in_spec", "out_spec"])
-@pytest.mark.parametrize(("kind", "fine"), [("builtins.list", True), (None, True), ("mine.Pair", False)])
+@pytest.mark.parametrize(
+    ("kind", "fine"), [("builtins.list", True), (None, True), ("mine.Pair", False)]
+)
 def test_containers_are_pythons_own(file: Path, side: str, kind: Any, fine: bool) -> None:
-    tree = {"type": "builtins.tuple", "children_spec": [TENSOR, {"type": kind, "children_spec": []}]}
+    tree = {
+        "type": "builtins.tuple",
+        "children_spec": [TENSOR, {"type": kind, "children_spec": []}],
+    }
     call = {"signature": {side: json.dumps([1, tree])}}
     saved(file, graph(graph_module={"module_call_graph": [{"signature": None}, call]}))
     if fine:
@@ -133,10 +174,15 @@ def test_containers_are_pythons_own(file: Path, side: str, kind: Any, fine: bool
         ("torch.load", False),
     ],
 )
-def test_a_node_calls_tensor_ops_alone_and_keeps_no_notes(file: Path, target: str, fine: bool) -> None:
+def test_a_node_calls_tensor_ops_alone_and_keeps_no_notes(
+    file: Path, target: str, fine: bool
+) -> None:
     document = graph(nodes=[{"target": target, "inputs": [], "metadata": {"stack": "x"}}])
     if fine:
-        assert json.loads(members(saved(file, document))["models/model.json"])["nodes"][0]["metadata"] == {}
+        assert (
+            json.loads(members(saved(file, document))["models/model.json"])["nodes"][0]["metadata"]
+            == {}
+        )
         return
     with pytest.raises(ModelError, match="holds the op"):
         members(saved(file, document))
@@ -144,7 +190,14 @@ def test_a_node_calls_tensor_ops_alone_and_keeps_no_notes(file: Path, target: st
 
 @pytest.mark.parametrize(
     "text",
-    ["s0", "Symbol('s77', positive=True, integer=True)", "2*s0 + 1", "Max(1, u3)", "FloorDiv(s1, 2) - -1", "s0 >= 2"],
+    [
+        "s0",
+        "Symbol('s77', positive=True, integer=True)",
+        "2*s0 + 1",
+        "Max(1, u3)",
+        "FloorDiv(s1, 2) - -1",
+        "s0 >= 2",
+    ],
 )
 def test_arithmetic_on_sizes_is_read(file: Path, text: str) -> None:
     assert _is_size(text)
@@ -152,7 +205,8 @@ def test_arithmetic_on_sizes_is_read(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2**9", "s0.x", "os", "exit()", "s0[0]", 's0"', "a" * 9, "s0\n", "s", "1" * 1001, 7, None]
+    "text",
+    ["2**9", "s0.x", "os", "exit()", "s0[0]", 's0"', "a" * 9, "s0\n", "s", "1" * 1001, 7, None],
 )
 def test_what_is_more_than_arithmetic_on_sizes_is_not(file: Path, text: Any) -> None:
     assert not _is_size(text)
@@ -165,8 +219,14 @@ def test_a_constraint_is_of_a_size(file: Path) -> None:
         members(saved(file, graph(range_constraints={"exit": {}})))
 
 
-@given(st.sampled_from(["s0", "2*s0 + 1", "Max(1, u3)"]), st.integers(0, 9), st.sampled_from(":.[]{}@%&|~^;#\n\t\0é\\"))
-def test_a_size_with_a_letter_of_anything_else_is_refused(text: str, place: int, letter: str) -> None:
+@given(
+    st.sampled_from(["s0", "2*s0 + 1", "Max(1, u3)"]),
+    st.integers(0, 9),
+    st.sampled_from(":.[]{}@%&|~^;#\n\t\0é\\"),
+)
+def test_a_size_with_a_letter_of_anything_else_is_refused(
+    text: str, place: int, letter: str
+) -> None:
     assert not _is_size(f"{text[:place]}{letter}{text[place:]}")
 
 

@@ -78,7 +78,19 @@ def test_d1_an_exported_program_is_split_by_the_names_of_its_nodes(net, program)
     items = model.items(3)
     assert len(split.stages) == 3
     named = {*set().union(*sources), *(f.name for f in model.graph.folded)}
-    assert {"conv2d", "batch_norm", "relu_", "add_", "split", "cat", "mean", "linear", "mul", "neg", "where"} == named
+    assert {
+        "conv2d",
+        "batch_norm",
+        "relu_",
+        "add_",
+        "split",
+        "cat",
+        "mean",
+        "linear",
+        "mul",
+        "neg",
+        "where",
+    } == named
     assert [i.name for i in model.lowered.inputs] == ["x", "mask"]
     assert equal(split, items, by_torch(net, items))
 
@@ -110,7 +122,15 @@ def test_d1_inputs_may_come_in_containers():
 
     a, b, c = (torch.randn(3) for _ in range(3))
     model = autosplit.load_model(torch.export.export(Nested(), ((a, b),), {"scale": c}))
-    items = [dict(zip((i.name for i in model.lowered.inputs), (a.numpy(), b.numpy(), c.numpy()), strict=True))]
+    items = [
+        dict(
+            zip(
+                (i.name for i in model.lowered.inputs),
+                (a.numpy(), b.numpy(), c.numpy()),
+                strict=True,
+            )
+        )
+    ]
     (expected,) = model.expected(items)
     with model.split([]).pipeline() as pipeline:
         assert compare(pipeline.run(items), [expected]).equal
@@ -119,7 +139,9 @@ def test_d1_inputs_may_come_in_containers():
 
 def test_d3_a_dynamic_batch_is_bound_by_shape(net, tmp_path):
     batch = torch.export.Dim("batch", min=1, max=64)
-    program = torch.export.export(net, arguments(), dynamic_shapes={"x": {0: batch}, "mask": {0: batch}})
+    program = torch.export.export(
+        net, arguments(), dynamic_shapes={"x": {0: batch}, "mask": {0: batch}}
+    )
     torch.export.save(program, tmp_path / "net.pt2")
     model = autosplit.load_model(tmp_path / "net.pt2", {"x": (3, 3, 8, 8)})
     items = model.items(2)
@@ -191,17 +213,22 @@ def test_d1_a_pickled_weight_is_refused_by_name(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "target", ["torch.os.system", "torch.hub.load", "_operator.methodcaller", "torch.ops.load_library"]
+    "target",
+    ["torch.os.system", "torch.hub.load", "_operator.methodcaller", "torch.ops.load_library"],
 )
 def test_d1_a_node_calls_only_tensor_ops(saved, target):
     with pytest.raises(ModelError, match="which is not read"):
         autosplit.load_model(graph_changed(saved, "torch.ops.aten.mean.dim", target))
 
 
-@pytest.mark.parametrize("size", ["__import__('os')", "exit()", "9**9**9", "s0.diff", "[s0]", "lambda: s0"])
+@pytest.mark.parametrize(
+    "size", ["__import__('os')", "exit()", "9**9**9", "s0.diff", "[s0]", "lambda: s0"]
+)
 def test_d1_a_size_is_arithmetic(net, tmp_path, size):
     batch = torch.export.Dim("batch", min=1, max=64)
-    program = torch.export.export(net, arguments(), dynamic_shapes={"x": {0: batch}, "mask": {0: batch}})
+    program = torch.export.export(
+        net, arguments(), dynamic_shapes={"x": {0: batch}, "mask": {0: batch}}
+    )
     torch.export.save(program, tmp_path / "net.pt2")
     with zipfile.ZipFile(tmp_path / "net.pt2") as archive:
         text = archive.read("net/models/model.json").decode()

@@ -52,15 +52,26 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: (x * 10).int().cumsum(0), id="integers summed"),
         pytest.param(lambda x: (x.half() @ x.half().T).softmax(-1), id="half precision"),
         pytest.param(lambda x: functional.celu(x, 0.5), id="celu"),
-        pytest.param(lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"),
+        pytest.param(
+            lambda x: torch.zeros_like(x > 0, dtype=torch.float32) + x, id="zeros of another type"
+        ),
         pytest.param(lambda x: x @ torch.eye(6), id="a matrix of ones and zeros"),
         pytest.param(lambda x: (x * 2).bfloat16(), id="brain floats"),
-        pytest.param(lambda x: torch.where(x > 0, x, torch.nan).nanmean(), id="a mean of what is a number"),
+        pytest.param(
+            lambda x: torch.where(x > 0, x, torch.nan).nanmean(), id="a mean of what is a number"
+        ),
         pytest.param(lambda x: (x.log() == x.log()) * 2, id="what is a number"),
         pytest.param(lambda x: functional.dropout(x, 0.5, False) * 2, id="dropout after training"),
-        pytest.param(lambda x: functional.pad(x[None], (-1, 2), "circular") * 2, id="a wrapped border"),
-        pytest.param(lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 1, 5])), id="a plain loss"),
-        pytest.param(lambda x: functional.batch_norm(x, torch.zeros(6), torch.ones(6)), id="a norm after training"),
+        pytest.param(
+            lambda x: functional.pad(x[None], (-1, 2), "circular") * 2, id="a wrapped border"
+        ),
+        pytest.param(
+            lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 1, 5])), id="a plain loss"
+        ),
+        pytest.param(
+            lambda x: functional.batch_norm(x, torch.zeros(6), torch.ones(6)),
+            id="a norm after training",
+        ),
     ],
 )
 def test_d1_a_form_that_would_be_misread(function):
@@ -84,7 +95,9 @@ def test_d1_values_are_held_within_bounds(bounded, kind):
     run(exported(bounded, given), [given])
 
 
-@pytest.mark.parametrize("options", [{"scale_factor": 2}, {"size": 13}, {"size": 13, "align_corners": True}])
+@pytest.mark.parametrize(
+    "options", [{"scale_factor": 2}, {"size": 13}, {"size": 13, "align_corners": True}]
+)
 def test_d1_a_line_is_interpolated(options):
     line = IMAGE[:, :, 0]
     run(exported(lambda x: functional.interpolate(x, mode="linear", **options), line), [line])
@@ -106,7 +119,9 @@ def test_d1_the_nearest_pixel_is_the_one_torch_takes(size):
     ],
 )
 def test_d1_attention_in_every_form(arguments, options):
-    program = exported(lambda *x: functional.scaled_dot_product_attention(*x, **options), *arguments)
+    program = exported(
+        lambda *x: functional.scaled_dot_product_attention(*x, **options), *arguments
+    )
     run(program, arguments)
 
 
@@ -122,9 +137,18 @@ def test_d1_the_last_of_a_dynamic_dimension():
 @pytest.mark.parametrize(
     ("function", "named"),
     [
-        (lambda x: functional.avg_pool2d(x, 3, divisor_override=2), "node 'avg_pool2d' divides by divisor_override=2"),
-        (lambda x: functional.avg_pool3d(x, 2, divisor_override=3), "node 'avg_pool3d' divides by divisor_override=3"),
-        (lambda x: functional.max_pool2d(x.long(), 2, padding=1), "node 'max_pool2d' takes the largest of integers"),
+        (
+            lambda x: functional.avg_pool2d(x, 3, divisor_override=2),
+            "node 'avg_pool2d' divides by divisor_override=2",
+        ),
+        (
+            lambda x: functional.avg_pool3d(x, 2, divisor_override=3),
+            "node 'avg_pool3d' divides by divisor_override=3",
+        ),
+        (
+            lambda x: functional.max_pool2d(x.long(), 2, padding=1),
+            "node 'max_pool2d' takes the largest of integers",
+        ),
         (lambda x: functional.dropout(x, 0.5, True), "node 'native_dropout' draws at random"),
         (lambda x: x + torch.randn_like(x), "node 'randn_like' draws at random"),
         (
@@ -132,14 +156,19 @@ def test_d1_the_last_of_a_dynamic_dimension():
             "node '_native_batch_norm_legit_functional' normalises by what it is given",
         ),
         (
-            lambda x: functional.cross_entropy(x[0, 0], torch.tensor([0, 3, 1, 3]), reduction="sum"),
+            lambda x: functional.cross_entropy(
+                x[0, 0], torch.tensor([0, 3, 1, 3]), reduction="sum"
+            ),
             "node 'cross_entropy_loss' takes a loss in a form",
         ),
         (
             lambda x: functional.cross_entropy(x, torch.ones(1, 4, 4, dtype=torch.int64)),
             "node 'cross_entropy_loss' takes a loss in a form",
         ),
-        (lambda x: x.double() @ x.double(), r"node 'matmul' \(aten.matmul.default\).* torch float64"),
+        (
+            lambda x: x.double() @ x.double(),
+            r"node 'matmul' \(aten.matmul.default\).* torch float64",
+        ),
     ],
 )
 def test_d1_what_the_importer_cannot_read_is_refused_by_name(function, named):

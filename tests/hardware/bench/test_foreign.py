@@ -17,7 +17,9 @@ from tests import nets
 
 pytest.importorskip("onnxruntime")
 ARM = "llvm -mtriple=aarch64-linux-gnu"
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="ARM is no foreign architecture everywhere")
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="ARM is no foreign architecture everywhere"
+)
 
 
 def test_a_triple_says_whether_code_is_for_this_machine():
@@ -27,21 +29,30 @@ def test_a_triple_says_whether_code_is_for_this_machine():
 
 
 def test_a_cross_compiler_of_that_name_links(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}" if name == "aarch64-linux-gnu-gcc" else None)
+    monkeypatch.setattr(
+        shutil, "which", lambda name: f"/bin/{name}" if name == "aarch64-linux-gnu-gcc" else None
+    )
     assert toolchain.compiler("aarch64-unknown-linux-gnu") == ("aarch64-linux-gnu-gcc",)
 
 
 def test_the_package_ziglang_links_for_others(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(toolchain, "_has_zig", lambda: True)
-    assert toolchain.compiler("aarch64-linux-musl")[1:] == ("-m", "ziglang", "cc", "-target", "aarch64-linux-musl")
+    assert toolchain.compiler("aarch64-linux-musl")[1:] == (
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        "aarch64-linux-musl",
+    )
 
 
 def test_without_either_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(toolchain, "_has_zig", lambda: False)
     with pytest.raises(
-        MachineError, match=r"nothing here links for 'aarch64-linux-gnu'; pip install 'autosplit\[link\]'"
+        MachineError,
+        match=r"nothing here links for 'aarch64-linux-gnu'; pip install 'autosplit\[link\]'",
     ):
         toolchain.compiler("aarch64-linux-gnu")
 
@@ -75,7 +86,10 @@ def test_the_objects_of_a_foreign_stage_are_of_its_architecture(exported):
 
 
 def test_a_foreign_stage_is_refused_on_local_cores_and_sent_to_its_server(exported):
-    with pytest.raises(MachineError, match=f"the split was exported for aarch64, this machine is {platform.machine()}"):
+    with pytest.raises(
+        MachineError,
+        match=f"the split was exported for aarch64, this machine is {platform.machine()}",
+    ):
         autosplit.load(exported, [str(device.along(1)[0])] * 2)
     with pytest.raises(MachineError, match=r"no TVM RPC server answers at 127.0.0.1:1 "):
         autosplit.load(exported)

@@ -13,9 +13,22 @@ from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.serialization import dump
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    Spread,
+)
 
-GRAPH = build("g", [Op("a", "k", ("s",), ("x",), ("y",), 4)], dict.fromkeys("xy", ((2,), "f4", 8)), ("x",), ("y",))
+GRAPH = build(
+    "g",
+    [Op("a", "k", ("s",), ("x",), ("y",), 4)],
+    dict.fromkeys("xy", ((2,), "f4", 8)),
+    ("x",),
+    ("y",),
+)
 SPREAD = Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
 MEASURED = Measurement(SPREAD, SPREAD, (1.0, 2.0), Accuracy(True, 1e-7, 1e-6, 3))
 BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
@@ -25,7 +38,13 @@ class FakeWorker:
     made: ClassVar[list] = []
 
     def __init__(self, handler, setting, memory):
-        self.setting, self.memory, self.jobs, self.is_alive, self.is_discarded = setting, memory, [], True, False
+        self.setting, self.memory, self.jobs, self.is_alive, self.is_discarded = (
+            setting,
+            memory,
+            [],
+            True,
+            False,
+        )
         FakeWorker.made.append(self)
 
     def call(self, job, timeout_s):
@@ -70,7 +89,12 @@ def bench(monkeypatch):
 
 def test_values_come_back_as_they_were(bench):
     assert bench.graph == GRAPH
-    assert (bench.devices, bench.together, bench.regions, bench.untuned) == (("cores:0",), [[0]], {"npu": [0]}, 0.5)
+    assert (bench.devices, bench.together, bench.regions, bench.untuned) == (
+        ("cores:0",),
+        [[0]],
+        {"npu": [0]},
+        0.5,
+    )
     assert bench.identity == {"cpu": "c"}
     assert bench.profile() == [Profile("cores:0", (1.5,), (0.1,))]
     assert bench.links() == [LinkCost("cores:0", 4e6, 0.5, 0.25)]
@@ -92,8 +116,19 @@ def test_a_job_may_take_its_patience_and_four_times_its_measuring(bench):
 
 def test_a_worker_is_told_all_that_describes_the_bench(bench):
     regions = [{"backend": "npu", "merge": "m:f"}]
-    more = {"targets": {"cores:0": "llvm"}, "tuning": Path("records"), "backend": "onnxruntime", "regions": regions}
-    known = {"shapes": {}, "stages": 2, "devices": ["cores:0"], "target": "llvm -mcpu=a", "budget": Budget()}
+    more = {
+        "targets": {"cores:0": "llvm"},
+        "tuning": Path("records"),
+        "backend": "onnxruntime",
+        "regions": regions,
+    }
+    known = {
+        "shapes": {},
+        "stages": 2,
+        "devices": ["cores:0"],
+        "target": "llvm -mcpu=a",
+        "budget": Budget(),
+    }
     IsolatedBench(Path("net.onnx"), **known, **more).profile()
     told = FakeWorker.made[0].setting
     assert {name: told[name] for name in more} == {**more, "tuning": "records"}
@@ -119,11 +154,21 @@ def test_a_worker_that_survives_a_failed_candidate_is_kept(bench, monkeypatch):
 
 def test_a_split_is_exported_where_the_asker_stands(bench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    file = bench.export(((0,),), Path("out"), measured=MEASURED, predicted=1.5, baselines=[BASELINE], verdict="Split.")
+    file = bench.export(
+        ((0,),),
+        Path("out"),
+        measured=MEASURED,
+        predicted=1.5,
+        baselines=[BASELINE],
+        verdict="Split.",
+    )
     (job,) = FakeWorker.made[0].jobs
     assert file == Path("out/split.json")
     assert job["folder"] == str(tmp_path / "out")
-    assert (job["measured"], job["baselines"]) == (json.loads(json.dumps(dump(MEASURED))), [dump_of(BASELINE)])
+    assert (job["measured"], job["baselines"]) == (
+        json.loads(json.dumps(dump(MEASURED))),
+        [dump_of(BASELINE)],
+    )
     assert (job["predicted"], job["verdict"]) == (1.5, "Split.")
     bench.export(((0,),), Path("out"))
     assert FakeWorker.made[0].jobs[1]["measured"] is None

@@ -45,7 +45,9 @@ def test_a_right_candidate_is_measured(bench, stages):
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda a: a * 1.001, lambda a: a * np.nan, lambda a: a[::-1].copy() * 0], ids=["little", "nan", "zero"]
+    "spoil",
+    [lambda a: a * 1.001, lambda a: a * np.nan, lambda a: a[::-1].copy() * 0],
+    ids=["little", "nan", "zero"],
 )
 def test_a_candidate_that_computes_something_else_has_no_number(bench, stages, monkeypatch, spoil):
     real = VmStage.run
@@ -73,7 +75,9 @@ def test_no_way_without_splitting_that_computes_something_else_has_a_number(benc
 
 
 def test_no_candidate_that_computes_something_else_is_compared(bench, stages, monkeypatch):
-    monkeypatch.setattr(VmStage, "run", _halved_in(VmStage.run, "stage 1"))  # the unsplit model has only stage 0
+    monkeypatch.setattr(
+        VmStage, "run", _halved_in(VmStage.run, "stage 1")
+    )  # the unsplit model has only stage 0
     with pytest.raises(StageError, match="wrong result"):
         bench.duel([stages])
 
@@ -84,7 +88,11 @@ def _halved_in(real, thread):
 
         found = real(self, values)
         spoilt = threading.current_thread().name == thread
-        return [tvm.runtime.tensor((v.numpy() / 2).astype("float32")) for v in found] if spoilt else found
+        return (
+            [tvm.runtime.tensor((v.numpy() / 2).astype("float32")) for v in found]
+            if spoilt
+            else found
+        )
 
     return run
 
@@ -95,9 +103,15 @@ def test_candidates_and_every_way_without_splitting_are_compared(bench, stages):
     assert all(s.median > 0 for s in (*candidates, *baselines))
 
 
-def test_a_device_that_cannot_run_all_of_the_model_has_no_way_without_splitting(bench, branches, monkeypatch):
-    monkeypatch.setattr(type(branches), "can_run", lambda self, device: str(device) != bench.devices[0])
-    assert [name for name, _ in bench._ways()] == (["one core"] if len(set(bench.devices)) > 1 else [])
+def test_a_device_that_cannot_run_all_of_the_model_has_no_way_without_splitting(
+    bench, branches, monkeypatch
+):
+    monkeypatch.setattr(
+        type(branches), "can_run", lambda self, device: str(device) != bench.devices[0]
+    )
+    assert [name for name, _ in bench._ways()] == (
+        ["one core"] if len(set(bench.devices)) > 1 else []
+    )
 
 
 @pytest.fixture
@@ -113,8 +127,12 @@ def held(monkeypatch):
     return held, waited
 
 
-def test_a_server_that_is_lost_fails_a_trial_and_ends_anything_else(bench, stages, held, monkeypatch):
-    alive, gone = (SimpleNamespace(device=name, is_alive=name == "rpc:a:1") for name in ("rpc:a:1", "rpc:b:1"))
+def test_a_server_that_is_lost_fails_a_trial_and_ends_anything_else(
+    bench, stages, held, monkeypatch
+):
+    alive, gone = (
+        SimpleNamespace(device=name, is_alive=name == "rpc:a:1") for name in ("rpc:a:1", "rpc:b:1")
+    )
     monkeypatch.setattr(VmStage, "run", lambda *_: 1 / 0)
     for servers, elsewhere in (([alive], StageError), ([alive, gone], MachineError)):
         held[0][:] = servers
@@ -133,7 +151,10 @@ def test_a_server_is_waited_for_as_long_as_asked_at_first_and_later_for_its_retu
 
 
 def test_the_identity_names_the_targets_of_devices_that_have_their_own(branches, bench):
-    own = {name: f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}" for name, cpu in zip(bench.devices, "ab", strict=True)}
+    own = {
+        name: f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
+        for name, cpu in zip(bench.devices, "ab", strict=True)
+    }
     assert "targets" not in bench.identity
     places = api.device.along(2)
     targets = [
@@ -143,7 +164,9 @@ def test_the_identity_names_the_targets_of_devices_that_have_their_own(branches,
     assert targets[0] == targets[1]
     assert all(f"{name} " in targets[0] for name in own)
     one = next(iter(own.items()))
-    found = LocalBench(dataclasses.replace(branches, targets=dict([one])), places, QUICK).identity["targets"]
+    found = LocalBench(dataclasses.replace(branches, targets=dict([one])), places, QUICK).identity[
+        "targets"
+    ]
     assert found.split()[0] == one[0]
     assert all(name not in found for name in bench.devices[1:])
 
@@ -174,7 +197,10 @@ def test_a_copy_that_fails_fails_the_measurement():
             raise RuntimeError("broken")
 
     made = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["b"])
-    copies = [fake_pipeline(made, [[0], [1]], ["b"], trace=True, before=before)[0] for before in ({}, {1: fail})]
+    copies = [
+        fake_pipeline(made, [[0], [1]], ["b"], trace=True, before=before)[0]
+        for before in ({}, {1: fail})
+    ]
     for _ in range(2):
         with pytest.raises(StageError, match="stage 1 failed: RuntimeError: broken"):
             in_time(lambda: _side_by_side(copies, items(3), Budget(seconds=0.0, items=40)))
@@ -186,7 +212,9 @@ def test_what_copies_did_before_does_not_count():
     pace = [0.0]
     copies = [Scripted(lambda i: pace[0], 2) for _ in range(2)]
     for pace[0] in (500.0, 2.0):
-        assert _side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).high == pytest.approx(pace[0] / 2)
+        assert _side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).high == pytest.approx(
+            pace[0] / 2
+        )
 
 
 def test_swapped_inputs_have_no_number(bench, stages, monkeypatch):
@@ -216,7 +244,10 @@ def _swapping(real):
     def run(self, values):
         values = list(values)
         pairs = [
-            (i, j) for i in range(len(values)) for j in range(i) if tuple(values[i].shape) == tuple(values[j].shape)
+            (i, j)
+            for i in range(len(values))
+            for j in range(i)
+            if tuple(values[i].shape) == tuple(values[j].shape)
         ]
         for i, j in pairs[:1]:
             values[i], values[j] = values[j], values[i]
@@ -236,13 +267,19 @@ def test_every_way_without_splitting_is_measured(bench):
 
 def test_each_copy_of_the_unsplit_model_works_while_it_is_measured(bench, branches, monkeypatch):
     made, unsplit = [], type(branches).unsplit
-    monkeypatch.setattr(type(branches), "unsplit", lambda *a, **k: made.append(unsplit(*a, **k)) or made[-1])
+    monkeypatch.setattr(
+        type(branches), "unsplit", lambda *a, **k: made.append(unsplit(*a, **k)) or made[-1]
+    )
     found = bench.baselines()
     assert len(made) == sum(b.copies for b in found)
-    assert all(len(p.submitted) > 3 + QUICK.latency_items + QUICK.items for p in made)  # three to be judged by
+    assert all(
+        len(p.submitted) > 3 + QUICK.latency_items + QUICK.items for p in made
+    )  # three to be judged by
 
 
-@pytest.mark.skipif(not devices.can_pin(), reason="threads are kept on cores, which this system cannot do")
+@pytest.mark.skipif(
+    not devices.can_pin(), reason="threads are kept on cores, which this system cannot do"
+)
 def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch):
     import tvm
 
@@ -255,9 +292,14 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
 
     monkeypatch.setattr(VmStage, "run", run)
     cores = devices.available()
-    with branches.pipeline(stages, [devices.Cores(cores[-1:]), devices.Cores(cores[:2])]) as pipeline:
+    with branches.pipeline(
+        stages, [devices.Cores(cores[-1:]), devices.Cores(cores[:2])]
+    ) as pipeline:
         pipeline.run(branches.items(1))
-    assert seen == {("stage 0", frozenset(cores[-1:]), 1), ("stage 1", frozenset(cores[:2]), len(cores[:2]))}
+    assert seen == {
+        ("stage 0", frozenset(cores[-1:]), 1),
+        ("stage 1", frozenset(cores[:2]), len(cores[:2])),
+    }
 
 
 def test_the_identity_names_what_a_study_must_not_mix(bench, branches):
@@ -276,7 +318,11 @@ def test_a_profile_has_a_time_for_each_op(bench, branches):
 def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
     nodes = [node("Relu", "late", "a"), node("MatMul", "a early", "y")]
     model = api.load_model(
-        save(onnx_model(nodes, [value("early", (3, 5)), value("late", (2, 3)), value("unread", (7,))]))
+        save(
+            onnx_model(
+                nodes, [value("early", (3, 5)), value("late", (2, 3)), value("unread", (7,))]
+            )
+        )
     )
     found = model.profile(api.device.along(1)[0], 0.01, force=True)
     assert len(found.op_ms) == len(model.graph.ops)
@@ -285,10 +331,16 @@ def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
 def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkeypatch):
     """Both nets call kernels ``exp`` and ``exp1``, on tensors of swapped sizes."""
     keys = []
-    monkeypatch.setattr(whole_model, "cached", lambda key, make, force: keys.append(tuple(key)) or Profile("", (), ()))
+    monkeypatch.setattr(
+        whole_model,
+        "cached",
+        lambda key, make, force: keys.append(tuple(key)) or Profile("", (), ()),
+    )
     for name, (first, second) in {"a": ((2, 3), (4, 5)), "b": ((4, 5), (2, 3))}.items():
         nodes = [node("Exp", "x", "y"), node("Exp", "u", "v")]
-        path = save(onnx_model(nodes, [value("x", first), value("u", second)], ["y", "v"]), f"{name}.onnx")
+        path = save(
+            onnx_model(nodes, [value("x", first), value("u", second)], ["y", "v"]), f"{name}.onnx"
+        )
         api.load_model(path).profile(api.device.along(1)[0])
     assert keys[0] != keys[1]
 

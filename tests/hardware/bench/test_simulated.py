@@ -29,7 +29,9 @@ def test_without_error_and_noise_a_measurement_is_the_cost(chain_bench: Make) ->
 def test_overhead_and_contention_slow_every_stage(chain_bench: Make) -> None:
     bench = chain_bench(stages=3, error=0.0, noise=0.0, overhead=5.0, contention=0.1)
     split = plan(bench.costs, 3)
-    assert bench.measure(split.stages).stage_ms == pytest.approx([1.2 * load + 5.0 for load in split.loads])
+    assert bench.measure(split.stages).stage_ms == pytest.approx(
+        [1.2 * load + 5.0 for load in split.loads]
+    )
 
 
 def test_another_seed_is_other_hardware(chain_bench: Make) -> None:

@@ -76,7 +76,9 @@ def test_other_weights_need_no_other_kernel(fresh, built, save):
 
 
 @pytest.mark.parametrize("suffix", ["o", "so"])
-@pytest.mark.parametrize("damage", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b[: len(b) // 2], lambda b: b""])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b[: len(b) // 2], lambda b: b""]
+)
 def test_a_damaged_file_is_made_again(fresh, save, suffix, damage):
     path = save(NET)
     compiled(path)
@@ -101,7 +103,10 @@ def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
         "print(model.split([]).pipeline().run(model.items(1)))"
     )
     path = save(NET)
-    both = [subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
     printed = [p.communicate(timeout=120)[0] for p in both]
     assert [p.returncode for p in both] == [0, 0]
     assert printed[0] == printed[1] != b""
@@ -118,7 +123,9 @@ def test_without_a_linker_a_split_runs_but_cannot_be_exported(fresh, save, monke
     monkeypatch.setattr(toolchain, "_found", lambda: None)
     model = api.load_model(save(NET))
     assert runs(model)
-    with pytest.raises(MachineError, match=r"no compiler driver to link with; install gcc or clang, or pip install"):
+    with pytest.raises(
+        MachineError, match=r"no compiler driver to link with; install gcc or clang, or pip install"
+    ):
         model.split([[model.graph.ops[0].name]]).export(tmp_path / "out")
     assert not (tmp_path / "out" / "split.json").exists()
 
@@ -136,7 +143,9 @@ def test_a_linker_that_is_not_there_is_named(monkeypatch, tmp_path):
         toolchain.link_shared(tmp_path / "out.so", [])
 
 
-@pytest.mark.parametrize("text", ["nonsense", "llvm -nonsense=1", "{", '{"kind": "nonsense"}', "[]", " "])
+@pytest.mark.parametrize(
+    "text", ["nonsense", "llvm -nonsense=1", "{", '{"kind": "nonsense"}', "[]", " "]
+)
 def test_a_target_tvm_does_not_know_is_named(said, save, text):
     code, line = said("inspect", save(NET), "--target", text)
     assert (code, line.startswith(f"target '{text}' is not one TVM knows (")) == (2, True)
@@ -154,7 +163,9 @@ def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):
         compile_kernels(model.lowered.kernels, model.target)
 
 
-@pytest.mark.parametrize("record", [[], ["nonsense"], [[["GetSBlock", [], ["none", "main"], ["b0"]]], []]])
+@pytest.mark.parametrize(
+    "record", [[], ["nonsense"], [[["GetSBlock", [], ["none", "main"], ["b0"]]], []]]
+)
 def test_a_schedule_that_does_not_fit_leaves_the_kernel_as_it_is(fresh, save, monkeypatch, record):
     class Everything(dict):
         def get(self, key):
@@ -173,9 +184,14 @@ def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
     """Linking keeps references: a hundred candidates together add less than five copies of the weights."""
     ops = len(squeezenet.graph.ops)
     cut = [cuts.closure(squeezenet.graph, [1 + k % (ops - 2)]) for k in range(100)]
-    kept = [squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut[:3]]
+    kept = [
+        squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2))
+        for c in cut[:3]
+    ]
     before = resident_bytes()
-    kept += [squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut]
+    kept += [
+        squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut
+    ]
     assert len(kept) == 103
     assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
 
@@ -201,9 +217,13 @@ def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh,
         node("MatMul", "c w", "y"),
     ]
     outs = [value("y", (4, 160)), value("w", (160, 160))]
-    model = api.load_model(save(onnx_model(ops, [value("x", (4, 160))], outs, weights={"w": large})))
+    model = api.load_model(
+        save(onnx_model(ops, [value("x", (4, 160))], outs, weights={"w": large}))
+    )
     (whole,) = model.whole.stages
-    assert [w.value.numpy().nbytes for w in link.large_weights(model.lowered, whole)] == [large.nbytes]
+    assert [w.value.numpy().nbytes for w in link.large_weights(model.lowered, whole)] == [
+        large.nbytes
+    ]
     items = model.items(2)
     for last in ("a", "b", "c"):
         with model.split([[last]]).pipeline() as pipeline:

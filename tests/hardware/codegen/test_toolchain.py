@@ -57,7 +57,10 @@ def script(text):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("import sys; print('noise'); sys.exit('first\\nundefined symbol: f')", "failed: undefined symbol: f"),
+        (
+            "import sys; print('noise'); sys.exit('first\\nundefined symbol: f')",
+            "failed: undefined symbol: f",
+        ),
         ("print('only on stdout'); exit(1)", "failed: only on stdout"),
         ("exit(1)", "failed: no message"),
     ],
@@ -95,13 +98,16 @@ def test_for_another_machine_a_cross_compiler_links_or_zig(machine, triple, comm
 def test_without_a_cross_compiler_the_one_to_install_is_named(machine):
     machine(["cc", "gcc"])
     with pytest.raises(
-        MachineError, match=r"nothing here links for 'aarch64-linux-gnu'.* install aarch64-linux-gnu-gcc"
+        MachineError,
+        match=r"nothing here links for 'aarch64-linux-gnu'.* install aarch64-linux-gnu-gcc",
     ):
         toolchain.compiler("aarch64-linux-gnu")
 
 
 def test_the_linker_is_asked_for_a_shared_library_of_all_objects(monkeypatch, tmp_path):
-    write = "import sys, pathlib; a = sys.argv; pathlib.Path(a[3]).write_text(' '.join(a[1:3] + a[4:]))"
+    write = (
+        "import sys, pathlib; a = sys.argv; pathlib.Path(a[3]).write_text(' '.join(a[1:3] + a[4:]))"
+    )
     asked = []
     monkeypatch.setattr(toolchain, "compiler", lambda triple: asked.append(triple) or script(write))
     toolchain.link_shared(tmp_path / "stage.so", [tmp_path / "a.o", "b.o"], "some-triple")
@@ -111,13 +117,17 @@ def test_the_linker_is_asked_for_a_shared_library_of_all_objects(monkeypatch, tm
 
 def test_a_linker_that_never_ends_is_ended(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(toolchain, "compiler", lambda triple: script("import time; time.sleep(600)"))
+    monkeypatch.setattr(
+        toolchain, "compiler", lambda triple: script("import time; time.sleep(600)")
+    )
     with pytest.raises(MachineError, match=r"did not run: .*timed out"):
         toolchain.link_shared(tmp_path / "stage.so", [])
 
 
 def test_zig_is_there_where_its_package_is(monkeypatch):
-    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: object() if name == "ziglang" else None)
+    monkeypatch.setattr(
+        toolchain.importlib.util, "find_spec", lambda name: object() if name == "ziglang" else None
+    )
     assert toolchain._has_zig()
     monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
     assert not toolchain._has_zig()

@@ -36,7 +36,9 @@ def test_kernels_of_unknown_work_are_tried_alike():
 
 
 def test_work_counts_every_call_of_a_kernel(branches):
-    assert sum(work_of(branches.graph).values()) == pytest.approx(sum(op.flops for op in branches.graph.ops))
+    assert sum(work_of(branches.graph).values()) == pytest.approx(
+        sum(op.flops for op in branches.graph.ops)
+    )
 
 
 def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small: Path, tmp_path: Path):
@@ -56,7 +58,9 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small: Pat
 
 def test_a_time_limit_ends_before_the_next_kernel(small: Path, tmp_path: Path):
     model = api.load_model(small)
-    assert list(tune(model.lowered.kernels, model.target, tmp_path / "db", is_over=lambda: True)) == []
+    assert (
+        list(tune(model.lowered.kernels, model.target, tmp_path / "db", is_over=lambda: True)) == []
+    )
 
 
 def test_a_damaged_database_is_one_line(tmp_path: Path):

@@ -73,7 +73,9 @@ def test_a_module_is_sent_once_a_key_and_leaves_no_file(connection, server):
     assert server.files == {}
 
 
-def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(connection, server, monkeypatch):
+def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(
+    connection, server, monkeypatch
+):
     monkeypatch.setattr(rpc, "_KEPT_BYTES", 10)
     for key in "abac":  # a is used again, so b goes when c comes
         connection.load(key, writes(b"12345"))
@@ -87,7 +89,9 @@ def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(connection
 
 
 def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(connection, server):
-    with pytest.raises(StageError, match="'rpc:host:9090' failed while a stage was loaded: undefined symbol: f"):
+    with pytest.raises(
+        StageError, match="'rpc:host:9090' failed while a stage was loaded: undefined symbol: f"
+    ):
         connection.load("a", writes(b"bad"))
     assert server.files == {}
     assert connection.load("a", writes(b"good")) == ("module", b"good")
@@ -96,7 +100,9 @@ def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(conne
 def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
     server.is_up = False
     assert not connection.is_alive
-    with pytest.raises(DeviceLost, match="'rpc:host:9090' was lost while a stage ran; start its server again"):  # noqa: SIM117
+    with pytest.raises(
+        DeviceLost, match="'rpc:host:9090' was lost while a stage ran; start its server again"
+    ):  # noqa: SIM117
         with connection.guarded("a stage ran"):
             raise ValueError("nonsense")
 
@@ -134,7 +140,10 @@ def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):
 def at_once(work):
     """What two threads that do it at the same time return."""
     meeting, found = threading.Barrier(2), []
-    threads = [threading.Thread(target=lambda: (meeting.wait(PATIENCE_S), found.append(work()))) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: (meeting.wait(PATIENCE_S), found.append(work())))
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

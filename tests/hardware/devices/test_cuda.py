@@ -32,7 +32,9 @@ def test_a_gpu_that_is_not_there_is_named_with_the_remedy(branches):
 
 def test_every_kernel_gets_threads_on_a_gpu(branches):
     found = schedules.schedule(
-        branches.lowered.kernels, target_of('{"kind": "cuda", "arch": "sm_80", "host": "llvm"}'), None
+        branches.lowered.kernels,
+        target_of('{"kind": "cuda", "arch": "sm_80", "host": "llvm"}'),
+        None,
     )
     assert all("thread" in str(function) for function in found.values())
 
@@ -45,7 +47,10 @@ def test_a_gpu_of_a_server_has_the_target_that_is_given():
         found = target_on(device, given, target_of())
         assert found.attrs["arch"] == "sm_87"
         assert foreign_triple(found) in ("aarch64-linux-gnu", None)
-        assert target_on(device, '{"kind": "cuda", "arch": "sm_87"}', target_of()).host.kind.name == "llvm"
+        assert (
+            target_on(device, '{"kind": "cuda", "arch": "sm_87"}', target_of()).host.kind.name
+            == "llvm"
+        )
 
 
 @gpu

@@ -35,22 +35,23 @@ def test_a_kill_may_be_the_system_s_and_says_so():
 
 def test_a_crash_is_told_with_its_stage_where_the_log_names_the_thread():
     stages = {"0x00000000000000aa": 0, "0x00000000000000bb": 1}
-    log = (
-        "Fatal Python error: Segmentation fault\n\nThread 0x00000000000000aa:\nCurrent thread 0x00000000000000bb (most"
-    )
+    log = "Fatal Python error: Segmentation fault\n\nThread 0x00000000000000aa:\nCurrent thread 0x00000000000000bb (most"
     assert died(-11, log, stages) == "crash SIGSEGV in stage 1"
     assert died(-11, "Thread 0x00000000000000aa:", stages) == "crash SIGSEGV while running"
     assert died(-6) == "crash SIGABRT while running"
 
 
-@pytest.mark.parametrize("kind", [errors.ModelError, errors.Infeasible, errors.MachineError, errors.StageError])
+@pytest.mark.parametrize(
+    "kind", [errors.ModelError, errors.Infeasible, errors.MachineError, errors.StageError]
+)
 def test_an_error_of_ours_crosses_as_itself(kind):
     found = process._error(kind.__name__, "one line")
     assert (type(found), str(found)) == (kind, "one line")
 
 
 @pytest.mark.parametrize(
-    "name", ["ValueError", "Iterable", "nearest", "line_of", "difflib", "", "__name__", "annotations"]
+    "name",
+    ["ValueError", "Iterable", "nearest", "line_of", "difflib", "", "__name__", "annotations"],
 )
 def test_any_other_name_is_a_failed_stage_and_is_never_called(name):
     found = process._error(name, "said no")

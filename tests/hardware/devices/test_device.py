@@ -21,7 +21,12 @@ def four(monkeypatch):
 @pytest.mark.usefixtures("four")
 @pytest.mark.parametrize(
     ("text", "numbers"),
-    [("cores:0", (0,)), ("cores:0,2", (0, 2)), ("cores:0-2", (0, 1, 2)), ("cores:1,0-1,5", (1, 0, 5))],
+    [
+        ("cores:0", (0,)),
+        ("cores:0,2", (0, 2)),
+        ("cores:0-2", (0, 1, 2)),
+        ("cores:1,0-1,5", (1, 0, 5)),
+    ],
 )
 def test_cores_are_spelled_as_numbers_and_ranges(text, numbers):
     assert devices.parse(text) == Cores(numbers)
@@ -30,7 +35,19 @@ def test_cores_are_spelled_as_numbers_and_ranges(text, numbers):
 
 @pytest.mark.usefixtures("four")
 @pytest.mark.parametrize(
-    "text", ["", "cores", "cores:", "core:0", "gpu:0", "cores:a", "cores:0-", "cores:-1", "cores:0,", "cores:²"]
+    "text",
+    [
+        "",
+        "cores",
+        "cores:",
+        "core:0",
+        "gpu:0",
+        "cores:a",
+        "cores:0-",
+        "cores:-1",
+        "cores:0,",
+        "cores:²",
+    ],
 )
 def test_a_misspelt_device_is_named(text):
     with pytest.raises(ConfigError, match=f"device '{text}'"):
@@ -45,7 +62,10 @@ def test_a_misspelt_device_is_named(text):
         ("rpc:pi-4.lan:9090/cuda:1", Rpc("pi-4.lan", 9090, kind="cuda", number=1)),
         ("rpc:pi:9090/board", Rpc("pi", 9090, "board")),
         ("tracker:hub:9190/rpi4", Rpc("hub", 9190, "rpi4", by_tracker=True)),
-        ("tracker:hub:9190/jetson/cuda:0", Rpc("hub", 9190, "jetson", by_tracker=True, kind="cuda")),
+        (
+            "tracker:hub:9190/jetson/cuda:0",
+            Rpc("hub", 9190, "jetson", by_tracker=True, kind="cuda"),
+        ),
     ],
 )
 def test_servers_and_gpus_are_spelled_by_address_and_number(text, device):
@@ -87,7 +107,13 @@ def test_a_core_that_is_not_there_is_named(text):
 
 @pytest.mark.usefixtures("four")
 def test_stages_take_the_cores_in_turn():
-    assert [str(d) for d in devices.along(5)] == ["cores:0", "cores:1", "cores:2", "cores:5", "cores:0"]
+    assert [str(d) for d in devices.along(5)] == [
+        "cores:0",
+        "cores:1",
+        "cores:2",
+        "cores:5",
+        "cores:0",
+    ]
     assert devices.along(2, ["cores:1", "cores:0"]) == (Cores((1,)), Cores((0,)))
 
 
@@ -101,7 +127,9 @@ def test_another_number_of_devices_than_stages_is_refused():
 def test_a_thread_stays_on_its_cores_and_others_stay_free():
     seen = []
     core = devices.available()[-1]
-    thread = threading.Thread(target=lambda: (Cores((core,)).bind(), seen.append(os.sched_getaffinity(0))))
+    thread = threading.Thread(
+        target=lambda: (Cores((core,)).bind(), seen.append(os.sched_getaffinity(0)))
+    )
     thread.start()
     thread.join()
     assert seen == [{core}]
@@ -119,7 +147,14 @@ def test_without_pinning_every_core_is_there(monkeypatch):
 
 
 def test_servers_of_one_key_are_counted_from_nothing_and_each_key_by_itself():
-    texts = ["tracker:t:1/a", "cores:0", "tracker:t:1/b", "tracker:t:1/a", "tracker:t:1/a/cuda:0", "tracker:t:1/a"]
+    texts = [
+        "tracker:t:1/a",
+        "cores:0",
+        "tracker:t:1/b",
+        "tracker:t:1/a",
+        "tracker:t:1/a/cuda:0",
+        "tracker:t:1/a",
+    ]
     found = devices.apart([Cores((0,)) if t == "cores:0" else devices.parse(t) for t in texts])
     assert [getattr(d, "copy", None) for d in found] == [0, None, 0, 1, 0, 2]
 
@@ -130,7 +165,9 @@ def test_of_many_cores_that_are_not_there_eight_are_named():
         devices.parse("cores:0-9")
     with pytest.raises(MachineError) as found:
         devices.parse("cores:" + ",".join(map(str, range(10, 30))))
-    assert "needs core 10, 11, 12, 13, 14, 15, 16, 17; this process may use 0, 1, 2, 5" in str(found.value)
+    assert "needs core 10, 11, 12, 13, 14, 15, 16, 17; this process may use 0, 1, 2, 5" in str(
+        found.value
+    )
 
 
 @pytest.mark.usefixtures("four")
@@ -146,7 +183,9 @@ def test_a_gpu_s_number_has_at_most_three_plain_digits(number):
         devices.parse(f"cuda:{number}")
 
 
-@pytest.mark.parametrize(("port", "fits"), [("1", True), ("65535", True), ("65536", False), ("0", False)])
+@pytest.mark.parametrize(
+    ("port", "fits"), [("1", True), ("65535", True), ("65536", False), ("0", False)]
+)
 def test_a_port_lies_between_1_and_65535(port, fits):
     if fits:
         assert devices.parse(f"rpc:h:{port}").port == int(port)
@@ -162,10 +201,19 @@ def test_a_host_is_a_plain_name(host):
 
 
 HOSTS = st.from_regex(r"[a-z0-9_]([a-z0-9._-]{0,20}[a-z0-9_])?", fullmatch=True)
-KEYS = st.from_regex(r"[A-Za-z0-9._-]{1,10}", fullmatch=True).filter(lambda k: k not in devices.KINDS)
+KEYS = st.from_regex(r"[A-Za-z0-9._-]{1,10}", fullmatch=True).filter(
+    lambda k: k not in devices.KINDS
+)
 
 
-@given(HOSTS, st.integers(1, 65535), KEYS, st.booleans(), st.sampled_from(devices.KINDS), st.integers(0, 999))
+@given(
+    HOSTS,
+    st.integers(1, 65535),
+    KEYS,
+    st.booleans(),
+    st.sampled_from(devices.KINDS),
+    st.integers(0, 999),
+)
 def test_a_server_reads_back_as_it_is_spelled(host, port, key, by_tracker, kind, number):
     device = Rpc(host, port, key, by_tracker, kind, number)
     assert devices.parse(str(device)) == device
@@ -178,7 +226,8 @@ def test_any_text_is_a_device_or_an_error_of_ours(text):
 
 
 @pytest.mark.parametrize(
-    ("enabled", "there", "told"), [(False, True, "TVM built with CUDA"), (True, False, "nvidia-smi")]
+    ("enabled", "there", "told"),
+    [(False, True, "TVM built with CUDA"), (True, False, "nvidia-smi")],
 )
 def test_a_gpu_that_cannot_be_used_says_why(monkeypatch, enabled, there, told):
     tvm = pytest.importorskip("tvm")
@@ -198,6 +247,8 @@ def test_a_gpu_that_is_there_is_given(monkeypatch):
 def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):
     tvm = pytest.importorskip("tvm")
     asked = []
-    monkeypatch.setattr(tvm, "get_global_func", lambda name: lambda *given: asked.append((name, *given)))
+    monkeypatch.setattr(
+        tvm, "get_global_func", lambda name: lambda *given: asked.append((name, *given))
+    )
     Cores((3, 1)).bind_kernels()
     assert asked == [("runtime.config_threadpool", -2, 2, ["3", "1"])]

@@ -19,7 +19,11 @@ from tests.hardware.servers import HOST, free_port, servers  # noqa: F401  a fix
 
 pytest.importorskip("onnxruntime")
 HERE = str(devices.along(1)[0])
-ABSENT = {"core": lambda: "cores:4095", "cuda": lambda: "cuda:99", "server": lambda: f"rpc:{HOST}:{free_port()}"}
+ABSENT = {
+    "core": lambda: "cores:4095",
+    "cuda": lambda: "cuda:99",
+    "server": lambda: f"rpc:{HOST}:{free_port()}",
+}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,9 @@ def test_an_export_for_it_loads_and_runs(branches, there, tmp_path):
 
 def test_a_study_measures_candidates_on_it_and_the_whole_model_there(branches, there):
     bench = LocalBench(
-        branches, devices.along(2, [there, HERE]), Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
+        branches,
+        devices.along(2, [there, HERE]),
+        Budget(seconds=0.1, share=0.5, items=4, latency_items=1),
     )
     assert bench.measure(branches.split([["first"]]).stages).accuracy.equal
     names = [baseline.name for baseline in bench.baselines()]

@@ -20,7 +20,12 @@ def cpuinfo(tmp_path, monkeypatch):
 
     def write(*lists, key="flags\t\t"):
         file = tmp_path / "cpuinfo"
-        file.write_text("".join(f"processor\t: {i}\n{key}: {text}\nbugs\t\t: avx2\n\n" for i, text in enumerate(lists)))
+        file.write_text(
+            "".join(
+                f"processor\t: {i}\n{key}: {text}\nbugs\t\t: avx2\n\n"
+                for i, text in enumerate(lists)
+            )
+        )
         monkeypatch.setattr(processor, "CPUINFO", file)
 
     return write
@@ -68,17 +73,23 @@ def test_an_export_for_another_processor_is_one_line(export, said, cpuinfo):
     export.edit(lambda d: d["environment"].update(target=target_text(V3)))
     code, line = said("bench", export.folder)
     assert code == 3
-    assert line.startswith("the split was exported for x86-64-v3, this processor lacks avx2, bmi, bmi2, f16c, fma,")
+    assert line.startswith(
+        "the split was exported for x86-64-v3, this processor lacks avx2, bmi, bmi2, f16c, fma,"
+    )
 
 
 @ON_X86
-@pytest.mark.skipif("amx_tile" in processor.features(processor.CPUINFO), reason="this processor has AMX")
+@pytest.mark.skipif(
+    "amx_tile" in processor.features(processor.CPUINFO), reason="this processor has AMX"
+)
 def test_code_this_processor_cannot_run_is_never_loaded(tmp_path, branches):
     from autosplit import api
 
     api.load_model(branches.path, target=NEWER).split([["first"]]).export(tmp_path)
     code = "import sys, autosplit; autosplit.load(sys.argv[1])"
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 1
     assert "exported for sapphirerapids, this processor lacks amx-" in done.stderr.splitlines()[-1]
 

@@ -25,7 +25,9 @@ from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
 
 pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.skipif(not devices.can_pin(), reason="servers are kept on cores, which this system cannot do")
+pytestmark = pytest.mark.skipif(
+    not devices.can_pin(), reason="servers are kept on cores, which this system cannot do"
+)
 BRIEF = Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
 
 
@@ -94,7 +96,9 @@ def test_a_stage_leaves_no_file_on_the_server(split, two):
 def test_a_stage_is_sent_once_while_its_server_is_held(split, two, monkeypatch):
     sent = []
     real = rpc.Connection._sent
-    monkeypatch.setattr(rpc.Connection, "_sent", lambda self, write: sent.append(write) or real(self, write))
+    monkeypatch.setattr(
+        rpc.Connection, "_sent", lambda self, write: sent.append(write) or real(self, write)
+    )
     with rpc.reached([devices.parse(two[0].device)]):
         for _ in range(2):
             assert is_right(split, split.pipeline([two[0].device] * 3))
@@ -110,7 +114,9 @@ def test_every_op_is_timed_there(model, two):
 
 
 def test_the_link_is_measured_and_local_cores_have_none(model, two):
-    there, here = (model.link(d) for d in devices.along(2, [two[0].device, str(devices.along(1)[0])]))
+    there, here = (
+        model.link(d) for d in devices.along(2, [two[0].device, str(devices.along(1)[0])])
+    )
     assert 0 < there.bandwidth < math.inf
     assert there.call_ms > 0
     assert (here.bandwidth, here.latency_ms, here.call_ms) == (math.inf, 0.0, 0.0)
@@ -127,7 +133,9 @@ def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, m
         return real(by_symbol, target)
 
     monkeypatch.setattr(kernels, "_build", fails)
-    limited = Model(**{**vars(model_fields(model)), "targets": {two[0].device: "llvm -mcpu=x86-64"}})
+    limited = Model(
+        **{**vars(model_fields(model)), "targets": {two[0].device: "llvm -mcpu=x86-64"}}
+    )
     (relu,) = (i for i, op in enumerate(limited.graph.ops) if op.kernel == "relu")
     times = limited.profile(devices.parse(two[0].device), 0.1).op_ms
     assert times[relu] == math.inf
@@ -145,9 +153,13 @@ def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
     mixed = replace(model, lowered=replace(model.lowered, composites=known))
     device = devices.parse(two[0].device)
     times = mixed.profile(device, 0.1, force=True).op_ms
-    assert {op.kernel for op, t in zip(model.graph.ops, times, strict=True) if t == math.inf} == {kernel}
+    assert {op.kernel for op, t in zip(model.graph.ops, times, strict=True) if t == math.inf} == {
+        kernel
+    }
     assert not mixed.can_run(device)
-    with pytest.raises(autosplit.errors.ModelError, match="of backend 'dsp' runs on local cores, not on 'rpc:"):
+    with pytest.raises(
+        autosplit.errors.ModelError, match="of backend 'dsp' runs on local cores, not on 'rpc:"
+    ):
         mixed.unsplit(device)
 
 
@@ -166,7 +178,8 @@ def test_an_export_runs_on_its_servers(split, two, tmp_path):
 def test_a_server_that_is_not_there_is_named_with_the_remedy(split):
     port = processes.free_port()
     with pytest.raises(
-        MachineError, match=rf"no TVM RPC server answers at 127.0.0.1:{port} .*start one there: python -m"
+        MachineError,
+        match=rf"no TVM RPC server answers at 127.0.0.1:{port} .*start one there: python -m",
     ):
         split.pipeline([f"rpc:127.0.0.1:{port}"] * 3)
     with pytest.raises(MachineError, match="gives no server of key 'pi'"):
@@ -176,7 +189,9 @@ def test_a_server_that_is_not_there_is_named_with_the_remedy(split):
 def test_a_study_on_a_server_that_is_not_there_ends_with_exit_code_3(model, capsys, tmp_path):
     file = tmp_path / "study.toml"
     port = processes.free_port()
-    file.write_text(f'model = "{model.path}"\ndevices = ["rpc:127.0.0.1:{port}", "cores:{devices.available()[0]}"]')
+    file.write_text(
+        f'model = "{model.path}"\ndevices = ["rpc:127.0.0.1:{port}", "cores:{devices.available()[0]}"]'
+    )
     assert main(["run", str(file), "--storage", str(tmp_path / "study.db")]) == 3
     assert f"127.0.0.1:{port}" in capsys.readouterr().err.splitlines()[-1]
 
@@ -193,7 +208,9 @@ def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, tw
 
 def test_onnxruntime_runs_on_local_cores_alone(model, two):
     other = autosplit.load_model(model.path, backend="onnxruntime")
-    with pytest.raises(ConfigError, match="backend 'onnxruntime' runs on local cores, not on 'rpc:"):
+    with pytest.raises(
+        ConfigError, match="backend 'onnxruntime' runs on local cores, not on 'rpc:"
+    ):
         LocalBench(other, devices.along(2, [two[0].device] * 2))
 
 
@@ -205,7 +222,10 @@ def test_a_target_for_another_kind_of_device_is_refused(model, two):
 
 def test_unsplit_models_are_measured_on_each_device_and_as_replicas(model, two):
     here = str(devices.along(1)[0])
-    found = {b.name: b for b in LocalBench(model, devices.along(2, [two[0].device, here]), BRIEF).baselines()}
+    found = {
+        b.name: b
+        for b in LocalBench(model, devices.along(2, [two[0].device, here]), BRIEF).baselines()
+    }
     assert set(found) == {"one core", two[0].device, "replicas"}
     assert found["replicas"].copies == 2
 
@@ -219,7 +239,10 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
             server.kill()
 
     there = LocalBench(
-        split.model, devices.along(3, [server.device, str(devices.along(1)[0]), server.device]), BRIEF, tell=tell
+        split.model,
+        devices.along(3, [server.device, str(devices.along(1)[0]), server.device]),
+        BRIEF,
+        tell=tell,
     )
     with pytest.raises(StageError, match=rf"device '{server.device}' was lost"):
         there.measure(split.stages)
@@ -245,7 +268,9 @@ def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
         links = far.links()
         assert [link.device for link in links] == [two[0].device, two[1].device]
         assert far.measure(((0,), tuple(range(1, len(model.graph.ops))))).accuracy.equal
-        assert is_right(model.split([["skip"]]), model.split([["skip"]]).pipeline([two[0].device] * 2))
+        assert is_right(
+            model.split([["skip"]]), model.split([["skip"]]).pipeline([two[0].device] * 2)
+        )
     finally:
         far.close()
 
@@ -254,7 +279,10 @@ def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
 @pytest.mark.skipif(not processes.has_tornado, reason="a tracker needs the package tornado")
 def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa: F811
     tracker = servers(is_tracker=True)
-    for board in [servers(wait=False, core=processes.own_core(n), tracker=tracker.port, key="board") for n in (0, -1)]:
+    for board in [
+        servers(wait=False, core=processes.own_core(n), tracker=tracker.port, key="board")
+        for n in (0, -1)
+    ]:
         board.wait()
     key = f"tracker:{processes.HOST}:{tracker.port}/board"
     with split.pipeline([key, key, str(devices.along(1)[0])]) as pipeline:
@@ -263,10 +291,14 @@ def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 if devices.can_pin() else True, reason="needs two cores")
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2 if devices.can_pin() else True, reason="needs two cores"
+)
 def test_unequal_devices_get_unequal_stages(tmp_path_factory, two):
     size, count = 160, 8
-    lines = " ".join(f"t{i + 1} = MatMul(t{i}, w)" for i in range(count)).replace(f"t{count} =", "y =")
+    lines = " ".join(f"t{i + 1} = MatMul(t{i}, w)" for i in range(count)).replace(
+        f"t{count} =", "y ="
+    )
     text = f"g (float[{size},{size}] t0) => (float[{size},{size}] y) {{ {lines} }}"
     chain = saved(tmp_path_factory, nets.net(text, {"w": np.eye(size, dtype=np.float32)}))
     slow, fast = two

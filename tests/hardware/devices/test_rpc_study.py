@@ -21,7 +21,9 @@ from tests.hardware.servers import servers  # noqa: F401  a fixture
 pytest.importorskip("onnxruntime")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not device.can_pin(), reason="servers are kept on cores, which this system cannot do"),
+    pytest.mark.skipif(
+        not device.can_pin(), reason="servers are kept on cores, which this system cannot do"
+    ),
 ]
 
 
@@ -97,7 +99,17 @@ def test_two_workers_take_turns_at_the_same_servers(save, servers, tmp_path):  #
         seconds = 0.3
         """
     )
-    command = [sys.executable, "-m", "autosplit", "run", str(file), "--storage", str(tmp_path / "s.db")]
-    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    command = [
+        sys.executable,
+        "-m",
+        "autosplit",
+        "run",
+        str(file),
+        "--storage",
+        str(tmp_path / "s.db"),
+    ]
+    workers = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)
+    ]
     printed = [w.communicate(timeout=300) for w in workers]
     assert [w.returncode for w in workers] == [0, 0], printed

@@ -70,7 +70,9 @@ def test_closing_wakes_everybody_who_waits(waits):
     channel = Channel(1)
     if waits == "put":
         channel.put(0)
-    waiting = [behind((lambda: channel.put(1)) if waits == "put" else channel.take) for _ in range(3)]
+    waiting = [
+        behind((lambda: channel.put(1)) if waits == "put" else channel.take) for _ in range(3)
+    ]
     channel.close()
     for thread, found in waiting:
         thread.join(PATIENCE_S)

@@ -8,11 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, StageError
-from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, items, sequential, wait_for
+from tests.hardware.fakes import (
+    PATIENCE_S,
+    fake_pipeline,
+    graph,
+    in_time,
+    items,
+    sequential,
+    wait_for,
+)
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 THREE = [[0], [1], [2]]
-SKIP = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c", "a"]), ("e", ["d", "x"])], ["x"], ["e", "b"])
+SKIP = graph(
+    [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c", "a"]), ("e", ["d", "x"])],
+    ["x"],
+    ["e", "b"],
+)
 
 
 def results_of(found, outputs):
@@ -36,7 +48,9 @@ def test_a_pipeline_runs_again_and_again():
     with pipeline:
         assert len(in_time(lambda: pipeline.run(items(3)))) == 3
         assert in_time(lambda: pipeline.run([])) == []
-        assert results_of(in_time(lambda: pipeline.run(items(1))), "c") == expected_of(CHAIN, items(1), "c")
+        assert results_of(in_time(lambda: pipeline.run(items(1))), "c") == expected_of(
+            CHAIN, items(1), "c"
+        )
 
 
 def test_a_tensor_reaches_only_the_stages_that_read_it():
@@ -45,7 +59,13 @@ def test_a_tensor_reaches_only_the_stages_that_read_it():
         found = in_time(lambda: pipeline.run(items(9)))
     assert results_of(found, ["e", "b"]) == expected_of(SKIP, items(9), ["e", "b"])
     assert [len(s.seen[0]) for s in stages] == [1, 1, 1, 2, 2]
-    assert [[p.name for p in s.inputs] for s in pipeline.wiring.stages] == [["x"], ["a"], ["b"], ["c", "a"], ["d", "x"]]
+    assert [[p.name for p in s.inputs] for s in pipeline.wiring.stages] == [
+        ["x"],
+        ["a"],
+        ["b"],
+        ["c", "a"],
+        ["d", "x"],
+    ]
 
 
 def test_two_readers_of_a_tensor_are_one_connection_with_one_port_a_stage():
@@ -62,7 +82,9 @@ def test_an_output_can_be_read_by_a_later_stage_too():
     made = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["a", "b"])
     pipeline, _ = fake_pipeline(made, [[0], [1]], ["a", "b"])
     with pipeline:
-        assert results_of(in_time(lambda: pipeline.run(items(5))), "ab") == expected_of(made, items(5), "ab")
+        assert results_of(in_time(lambda: pipeline.run(items(5))), "ab") == expected_of(
+            made, items(5), "ab"
+        )
 
 
 def test_an_input_can_be_an_output_and_a_stage_may_read_nothing():
@@ -99,10 +121,14 @@ def test_a_running_thread_is_known_by_its_stage():
 
 
 @pytest.mark.parametrize(
-    ("last", "outputs"), [(["d"], ["e"]), (["d", "a"], ["e"]), (["d"], ["a", "e"])], ids=["chain", "skip", "output"]
+    ("last", "outputs"),
+    [(["d"], ["e"]), (["d", "a"], ["e"]), (["d"], ["a", "e"])],
+    ids=["chain", "skip", "output"],
 )
 def test_stages_work_at_the_same_time_whatever_skips_some(last, outputs):
-    made = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c"]), ("e", last)], ["x"], outputs)
+    made = graph(
+        [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c"]), ("e", last)], ["x"], outputs
+    )
     meeting = threading.Barrier(5)
     before = {s: _meet(meeting, 4 - s) for s in range(5)}
     pipeline, _ = fake_pipeline(made, [[s] for s in range(5)], outputs, depth=1, before=before)
@@ -326,7 +352,8 @@ def test_items_of_several_threads_are_not_mixed():
     pipeline, _ = fake_pipeline(SKIP, [[0], [1], [2], [3], [4]], ["e", "b"], depth=1)
     given = items(200)
     writers = [
-        threading.Thread(target=lambda k=k: [pipeline.submit(i) for i in given[k::4]], daemon=True) for k in range(4)
+        threading.Thread(target=lambda k=k: [pipeline.submit(i) for i in given[k::4]], daemon=True)
+        for k in range(4)
     ]
     for writer in writers:
         writer.start()
@@ -340,7 +367,10 @@ def test_items_of_several_threads_are_not_mixed():
 def test_results_taken_by_several_threads_are_not_mixed():
     pipeline, _ = fake_pipeline(SKIP, [[0], [1], [2], [3], [4]], ["e", "b"], depth=1)
     given, found = items(200), []
-    readers = [threading.Thread(target=lambda: found.extend(pipeline.results()), daemon=True) for _ in range(4)]
+    readers = [
+        threading.Thread(target=lambda: found.extend(pipeline.results()), daemon=True)
+        for _ in range(4)
+    ]
     for reader in readers:
         reader.start()
     for item in given:
@@ -354,7 +384,10 @@ def test_results_taken_by_several_threads_are_not_mixed():
     ("item", "line"),
     [
         ({}, "item lacks the input 'x'; give all of x"),
-        ({"x": np.zeros(2), "z": np.zeros(2)}, "item has an input 'z', but the model's inputs are x"),
+        (
+            {"x": np.zeros(2), "z": np.zeros(2)},
+            "item has an input 'z', but the model's inputs are x",
+        ),
         ({"x": np.zeros(3)}, "input 'x' is float64[3], but the model takes float64[2]"),
         ({"x": np.zeros((2, 1))}, "input 'x' is float64[2, 1]"),
         ({"x": np.zeros(2, np.float32)}, "input 'x' is float32[2], but the model takes float64[2]"),
@@ -367,7 +400,9 @@ def test_an_item_that_does_not_fit_is_refused_and_nothing_is_lost(item, line):
         with pytest.raises(ConfigError) as found:
             pipeline.submit(item)
         assert str(found.value).startswith(line)
-        assert results_of(in_time(lambda: pipeline.run(items(2))), "c") == expected_of(CHAIN, items(2), "c")
+        assert results_of(in_time(lambda: pipeline.run(items(2))), "c") == expected_of(
+            CHAIN, items(2), "c"
+        )
 
 
 def test_what_numpy_takes_for_an_array_is_an_array():
@@ -381,7 +416,9 @@ def test_a_trace_has_an_event_for_each_stage_and_item():
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], trace=True)
     with pipeline:
         in_time(lambda: pipeline.run(items(5)))
-    assert sorted((e.stage, e.item) for e in pipeline.events) == [(s, i) for s in range(3) for i in range(5)]
+    assert sorted((e.stage, e.item) for e in pipeline.events) == [
+        (s, i) for s in range(3) for i in range(5)
+    ]
     assert len(pipeline.submitted) == 5
     ends = {(e.stage, e.item): e for e in pipeline.events}
     assert all(ends[s, i].end <= ends[s + 1, i].start for s in range(2) for i in range(5))
@@ -426,4 +463,6 @@ def test_a_deep_pipeline_with_the_longest_skips_flows(depth):
     given = items(200)
     with pipeline:
         found = in_time(lambda: pipeline.run(given))
-    assert results_of(found, [names[-1], names[0]]) == expected_of(made, given, [names[-1], names[0]])
+    assert results_of(found, [names[-1], names[0]]) == expected_of(
+        made, given, [names[-1], names[0]]
+    )

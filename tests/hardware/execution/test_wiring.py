@@ -5,7 +5,9 @@ import pytest
 from autosplit.hardware.execution.wiring import Connection, Port, part, wire
 from tests.hardware.fakes import graph
 
-DIAMOND = graph([("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c", "x"])], ["x"], ["d", "b"])
+DIAMOND = graph(
+    [("a", ["x"]), ("b", ["a"]), ("c", ["a"]), ("d", ["b", "c", "x"])], ["x"], ["d", "b"]
+)
 
 
 def names(ports):
@@ -13,7 +15,9 @@ def names(ports):
 
 
 def test_outputs_of_the_model_go_by_their_own_names():
-    wiring = wire(DIAMOND, [[0, 1], [2, 3]], [("first", "b"), ("second", "d"), ("again", "b"), ("same", "x")])
+    wiring = wire(
+        DIAMOND, [[0, 1], [2, 3]], [("first", "b"), ("second", "d"), ("again", "b"), ("same", "x")]
+    )
     assert names(wiring.outputs) == ["first", "second", "again", "same"]
     assert wiring.outputs[0] == Port("first", (2,), "float64")
     assert {c.tensor: c.outputs for c in wiring.connections if c.outputs} == {

@@ -18,7 +18,9 @@ print(before - resident())
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_what_was_freed_is_given_back() -> None:
-    freed = int(subprocess.run([sys.executable, "-c", SCRIPT], check=True, capture_output=True).stdout)
+    freed = int(
+        subprocess.run([sys.executable, "-c", SCRIPT], check=True, capture_output=True).stdout
+    )
     if not hasattr(__import__("ctypes").CDLL(None), "malloc_trim"):
         pytest.skip("this C library has no malloc_trim")
     assert freed > 50_000_000

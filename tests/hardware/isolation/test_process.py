@@ -16,7 +16,9 @@ import pytest
 from autosplit.errors import StageError
 from autosplit.hardware.isolation.process import Worker
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process groups and limits as Linux has them")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="process groups and limits as Linux has them"
+)
 HERE = Path(__file__).parents[1]
 HANDLER = "faults:open_faulty"
 PHASES = ("building", "running")
@@ -77,13 +79,17 @@ def reason(worker: Worker, kind: str, phase: str, timeout_s: float = 30.0, **mor
         ("exit", "exit 7 without a result while {}"),
     ],
 )
-def test_a_crash_is_told_with_its_signal(start: Callable[..., Worker], kind: str, told: str, phase: str) -> None:
+def test_a_crash_is_told_with_its_signal(
+    start: Callable[..., Worker], kind: str, told: str, phase: str
+) -> None:
     assert reason(start(), kind, phase) == told.format(phase)
 
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("kind", ["sleep", "gil", "stop", "sigterm"])
-def test_a_worker_that_hangs_meets_the_deadline(start: Callable[..., Worker], kind: str, phase: str) -> None:
+def test_a_worker_that_hangs_meets_the_deadline(
+    start: Callable[..., Worker], kind: str, phase: str
+) -> None:
     worker = start()
     worker.call({"kind": "echo", "phase": phase, "value": 1}, 30)
     assert reason(worker, kind, phase, timeout_s=0.5) == f"timeout 0.5 s while {phase}"
@@ -126,7 +132,9 @@ def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch: pytest.M
         "print(w.call({'kind': 'pid', 'phase': 'x'}, 30), w.call({'kind': 'grandchild', 'phase': 'x'}, 30), flush=True)\n"
         "time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as asking:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    ) as asking:
         assert asking.stdout is not None
         worker, grandchild = map(int, asking.stdout.readline().split())
         asking.send_signal(signal.SIGKILL)

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from autosplit.hardware.isolation.serialization import dump, load
-from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    Spread,
+)
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 spreads = st.builds(Spread, numbers, numbers, numbers, st.lists(numbers, max_size=3).map(tuple))
@@ -19,7 +26,11 @@ values = st.one_of(
     st.builds(Profile, st.text(max_size=5), rows, rows),
     st.builds(Baseline, st.text(max_size=5), spreads, spreads, st.integers(1, 9)),
     st.builds(
-        Measurement, spreads, spreads, rows, st.builds(Accuracy, st.booleans(), numbers, numbers, st.integers(0, 9))
+        Measurement,
+        spreads,
+        spreads,
+        rows,
+        st.builds(Accuracy, st.booleans(), numbers, numbers, st.integers(0, 9)),
     ),
 )
 
@@ -35,7 +46,14 @@ def test_a_link_without_costs_survives_json():
 
 @pytest.mark.parametrize(
     "document",
-    [None, [], {}, {"median": 1.0}, {"median": "fast", "low": 1.0, "high": 1.0}, {"median": [], "low": 1, "high": 1}],
+    [
+        None,
+        [],
+        {},
+        {"median": 1.0},
+        {"median": "fast", "low": 1.0, "high": 1.0},
+        {"median": [], "low": 1, "high": 1},
+    ],
 )
 def test_a_document_that_is_no_value_is_refused(document):
     with pytest.raises(ValidationError):

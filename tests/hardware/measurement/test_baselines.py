@@ -18,15 +18,27 @@ def four(monkeypatch):
         (["cores:2"], {"one core": ["cores:2"]}),
         (
             ["cores:3", "cores:1"],
-            {"one core": ["cores:1"], "all cores": ["cores:1,3"], "replicas": ["cores:1", "cores:3"]},
+            {
+                "one core": ["cores:1"],
+                "all cores": ["cores:1,3"],
+                "replicas": ["cores:1", "cores:3"],
+            },
         ),
         (
             ["cores:8", "cores:1"],
-            {"one core": ["cores:1"], "all cores": ["cores:1,8"], "replicas": ["cores:1", "cores:8"]},
+            {
+                "one core": ["cores:1"],
+                "all cores": ["cores:1,8"],
+                "replicas": ["cores:1", "cores:8"],
+            },
         ),
         (
             ["cores:0-1", "cores:1,2"],
-            {"one core": ["cores:0"], "all cores": ["cores:0,1,2"], "replicas": ["cores:0", "cores:1", "cores:2"]},
+            {
+                "one core": ["cores:0"],
+                "all cores": ["cores:0,1,2"],
+                "replicas": ["cores:0", "cores:1", "cores:2"],
+            },
         ),
         (["cuda:0"], {"cuda:0": ["cuda:0"]}),
         (

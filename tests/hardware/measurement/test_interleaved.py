@@ -30,7 +30,9 @@ def test_the_order_turns_round_after_every_round(contenders):
     assert all(found[n].samples[1] == 100 * n for found in met for n in range(3))
 
 
-@pytest.mark.parametrize(("items", "rounds", "each"), [(100, 5, 20), (16, 5, 4), (2, 1, 4), (40, 8, 5)])
+@pytest.mark.parametrize(
+    ("items", "rounds", "each"), [(100, 5, 20), (16, 5, 4), (2, 1, 4), (40, 8, 5)]
+)
 def test_a_turn_has_its_part_of_the_time_and_never_ends_early(contenders, items, rounds, each):
     every, noted = contenders
     turns(every, Budget(seconds=10.0, share=0.5, items=items, latency_items=7), rounds)

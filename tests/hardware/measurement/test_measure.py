@@ -48,7 +48,8 @@ def test_results_of_two_that_work_in_step_are_averaged_in_pairs():
 
 
 @pytest.mark.parametrize(
-    "budget", [Budget(seconds=0.05, items=8), Budget(seconds=1e-9, items=5), Budget(seconds=0.05, share=0.0)]
+    "budget",
+    [Budget(seconds=0.05, items=8), Budget(seconds=1e-9, items=5), Budget(seconds=0.05, share=0.0)],
 )
 def test_a_pipeline_is_empty_again_after_measuring(budget):
     pipeline, stages = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
@@ -65,7 +66,9 @@ def test_at_least_the_items_asked_for_are_timed():
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
     with pipeline:
         period, _ = in_time(
-            lambda: measure.period_and_stages(pipeline, items(3), Budget(seconds=1e-9, items=12, share=0))
+            lambda: measure.period_and_stages(
+                pipeline, items(3), Budget(seconds=1e-9, items=12, share=0)
+            )
         )
     assert len(period.samples) >= 12
 
@@ -101,7 +104,9 @@ def test_the_fill_of_the_pipeline_does_not_count():
 
 def test_the_drain_of_the_pipeline_does_not_count():
     counted = FILL + 16
-    period, busy, scripted = steady(lambda i: 2.0 if i < counted else 500.0, Budget(seconds=1.0, share=0.5, items=16))
+    period, busy, scripted = steady(
+        lambda i: 2.0 if i < counted else 500.0, Budget(seconds=1.0, share=0.5, items=16)
+    )
     assert len(scripted.submitted) > counted
     assert period.high == pytest.approx(2.0)
     assert busy == pytest.approx((0.25, 2.0, 0.25))
@@ -110,7 +115,9 @@ def test_the_drain_of_the_pipeline_does_not_count():
 def test_busy_is_the_median_of_the_items_that_count():
     usual = [2.0, 3.0, 3.0, 4.0] * 4
     takes = dict(enumerate(usual, FILL))
-    _, busy, scripted = steady(lambda i: takes.get(i, 500.0), Budget(seconds=1.0, share=1.0, items=len(usual)))
+    _, busy, scripted = steady(
+        lambda i: takes.get(i, 500.0), Budget(seconds=1.0, share=1.0, items=len(usual))
+    )
     assert len(scripted.submitted) == FILL + len(usual) + 5
     assert busy == pytest.approx((0.25, 3.0, 0.25))
 
@@ -120,7 +127,9 @@ def test_what_was_measured_before_does_not_count():
     scripted = Scripted(lambda i: pace[0])
     for pace[0] in (500.0, 2.0):
         before = len(scripted.submitted)
-        period, busy = measure.period_and_stages(scripted, [{}], Budget(share=0.01, items=16), lambda: 0.0)
+        period, busy = measure.period_and_stages(
+            scripted, [{}], Budget(share=0.01, items=16), lambda: 0.0
+        )
         assert (period.median, busy[1]) == pytest.approx((pace[0], pace[0]))
         assert len(scripted.submitted) - before == FILL + 16 + 5
 
@@ -144,7 +153,9 @@ def test_no_measurement_settles_on_fewer_than_six_times():
 
 def test_a_measurement_that_does_not_settle_ends_with_its_time():
     ticks = count()
-    period, _, scripted = steady(lambda i: 1.0 + i % 7, Budget(100.0, 0.0, 4), lambda: float(next(ticks)))
+    period, _, scripted = steady(
+        lambda i: 1.0 + i % 7, Budget(100.0, 0.0, 4), lambda: float(next(ticks))
+    )
     assert 100 <= len(scripted.submitted) <= 130
     assert period.low < period.high
 
@@ -157,7 +168,9 @@ def test_a_time_that_is_over_at_once_still_gives_the_items_asked_for():
 
 def test_latency_is_from_handing_in_to_the_last_stage():
     scripted = Scripted(lambda i: 10.0 * (i + 1))
-    assert measure.latency(scripted, [{}], Budget(latency_items=3)).samples == pytest.approx((10.5, 20.5, 30.5))
+    assert measure.latency(scripted, [{}], Budget(latency_items=3)).samples == pytest.approx(
+        (10.5, 20.5, 30.5)
+    )
     assert scripted.most_inside == 1
 
 

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.errors import MachineError, ModelError, StageError
-from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs, onnxruntime_session, require_equal
+from autosplit.hardware.measurement.parity import (
+    compare,
+    onnxruntime_outputs,
+    onnxruntime_session,
+    require_equal,
+)
 from autosplit.hardware.measurement.results import Accuracy
 from tests.build import node, onnx_model
 
@@ -37,7 +42,14 @@ def test_one_wrong_value_is_seen(position, value):
 
 
 @pytest.mark.parametrize(
-    "mine", [RIGHT.astype(np.float64), RIGHT.astype(np.float16), RIGHT.reshape(4), RIGHT.reshape(1, 2, 2), RIGHT[:1]]
+    "mine",
+    [
+        RIGHT.astype(np.float64),
+        RIGHT.astype(np.float16),
+        RIGHT.reshape(4),
+        RIGHT.reshape(1, 2, 2),
+        RIGHT[:1],
+    ],
 )
 def test_another_shape_or_dtype_is_seen(mine):
     assert judge(mine) == Accuracy(False, np.inf, np.inf, 1)
@@ -120,7 +132,9 @@ def test_a_model_onnxruntime_refuses_is_no_reason_to_print(capfd):
 
 def test_onnxruntime_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(MachineError, match=r"onnxruntime cannot be imported .*; pip install 'autosplit\[onnx\]'"):
+    with pytest.raises(
+        MachineError, match=r"onnxruntime cannot be imported .*; pip install 'autosplit\[onnx\]'"
+    ):
         onnxruntime_outputs(b"", [])
 
 
@@ -149,7 +163,10 @@ def test_a_coarse_type_says_nothing_about_integers():
 @given(st.integers(-6, 6), st.floats(-1, 1))
 def test_the_scale_of_an_output_does_not_matter(power, off):
     factor = np.float32(10.0**power)
-    plain, scaled = judge(RIGHT + np.float32(off)), judge((RIGHT + np.float32(off)) * factor, RIGHT * factor)
+    plain, scaled = (
+        judge(RIGHT + np.float32(off)),
+        judge((RIGHT + np.float32(off)) * factor, RIGHT * factor),
+    )
     assert plain.equal == scaled.equal or abs(plain.max_rel_error - 1e-4) < 1e-6
     assert scaled.max_rel_error == pytest.approx(plain.max_rel_error, rel=1e-2, abs=1e-6)
 
@@ -178,7 +195,9 @@ def test_the_gap_between_integers_is_exact(dtype, mine, wanted, gap):
 
 
 def test_the_sign_of_zero_is_no_error():
-    assert judge(np.array([-0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32)) == Accuracy(True, 0.0, 0.0, 1)
+    assert judge(np.array([-0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32)) == Accuracy(
+        True, 0.0, 0.0, 1
+    )
 
 
 def test_an_item_that_onnxruntime_refuses_is_a_model_error():
@@ -194,10 +213,16 @@ def test_a_session_has_the_threads_and_entries_it_is_asked_for(monkeypatch):
     onnxruntime = pytest.importorskip("onnxruntime")
     given = []
     monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *a, **k: given.append((a, k)))
-    onnxruntime_session(b"bytes", 3, {"session.intra_op.allow_spinning": "0"}, enable_profiling=False)
+    onnxruntime_session(
+        b"bytes", 3, {"session.intra_op.allow_spinning": "0"}, enable_profiling=False
+    )
     onnxruntime_session(Path("net.onnx"))
     (first, options), (second, _) = given
-    assert (first[0], first[1].intra_op_num_threads, first[1].inter_op_num_threads) == (b"bytes", 3, 1)
+    assert (first[0], first[1].intra_op_num_threads, first[1].inter_op_num_threads) == (
+        b"bytes",
+        3,
+        1,
+    )
     assert first[1].get_session_config_entry("session.intra_op.allow_spinning") == "0"
     assert (second[0], second[1].intra_op_num_threads) == ("net.onnx", 1)
     assert options["providers"] == ["CPUExecutionProvider"]

@@ -30,18 +30,25 @@ def test_the_judge_is_what_the_model_comes_from(kind, path, judge):
 
 
 def test_the_judges_name_themselves():
-    names = [reference.judge_of(imported(kind), Path("a"), None).name for kind in ("onnx", "relax", "torch")]
+    names = [
+        reference.judge_of(imported(kind), Path("a"), None).name
+        for kind in ("onnx", "relax", "torch")
+    ]
     assert names == ["onnxruntime", "TVM without fusion", "torch"]
 
 
 def test_an_onnx_file_is_not_read_to_know_its_judge(tmp_path):
-    assert reference.judge_of_file(tmp_path / "absent.onnx", {}) == OnnxRuntime(tmp_path / "absent.onnx")
+    assert reference.judge_of_file(tmp_path / "absent.onnx", {}) == OnnxRuntime(
+        tmp_path / "absent.onnx"
+    )
 
 
 def test_another_file_is_read_with_the_shapes(monkeypatch, tmp_path):
     read = []
     monkeypatch.setattr(
-        reference.importing, "read", lambda path, shapes: read.append((path, shapes)) or imported("torch")
+        reference.importing,
+        "read",
+        lambda path, shapes: read.append((path, shapes)) or imported("torch"),
     )
     monkeypatch.setattr(reference, "target_of", lambda: None)
     assert reference.judge_of_file(tmp_path / "a.pt2", {"x": (1,)}).name == "torch"

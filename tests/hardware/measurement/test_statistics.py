@@ -55,7 +55,9 @@ def test_half_the_interval_as_a_share():
 def covers(count: int) -> float:
     """How often the interval of so many samples of a continuous distribution holds its median, to the last digit."""
     found = spread(list(map(float, range(count))))
-    below = range(int(found.low) + 1, int(found.high) + 1)  # how many samples may lie below the median
+    below = range(
+        int(found.low) + 1, int(found.high) + 1
+    )  # how many samples may lie below the median
     return sum(math.comb(count, k) for k in below) / 2**count
 
 

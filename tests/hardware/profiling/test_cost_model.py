@@ -46,7 +46,9 @@ def test_the_plan_follows():
 
 
 def test_a_device_that_is_none_of_the_pipeline_is_named():
-    with pytest.raises(ConfigError, match="'npu' are for device 'cores:2', which is none of cores:0, cores:1; name"):
+    with pytest.raises(
+        ConfigError, match="'npu' are for device 'cores:2', which is none of cores:0, cores:1; name"
+    ):
         on_own_devices(ALIKE, {"npu": [0]}, {"npu": "cores:2"}, ["cores:0", "cores:1"])
 
 
@@ -74,7 +76,9 @@ def test_each_stage_takes_the_times_of_its_device_and_what_its_link_costs():
     costs = cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), links)
     moved = 2 * (16 / 32.0 + 0.25)  # one tensor in and one out
     assert evaluate(costs, [[0], [1, 2]]).loads == pytest.approx((1.0, 5.0 + 6.0 + moved + 2.0))
-    assert evaluate(cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))), [[0], [1, 2]]).loads == (1.0, 11.0)
+    assert evaluate(
+        cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))), [[0], [1, 2]]
+    ).loads == (1.0, 11.0)
 
 
 def test_what_no_cut_may_part_stays_together():

@@ -91,7 +91,8 @@ def test_two_pipelines_work_side_by_side(split):
     items = split.model.items(4)
     found = {}
     threads = [
-        threading.Thread(target=lambda n=n: found.update({n: outputs(split.pipeline(), items)})) for n in range(2)
+        threading.Thread(target=lambda n=n: found.update({n: outputs(split.pipeline(), items)}))
+        for n in range(2)
     ]
     for thread in threads:
         thread.start()
@@ -102,7 +103,11 @@ def test_two_pipelines_work_side_by_side(split):
 
 def test_a_stage_runs_on_its_cores_alone(split, monkeypatch):
     bound = []
-    monkeypatch.setattr(devices.Cores, "bind", lambda self: bound.append((str(self), threading.current_thread().name)))
+    monkeypatch.setattr(
+        devices.Cores,
+        "bind",
+        lambda self: bound.append((str(self), threading.current_thread().name)),
+    )
     outputs(split.pipeline(), split.model.items(1))
     for number, device in enumerate(HERE):
         assert (str(device), f"stage {number}") in bound
@@ -176,7 +181,14 @@ def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
 def test_a_worker_measures_with_the_backend_it_is_given(split):
     model = split.model
     far = IsolatedBench(
-        model.path, shapes={}, stages=2, devices=(), target=None, budget=BRIEF, backend=model.backend, patience_s=120
+        model.path,
+        shapes={},
+        stages=2,
+        devices=(),
+        target=None,
+        budget=BRIEF,
+        backend=model.backend,
+        patience_s=120,
     )
     try:
         assert far.identity == dict(LocalBench(model, HERE).identity)

@@ -14,7 +14,8 @@ def test_local_cores_are_the_device_itself():
 @pytest.mark.parametrize("device", [Cuda(0), Rpc("h", 1)])
 def test_another_device_names_the_backend_the_device_and_the_remedy(device):
     with pytest.raises(
-        ConfigError, match=f"'onnxruntime' runs on local cores, not on '{device}'; use backend tvm there"
+        ConfigError,
+        match=f"'onnxruntime' runs on local cores, not on '{device}'; use backend tvm there",
     ):
         runtime.local_cores("onnxruntime", device)
 
@@ -26,7 +27,8 @@ def test_an_onnx_stage_for_another_device_is_refused_before_its_file_is_read(tmp
 
 
 @pytest.mark.parametrize(
-    ("backend", "kind", "suffix"), [("tvm", "TvmRunner", ".so"), ("onnxruntime", "OnnxRunner", ".onnx")]
+    ("backend", "kind", "suffix"),
+    [("tvm", "TvmRunner", ".so"), ("onnxruntime", "OnnxRunner", ".onnx")],
 )
 def test_each_backend_has_its_runner_and_suffix(branches, backend, kind, suffix):
     pytest.importorskip("onnxruntime")

@@ -26,7 +26,9 @@ def reference():
 @pytest.fixture
 def load(save):
     def make(proto, **options):
-        return autosplit.load_model(save(proto), backends=[Backend(NAME, external_backend.patterns(), **options)])
+        return autosplit.load_model(
+            save(proto), backends=[Backend(NAME, external_backend.patterns(), **options)]
+        )
 
     return make
 
@@ -67,7 +69,11 @@ def external(model):
 
 def test_c1_a_composite_is_one_op_with_all_its_nodes(load, reference):
     model = load(row())
-    assert [op.sources for op in model.graph.ops] == [("c0", "b0", "r0"), ("c1", "b1", "r1"), ("c2", "b2", "y")]
+    assert [op.sources for op in model.graph.ops] == [
+        ("c0", "b0", "r0"),
+        ("c1", "b1", "r1"),
+        ("c2", "b2", "y"),
+    ]
     assert [op.weight_bytes for op in model.graph.ops] == [4 * (4 * 4 * 9 + 4 * 4)] * 3
     assert {op.name for op in model.graph.ops} == {
         "op0_reference_conv_norm_relu",
@@ -182,7 +188,9 @@ def test_c5_a_region_hands_out_several_tensors(load, reference):
 
 
 def test_c6_a_missing_code_generator_names_the_ops(load):
-    with pytest.raises(MachineError, match="has no code generator for ops op0_reference_conv_norm_relu, op1"):
+    with pytest.raises(
+        MachineError, match="has no code generator for ops op0_reference_conv_norm_relu, op1"
+    ):
         load(row()).split([["r1"]]).pipeline()
 
 
@@ -199,7 +207,8 @@ def test_c6_a_code_generator_that_fails_names_the_ops(load, reference, monkeypat
 
 def test_c6_a_region_that_is_not_convex_shows_the_path(load, reference):
     with pytest.raises(
-        SplitError, match=r"op\d+_reference_conv -> op\d+_reference_conv1 -> op\d+_reference_conv2 leaves"
+        SplitError,
+        match=r"op\d+_reference_conv -> op\d+_reference_conv1 -> op\d+_reference_conv2 leaves",
     ):
         load(branches(), regions=(("a0", "a2"),))
 
@@ -216,7 +225,9 @@ def test_c6_the_ops_of_a_region_stay_together(load, reference):
         {"a0", "a1"},
         {"b1", "b2"},
     ]
-    with pytest.raises(SplitError, match="cut 1 lies between ops 'op0_reference_conv' and 'op1_reference_conv1'"):
+    with pytest.raises(
+        SplitError, match="cut 1 lies between ops 'op0_reference_conv' and 'op1_reference_conv1'"
+    ):
         model.split([["a0"]])
     nets.judge(model, model.split([["a1"], ["b2"]]))
 
@@ -242,7 +253,11 @@ def test_c7_regions_are_profiled_like_any_op(load, reference):
 
     model = load(branches())
     profile = model.profile(device.along(1)[0], seconds=0.05, force=True)
-    assert all(ms > 0 for op, ms in zip(model.graph.ops, profile.op_ms, strict=True) if op in external(model))
+    assert all(
+        ms > 0
+        for op, ms in zip(model.graph.ops, profile.op_ms, strict=True)
+        if op in external(model)
+    )
     assert set(reference.calls) >= {op.kernel for op in external(model)}
 
 
@@ -251,7 +266,9 @@ def test_c7_regions_are_measured_like_any_op(load, reference):
 
     model = load(row())
     with model.split([["r0"]]).pipeline(trace=True) as pipeline:
-        period, busy = measure.period_and_stages(pipeline, model.items(2), measure.Budget(seconds=0.2, items=2))
+        period, busy = measure.period_and_stages(
+            pipeline, model.items(2), measure.Budget(seconds=0.2, items=2)
+        )
     assert period.median > 0
     assert len(busy) == 2
     assert min(busy) > 0
@@ -263,7 +280,9 @@ def test_c7_two_backends_never_share_a_region(save, reference):
 
     other = external_backend.Reference()
     tvm.register_global_func("relax.ext.second", other.generate, override=True)
-    second = tuple((name.replace(NAME, "second"), *rest) for name, *rest in external_backend.patterns()[2:3])
+    second = tuple(
+        (name.replace(NAME, "second"), *rest) for name, *rest in external_backend.patterns()[2:3]
+    )
     first = external_backend.patterns()[:1]
     proto = row(2)
     for node in list(proto.graph.node):
@@ -271,7 +290,9 @@ def test_c7_two_backends_never_share_a_region(save, reference):
             node.output[0] = "b1"
         elif node.op_type == "BatchNormalization" and node.input[0] == "c1":
             proto.graph.node.remove(node)
-    model = autosplit.load_model(save(proto), backends=[Backend(NAME, first), Backend("second", second)])
+    model = autosplit.load_model(
+        save(proto), backends=[Backend(NAME, first), Backend("second", second)]
+    )
     nets.judge(model, model.split([]))
     assert list(reference.layers().values()) == [["reference.conv_norm_relu"]]
     assert list(other.layers().values()) == [["second.conv_relu"]]
@@ -298,12 +319,19 @@ def quantised(tmp_path_factory):
 
     class Reader(q.CalibrationDataReader):
         def __init__(self) -> None:
-            self.items = iter([{"x": generator.standard_normal((1, 4, 6, 6)).astype(np.float32)} for _ in range(8)])
+            self.items = iter(
+                [
+                    {"x": generator.standard_normal((1, 4, 6, 6)).astype(np.float32)}
+                    for _ in range(8)
+                ]
+            )
 
         def get_next(self):
             return next(self.items, None)
 
-    q.quantize_static(folder / "plain.onnx", folder / "qdq.onnx", Reader(), quant_format=q.QuantFormat.QDQ)
+    q.quantize_static(
+        folder / "plain.onnx", folder / "qdq.onnx", Reader(), quant_format=q.QuantFormat.QDQ
+    )
     return folder / "qdq.onnx"
 
 

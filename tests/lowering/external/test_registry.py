@@ -38,12 +38,20 @@ def package(tmp_path, monkeypatch):
     """An installed package that offers the backend ``reference``, here and in processes that start later."""
     folder = tmp_path / "site"
     (folder / "fake-1.0.dist-info").mkdir(parents=True)
-    (folder / "fake_backend.py").write_text(inspect.getsource(external_backend) + PACKAGE, encoding="utf-8")
-    (folder / "fake-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: fake\nVersion: 1.0\n")
+    (folder / "fake_backend.py").write_text(
+        inspect.getsource(external_backend) + PACKAGE, encoding="utf-8"
+    )
+    (folder / "fake-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: fake\nVersion: 1.0\n"
+    )
     entries = "reference = fake_backend:backend\nbroken = fake_backend:broken\nother = fake_backend:other\n"
-    (folder / "fake-1.0.dist-info" / "entry_points.txt").write_text(f"[autosplit.backends]\n{entries}")
+    (folder / "fake-1.0.dist-info" / "entry_points.txt").write_text(
+        f"[autosplit.backends]\n{entries}"
+    )
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    )
     yield
     if external_backend.is_registered():
         external_backend.unregister()
@@ -70,14 +78,23 @@ def test_c7_a_study_measures_regions_in_its_worker(package, save):
         stages=2,
         devices=(),
         target=None,
-        regions=[{"backend": "reference", "merge": True, "markers": [], "together": [["conv1a", "conv1b"]]}],
+        regions=[
+            {
+                "backend": "reference",
+                "merge": True,
+                "markers": [],
+                "together": [["conv1a", "conv1b"]],
+            }
+        ],
         budget=Budget(seconds=0.2, items=2, latency_items=1),
     )
     try:
         external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]
         (profile, *_) = bench.profile()
         (group,) = bench.together
-        found = bench.measure((tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops)))))
+        found = bench.measure(
+            (tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops))))
+        )
     finally:
         bench.close()
     assert set(group) <= set(external)
@@ -89,10 +106,17 @@ def test_c7_the_study_file_has_a_table_of_regions(tmp_path):
     from autosplit.study.config import study_file
 
     file = tmp_path / "s.toml"
-    text = 'zoo = "branches"\nstages = 2\n[[regions]]\nbackend = "npu"\nmarkers = ["relax.astype"]\n'
+    text = (
+        'zoo = "branches"\nstages = 2\n[[regions]]\nbackend = "npu"\nmarkers = ["relax.astype"]\n'
+    )
     file.write_text(text, encoding="utf-8")
     (regions,) = study_file.load(file).regions
-    assert (regions.backend, regions.merge, regions.markers, regions.together) == ("npu", True, ["relax.astype"], [])
+    assert (regions.backend, regions.merge, regions.markers, regions.together) == (
+        "npu",
+        True,
+        ["relax.astype"],
+        [],
+    )
     file.write_text(text.replace("stages", 'backend = "onnxruntime"\nstages'), encoding="utf-8")
     with pytest.raises(ConfigError, match="regions are given"):
         study_file.load(file)

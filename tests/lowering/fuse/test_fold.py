@@ -101,7 +101,8 @@ def test_what_fills_with_no_number_is_folded(number: float) -> None:
     from tvm import relax
 
     np.testing.assert_array_equal(
-        weight(lambda a, b: relax.op.full((2, 3), relax.const(np.float32(number)), "float32")), np.full((2, 3), number)
+        weight(lambda a, b: relax.op.full((2, 3), relax.const(np.float32(number)), "float32")),
+        np.full((2, 3), number),
     )
 
 
@@ -127,7 +128,9 @@ def test_integers_are_divided_by_the_compiler_and_keep_their_type() -> None:
     from tvm import relax
 
     half = weight(
-        lambda a, b: relax.op.divide(relax.const(np.array([7, 8], np.int32)), relax.const(np.array([2, 2], np.int32)))
+        lambda a, b: relax.op.divide(
+            relax.const(np.array([7, 8], np.int32)), relax.const(np.array([2, 2], np.int32))
+        )
     )
     assert half is None or half.dtype == np.int32
 
@@ -143,7 +146,9 @@ def test_integers_are_divided_by_the_compiler_and_keep_their_type() -> None:
         ((7,), "float16", 14),
     ],
 )
-def test_the_size_of_a_tensor_is_in_whole_bytes(shape: tuple[int, ...], dtype: str, size: int) -> None:
+def test_the_size_of_a_tensor_is_in_whole_bytes(
+    shape: tuple[int, ...], dtype: str, size: int
+) -> None:
     assert size_of(shape, dtype) == size
 
 
@@ -186,7 +191,10 @@ def test_an_index_out_of_bounds_takes_the_nearest(axis: int) -> None:
     from tvm import relax
 
     builder = relax.BlockBuilder()
-    x, i = relax.Var("x", relax.TensorType((2, 3), "float32")), relax.Var("i", relax.TensorType((4,), "int64"))
+    x, i = (
+        relax.Var("x", relax.TensorType((2, 3), "float32")),
+        relax.Var("i", relax.TensorType((4,), "int64")),
+    )
     with builder.function("main", [x, i]):
         with builder.dataflow():
             result = builder.emit_output(relax.op.take(x, i, axis=axis))
@@ -195,28 +203,45 @@ def test_an_index_out_of_bounds_takes_the_nearest(axis: int) -> None:
     assert (binding.value.attrs.mode, int(binding.value.attrs.axis)) == ("clip", axis)
 
 
-def source(nodes: dict[str, tuple[str, str]], constants: str = "", alias: dict[str, str] | None = None) -> Source:
+def source(
+    nodes: dict[str, tuple[str, str]], constants: str = "", alias: dict[str, str] | None = None
+) -> Source:
     """Nodes by name from what they read and make; ``x`` is the input, ``y`` the output."""
     made = tuple(
-        SourceNode(name, "Op", tuple(reads.split()), tuple(makes.split())) for name, (reads, makes) in nodes.items()
+        SourceNode(name, "Op", tuple(reads.split()), tuple(makes.split()))
+        for name, (reads, makes) in nodes.items()
     )
     known = frozenset(constants.split())
-    return Source("net", None, made, (), alias or {}, known, (Signature("x", (1,), "float32"),), ("y",))
+    return Source(
+        "net", None, made, (), alias or {}, known, (Signature("x", (1,), "float32"),), ("y",)
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
         (source({"n": ("x w", "y")}), MERGED),
-        (source({"n": ("w", "k"), "m": ("x k", "y")}, "k"), "constant: known without running the model"),
-        (source({"n": ("w", "k j"), "m": ("x k", "y")}, "k", {"j": "k"}), "constant: known without running the model"),
-        (source({"n": ("w", "k j"), "m": ("x k j", "y")}, "k"), "constant: depends on weights alone"),
+        (
+            source({"n": ("w", "k"), "m": ("x k", "y")}, "k"),
+            "constant: known without running the model",
+        ),
+        (
+            source({"n": ("w", "k j"), "m": ("x k", "y")}, "k", {"j": "k"}),
+            "constant: known without running the model",
+        ),
+        (
+            source({"n": ("w", "k j"), "m": ("x k j", "y")}, "k"),
+            "constant: depends on weights alone",
+        ),
         (source({"n": ("w", "k"), "m": ("x k", "y")}), "constant: depends on weights alone"),
         (source({"n": ("x", "k"), "m": ("k", "y")}, alias={"k": "x"}), "identity: passes 'x' on"),
         (source({"n": ("x", "k j"), "m": ("k j", "y")}, alias={"k": "x"}), MERGED),
         (source({"n": ("x", "k"), "m": ("x", "y")}), "dead: no output of the model needs it"),
         (source({"n": ("w", "k"), "m": ("x", "y")}), "dead: no output of the model needs it"),
-        (source({"n": ("x", "k"), "o": ("k", "j"), "m": ("x", "y")}), "dead: no output of the model needs it"),
+        (
+            source({"n": ("x", "k"), "o": ("k", "j"), "m": ("x", "y")}),
+            "dead: no output of the model needs it",
+        ),
         (source({"n": ("x", ""), "m": ("x", "y")}), "dead: no output of the model needs it"),
     ],
 )
@@ -225,5 +250,7 @@ def test_a_node_that_left_no_op_says_why(given: Source, reason: str) -> None:
 
 
 def test_what_a_constant_feeds_is_constant_and_what_the_input_feeds_is_not() -> None:
-    folding = Folding(source({"a": ("w", "k"), "b": ("k w", "j"), "c": ("x j", "i"), "d": ("i j", "y")}))
+    folding = Folding(
+        source({"a": ("w", "k"), "b": ("k w", "j"), "c": ("x j", "i"), "d": ("i j", "y")})
+    )
     assert [folding.reason(i) == MERGED for i in range(4)] == [False, False, True, True]

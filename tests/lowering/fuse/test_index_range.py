@@ -45,7 +45,9 @@ def test_an_input_is_drawn_from_what_its_use_can_take(save, text, weights, below
 
 def test_an_index_into_what_has_no_fixed_size_is_refused_as_such(save):
     text = "g (int64[2,6] i, float[6] x) => (int64[N] y) { n = NonZero(x) r = Squeeze(n) y = Gather(r, i) }"
-    with pytest.raises(ModelError, match=r"node 'n' \(NonZero\) makes a tensor whose size depends on the data"):
+    with pytest.raises(
+        ModelError, match=r"node 'n' \(NonZero\) makes a tensor whose size depends on the data"
+    ):
         api.load_model(save(net(text)))
 
 
@@ -57,5 +59,7 @@ def test_verify_draws_as_wide_and_sees_a_row_that_0_and_1_do_not_reach(save, tmp
     changed = save(net(text, {"w": np.where(table < 8, table, -table)}), "changed.onnx")
     file = tmp_path / "split.json"
     document = json.loads(file.read_text())
-    file.write_text(json.dumps(document | {"model": document["model"] | {"sha256": cache.sha256(changed)}}))
+    file.write_text(
+        json.dumps(document | {"model": document["model"] | {"sha256": cache.sha256(changed)}})
+    )
     assert not verify(tmp_path, changed)[0].equal

@@ -61,7 +61,9 @@ def test_tensors_between_ops_have_source_names(zoo_model, name):
     proto = onnx.load(model.path, load_external_data=False).graph
     names = {o for n in proto.node for o in n.output} | {i.name for i in proto.input}
     read = {t for op in model.graph.ops for t in op.inputs} | set(model.graph.outputs)
-    inner = [op for op in model.graph.ops if not op.sources]  # a node may take several kernels: Softmax, LRN
+    inner = [
+        op for op in model.graph.ops if not op.sources
+    ]  # a node may take several kernels: Softmax, LRN
     assert all(op.parts for op in inner)
     assert read - {t for op in inner for t in op.outputs} <= names
 
@@ -69,11 +71,21 @@ def test_tensors_between_ops_have_source_names(zoo_model, name):
 ODD = {
     "one op": onnx_model([node("Relu", "x", "y")]),
     "unnamed": onnx_model([node("Relu", "x", "a", ""), node("Exp", "a", "y", "")]),
-    "names twice": onnx_model([node("Relu", "x", "a", "n"), node("Exp", "a", "b", "n"), node("Neg", "b", "y", "n:a")]),
-    "awkward names": onnx_model([node("Relu", "x", "a:0/b", 'ä "ü"'), node("Exp", "a:0/b", "y", "src0_")]),
-    "names of Relax": onnx_model([node("Relu", "x", "lv", "main"), node("Exp", "lv", "gv", "gv")], outputs=["gv"]),
-    "weight as input": onnx_model([node("Add", "x w", "y")], [value("x"), value("w")], weights={"w": ONES}),
-    "weight as output": onnx_model([node("Relu", "x", "y")], outputs=["y", "w"], weights={"w": ONES}),
+    "names twice": onnx_model(
+        [node("Relu", "x", "a", "n"), node("Exp", "a", "b", "n"), node("Neg", "b", "y", "n:a")]
+    ),
+    "awkward names": onnx_model(
+        [node("Relu", "x", "a:0/b", 'ä "ü"'), node("Exp", "a:0/b", "y", "src0_")]
+    ),
+    "names of Relax": onnx_model(
+        [node("Relu", "x", "lv", "main"), node("Exp", "lv", "gv", "gv")], outputs=["gv"]
+    ),
+    "weight as input": onnx_model(
+        [node("Add", "x w", "y")], [value("x"), value("w")], weights={"w": ONES}
+    ),
+    "weight as output": onnx_model(
+        [node("Relu", "x", "y")], outputs=["y", "w"], weights={"w": ONES}
+    ),
     "weight alone": onnx_model([node("Relu", "x", "y")], outputs=["w"], weights={"w": ONES}),
     "input as output": onnx_model([node("Relu", "x", "y")], outputs=["x", "y"]),
     "known output": onnx_model(
@@ -82,27 +94,43 @@ ODD = {
     "no input": onnx_model([node("Exp", "w", "y")], [], weights={"w": ONES}),
     "unread input": onnx_model([node("Relu", "x", "y")], [value("x"), value("u")]),
     "identity output": onnx_model([node("Relu", "x", "a"), node("Identity", "a", "y")]),
-    "identity of input": onnx_model([node("Relu", "x", "a"), node("Identity", "x", "y")], outputs=["a", "y"]),
+    "identity of input": onnx_model(
+        [node("Relu", "x", "a"), node("Identity", "x", "y")], outputs=["a", "y"]
+    ),
     "two names": onnx_model(
-        [node("Relu", "x", "a"), node("Identity", "a", "y"), node("Identity", "a", "z")], outputs=["a", "y", "z"]
+        [node("Relu", "x", "a"), node("Identity", "a", "y"), node("Identity", "a", "z")],
+        outputs=["a", "y", "z"],
     ),
     "output twice": onnx_model([node("Relu", "x", "y")], outputs=["y", "y"]),
     "dead": onnx_model([node("Exp", "x", "d"), node("Relu", "x", "y"), node("Exp", "d", "e")]),
     "split": onnx_model([node("Split", "x", "a b", axis=1), node("Exp", "a", "y")]),
     "split as output": onnx_model([node("Split", "x", "a b", axis=1)], outputs=["a", "b"]),
-    "dropout": onnx_model([node("Relu", "x", "a"), node("Dropout", "a", "b m"), node("Exp", "b", "y")]),
+    "dropout": onnx_model(
+        [node("Relu", "x", "a"), node("Dropout", "a", "b m"), node("Exp", "b", "y")]
+    ),
     "views": onnx_model(
-        [node("Flatten", "x", "a"), node("Relu", "a", "b"), node("Flatten", "b", "y")], outputs=["a", "y"]
+        [node("Flatten", "x", "a"), node("Relu", "a", "b"), node("Flatten", "b", "y")],
+        outputs=["a", "y"],
     ),
     "only a view": onnx_model([node("Flatten", "x", "y")], [value("x", (2, 3, 4))]),
-    "equal nodes": onnx_model([node("Exp", "x", "a"), node("Exp", "x", "b"), node("MatMul", "a b", "y")], SQUARE),
+    "equal nodes": onnx_model(
+        [node("Exp", "x", "a"), node("Exp", "x", "b"), node("MatMul", "a b", "y")], SQUARE
+    ),
     "equal parts": onnx_model(
-        [node("Gemm", "x w b", "a"), node("Gemm", "x w a", "y")], SQUARE, weights={"w": ONES.T @ ONES, "b": ONES}
+        [node("Gemm", "x w b", "a"), node("Gemm", "x w a", "y")],
+        SQUARE,
+        weights={"w": ONES.T @ ONES, "b": ONES},
     ),
     "read twice": onnx_model([node("MatMul", "x x", "a"), node("Add", "a x", "y")], SQUARE),
-    "batch norm": onnx_model([node("BatchNormalization", "x s b m v", "y")], [value("x", (1, 3, 2, 2))], weights=BN),
+    "batch norm": onnx_model(
+        [node("BatchNormalization", "x s b m v", "y")], [value("x", (1, 3, 2, 2))], weights=BN
+    ),
     "batch norm after an output": onnx_model(
-        [node("Conv", "x w", "c"), node("BatchNormalization", "c s b m v", "n"), node("Relu", "n", "y")],
+        [
+            node("Conv", "x w", "c"),
+            node("BatchNormalization", "c s b m v", "n"),
+            node("Relu", "n", "y"),
+        ],
         [value("x", (1, 3, 2, 2))],
         ["y", "c"],
         {"w": np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3, 1, 1), **BN},
@@ -116,7 +144,11 @@ ODD = {
         [node("Softmax", "x", "a"), node("Add", "a a", "b"), node("MatMul", "b b", "y")], SQUARE
     ),
     "partly read": onnx_model(
-        [node("Softmax", "x", "r"), node("Split", "r s", "a b c", axis=1), node("Softmax", "a", "y")],
+        [
+            node("Softmax", "x", "r"),
+            node("Split", "r s", "a b c", axis=1),
+            node("Softmax", "a", "y"),
+        ],
         outputs=["b", "y"],
         weights={"s": np.array([2, 1, 1])},
     ),
@@ -133,7 +165,9 @@ ODD = {
         outputs=["y", "w", "c", "d"],
         weights={"w": ONES},
     ),
-    "names of an input": onnx_model([node("Softmax", "x", "y"), node("Identity", "x", "z")], outputs=["x", "y", "z"]),
+    "names of an input": onnx_model(
+        [node("Softmax", "x", "y"), node("Identity", "x", "z")], outputs=["x", "y", "z"]
+    ),
     "scalars": onnx_model(
         [
             node("ReduceSum", "x", "s", keepdims=0),
@@ -166,10 +200,13 @@ ODD = {
         weights={"z": np.float32(0)},
     ),
     "long names": onnx_model(
-        [node("Softmax", "x", LONG + "a", LONG), node("Exp", LONG + "a", LONG + "b", LONG + "c")], outputs=[LONG + "b"]
+        [node("Softmax", "x", LONG + "a", LONG), node("Exp", LONG + "a", LONG + "b", LONG + "c")],
+        outputs=[LONG + "b"],
     ),
     "names of paths": onnx_model(
-        [node("Softmax", "../x", "/a", "../n"), node("Exp", "/a", "..", ".")], [value("../x")], [".."]
+        [node("Softmax", "../x", "/a", "../n"), node("Exp", "/a", "..", ".")],
+        [value("../x")],
+        [".."],
     ),
     "names of ops": onnx_model(
         [
@@ -180,11 +217,20 @@ ODD = {
         SQUARE,
     ),
     "marks of ours": onnx_model(
-        [node("Softmax", "src1_", "src0_"), node("Exp", "src0_", "in0"), node("MatMul", "in0 src1_", "y")],
+        [
+            node("Softmax", "src1_", "src0_"),
+            node("Exp", "src0_", "in0"),
+            node("MatMul", "in0 src1_", "y"),
+        ],
         [value("src1_", (4, 4))],
     ),
     "names of each other": onnx_model(
-        [node("Softmax", "x", "a", "b"), node("MatMul", "a a", "b", "a"), node("Softmax", "b", "y", "x")], SQUARE
+        [
+            node("Softmax", "x", "a", "b"),
+            node("MatMul", "a a", "b", "a"),
+            node("Softmax", "b", "y", "x"),
+        ],
+        SQUARE,
     ),
     "skipping mask": onnx_model(
         [node("MatMul", "x m", "a"), node("MatMul", "a m", "b"), node("MatMul", "b m", "y")],
@@ -221,7 +267,11 @@ def test_any_rank_is_taken(save, shape):
 @pytest.mark.parametrize("dtype", ["FLOAT16", "FLOAT", "DOUBLE", "INT8", "INT32", "INT64", "UINT8"])
 def test_any_number_is_taken(save, dtype):
     model = api.load_model(
-        save(onnx_model([node("Add", "x x", "y")], [value("x", (4,), dtype)], [value("y", (4,), dtype)]))
+        save(
+            onnx_model(
+                [node("Add", "x x", "y")], [value("x", (4,), dtype)], [value("y", (4,), dtype)]
+            )
+        )
     )
     items = model.items(2)
     with model.split([]).pipeline() as pipeline:
@@ -258,15 +308,23 @@ INDEX = [value("x"), value("i", (2,), "INT64")]
             "node 'y' (NonZero) makes a tensor whose size depends on the data, ",
         ),
         (
-            onnx_model([node("Relu", "x", "r"), node("Compress", "r c", "z"), node("Relu", "z", "y")], CHOICE),
+            onnx_model(
+                [node("Relu", "x", "r"), node("Compress", "r c", "z"), node("Relu", "z", "y")],
+                CHOICE,
+            ),
             "node 'z' (Compress) makes a tensor whose size depends on the data, ",
         ),
         (
-            onnx_model([node("Relu", "x", "r"), node("Slice", "r i i", "z"), node("Relu", "z", "y")], INDEX),
+            onnx_model(
+                [node("Relu", "x", "r"), node("Slice", "r i i", "z"), node("Relu", "z", "y")], INDEX
+            ),
             "node 'z' (Slice) makes a tensor whose size depends on the data, ",
         ),
         (onnx_model([node("SplitToSequence", "x", "y", axis=1)]), "output 'y' is no tensor"),
-        (onnx_model([node("SplitToSequence", "x", "y", axis=1, keepdims=0)]), "output 'y' is no tensor"),
+        (
+            onnx_model([node("SplitToSequence", "x", "y", axis=1, keepdims=0)]),
+            "output 'y' is no tensor",
+        ),
     ],
 )
 def test_what_cannot_cross_a_cut_is_refused(said, save, model, line):
@@ -276,7 +334,9 @@ def test_what_cannot_cross_a_cut_is_refused(said, save, model, line):
 
 def test_weights_are_counted_once(save):
     nodes = [node("MatMul", "x w", "a"), node("MatMul", "a w", "y")]
-    model = api.load_model(save(onnx_model(nodes, SQUARE, weights={"w": np.eye(4, dtype=np.float32)})))
+    model = api.load_model(
+        save(onnx_model(nodes, SQUARE, weights={"w": np.eye(4, dtype=np.float32)}))
+    )
     assert model.lowered.weight_bytes == 64
     assert [op.weight_bytes for op in model.graph.ops] == [64, 64]
 
@@ -284,7 +344,12 @@ def test_weights_are_counted_once(save):
 def test_an_index_out_of_bounds_reads_nothing_else(save):
     table = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
     ins, outs = [value("i", (1, 3), "INT64")], [value("y", (1, 3, 2))]
-    gather = onnx_model([node("Gather", "t i", "g", axis=0), node("Relu", "g", "y")], ins, outs, weights={"t": table})
+    gather = onnx_model(
+        [node("Gather", "t i", "g", axis=0), node("Relu", "g", "y")],
+        ins,
+        outs,
+        weights={"t": table},
+    )
     with api.load_model(save(gather)).unsplit(along(1)[0]) as pipeline:
         (out,) = pipeline.run([{"i": np.array([[1, -1, 1 << 40]])}])
     assert np.array_equal(out["y"], table[[[1, 3, 3]]])

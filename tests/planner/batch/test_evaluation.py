@@ -17,14 +17,32 @@ Make = Callable[..., SimulatedBench]
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_many_splits_cost_what_each_costs_alone(devices: int) -> None:
-    moved = (Transfer("a", 0, (1, 2), 8.0), Transfer("b", 1, (2,), 8.0), Transfer("c", 2, (3,), 8.0))
+    moved = (
+        Transfer("a", 0, (1, 2), 8.0),
+        Transfer("b", 1, (2,), 8.0),
+        Transfer("c", 2, (3,), 8.0),
+    )
     rows = tuple(tuple(row) for row in np.random.default_rng(0).random((devices, 4)).tolist())
-    costs = CostModel("c", ("a", "b", "c", "d"), (0, 1, 3, 4), rows, moved, ((0.5, 0.25, 2.0),), ((0.125, 1.0, 4.0),))
+    costs = CostModel(
+        "c",
+        ("a", "b", "c", "d"),
+        (0, 1, 3, 4),
+        rows,
+        moved,
+        ((0.5, 0.25, 2.0),),
+        ((0.125, 1.0, 4.0),),
+    )
     splits = [((0,), (1, 2, 3)), ((0, 1), (2, 3)), ((0, 1, 2), (3,))]
-    corrected = replace(costs, times=tuple(tuple(2 * t for t in row) for row in rows), overheads=(0.75,))
+    corrected = replace(
+        costs, times=tuple(tuple(2 * t for t in row) for row in rows), overheads=(0.75,)
+    )
     found = Placing(costs).pool(splits)
-    assert found.loads(corrected) == pytest.approx(np.array([evaluate(corrected, s).loads for s in splits]))
-    assert found.periods(corrected).argmin() == min(range(3), key=lambda n: evaluate(corrected, splits[n]).period)
+    assert found.loads(corrected) == pytest.approx(
+        np.array([evaluate(corrected, s).loads for s in splits])
+    )
+    assert found.periods(corrected).argmin() == min(
+        range(3), key=lambda n: evaluate(corrected, splits[n]).period
+    )
 
 
 def test_two_pools_together_cost_what_each_does(branchy_bench: Make) -> None:
@@ -34,12 +52,23 @@ def test_two_pools_together_cost_what_each_does(branchy_bench: Make) -> None:
     whole = space.placing.pool([*few, *more])
     assert both.stages == whole.stages
     assert both.loads(space.costs).tolist() == whole.loads(space.costs).tolist()
-    assert both.memory.tolist() == whole.memory.tolist() == [space.memory(stages) for stages in both.stages]
+    assert (
+        both.memory.tolist()
+        == whole.memory.tolist()
+        == [space.memory(stages) for stages in both.stages]
+    )
 
 
 def test_an_empty_stage_costs_nothing() -> None:
     costs = CostModel(
-        "c", ("a", "b"), (0, 1), ((1.0, 2.0),), (Transfer("t", 0, (1,), 8.0),), ((4.0,),), ((8.0,),), (0.5,)
+        "c",
+        ("a", "b"),
+        (0, 1),
+        ((1.0, 2.0),),
+        (Transfer("t", 0, (1,), 8.0),),
+        ((4.0,),),
+        ((8.0,),),
+        (0.5,),
     )
     pool = Placing(costs).pool([((), (0, 1), ()), ((0,), (), (1,)), ((0, 1), (), ())])
     assert pool.loads(costs).tolist() == [[0.0, 3.5, 0.0], [5.5, 0.0, 10.5], [3.5, 0.0, 0.0]]

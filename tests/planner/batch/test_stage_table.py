@@ -23,21 +23,26 @@ def drawn(costs: CostModel, seed: int, devices: int = 1) -> CostModel:
     """Other times and overheads, everything else as it was."""
     rng = np.random.default_rng(seed)
     rows = tuple(
-        tuple((np.array(costs.times[0]) * rng.lognormal(0, 0.4, len(costs.names))).tolist()) for _ in range(devices)
+        tuple((np.array(costs.times[0]) * rng.lognormal(0, 0.4, len(costs.names))).tolist())
+        for _ in range(devices)
     )
     return replace(costs, times=rows, overheads=tuple(rng.random(devices).tolist()))
 
 
 @pytest.mark.parametrize("devices", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_best_splits_are_those_the_planner_lists(branchy_bench: Make, seed: int, devices: int) -> None:
+def test_the_best_splits_are_those_the_planner_lists(
+    branchy_bench: Make, seed: int, devices: int
+) -> None:
     known = branchy_bench(blocks=3, branches=3, stages=3, seed=seed).costs
     moved = tuple(np.random.default_rng(seed).random(len(known.tensors)).tolist())
     known = replace(known, send=(moved,), receive=(moved,))
     costs = drawn(known, seed, devices)
     found = [evaluate(costs, stages) for stages in made(known, 3).best(costs, 25)]
     listed = k_best(costs, 3, 25)
-    assert [(p.period, p.latency) for p in found] == [pytest.approx((p.period, p.latency)) for p in listed]
+    assert [(p.period, p.latency) for p in found] == [
+        pytest.approx((p.period, p.latency)) for p in listed
+    ]
     assert len({p.stages for p in found}) == 25
 
 
@@ -74,8 +79,12 @@ def test_the_best_split_is_found_for_many_costs_at_once(branchy_bench: Make, dev
     known = replace(known, send=(moved,), receive=(moved,))
     draws = [drawn(known, seed, devices) for seed in range(6)]
     best = [k_best(costs, 3, 1)[0].period for costs in draws]
-    found = made(known, 3).best_of_each(draws, [math.inf, *(1.3 * period for period in best[1:5]), best[5]])
-    assert [evaluate(c, s).period for c, s in zip(draws, found, strict=True) if s] == pytest.approx(best[:5])
+    found = made(known, 3).best_of_each(
+        draws, [math.inf, *(1.3 * period for period in best[1:5]), best[5]]
+    )
+    assert [evaluate(c, s).period for c, s in zip(draws, found, strict=True) if s] == pytest.approx(
+        best[:5]
+    )
     assert found[5] is None
 
 
@@ -84,7 +93,9 @@ def test_of_splits_of_equal_period_the_most_even_is_found() -> None:
     assert made(costs, 3).best_of_each([costs], [math.inf]) == [((0,), (1, 2), (3, 4))]
 
 
-def test_where_one_op_takes_longest_no_better_split_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_one_op_takes_longest_no_better_split_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0),))
     table = made(costs, 3)
     assert table.best_of_each([costs], [9.1]) == [((0,), (1,), (2, 3))]
@@ -94,7 +105,9 @@ def test_where_one_op_takes_longest_no_better_split_is_looked_for(monkeypatch: p
 
 
 def test_an_op_that_takes_long_on_one_device_goes_to_another() -> None:
-    costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0)))
+    costs = CostModel(
+        "c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
+    )
     assert made(costs, 2).best_of_each([costs], [5.0]) == [((0,), (1, 2, 3))]
 
 
@@ -120,15 +133,21 @@ def test_an_op_that_no_device_can_run_leaves_nothing() -> None:
     assert made(costs, 2).best_of_each([costs], [math.inf]) == [None]
 
 
-def test_too_many_cuts_make_no_lattice(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_cuts_make_no_lattice(
+    branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lattices, "ENTRIES", 100)
     assert lattice(branchy_bench().costs, 3) is None
 
 
 @pytest.mark.parametrize("devices", [1, 3])
-def test_the_lattice_of_some_cuts_holds_the_stages_between_them(branchy_bench: Make, devices: int) -> None:
+def test_the_lattice_of_some_cuts_holds_the_stages_between_them(
+    branchy_bench: Make, devices: int
+) -> None:
     known = branchy_bench(blocks=3, branches=2, stages=3).costs
-    known = replace(known.with_groups([(1, 2)]), send=(tuple(float(n) for n in range(len(known.tensors))),))
+    known = replace(
+        known.with_groups([(1, 2)]), send=(tuple(float(n) for n in range(len(known.tensors))),)
+    )
     known = drawn(known, 0, devices)
     whole = made(known, 3)
     some = whole.cuts[1:-1:3]

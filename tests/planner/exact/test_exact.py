@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from autosplit.cuts import downsets
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner import Constraints, CostModel, Transfer, evaluate, evaluate_cuts, from_workload, k_best, plan
+from autosplit.planner import (
+    Constraints,
+    CostModel,
+    Transfer,
+    evaluate,
+    evaluate_cuts,
+    from_workload,
+    k_best,
+    plan,
+)
 from autosplit.planner.exact.downset_table import list_rows
 from autosplit.planner.exact.stage_loads import Side, loads
 from autosplit.planner.problem.constraints import FREE
@@ -103,10 +112,16 @@ def test_on_equal_devices_a_split_with_empty_stages_is_listed_once(question):
     model, stages, _ = question
     if model.devices is not None:
         return
-    best = [b for b in brute_force(model, stages, True) if sorted(b[3], key=lambda ops: not ops) == list(b[3])]
+    best = [
+        b
+        for b in brute_force(model, stages, True)
+        if sorted(b[3], key=lambda ops: not ops) == list(b[3])
+    ]
     for k in (1, 40) if best else ():
         found = k_best(model, stages, k, empty_last=True)
-        assert [(p.period, p.latency, p.bytes_moved) for p in found] == [tuple(map(float, b[:3])) for b in best[:k]]
+        assert [(p.period, p.latency, p.bytes_moved) for p in found] == [
+            tuple(map(float, b[:3])) for b in best[:k]
+        ]
         assert {p.stages for p in found} <= {b[3] for b in best}
 
 
@@ -119,7 +134,11 @@ def test_a_plan_costs_what_its_split_costs(question):
     except Infeasible:
         return
     period, latency, moved, memory, loads = model_cost(model, found.stages)
-    assert (found.period, found.latency, found.bytes_moved) == (float(period), float(latency), float(moved))
+    assert (found.period, found.latency, found.bytes_moved) == (
+        float(period),
+        float(latency),
+        float(moved),
+    )
     assert (list(found.loads), list(found.memory)) == ([*map(float, loads)], [*map(float, memory)])
     again = evaluate(model, found.stages, allow_empty=allow_empty)
     assert again.loads == found.loads
@@ -140,12 +159,16 @@ def test_the_unit_of_time_changes_nothing(model, factor):
         receive=by(model.receive),
         overheads=tuple(x * factor for x in model.overheads),
     )
-    assert plan(scaled, stages).period == pytest.approx(plan(model, stages).period * factor, rel=1e-9)
+    assert plan(scaled, stages).period == pytest.approx(
+        plan(model, stages).period * factor, rel=1e-9
+    )
 
 
 def test_a_cost_that_forbids_does_not_blur_the_others():
     edges = [{"sourceId": i, "destId": i + 1, "cost": 1e15 if i % 2 else 0.125} for i in range(9)]
-    nodes = [{"id": i, "supportedOnFpga": 1, "fpgaLatency": 0.1 * (i + 1), "size": 0} for i in range(10)]
+    nodes = [
+        {"id": i, "supportedOnFpga": 1, "fpgaLatency": 0.1 * (i + 1), "size": 0} for i in range(10)
+    ]
     found = plan(from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges}), 2)
     assert found.stages == (tuple(range(7)), (7, 8, 9))
     assert found.period == pytest.approx(2.8 + 0.125)
@@ -154,10 +177,17 @@ def test_a_cost_that_forbids_does_not_blur_the_others():
 @pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (5, 3, 3), (9, 2, 2)])
 def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number, length, stages):
     model, ops = parallel_chains(number, length), number * length
-    taken = replace(model.tensors[0], name="x", producer=None, consumers=(0, 1), bytes=1e4)  # an input does not count
+    taken = replace(
+        model.tensors[0], name="x", producer=None, consumers=(0, 1), bytes=1e4
+    )  # an input does not count
     free = ((0.0,) * (len(model.tensors) + 1),)
-    model = replace(model, times=((1.0,) * ops,), tensors=(*model.tensors, taken), send=free, receive=free)
-    levels = [[d for d in downsets(model.contraction) if d.bit_count() * stages == n * ops] for n in range(1, stages)]
+    model = replace(
+        model, times=((1.0,) * ops,), tensors=(*model.tensors, taken), send=free, receive=free
+    )
+    levels = [
+        [d for d in downsets(model.contraction) if d.bit_count() * stages == n * ops]
+        for n in range(1, stages)
+    ]
     chains = [cuts for cuts in product(*levels) if all(not a & ~b for a, b in pairwise(cuts))]
     moved = sorted(evaluate_cuts(model, cuts).bytes_moved for cuts in chains)
     assert plan(model, stages).bytes_moved == moved[0]
@@ -168,7 +198,9 @@ def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number
 def test_of_very_many_splits_of_equal_times_the_one_that_moves_fewest_bytes_is_found(cheap):
     moved = tuple(Transfer(f"t{i}", i, (12,), 1.0 if i in cheap else 2.0) for i in range(12))
     times, free = (*[1.0] * 12, 0.0), ((0.0,) * 12,)
-    model = CostModel("m", tuple(map(str, range(13))), (*[0] * 12, (1 << 12) - 1), (times,), moved, free, free)
+    model = CostModel(
+        "m", tuple(map(str, range(13))), (*[0] * 12, (1 << 12) - 1), (times,), moved, free, free
+    )
     assert plan(model, 2).stages[0] == tuple(cheap)
 
 
@@ -188,7 +220,10 @@ def test_only_nested_cuts_make_a_stage_and_each_costs_the_same_among_many_or_few
     rows = list_rows(problem.contraction.predecessors, 2000)
 
     def table(right):
-        found, sides = np.full((len(rows), len(right)), math.inf), [Side(scaled, r, 0) for r in (rows, right)]
+        found, sides = (
+            np.full((len(rows), len(right)), math.inf),
+            [Side(scaled, r, 0) for r in (rows, right)],
+        )
         for block in loads(scaled, 0, *sides, math.inf):
             found[block.left, block.right] = block.load
         return found
@@ -203,7 +238,9 @@ def test_only_nested_cuts_make_a_stage_and_each_costs_the_same_among_many_or_few
 def test_what_a_stage_receives_and_sends_takes_of_its_memory():
     moved = (Transfer("t", 0, (1,), 20.0), Transfer("u", 1, (2,), 5.0))
     free = ((0.0, 0.0),)
-    model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, free, free, memory=(10.0,))
+    model = CostModel(
+        "m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, free, free, memory=(10.0,)
+    )
     assert plan(model, 2).stages == ((0,), (1, 2))
     assert plan(replace(model, activations=True), 2).stages == ((0, 1), (2,))
 
@@ -254,7 +291,9 @@ def test_a_split_that_only_a_longer_search_finds_is_not_called_impossible():
 @pytest.mark.parametrize("asked", range(0, 24, 2))
 def test_conditions_that_clash_are_named_or_more_time_is_asked_for(asked):
     clash = Constraints(stages={"op4": 0, "op1": 1})
-    with pytest.raises(Infeasible, match=r"give more time|drop one: op 'op4' on stage 0; op 'op1' on stage 1"):
+    with pytest.raises(
+        Infeasible, match=r"give more time|drop one: op 'op4' on stage 0; op 'op1' on stage 1"
+    ):
         plan(parallel_chains(1, 6), 2, constraints=clash, deadline=ticks(asked))
 
 

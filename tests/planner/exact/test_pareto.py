@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given, settings
 
 from autosplit.errors import Infeasible
-from autosplit.planner import CostModel, Transfer, evaluate, k_best, least_latency, pareto_front, plan
+from autosplit.planner import (
+    CostModel,
+    Transfer,
+    evaluate,
+    k_best,
+    least_latency,
+    pareto_front,
+    plan,
+)
 from autosplit.planner.exact import layered_network, pareto
 from tests.planner.graphs import random_dag
 from tests.planner.reference import brute_force, model_cost
@@ -17,14 +25,24 @@ def peak(model, stages):
 @settings(deadline=None, max_examples=60)
 def test_the_front_holds_every_undominated_point_once(question):
     model, stages, allow_empty = question
-    points = {(p, latency, peak(model, s)) for p, latency, _, s in brute_force(model, stages, allow_empty)}
+    points = {
+        (p, latency, peak(model, s)) for p, latency, _, s in brute_force(model, stages, allow_empty)
+    }
     if not points:
         return
-    best = {x for x in points if not any(y != x and all(a <= b for a, b in zip(y, x, strict=True)) for y in points)}
+    best = {
+        x
+        for x in points
+        if not any(y != x and all(a <= b for a, b in zip(y, x, strict=True)) for y in points)
+    }
     found = pareto_front(model, stages, allow_empty=allow_empty)
     assert found.complete
-    assert [(p.period, p.latency, max(p.memory)) for p in found.plans] == sorted(tuple(map(float, x)) for x in best)
-    assert all(p.optimal == (p.period == found.plans[0].period == p.lower_bound) for p in found.plans)
+    assert [(p.period, p.latency, max(p.memory)) for p in found.plans] == sorted(
+        tuple(map(float, x)) for x in best
+    )
+    assert all(
+        p.optimal == (p.period == found.plans[0].period == p.lower_bound) for p in found.plans
+    )
 
 
 @given(questions())
@@ -43,7 +61,16 @@ def test_the_least_latency_under_a_period_limit(question):
 
 def test_a_device_that_is_better_left_out_costs_no_latency():
     moved = (Transfer("t", 0, (1,), 8.0),)
-    model = CostModel("m", ("a", "b"), (0, 1), ((5.0, 5.0),), moved, ((1.0,),), ((1.0,),), overheads=(0.0, 0.0, 99.0))
+    model = CostModel(
+        "m",
+        ("a", "b"),
+        (0, 1),
+        ((5.0, 5.0),),
+        moved,
+        ((1.0,),),
+        ((1.0,),),
+        overheads=(0.0, 0.0, 99.0),
+    )
     assert plan(model, 3, allow_empty=True).latency == 12
     assert least_latency(model, 3, 10.0, allow_empty=True).latency == 10
 
@@ -66,7 +93,9 @@ def test_a_front_of_too_many_points_keeps_the_fastest_and_says_it_may_miss_some(
     assert all(evaluate(model, p.stages).period == p.period for p in found.plans)
 
 
-@pytest.mark.parametrize(("edges", "told"), [(60, "periods more than a few percent"), (0, "too many splits")])
+@pytest.mark.parametrize(
+    ("edges", "told"), [(60, "periods more than a few percent"), (0, "too many splits")]
+)
 def test_a_front_of_too_many_stages_leaves_out_the_slowest_and_says_so(monkeypatch, edges, told):
     model = random_dag(12, 0, size=1.0)
     monkeypatch.setattr(layered_network, "MOST_EDGES", edges)

@@ -6,7 +6,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import bitset, count, members
-from autosplit.planner import CostModel, Transfer, evaluate, k_best, least_latency, pareto_front, plan
+from autosplit.planner import (
+    CostModel,
+    Transfer,
+    evaluate,
+    k_best,
+    least_latency,
+    pareto_front,
+    plan,
+)
 from autosplit.planner.exact.downset_table import list_rows, to_bits, to_int
 from autosplit.planner.exact.search import Found
 from autosplit.planner.large.anytime import improve
@@ -27,11 +35,17 @@ def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
     assert count(model).total > 10_000_000
     found = plan(model, stages)
     assert found.gap <= 0.05
-    assert found.lower_bound <= found.period == pytest.approx(float(model_cost(model, found.stages)[0]))
+    assert (
+        found.lower_bound
+        <= found.period
+        == pytest.approx(float(model_cost(model, found.stages)[0]))
+    )
     assert "legal cuts" in found.note
 
 
-@given(st.one_of(models(), models(inputs=True), models(devices=2)), st.integers(2, 3), st.booleans())
+@given(
+    st.one_of(models(), models(inputs=True), models(devices=2)), st.integers(2, 3), st.booleans()
+)
 @settings(deadline=None, max_examples=80)
 def test_the_flow_bound_never_exceeds_the_optimum(model, stages, allow_empty):
     stages = model.devices or stages
@@ -101,7 +115,12 @@ def test_a_gap_however_small_is_no_proof():
     model = random_dag(8, 1)
     best, problem = plan(model, 3), pose(model, 3, FREE)
     for share, proven in ((0.99995, False), (1.0, True)):
-        assert improve(problem, Found(best, 0.0, False), share * best.period, (), None, rounds=1).proven == proven
+        assert (
+            improve(
+                problem, Found(best, 0.0, False), share * best.period, (), None, rounds=1
+            ).proven
+            == proven
+        )
 
 
 def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
@@ -123,7 +142,9 @@ def test_a_random_graph_is_never_below_its_bound():
     st.booleans(),
 )
 @settings(deadline=None, max_examples=60)
-def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(model, stages, factor, allow_empty):
+def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(
+    model, stages, factor, allow_empty
+):
     stages = model.devices or stages
     if len(model.contraction.groups) < stages and not allow_empty:
         return
@@ -144,8 +165,14 @@ def test_the_narrow_table_of_many_ops_holds_all_cuts_that_leave_each_side_the_pe
     period = 0.51 * problem.times.sum()
     rows = list_rows(problem.contraction.predecessors, 10**6)
     time = to_bits(rows, problem.size) @ problem.times[0]
-    wanted = {to_int(row) for row in rows[np.abs(time - problem.times.sum() / 2) <= 0.01 * problem.times.sum()]}
-    assert {to_int(row) for row in narrow_rows(problem, period, 10**6, None)} == wanted | {0, (1 << 80) - 1}
+    wanted = {
+        to_int(row)
+        for row in rows[np.abs(time - problem.times.sum() / 2) <= 0.01 * problem.times.sum()]
+    }
+    assert {to_int(row) for row in narrow_rows(problem, period, 10**6, None)} == wanted | {
+        0,
+        (1 << 80) - 1,
+    }
 
 
 def test_a_long_graph_too_wide_to_list_is_still_proven():
@@ -156,6 +183,8 @@ def test_a_long_graph_too_wide_to_list_is_still_proven():
 
 def test_the_flow_bound_counts_a_tensor_that_crosses_two_cuts_once():
     tensor = Transfer("t", 0, (1, 2), 1.0)
-    model = CostModel("m", ("a", "b", "c"), (0, 1, 3), ((1.0, 1.0, 1.0),), (tensor,), ((1.0,),), ((1.0,),))
+    model = CostModel(
+        "m", ("a", "b", "c"), (0, 1, 3), ((1.0, 1.0, 1.0),), (tensor,), ((1.0,),), ((1.0,),)
+    )
     assert plan(model, 3).period == 2
     assert cut_bound(pose(model, 3, FREE), 1.0, 4.0)[0] <= 2

@@ -43,7 +43,9 @@ def seated(draw: st.DrawFn) -> tuple[Places, Stages]:
 
 
 @given(seated())
-def test_a_split_is_written_on_the_earliest_devices_it_can_have(question: tuple[Places, Stages]) -> None:
+def test_a_split_is_written_on_the_earliest_devices_it_can_have(
+    question: tuple[Places, Stages],
+) -> None:
     places, stages = question
     parts = [ops for ops in stages if ops]
     kinds = tuple(places.kinds[d] for d, ops in enumerate(stages) if ops)
@@ -65,7 +67,11 @@ def test_elsewhere_one_stage_is_on_another_kind(question: tuple[Places, Stages])
     found = list(places.elsewhere(stages))
     assert all([ops for ops in other if ops] == parts for other in found)
     kinds = [[places.kinds[d] for d, ops in enumerate(other) if ops] for other in found]
-    apart = [k for k in sequences(places.kinds, len(parts)) if sum(a != b for a, b in zip(own, k, strict=True)) == 1]
+    apart = [
+        k
+        for k in sequences(places.kinds, len(parts))
+        if sum(a != b for a, b in zip(own, k, strict=True)) == 1
+    ]
     assert sorted(kinds) == sorted(map(list, apart))
 
 
@@ -111,9 +117,13 @@ def splits(places: Places, most: int) -> list[Stages]:
     found: dict[Stages, None] = {}
     for at in product(range(len(places.kinds)), repeat=4):
         if list(at) == sorted(at) and len(set(at)) <= most:
-            found[places.first(tuple(tuple(i for i in range(4) if at[i] == d) for d in range(len(places.kinds))))] = (
-                None
-            )
+            found[
+                places.first(
+                    tuple(
+                        tuple(i for i in range(4) if at[i] == d) for d in range(len(places.kinds))
+                    )
+                )
+            ] = None
     return list(found)
 
 
@@ -127,7 +137,9 @@ ROWS = [(1.0, 2.0, 3.0, 4.0), (4.0, 1.0, 2.0, 1.0), (1.0, 2.0, 3.0, 4.0)]
 
 @pytest.mark.parametrize("slower", [1.0, 1.5, 2.5])
 @pytest.mark.parametrize(("rows", "kinds"), [(ROWS[:1], (0, 0, 0)), (ROWS, (0, 1, 0))])
-def test_the_best_splits_of_any_number_of_stages_are_listed(slower: float, rows: Any, kinds: tuple[int, ...]) -> None:
+def test_the_best_splits_of_any_number_of_stages_are_listed(
+    slower: float, rows: Any, kinds: tuple[int, ...]
+) -> None:
     costs, places = Crowd(tuple(model(slower**n, rows) for n in range(3))), Places(kinds)
     best = ranked(costs, splits(places, 3))[:5]
     found = device_subsets.best_of_each(places, costs, 3, 5, never)
@@ -140,7 +152,9 @@ def test_the_best_splits_of_any_number_of_stages_are_listed(slower: float, rows:
 def test_of_very_many_choices_of_devices_each_number_of_stages_is_planned(
     slower: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_subsets, "CHOICES", 6)  # three devices of two kinds have seven choices
+    monkeypatch.setattr(
+        device_subsets, "CHOICES", 6
+    )  # three devices of two kinds have seven choices
     costs, places = Crowd(tuple(model(slower**n, ROWS) for n in range(3))), Places((0, 1, 2))
     found = device_subsets.best_of_each(places, costs, 3, 5, never)
     assert ranked(costs, found)[0][0] == ranked(costs, splits(places, 3))[0][0]
@@ -171,7 +185,12 @@ def test_costs_that_hold_for_any_number_give_each_split_once(question: Any, coun
 
 def test_where_no_choice_of_devices_fits_it_says_of_what() -> None:
     inf = float("inf")
-    costs = Crowd((model(1.0, ((inf, 1.0, 1.0, inf), (inf, 1.0, 1.0, inf))), model(1.0, ((inf,) * 4, (inf,) * 4))))
+    costs = Crowd(
+        (
+            model(1.0, ((inf, 1.0, 1.0, inf), (inf, 1.0, 1.0, inf))),
+            model(1.0, ((inf,) * 4, (inf,) * 4)),
+        )
+    )
     with pytest.raises(Infeasible, match="'m'"):
         device_subsets.best_of_each(Places((0, 1)), costs, 2, 3, never)
 

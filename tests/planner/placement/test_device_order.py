@@ -18,7 +18,9 @@ from tests.planner.strategies import models
 def assigned(draw):
     stages = draw(st.integers(1, 3))
     devices = draw(st.integers(stages, 4))
-    return draw(models(most=5, devices=devices, memory=draw(st.booleans()), unsupported=draw(st.booleans()))), stages
+    return draw(
+        models(most=5, devices=devices, memory=draw(st.booleans()), unsupported=draw(st.booleans()))
+    ), stages
 
 
 @given(assigned())
@@ -26,7 +28,9 @@ def assigned(draw):
 def test_the_order_of_devices_is_the_best_of_all(question):
     model, stages = question
     orders = permutations(range(len(model.times)), stages)
-    best = min((b[:3] for o in orders for b in brute_force(model.on_devices(o), stages)[:1]), default=None)
+    best = min(
+        (b[:3] for o in orders for b in brute_force(model.on_devices(o), stages)[:1]), default=None
+    )
     try:
         found = plan_assigned(model, stages)
     except Infeasible:
@@ -82,7 +86,9 @@ def test_a_deadline_leaves_a_bound_that_no_order_beats(alike, asked):
 def test_where_not_all_orders_are_tried_nothing_is_claimed(monkeypatch):
     monkeypatch.setattr(device_order, "MOST_ORDERS", 1)
     model = random_dag(8, 1)
-    found = plan_assigned(replace(model, times=(model.times[0], tuple(2 * t for t in model.times[0]))), 2)
+    found = plan_assigned(
+        replace(model, times=(model.times[0], tuple(2 * t for t in model.times[0]))), 2
+    )
     assert (found.lower_bound, found.optimal) == (0.0, False)
     assert "only 1 orders" in found.note
 

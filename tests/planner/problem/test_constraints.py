@@ -44,22 +44,35 @@ def accepts(model, constraints):
     tensors, index = {t.name: t for t in model.tensors}, model.index
 
     def crosses(tensor, where, cut):
-        return tensor.producer is not None and where[tensor.producer] < cut <= max(where[c] for c in tensor.consumers)
+        return tensor.producer is not None and where[tensor.producer] < cut <= max(
+            where[c] for c in tensor.consumers
+        )
 
     def accept(stages):
         where = {i: s for s, ops in enumerate(stages) for i in ops}
         pins = [*constraints.stages.items(), *constraints.devices.items()]
-        ends = [{where[tensors[n].producer], *(where[c] for c in tensors[n].consumers)} for n in constraints.forbid]
+        ends = [
+            {where[tensors[n].producer], *(where[c] for c in tensors[n].consumers)}
+            for n in constraints.forbid
+        ]
         cuts = range(1, len(stages))
         live = [[t for t in model.tensors if crosses(t, where, cut)] for cut in cuts]
         return (
             all(len({where[index[op]] for op in group}) == 1 for group in constraints.together)
             and all(where[index[op]] == s for op, s in pins)
             and all(len(stages_met) == 1 for stages_met in ends)
-            and all(any(crosses(tensors[n], where, cut) for cut in cuts) for n in constraints.require)
-            and all(len(ts) <= (constraints.live_tensors or 0) for ts in live if constraints.live_tensors is not None)
             and all(
-                sum(t.bytes for t in ts) <= constraints.live_bytes for ts in live if constraints.live_bytes is not None
+                any(crosses(tensors[n], where, cut) for cut in cuts) for n in constraints.require
+            )
+            and all(
+                len(ts) <= (constraints.live_tensors or 0)
+                for ts in live
+                if constraints.live_tensors is not None
+            )
+            and all(
+                sum(t.bytes for t in ts) <= constraints.live_bytes
+                for ts in live
+                if constraints.live_bytes is not None
             )
             and all(held <= constraints.memory[0] for held in model_cost(model, stages)[3])
         )
@@ -77,11 +90,16 @@ def test_constrained_plans_are_the_best_of_the_splits_that_satisfy_all(question)
     except Infeasible:
         assert not best
         return
-    assert [(p.period, p.latency, p.bytes_moved) for p in found] == [tuple(map(float, b[:3])) for b in best[:10]]
+    assert [(p.period, p.latency, p.bytes_moved) for p in found] == [
+        tuple(map(float, b[:3])) for b in best[:10]
+    ]
 
 
 def test_a_pin_moves_the_cut():
-    assert plan(CHAIN, 2, constraints=Constraints(stages={"op1": 1})).stages == ((0,), (1, 2, 3, 4, 5))
+    assert plan(CHAIN, 2, constraints=Constraints(stages={"op1": 1})).stages == (
+        (0,),
+        (1, 2, 3, 4, 5),
+    )
 
 
 def test_a_required_and_a_forbidden_cut():
@@ -98,14 +116,29 @@ def test_with_no_live_tensor_chains_stay_whole():
 @pytest.mark.parametrize(
     ("constraints", "named"),
     [
-        (Constraints(together=[["op0", "op5"]], stages={"op2": 1, "op0": 0}), ["'op0', 'op5' together"]),
+        (
+            Constraints(together=[["op0", "op5"]], stages={"op2": 1, "op0": 0}),
+            ["'op0', 'op5' together"],
+        ),
         (Constraints(stages={"op4": 0, "op1": 1}), ["op 'op4' on stage 0", "op 'op1' on stage 1"]),
-        (Constraints(forbid=["t2"], require=["t2"], live_tensors=3), ["no cut at tensor 't2'", "a cut at tensor 't2'"]),
+        (
+            Constraints(forbid=["t2"], require=["t2"], live_tensors=3),
+            ["no cut at tensor 't2'", "a cut at tensor 't2'"],
+        ),
         (Constraints(live_tensors=0, forbid=["t1"]), ["0 live tensors"]),
         (Constraints(live_bytes=0.5, stages={"op5": 1}), ["0.5 live bytes"]),
-        (Constraints(stages={"op4": 0, "op1": 1, "op5": 1}), ["op 'op4' on stage 0", "op 'op1' on stage 1"]),
-        (Constraints(devices={"op4": 0, "op1": 1, "op5": 1}), ["op 'op4' on device 0", "op 'op1' on device 1"]),
-        (Constraints(together=[["op0", "op2"], ["op2", "op5"], ["op3", "op4"]]), ["'op0', 'op2'", "'op2', 'op5'"]),
+        (
+            Constraints(stages={"op4": 0, "op1": 1, "op5": 1}),
+            ["op 'op4' on stage 0", "op 'op1' on stage 1"],
+        ),
+        (
+            Constraints(devices={"op4": 0, "op1": 1, "op5": 1}),
+            ["op 'op4' on device 0", "op 'op1' on device 1"],
+        ),
+        (
+            Constraints(together=[["op0", "op2"], ["op2", "op5"], ["op3", "op4"]]),
+            ["'op0', 'op2'", "'op2', 'op5'"],
+        ),
         (
             Constraints(forbid=[f"t{i}" for i in range(5)], live_tensors=3),
             [f"no cut at tensor 't{i}'" for i in range(5)],
@@ -138,14 +171,18 @@ def test_slow_splits_are_listed_where_only_they_make_a_required_cut():
 
 def test_each_of_two_tensors_between_the_same_ops_can_be_required():
     moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
-    model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 5.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),))
+    model = CostModel(
+        "m", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 5.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),)
+    )
     for name in ("t", "u"):
         assert plan(model, 2, constraints=Constraints(require=[name])).stages == ((0,), (1, 2))
 
 
 def test_two_tensors_between_the_same_ops_are_two_live_tensors():
     moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
-    model = CostModel("m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),))
+    model = CostModel(
+        "m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),)
+    )
     assert plan(model, 2).stages == ((0,), (1, 2))
     assert plan(model, 2, constraints=Constraints(live_tensors=1)).stages == ((0, 1), (2,))
 

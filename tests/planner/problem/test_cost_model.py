@@ -64,14 +64,16 @@ def test_a_cost_that_cannot_be_is_named(changes, told):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"times": ((1.0, INF),)}, {"memory": (INF,)}, {"memory": (0.0,)}, {"overheads": (0.0,)}]
+    "changes",
+    [{"times": ((1.0, INF),)}, {"memory": (INF,)}, {"memory": (0.0,)}, {"overheads": (0.0,)}],
 )
 def test_a_cost_at_the_edge_is_taken(changes):
     assert replace(PAIR, **changes).names == ("a", "b")
 
 
 @pytest.mark.parametrize(
-    "changes", [{"times": ((1.0, 2.0),) * 2, "memory": (1.0,) * 3}, {"overheads": ()}, {"times": ()}]
+    "changes",
+    [{"times": ((1.0, 2.0),) * 2, "memory": (1.0,) * 3}, {"overheads": ()}, {"times": ()}],
 )
 def test_tables_that_tell_different_numbers_of_devices_apart_are_refused(changes):
     with pytest.raises(ConfigError, match="devices apart"):
@@ -108,7 +110,9 @@ def test_devices_in_another_order_cost_what_they_did(model, order):
     found = model.on_devices(order)
     for table in ("times", "send", "receive", "overheads", "memory"):
         before, after = getattr(model, table), getattr(found, table)
-        assert after == tuple(before[d if len(before) > 1 else 0] for d in order) or len(before) == 1 == len(after)
+        assert after == tuple(before[d if len(before) > 1 else 0] for d in order) or len(
+            before
+        ) == 1 == len(after)
 
 
 def test_one_row_for_all_stays_one_row():
@@ -116,7 +120,9 @@ def test_one_row_for_all_stays_one_row():
 
 
 def test_devices_are_of_one_kind_where_they_cost_the_same_in_every_table():
-    model = replace(PAIR, times=((1.0, 2.0),) * 4, overheads=(0.0, 1.0, 0.0, 0.0), memory=(9.0, 9.0, 9.0, 8.0))
+    model = replace(
+        PAIR, times=((1.0, 2.0),) * 4, overheads=(0.0, 1.0, 0.0, 0.0), memory=(9.0, 9.0, 9.0, 8.0)
+    )
     assert kinds_of(model, 4) == (0, 1, 0, 3)
     assert kinds_of(PAIR, 3) == (0, 0, 0)
 
@@ -143,11 +149,17 @@ def test_an_op_counts_by_its_mean_over_the_devices_that_can_run_it():
 
 
 @given(
-    st.lists(st.integers(1, 9).map(float), min_size=4, max_size=9), st.lists(st.floats(0, 1), min_size=1, max_size=3)
+    st.lists(st.integers(1, 9).map(float), min_size=4, max_size=9),
+    st.lists(st.floats(0, 1), min_size=1, max_size=3),
 )
 def test_on_a_line_each_cut_is_the_nearest_that_leaves_every_stage_an_op(times, shares):
     n = len(times)
-    line = CostModel("l", tuple(map(str, range(n))), tuple(1 << i - 1 if i else 0 for i in range(n)), (tuple(times),))
+    line = CostModel(
+        "l",
+        tuple(map(str, range(n))),
+        tuple(1 << i - 1 if i else 0 for i in range(n)),
+        (tuple(times),),
+    )
     cuts = [c.bit_count() for c in decode(line, shares)]
     assert cuts == sorted(set(cuts))
     assert cuts[0] >= 1
@@ -163,7 +175,8 @@ def test_shares_may_come_in_any_order():
 
 
 @pytest.mark.parametrize(
-    ("shares", "cuts"), [([0.5, 0.5], [3, 4]), ([0.0, 0.0], [1, 2]), ([1.0, 1.0], [4, 5]), ([0.0, 1.0], [1, 5])]
+    ("shares", "cuts"),
+    [([0.5, 0.5], [3, 4]), ([0.0, 0.0], [1, 2]), ([1.0, 1.0], [4, 5]), ([0.0, 1.0], [1, 5])],
 )
 def test_cuts_at_one_place_lie_side_by_side(shares, cuts):
     even = replace(CHAIN, times=((1.0,) * 6,))
@@ -207,14 +220,18 @@ def test_branches_are_laid_out_one_after_the_other_side_by_side_or_late():
 
 @given(models(most=6, memory=True, groups=True, inputs=True), st.integers(1, 3))
 @settings(deadline=None, max_examples=40)
-def test_a_plan_holds_no_more_than_the_memory_and_its_bound_is_no_higher_than_any_split(model, stages):
+def test_a_plan_holds_no_more_than_the_memory_and_its_bound_is_no_higher_than_any_split(
+    model, stages
+):
     best = brute_force(model, stages)
     if not best:
         with pytest.raises(Infeasible):
             plan(model, stages)
         return
     found = plan(model, stages)
-    assert all(held <= limit for held, limit in zip(found.memory, model.memory * stages, strict=False))
+    assert all(
+        held <= limit for held, limit in zip(found.memory, model.memory * stages, strict=False)
+    )
     assert found.lower_bound <= float(best[0][0])
     assert found.bytes_moved == float(model_cost(model, found.stages)[2])
 
@@ -284,7 +301,13 @@ def test_with_time_out_at_once_the_questions_still_have_an_answer():
 
 @pytest.mark.parametrize(
     ("places", "size", "moved"),
-    [([0, 0, 0], 5, [1, 2, 3]), ([5, 5], 5, [3, 4]), ([2, 2], 4, [2, 3]), ([1, 3], 4, [1, 3]), ([], 3, [])],
+    [
+        ([0, 0, 0], 5, [1, 2, 3]),
+        ([5, 5], 5, [3, 4]),
+        ([2, 2], 4, [2, 3]),
+        ([1, 3], 4, [1, 3]),
+        ([], 3, []),
+    ],
 )
 def test_places_move_apart_so_that_no_stage_is_empty(places, size, moved):
     assert _places(places, size) == moved
@@ -303,7 +326,10 @@ def test_a_baseline_that_does_not_fit_says_why():
 
 def test_two_tensors_between_the_same_ops_are_no_cut_at_a_single_tensor():
     double = replace(
-        PAIR, tensors=(*PAIR.tensors, Transfer("u", 0, (1,), 8.0)), send=((0.0, 0.0),), receive=((0.0, 0.0),)
+        PAIR,
+        tensors=(*PAIR.tensors, Transfer("u", 0, (1,), 8.0)),
+        send=((0.0, 0.0),),
+        receive=((0.0, 0.0),),
     )
     assert {b.name: b for b in baselines(PAIR, 2)}["single-tensor cuts"].plan.stages == ((0,), (1,))
     assert {b.name: b for b in baselines(double, 2)}["single-tensor cuts"].plan is None

@@ -18,7 +18,9 @@ def test_any_shares_decode_to_a_legal_split(model, shares, branch):
         with pytest.raises(Infeasible):
             decode(model, shares, branch)
         return
-    assert evaluate_cuts(model, decode(model, shares, branch)).period >= 0  # raises unless legal and no stage empty
+    assert (
+        evaluate_cuts(model, decode(model, shares, branch)).period >= 0
+    )  # raises unless legal and no stage empty
 
 
 @given(st.integers(1, 5), SHARE)

@@ -16,7 +16,14 @@ GOOD = {
     "maxCPUs": 0,
     "maxSizePerFPGA": 100,
     "nodes": [
-        {"id": 5, "supportedOnFpga": True, "cpuLatency": 1, "fpgaLatency": 2.0, "isBackwardNode": False, "size": 1},
+        {
+            "id": 5,
+            "supportedOnFpga": True,
+            "cpuLatency": 1,
+            "fpgaLatency": 2.0,
+            "isBackwardNode": False,
+            "size": 1,
+        },
         {"id": "b", "supportedOnFpga": 1, "fpgaLatency": 3, "size": 2, "colorClass": 1},
         {"id": 1, "supportedOnFpga": 1, "fpgaLatency": 4, "size": 3, "colorClass": None},
     ],
@@ -121,8 +128,14 @@ def test_a_saved_graph_reads_back_with_the_same_groups_and_times(model):
     place = [again.index[name] for name in model.names]
     assert [again.times[0][i] for i in place] == list(model.times[0])
     assert [again.sizes[i] for i in place] == list(model.sizes)
-    groups = [{model.names[i] for i in range(len(model.names)) if g >> i & 1} for g in model.contraction.groups]
-    saved = [{again.names[i] for i in range(len(again.names)) if g >> i & 1} for g in again.contraction.groups]
+    groups = [
+        {model.names[i] for i in range(len(model.names)) if g >> i & 1}
+        for g in model.contraction.groups
+    ]
+    saved = [
+        {again.names[i] for i in range(len(again.names)) if g >> i & 1}
+        for g in again.contraction.groups
+    ]
     assert sorted(map(sorted, groups)) == sorted(map(sorted, saved))
 
 
@@ -134,13 +147,19 @@ def test_devices_that_differ_are_saved_too():
 def measured(**options):
     ops = (Op("A", "k", (), ("x",), ("a",), 10), Op("B", "k", (), ("a", "x"), ("b",), 20))
     graph = build(
-        "net", ops, {"x": ((4,), "float32", 16), "a": ((2,), "float32", 8), "b": ((1,), "float32", 4)}, ("x",), ("b",)
+        "net",
+        ops,
+        {"x": ((4,), "float32", 16), "a": ((2,), "float32", 8), "b": ((1,), "float32", 4)},
+        ("x",),
+        ("b",),
     )
     return CostModel.from_graph(graph, **options)
 
 
 def test_a_measured_net_pays_links_for_inputs_tensors_and_outputs():
-    costs = measured(op_times=[[1.0, 2.0]], links=Link(bandwidth=4.0, latency=0.5), overheads=[0.25])
+    costs = measured(
+        op_times=[[1.0, 2.0]], links=Link(bandwidth=4.0, latency=0.5), overheads=[0.25]
+    )
     found = evaluate(costs, [(0,), (1,)])
     # A: overhead, op, x in, a out; B: overhead, op, a and x in, b out
     assert found.loads == (0.25 + 1 + 4.5 + 2.5, 0.25 + 2 + 2.5 + 4.5 + 1.5)

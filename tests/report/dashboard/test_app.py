@@ -39,7 +39,8 @@ def served(database: Path, **options: Any) -> Iterator[Ask]:
     ) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
         sent = {
-            name.replace("_", "-"): value.replace("PORT", str(server.server_port)) for name, value in headers.items()
+            name.replace("_", "-"): value.replace("PORT", str(server.server_port))
+            for name, value in headers.items()
         }
         connection.request(method, path, body, sent)
         answer = connection.getresponse()
@@ -63,14 +64,21 @@ def study_page(ask: Ask) -> dict[str, Any]:
     return json.loads(body)
 
 
-def test_trials_have_notes_pictures_and_plots_and_the_study_file_stays_as_it_was(database: Path) -> None:
+def test_trials_have_notes_pictures_and_plots_and_the_study_file_stays_as_it_was(
+    database: Path,
+) -> None:
     before = digest(database)
     with served(database) as ask:
         page = study_page(ask)
-        assert ask(page["trials"][3]["note"]["body"].split("](")[1].split(")")[0])[2].startswith(b"\x89PNG")
+        assert ask(page["trials"][3]["note"]["body"].split("](")[1].split(")")[0])[2].startswith(
+            b"\x89PNG"
+        )
     assert len(page["trials"]) == 12
     assert all("| stage |" in t["note"]["body"] for t in page["trials"])
-    assert {a["filename"] for a in page["trials"][0]["artifacts"]} == {"stage-balance.png", "split-graph.png"}
+    assert {a["filename"] for a in page["trials"][0]["artifacts"]} == {
+        "stage-balance.png",
+        "split-graph.png",
+    }
     assert {p["id"] for p in page["plotly_graph_objects"]} == {
         "stage-times", "throughput-latency", "convergence", "predicted-measured",
     }  # fmt: skip
@@ -80,7 +88,9 @@ def test_trials_have_notes_pictures_and_plots_and_the_study_file_stays_as_it_was
     assert os.listdir(database.parent) == [database.name]
 
 
-@pytest.mark.parametrize("method", ["DELETE", "POST", "PUT", "PATCH", "OPTIONS", "TRACE", "MIGRATE"])
+@pytest.mark.parametrize(
+    "method", ["DELETE", "POST", "PUT", "PATCH", "OPTIONS", "TRACE", "MIGRATE"]
+)
 def test_read_only_refuses_every_method_that_could_write(database: Path, method: str) -> None:
     with served(database) as ask:
         status, headers, _ = ask("/api/studies/1", method, "{}", Content_Type="application/json")
@@ -108,7 +118,9 @@ def test_pages_and_artifacts_carry_headers_that_keep_others_out(database: Path) 
         page = ask("/dashboard/studies/1")[1]
         path = f"/artifacts/1/1/{study_page(ask)['trials'][0]['artifacts'][0]['artifact_id']}"
         artifact = ask(path)[1]
-    assert page["content-security-policy"].startswith("default-src 'self'; script-src 'self' 'unsafe-eval';")
+    assert page["content-security-policy"].startswith(
+        "default-src 'self'; script-src 'self' 'unsafe-eval';"
+    )
     assert artifact["content-security-policy"].startswith("sandbox; default-src 'none'")
     for headers in (page, artifact):
         assert "access-control-allow-origin" not in headers
@@ -123,11 +135,17 @@ def test_an_unknown_page_or_picture_is_not_found(database: Path) -> None:
         assert ask("/static/../../../../etc/passwd")[0] in (403, 404)
 
 
-def test_a_running_study_can_be_watched(database: Path, monkeypatch: pytest.MonkeyPatch, graphs: Any, add: Any) -> None:
+def test_a_running_study_can_be_watched(
+    database: Path, monkeypatch: pytest.MonkeyPatch, graphs: Any, add: Any
+) -> None:
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with served(database) as ask:
         first = study_page(ask)["trials"][0]["artifacts"]
-        add(optuna.load_study(study_name="fire", storage=f"sqlite:///{database}"), graphs.fire_net(), 30)
+        add(
+            optuna.load_study(study_name="fire", storage=f"sqlite:///{database}"),
+            graphs.fire_net(),
+            30,
+        )
         page = study_page(ask)
     assert len(page["trials"]) == 13
     assert "slower than the best so far" in page["trials"][12]["note"]["body"]
@@ -148,15 +166,20 @@ def test_a_study_that_goes_away_is_still_shown(
 def test_other_notes_and_artifacts_in_the_database_are_not_served(database: Path) -> None:
     study = optuna.load_study(study_name="fire", storage=f"sqlite:///{database}")
     study._storage.set_study_system_attr(study._study_id, "dashboard:note_ver", 1)
-    study._storage.set_study_system_attr(study._study_id, "dashboard:note_str:0", "![x](http://evil.example/x.png)")
+    study._storage.set_study_system_attr(
+        study._study_id, "dashboard:note_str:0", "![x](http://evil.example/x.png)"
+    )
     study._storage.set_study_system_attr(study._study_id, "dashboard:plot_data:evil:0", "{}")
     study._storage.set_study_system_attr(
         study._study_id, "artifacts:0", '{"artifact_id": "0", "filename": "evil.html"}'
     )
     with contextlib.closing(sqlite3.connect(database)) as base, base:
-        page = json.dumps(json.dumps({"artifact_id": "1", "filename": "evil.html", "mimetype": "text/html"}))
+        page = json.dumps(
+            json.dumps({"artifact_id": "1", "filename": "evil.html", "mimetype": "text/html"})
+        )
         base.execute(
-            "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (1, 'artifacts:1', ?)", (page,)
+            "INSERT INTO trial_system_attributes (trial_id, key, value_json) VALUES (1, 'artifacts:1', ?)",
+            (page,),
         )
     with served(database) as ask:
         page = study_page(ask)
@@ -180,8 +203,15 @@ def test_writable_writes_notes_once_and_keeps_a_persons_own(small: Path) -> None
 
 def test_writable_refuses_pages_of_other_origins(small: Path) -> None:
     with served(small, writable=True) as ask:
-        for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
-            assert ask("/api/studies/1", "DELETE", "{}", Content_Type="application/json", **headers)[0] == 403
+        for headers in (
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Sec_Fetch_Site": "cross-site"},
+        ):
+            assert (
+                ask("/api/studies/1", "DELETE", "{}", Content_Type="application/json", **headers)[0]
+                == 403
+            )
         assert len(study_page(ask)["trials"]) == 3
 
 
@@ -190,7 +220,11 @@ def test_writable_lets_its_own_pages_write(
 ) -> None:
     monkeypatch.setattr(app, "REFRESH", 0.0)
     with served(small, writable=True) as ask:
-        own = {"Origin": "http://127.0.0.1:PORT", "Host": "127.0.0.1:PORT", "Content_Type": "application/json"}
+        own = {
+            "Origin": "http://127.0.0.1:PORT",
+            "Host": "127.0.0.1:PORT",
+            "Content_Type": "application/json",
+        }
         assert ask("/api/studies/1", "DELETE", "{}", **own)[0] == 204
         assert ask("/api/studies/1")[0] == 404
     assert "showing what was read before" in capsys.readouterr().err
@@ -214,17 +248,28 @@ def test_loopback_is_told_from_the_rest() -> None:
 
 def test_a_port_in_use_names_the_remedy() -> None:
     first = bind("127.0.0.1", 0, lambda e, s: [])
-    with first, pytest.raises(MachineError, match=rf"port {first.server_port} .* in use; give another with --port"):
+    with (
+        first,
+        pytest.raises(
+            MachineError, match=rf"port {first.server_port} .* in use; give another with --port"
+        ),
+    ):
         bind("127.0.0.1", first.server_port, lambda e, s: [])
 
 
-@pytest.mark.parametrize(("host", "port", "error"), [("127.0.0.1", 70000, ConfigError), ("192.0.2.1", 0, MachineError)])
-def test_an_impossible_address_is_one_line(host: str, port: int, error: type[AutosplitError]) -> None:
+@pytest.mark.parametrize(
+    ("host", "port", "error"), [("127.0.0.1", 70000, ConfigError), ("192.0.2.1", 0, MachineError)]
+)
+def test_an_impossible_address_is_one_line(
+    host: str, port: int, error: type[AutosplitError]
+) -> None:
     with pytest.raises(error, match="give"):
         bind(host, port, lambda e, s: [])
 
 
-def test_without_the_dashboard_package_the_remedy_is_named(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_dashboard_package_the_remedy_is_named(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
     with pytest.raises(MachineError, match=r"pip install 'autosplit\[dashboard\]'"):
         app.open_server(find(str(database)), port=0)
@@ -235,7 +280,9 @@ def foreign(file: Path) -> None:
 
 
 def newer(file: Path) -> None:
-    optuna.create_study(study_name="new", storage=f"sqlite:///{file}").set_user_attr("autosplit", {"format": 99})
+    optuna.create_study(study_name="new", storage=f"sqlite:///{file}").set_user_attr(
+        "autosplit", {"format": 99}
+    )
 
 
 def plain_table(file: Path) -> None:
@@ -277,9 +324,14 @@ def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(databas
         raise BrokenPipeError
 
 
-def test_several_studies_need_a_name_and_a_name_picks_one(database: Path, graphs: Any, make: Any) -> None:
+def test_several_studies_need_a_name_and_a_name_picks_one(
+    database: Path, graphs: Any, make: Any
+) -> None:
     make(database, graphs.chain(20), "second", 1)
-    with pytest.raises(ConfigError, match="holds 2 studies \\(fire, second\\)"), reading(find(str(database))):
+    with (
+        pytest.raises(ConfigError, match="holds 2 studies \\(fire, second\\)"),
+        reading(find(str(database))),
+    ):
         pass
     with reading(find("second", str(database))) as study:
         assert study.study_name == "second"
@@ -290,7 +342,9 @@ def test_several_studies_need_a_name_and_a_name_picks_one(database: Path, graphs
         pass
 
 
-def test_a_study_file_leads_to_its_database(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_file_leads_to_its_database(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = database.with_name("fire.toml")
     file.write_text('zoo = "squeezenet"\nstages = 2\n')
     monkeypatch.chdir(database.parent)
@@ -313,7 +367,10 @@ for i in range(400):
     base.execute("INSERT INTO study_user_attributes (study_id, key, value_json) VALUES (1, ?, ?)", (f"k{i}", "x" * 2000))
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert subprocess.run([sys.executable, "-c", half_done, str(database)]).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run([sys.executable, "-c", half_done, str(database)]).returncode
+        == -signal.SIGKILL
+    )
     journal = database.with_name("fire.db-journal")
     before = digest(database), digest(journal)
     with reading(find(str(database))) as study:

@@ -17,7 +17,14 @@ def test_equal_values_have_one_identity_and_others_another():
     assert identity("net", 1, (2.0,)) == identity("net", 1, (2.0,))
     assert (
         len(
-            {identity("a", "b"), identity("ab"), identity("a", "b", ""), identity("b", "a"), identity(1), identity("1")}
+            {
+                identity("a", "b"),
+                identity("ab"),
+                identity("a", "b", ""),
+                identity("b", "a"),
+                identity(1),
+                identity("1"),
+            }
         )
         == 6
     )

@@ -18,7 +18,9 @@ pytest.importorskip("plotly")
 
 def trial(number: int, period: float | None, stages: tuple[float, ...] = (), **more: Any) -> Trial:
     spread = None if period is None else Spread(period, period - 1, period + 2)
-    found = Trial(number, "complete", (), (), spread, more.pop("latency", None), stages, None, None, "")
+    found = Trial(
+        number, "complete", (), (), spread, more.pop("latency", None), stages, None, None, ""
+    )
     return replace(found, **more)
 
 
@@ -33,7 +35,18 @@ TRIALS = (
     trial(4, 5.0, (5.0,), predicted_ms=9.0, latency=flat(20.0)),
 )
 STUDY = Study(
-    "s", None, ("<b>a</b>", "b"), (), 4.0, (Baseline("one core", flat(20.0), flat(20.0)),), "", "", "", {}, {}, TRIALS
+    "s",
+    None,
+    ("<b>a</b>", "b"),
+    (),
+    4.0,
+    (Baseline("one core", flat(20.0), flat(20.0)),),
+    "",
+    "",
+    "",
+    {},
+    {},
+    TRIALS,
 )
 
 
@@ -58,7 +71,9 @@ def test_convergence_has_the_best_so_far_the_spread_and_the_bound() -> None:
     assert found["lower bound"] == [(0, 4.0), (4, 4.0)]
     error = figure.data[0].error_y
     assert (list(error.array), list(error.arrayminus)) == ([2.0] * 3, [1.0] * 3)
-    assert "lower bound" not in drawn(plots.study_plots(replace(STUDY, bound_ms=None))["convergence"])
+    assert "lower bound" not in drawn(
+        plots.study_plots(replace(STUDY, bound_ms=None))["convergence"]
+    )
 
 
 def test_throughput_and_latency_of_trials_and_baselines() -> None:

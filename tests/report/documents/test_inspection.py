@@ -27,7 +27,11 @@ GRAPH = build(
 
 
 def counted(ops, total, complete=True):
-    return {"model": {"name": "net"}, "ops": [None] * ops, "cuts": {"total": total, "complete": complete}}
+    return {
+        "model": {"name": "net"},
+        "ops": [None] * ops,
+        "cuts": {"total": total, "complete": complete},
+    }
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,9 @@ def test_a_node_that_is_none_has_those_spelled_alike():
         inspection.find(GRAPH, "relo")
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.0, ""), (0.1, ""), (0.101, "10% of the"), (1.0, "100% of the")])
+@pytest.mark.parametrize(
+    ("share", "told"), [(0.0, ""), (0.1, ""), (0.101, "10% of the"), (1.0, "100% of the")]
+)
 def test_a_tenth_of_untuned_arithmetic_is_little(share, told):
     assert inspection.tuning_hint(share).startswith(told)
     assert bool(inspection.tuning_hint(share)) == bool(told)

@@ -11,7 +11,9 @@ from autosplit.report.documents import plain
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -22,7 +24,22 @@ def test_a_number_that_counts_something_stays(value):
 
 
 @pytest.mark.parametrize(
-    "value", [-1, -1e-9, math.nan, math.inf, -math.inf, True, False, None, "1", [1], {}, 10**400, -(10**400)]
+    "value",
+    [
+        -1,
+        -1e-9,
+        math.nan,
+        math.inf,
+        -math.inf,
+        True,
+        False,
+        None,
+        "1",
+        [1],
+        {},
+        10**400,
+        -(10**400),
+    ],
 )
 def test_what_counts_nothing_is_no_number(value):
     assert plain.number_of(value) is None

@@ -51,14 +51,21 @@ def test_a_comparison_before_the_last_trials_counts_no_more():
 
 def test_baselines_count_as_measured_beside_the_best():
     way = {"name": "one core", "period_ms": spread(9.0), "latency_ms": spread(9.0), "copies": 1}
-    assert read(study_of([5.0], baselines=[way], duel=duel(1, baselines=[8.0]))).baselines[0].period_ms.median == 8.0
+    assert (
+        read(study_of([5.0], baselines=[way], duel=duel(1, baselines=[8.0])))
+        .baselines[0]
+        .period_ms.median
+        == 8.0
+    )
     assert read(study_of([5.0], baselines=[way], duel=duel(1))).baselines[0].period_ms.median == 9.0
 
 
 def test_notes_tell_the_final_comparison():
     found = read(study_of([5.0, 4.0, 4.1], duel=duel(3, (1, 4.6), (2, 4.4))))
     assert "| **best split (trial 2)** | 4.4 ms |" in study_note(found)
-    assert "In the final comparison, in turns with the other best: 4.4 ms" in trial_note(found, found.trials[2])
+    assert "In the final comparison, in turns with the other best: 4.4 ms" in trial_note(
+        found, found.trials[2]
+    )
     assert "final comparison" not in trial_note(found, found.trials[0])
 
 
@@ -72,7 +79,9 @@ ways = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
 def test_report_and_show_name_the_same_best(measured, count, entered, before, again):
     ended = {n: p for n, p in entered if n < len(measured) and measured[n]}
     held = duel(count, *ended.items(), baselines=again)
-    baselines = [{"name": f"way {i}", "period_ms": spread(p), "copies": 1} for i, p in enumerate(before)]
+    baselines = [
+        {"name": f"way {i}", "period_ms": spread(p), "copies": 1} for i, p in enumerate(before)
+    ]
     study = study_of(measured, duel=held, baselines=baselines)
     found, best = read(study), best_trial(study.get_trials(), study.user_attrs)
     shown = (best[0].number, best[1].median) if best else None
@@ -81,8 +90,12 @@ def test_report_and_show_name_the_same_best(measured, count, entered, before, ag
     assert [b.period_ms.median for b in found.baselines] == expected
 
 
-@pytest.mark.parametrize("held", [7, [], "x", {"measured": True}, {"measured": 2, "entries": 5, "baselines": {}}])
-@pytest.mark.parametrize("entry", [None, {"number": "1"}, {"number": 1, "period_ms": {"median": "fast"}}])
+@pytest.mark.parametrize(
+    "held", [7, [], "x", {"measured": True}, {"measured": 2, "entries": 5, "baselines": {}}]
+)
+@pytest.mark.parametrize(
+    "entry", [None, {"number": "1"}, {"number": 1, "period_ms": {"median": "fast"}}]
+)
 def test_a_comparison_that_makes_no_sense_is_left_out(held, entry):
     held = {**held, "entries": [entry]} if isinstance(held, dict) else held
     assert read(study_of([5.0, 4.0], duel=held)).best().number == 1

@@ -24,17 +24,36 @@ def drawn(monkeypatch):
 
 
 def test_times_count_in_ms_from_the_first_item():
-    events = [Event(0, 0, 10.0, 10.5), Event(1, 0, 10.5, 11.0), Event(0, 1, 10.5, 11.0), Event(0, 2, 11.0, 12.0)]
+    events = [
+        Event(0, 0, 10.0, 10.5),
+        Event(1, 0, 10.5, 11.0),
+        Event(0, 1, 10.5, 11.0),
+        Event(0, 2, 11.0, 12.0),
+    ]
     assert run.rows(events, 2) == [(0, 0, 0.0, 500.0), (1, 0, 500.0, 1000.0), (0, 1, 500.0, 1000.0)]
     assert run.rows([], 2) == []
 
 
 def test_bench_draws_the_events_of_its_run(export, drawn, tmp_path, capsys):
-    assert main(["bench", str(export.folder), "--seconds", "0.1", "--timeline", str(tmp_path / "run.svg")]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                str(export.folder),
+                "--seconds",
+                "0.1",
+                "--timeline",
+                str(tmp_path / "run.svg"),
+            ]
+        )
+        == 0
+    )
     assert (tmp_path / "run.svg").read_bytes() == b"a picture"
     assert "items/s" in capsys.readouterr().out
     assert [n.split(",")[0] for n in drawn["names"]] == ["stage 0", "stage 1", "stage 2"]
-    assert {(s, i) for s, i, _, _ in drawn["rows"]} == {(s, i) for s in range(3) for i in range(run.ITEMS)}
+    assert {(s, i) for s, i, _, _ in drawn["rows"]} == {
+        (s, i) for s in range(3) for i in range(run.ITEMS)
+    }
 
 
 def test_an_item_is_computed_by_one_stage_after_the_other(exported):
@@ -43,8 +62,12 @@ def test_an_item_is_computed_by_one_stage_after_the_other(exported):
         rows = run.rows(pipeline.events, 6)
     at = {(stage, item): (start, end) for stage, item, start, end in rows}
     assert len(at) == len(rows) == 18
-    assert all(at[stage, item][1] <= at[stage + 1, item][0] for stage in (0, 1) for item in range(6))
-    assert all(at[stage, item][1] <= at[stage, item + 1][0] for stage in range(3) for item in range(5))
+    assert all(
+        at[stage, item][1] <= at[stage + 1, item][0] for stage in (0, 1) for item in range(6)
+    )
+    assert all(
+        at[stage, item][1] <= at[stage, item + 1][0] for stage in range(3) for item in range(5)
+    )
 
 
 @pytest.mark.parametrize(("name", "start"), [("run.svg", b"<?xml"), ("run.PNG", b"\x89PNG")])

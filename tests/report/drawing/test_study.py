@@ -37,7 +37,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
-def test_convergence_shows_best_so_far_bound_and_the_best_way_without_splitting(study: Study, drawn: Any) -> None:
+def test_convergence_shows_best_so_far_bound_and_the_best_way_without_splitting(
+    study: Study, drawn: Any
+) -> None:
     convergence(study)
     best = list(drawn["best so far"].get_ydata())
     assert best == sorted(best, reverse=True)
@@ -46,7 +48,9 @@ def test_convergence_shows_best_so_far_bound_and_the_best_way_without_splitting(
     assert list(drawn["without splitting: replicas"].get_ydata()) == [10.4, 10.4]
 
 
-def test_stage_times_have_a_row_a_stage_and_leave_the_failed_trial_out(study: Study, drawn: Any) -> None:
+def test_stage_times_have_a_row_a_stage_and_leave_the_failed_trial_out(
+    study: Study, drawn: Any
+) -> None:
     stage_times(study)
     first = drawn["stage 0, cores:0"].get_ydata()
     assert list(first) == [t.stage_ms[0] for t in study.trials if t.state == "complete"]
@@ -77,7 +81,9 @@ def test_odd_studies_are_drawn(study: Study, chart: Any) -> None:
         replace(study, trials=(), baselines=(), bound_ms=None),
         replace(study, trials=(wide,)),
         replace(study, trials=(replace(wide, period_ms=ZERO, latency_ms=ZERO),), bound_ms=0.0),
-        replace(study, baselines=tuple(Baseline(f"${i}", ZERO, Spread(1, 1, 1)) for i in range(300))),
+        replace(
+            study, baselines=tuple(Baseline(f"${i}", ZERO, Spread(1, 1, 1)) for i in range(300))
+        ),
         replace(study, devices=("$x_{",) * 2),
     ]
     for each in odd:

@@ -20,7 +20,11 @@ def found():
 
 
 def test_it_is_an_image_with_a_description(found):
-    assert (found.tag, found.get("role"), found.get("aria-label")) == ("svg", "img", 'a "picture" <of> it')
+    assert (found.tag, found.get("role"), found.get("aria-label")) == (
+        "svg",
+        "img",
+        'a "picture" <of> it',
+    )
 
 
 def test_only_the_box_stays_of_what_the_root_said(found):

@@ -16,7 +16,9 @@ from autosplit.report.html.notes import escape, headline, study_note, trial_note
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 STUDY_KEYS = (
@@ -31,7 +33,17 @@ STUDY_KEYS = (
     "verdict",
     "stopped",
 )
-TRIAL_KEYS = ("stages", "cuts", "live", "predicted_ms", "period_ms", "latency_ms", "stage_ms", "max_rel_error", "error")
+TRIAL_KEYS = (
+    "stages",
+    "cuts",
+    "live",
+    "predicted_ms",
+    "period_ms",
+    "latency_ms",
+    "stage_ms",
+    "max_rel_error",
+    "error",
+)
 
 
 @pytest.fixture
@@ -44,7 +56,14 @@ def test_a_note_shows_each_stage_with_its_ops_times_and_what_it_sends_on(study: 
     note = trial_note(study, study.trials[3])
     header, _, first, second = [line for line in note.splitlines() if line.startswith("|")]
     assert header.split(" | ")[1:6] == ["device", "ops", "first op", "last op", "busy"]
-    assert first.split(" | ")[:6] == ["| 0", escape("cores:0"), "15", escape("conv1_relu"), "pool4", "7.5 ms"]
+    assert first.split(" | ")[:6] == [
+        "| 0",
+        escape("cores:0"),
+        "15",
+        escape("conv1_relu"),
+        "pool4",
+        "7.5 ms",
+    ]
     assert f"{escape('pool4:0')} (400 kB)" in first
     assert second.count("█") > first.count("█") > 0
 
@@ -69,7 +88,9 @@ def test_a_failed_trial_without_a_reason_says_so(study: Study) -> None:
 
 def test_the_study_note_has_question_verdict_machine_and_the_ways_to_run_it(study: Study) -> None:
     note = study_note(study)
-    assert note.startswith(f"### {escape('How is squeezenet best split into 2 stages on cores:0, cores:1?')}")
+    assert note.startswith(
+        f"### {escape('How is squeezenet best split into 2 stages on cores:0, cores:1?')}"
+    )
     assert "do not split" in note
     assert [f"| {name} | " in note for name in ("one core", "all cores", "replicas")] == [True] * 3
     assert "**best split (trial 8)** | 10.7 ms" in note
@@ -92,7 +113,8 @@ def test_escaped_text_holds_no_markup_and_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a|b", "![x](http://evil)", "<img src=x onerror=alert(1)>", "`x`\n\n# y", "https://evil"]
+    "name",
+    ["a|b", "![x](http://evil)", "<img src=x onerror=alert(1)>", "`x`\n\n# y", "https://evil"],
 )
 def test_names_cannot_leave_their_cell(study: Study, name: str) -> None:
     plain = trial_note(study, study.trials[3])
@@ -132,4 +154,7 @@ def test_attributes_of_any_type_are_read_and_noted(
         study.tell(trial, state=optuna.trial.TrialState.FAIL) if fail else study.tell(trial, 1.0)
     record = read(study)
     assert study_note(record).startswith("### How is")
-    assert [trial_note(record, t).startswith(f"### Trial {t.number}") for t in record.trials] == [True, True]
+    assert [trial_note(record, t).startswith(f"### Trial {t.number}") for t in record.trials] == [
+        True,
+        True,
+    ]

@@ -58,7 +58,21 @@ def safe(text: str) -> Seen:
     """The page as seen, after a check that nothing in it runs, loads or is left open."""
     seen = Seen(text)
     assert seen.open == []
-    known = {"html", "head", "meta", "title", "style", "body", "main", "header", "section", "p", "h1", "h2", "strong"}
+    known = {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "main",
+        "header",
+        "section",
+        "p",
+        "h1",
+        "h2",
+        "strong",
+    }
     known |= {
         "dl",
         "div",
@@ -94,16 +108,27 @@ def study(database: Path) -> Study:
 def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -> None:
     seen = safe(page.page(replace(study, machine="AMD EPYC x2 vm")))
     assert "How is squeezenet best split into 2 stages on cores:0, cores:1?" in seen.text
-    assert "Run replicas. Two replicas are 3 % faster than the best split; do not split." in seen.text
+    assert (
+        "Run replicas. Two replicas are 3 % faster than the best split; do not split." in seen.text
+    )
     assert "stage 1 ended by signal 11; its kernels may be broken" in seen.text
-    for text in ("one core", "all cores", "best split (trial 8)", "12, 1 failed", "AMD EPYC x2 vm", "autosplit 0.1.0"):
+    for text in (
+        "one core",
+        "all cores",
+        "best split (trial 8)",
+        "12, 1 failed",
+        "AMD EPYC x2 vm",
+        "autosplit 0.1.0",
+    ):
         assert text in seen.text
 
 
 def test_every_picture_is_there_with_a_description(study: Study) -> None:
     seen = safe(page.page(study))
     labels = [a["aria-label"] for tag, a in seen.tags if tag == "svg"]
-    boxes = [a["aria-label"] for _, a in seen.tags if str(a.get("aria-label")).startswith("picture: ")]
+    boxes = [
+        a["aria-label"] for _, a in seen.tags if str(a.get("aria-label")).startswith("picture: ")
+    ]
     assert boxes == [f"picture: {name}" for name in PICTURES]
     assert len(labels) == 5
     assert all(labels)
@@ -111,7 +136,9 @@ def test_every_picture_is_there_with_a_description(study: Study) -> None:
 
 def test_the_best_and_the_failed_rows_are_marked(study: Study) -> None:
     text = page.page(replace(study, trials=tuple(replace(t, error="") for t in study.trials)))
-    way, trial = re.findall(r'<tr class="best">(.*?)</tr>', text)  # among the ways to run it, and among the trials
+    way, trial = re.findall(
+        r'<tr class="best">(.*?)</tr>', text
+    )  # among the ways to run it, and among the trials
     assert "best split" in way
     assert trial.startswith('<td class="right">8</td>')
     assert len(re.findall(r'<tr class="fail">', text)) == 1
@@ -127,18 +154,31 @@ def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study: Study
 
 
 def test_the_study_file_reads_back_without_folders_and_without_storage(study: Study) -> None:
-    config = {"name": "fire", "model": "/home/me/net.onnx", "storage": "postgresql://me:secret@db/x", "stages": 2}
+    config = {
+        "name": "fire",
+        "model": "/home/me/net.onnx",
+        "storage": "postgresql://me:secret@db/x",
+        "stages": 2,
+    }
     config |= {"search": {"trials": 3, "timeout": None}, "simulated": {"graph": "/home/me/g.json"}}
     text = page.page(replace(study, config=config))
     assert "secret" not in text
     assert "/home/me" not in text
     file = text.split("<pre>")[1].split("</pre>")[0].replace("&quot;", '"')
-    kept = {"name": "fire", "model": "net.onnx", "stages": 2, "search": {"trials": 3}, "simulated": {"graph": "g.json"}}
+    kept = {
+        "name": "fire",
+        "model": "net.onnx",
+        "stages": 2,
+        "search": {"trials": 3},
+        "simulated": {"graph": "g.json"},
+    }
     assert tomllib.loads(file) == kept
 
 
 def test_an_empty_study_is_a_page(study: Study) -> None:
-    empty = replace(study, trials=(), graph=None, baselines=(), verdict="", choice="", identity={}, config={})
+    empty = replace(
+        study, trials=(), graph=None, baselines=(), verdict="", choice="", identity={}, config={}
+    )
     seen = safe(page.page(replace(empty, devices=(), bound_ms=None, version="")))
     assert "None yet; the study has not ended." in seen.text
     assert "The study file was not recorded" in seen.text
@@ -180,13 +220,27 @@ def _poisoned(value: Any, text: str) -> Any:
             "tensors",
             "name",
         )
-        known += ("kernel", "sources", "inputs", "outputs", "weight_bytes", "dtype", "device", "copies", "text")
+        known += (
+            "kernel",
+            "sources",
+            "inputs",
+            "outputs",
+            "weight_bytes",
+            "dtype",
+            "device",
+            "copies",
+            "text",
+        )
         return {k if k in known else k + text: _poisoned(v, text) for k, v in value.items()}
     return value
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "$title", "${sections}", "\ud800", "\u202e", "]]>", "a\0b", "{", "%s"])
-def test_text_of_a_database_is_shown_and_never_run(database: Path, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", [HOSTILE, "$title", "${sections}", "\ud800", "\u202e", "]]>", "a\0b", "{", "%s"]
+)
+def test_text_of_a_database_is_shown_and_never_run(
+    database: Path, tmp_path: Path, text: str
+) -> None:
     with reading(Source(f"sqlite:///{database}", "fire")) as found:
         record = read(hostile(found, text))
     page.write(record, tmp_path / "report.html")
@@ -198,10 +252,23 @@ def test_text_of_a_database_is_shown_and_never_run(database: Path, tmp_path: Pat
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-KEYS = ("identity", "config", "graph", "devices", "profile", "bound_ms", "baselines", "verdict", "duel", "machine")
+KEYS = (
+    "identity",
+    "config",
+    "graph",
+    "devices",
+    "profile",
+    "bound_ms",
+    "baselines",
+    "verdict",
+    "duel",
+    "machine",
+)
 OWN = ("stages", "cuts", "live", "period_ms", "latency_ms", "stage_ms", "error")
 
 
@@ -213,7 +280,9 @@ def brief(make: Any, graphs: Any) -> optuna.Study:
 
 @settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.dictionaries(st.sampled_from(OWN), JSON))
-def test_any_attributes_make_a_page(brief: optuna.Study, given: dict[str, Any], own: dict[str, Any]) -> None:
+def test_any_attributes_make_a_page(
+    brief: optuna.Study, given: dict[str, Any], own: dict[str, Any]
+) -> None:
     study = hostile(brief, "")
     for key, value in given.items():
         study.set_user_attr(key, value)
@@ -225,7 +294,9 @@ def test_any_attributes_make_a_page(brief: optuna.Study, given: dict[str, Any], 
 
 def test_pictures_on_one_page_do_not_share_names() -> None:
     svg = stage_balance([1.0, 2.0], ["a", "b"], form="svg")
-    first, second = (ElementTree.fromstring(inline(svg, name, "a picture")) for name in ("one", "two"))
+    first, second = (
+        ElementTree.fromstring(inline(svg, name, "a picture")) for name in ("one", "two")
+    )
     ids = [{e.get("id") for e in root.iter() if e.get("id")} for root in (first, second)]
     assert ids[0]
     assert not ids[0] & ids[1]
@@ -237,7 +308,9 @@ def test_pictures_on_one_page_do_not_share_names() -> None:
 # the command
 
 
-def test_the_command_writes_the_page(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_page(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "new" / "report.html"
     before = database.read_bytes()
     assert main(["report", str(database), "-o", str(file), "-f", "json"]) == 0
@@ -280,7 +353,8 @@ DARK = "return getComputedStyle(document.body).backgroundColor"
 
 
 @pytest.mark.skipif(
-    not (driving.CHROMIUM and driving.DRIVER), reason="needs chromium and chromedriver: apt install chromium-driver"
+    not (driving.CHROMIUM and driving.DRIVER),
+    reason="needs chromium and chromedriver: apt install chromium-driver",
 )
 def test_a_person_reads_it_offline_on_a_desk_and_on_a_phone(database: Path, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
@@ -301,7 +375,8 @@ def test_a_person_reads_it_offline_on_a_desk_and_on_a_phone(database: Path, tmp_
 
 
 @pytest.mark.skipif(
-    not (driving.CHROMIUM and driving.DRIVER), reason="needs chromium and chromedriver: apt install chromium-driver"
+    not (driving.CHROMIUM and driving.DRIVER),
+    reason="needs chromium and chromedriver: apt install chromium-driver",
 )
 def test_a_hostile_page_runs_nothing_and_fits_the_phone(database: Path, tmp_path: Path) -> None:
     with reading(Source(f"sqlite:///{database}", "fire")) as found:

@@ -24,7 +24,9 @@ def trial(number: int, period: float | None = None, **more: Any) -> Trial:
 
 
 WHOLE = Baseline("one core", Spread(20.0, 19.0, 21.0), flat(20.0))
-STUDY = Study("s", None, ("a", "b", "c"), ((1.0, 2.0), (3.0, 4.0)), 4.0, (WHOLE,), "", "", "", {}, {}, ())
+STUDY = Study(
+    "s", None, ("a", "b", "c"), ((1.0, 2.0), (3.0, 4.0)), 4.0, (WHOLE,), "", "", "", {}, {}, ()
+)
 
 
 def with_trials(*trials: Trial, **more: Any) -> Study:
@@ -32,7 +34,14 @@ def with_trials(*trials: Trial, **more: Any) -> Study:
 
 
 def test_a_trial_with_unused_devices_names_those_it_used() -> None:
-    one = trial(0, 4.0, stages=((0,), (1,)), places=(0, 2), stage_ms=(1.0, 4.0), live=((("t", 2000), ("u", 1)),))
+    one = trial(
+        0,
+        4.0,
+        stages=((0,), (1,)),
+        places=(0, 2),
+        stage_ms=(1.0, 4.0),
+        live=((("t", 2000), ("u", 1)),),
+    )
     rows = tables.stages(with_trials(one), one, tables.plain).rows
     assert [(row[1], row[2], row[3], row[4], row[5]) for row in rows] == [
         ("a", "1", "op 0", "op 0", "1 ms"), ("c", "1", "op 1", "op 1", "4 ms"),
@@ -50,7 +59,9 @@ def test_the_profile_of_a_trial_is_that_of_its_devices() -> None:
 def test_a_stage_is_called_by_its_device_where_all_trials_agree() -> None:
     agreed = with_trials(trial(0, stage_ms=(1.0, 2.0)), trial(1, stage_ms=(1.0,)))
     assert [agreed.device_of(n) for n in range(3)] == ["a", "b", ""]
-    mixed = with_trials(trial(0, stages=((0,), (1,)), places=(0, 1)), trial(1, stages=((0,), (1,)), places=(1, 2)))
+    mixed = with_trials(
+        trial(0, stages=((0,), (1,)), places=(0, 1)), trial(1, stages=((0,), (1,)), places=(1, 2))
+    )
     assert [mixed.device_of(n) for n in range(2)] == ["", ""]
 
 
@@ -62,25 +73,40 @@ def test_a_stage_is_called_by_its_device_where_all_trials_agree() -> None:
         ({}, 3, "60.0 % faster than the best so far (trial 0); the best of the study"),
         ({}, 2, "Trial 2 failed"),
         ({"config": {"objective": "latency"}}, 1, "Trial 1: a result every 10 ms"),
-        ({"config": {"objective": ["throughput", "memory"]}}, 1, "10 ms, 2.5 MB in the largest stage"),
+        (
+            {"config": {"objective": ["throughput", "memory"]}},
+            1,
+            "10 ms, 2.5 MB in the largest stage",
+        ),
     ],
 )
 def test_a_trial_in_one_line(more: dict[str, Any], number: int, told: str) -> None:
-    every = [trial(0, 8.0), trial(1, 10.0, memory_bytes=2.5e6), trial(2, state="fail"), trial(3, 5.0)]
+    every = [
+        trial(0, 8.0),
+        trial(1, 10.0, memory_bytes=2.5e6),
+        trial(2, state="fail"),
+        trial(3, 5.0),
+    ]
     line = headline(with_trials(*every, **more), every[number])
     assert line.endswith(told)
 
 
 @pytest.mark.parametrize(
     ("state", "told"),
-    [("running", "is being measured"), ("waiting", "waits to be measured"), ("pruned", "has no measured period")],
+    [
+        ("running", "is being measured"),
+        ("waiting", "waits to be measured"),
+        ("pruned", "has no measured period"),
+    ],
 )
 def test_a_trial_that_is_not_finished_says_what_it_is_at(state: str, told: str) -> None:
     assert headline(STUDY, trial(7, 3.0, state=state)) == f"Trial 7 {told}"
 
 
 def test_the_facts_of_a_trial() -> None:
-    one = trial(0, 8.0, stage_ms=(2.0, 6.0), latency_ms=flat(9.0), predicted_ms=7.0, max_rel_error=2e-6)
+    one = trial(
+        0, 8.0, stage_ms=(2.0, 6.0), latency_ms=flat(9.0), predicted_ms=7.0, max_rel_error=2e-6
+    )
     note = trial_note(with_trials(one), one)
     for fact in (
         "Latency of one item: 9 ms", "Imbalance: the slowest stage takes 1.50 times the mean", "Predicted: 7 ms, measured 8 ms",
@@ -91,7 +117,9 @@ def test_the_facts_of_a_trial() -> None:
 
 
 def test_the_ways_to_run_it_end_with_the_best_split() -> None:
-    found = tables.ways(with_trials(trial(0, 8.0), trial(1, 5.0, latency_ms=flat(9.0))), tables.plain)
+    found = tables.ways(
+        with_trials(trial(0, 8.0), trial(1, 5.0, latency_ms=flat(9.0))), tables.plain
+    )
     assert found.rows == (
         ("one core", "20 ms (19 to 21)", "50", "20 ms"), ("best split (trial 1)", "5 ms", "200", "9 ms"),
     )  # fmt: skip
@@ -99,7 +127,11 @@ def test_the_ways_to_run_it_end_with_the_best_split() -> None:
 
 
 def test_the_front_is_marked_where_there_are_several_objectives() -> None:
-    every = [trial(0, 8.0, values=(8.0, 1.0)), trial(1, 5.0, values=(5.0, 2.0)), trial(2, 9.0, values=(9.0, 2.0))]
+    every = [
+        trial(0, 8.0, values=(8.0, 1.0)),
+        trial(1, 5.0, values=(5.0, 2.0)),
+        trial(2, 9.0, values=(9.0, 2.0)),
+    ]
     several = with_trials(*every, config={"objective": ["throughput", "memory"]})
     found = tables.trials(several, tables.plain)
     assert [row[found.columns.index("Pareto front")] for row in found.rows] == ["yes", "yes", ""]
@@ -131,17 +163,28 @@ def test_the_question(devices: tuple[str, ...], config: dict[str, Any], asked: s
 
 @pytest.mark.parametrize(
     ("text", "limit", "shown"),
-    [("a\n b\tc", 9, "a b c"), ("a\x1bb\u202ec", 9, "a?b?c"), ("12345", 5, "12345"), ("123456", 5, "1234…")],
+    [
+        ("a\n b\tc", 9, "a b c"),
+        ("a\x1bb\u202ec", 9, "a?b?c"),
+        ("12345", 5, "12345"),
+        ("123456", 5, "1234…"),
+    ],
 )
 def test_text_is_one_line_that_can_be_seen(text: str, limit: int, shown: str) -> None:
     assert tables.plain(text, limit) == shown
 
 
 def test_the_study_note_tells_why_it_stopped_and_the_bound() -> None:
-    note = study_note(replace(STUDY, stopped="time limit", machine="a cpu", days="2030-01-01", version="1"))
+    note = study_note(
+        replace(STUDY, stopped="time limit", machine="a cpu", days="2030-01-01", version="1")
+    )
     assert "No split can be faster than 4 ms" in note
     assert "Stopped: time limit" in note
-    assert [line.split(" | ")[0] for line in note.splitlines()[-3:]] == ["| machine", "| measured", "| autosplit"]
+    assert [line.split(" | ")[0] for line in note.splitlines()[-3:]] == [
+        "| machine",
+        "| measured",
+        "| autosplit",
+    ]
 
 
 NET = build(
@@ -162,7 +205,14 @@ def test_a_stage_is_told_by_its_first_and_last_op_whatever_their_order() -> None
 def test_without_times_there_are_no_columns_for_them() -> None:
     study = with_trials(one := trial(0, stages=((0,),)))
     found = tables.stages(study, one, tables.plain)
-    assert found.columns == ("stage", "device", "ops", "first op", "last op", "live tensors sent on")
+    assert found.columns == (
+        "stage",
+        "device",
+        "ops",
+        "first op",
+        "last op",
+        "live tensors sent on",
+    )
     assert found.right == (0, 2)
     timed = replace(one, stage_ms=(1.0,))
     assert tables.stages(study, timed, tables.plain).right == (0, 2, 5)
@@ -174,14 +224,23 @@ def test_bars_are_shares_of_the_period_and_never_empty() -> None:
     rows = tables.stages(with_trials(one), one, tables.plain).rows
     assert [row[6].count("█") for row in rows] == [10, 20, 1]
     slower = replace(one, period_ms=None)
-    assert [r[6].count("█") for r in tables.stages(with_trials(slower), slower, tables.plain).rows] == [10, 20, 1]
+    assert [
+        r[6].count("█") for r in tables.stages(with_trials(slower), slower, tables.plain).rows
+    ] == [10, 20, 1]
     idle = replace(slower, stage_ms=(0.0,))
-    assert [r[6].count("█") for r in tables.stages(with_trials(idle), idle, tables.plain).rows][:1] == [1]
+    assert [r[6].count("█") for r in tables.stages(with_trials(idle), idle, tables.plain).rows][
+        :1
+    ] == [1]
 
 
 def test_a_stage_beyond_the_devices_has_none() -> None:
     one = trial(0, stages=((0,), (1,), (2,), (3,)), stage_ms=(1.0,) * 4)
-    assert [r[1] for r in tables.stages(with_trials(one), one, tables.plain).rows] == ["a", "b", "c", ""]
+    assert [r[1] for r in tables.stages(with_trials(one), one, tables.plain).rows] == [
+        "a",
+        "b",
+        "c",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +265,9 @@ def test_the_four_largest_tensors_are_named_and_the_rest_counted(count: int, sho
         ("complete", "", "op_a"),
     ],
 )
-def test_a_trial_that_failed_says_why_and_others_where_they_were_cut(state: str, error: str, told: str) -> None:
+def test_a_trial_that_failed_says_why_and_others_where_they_were_cut(
+    state: str, error: str, told: str
+) -> None:
     study = with_trials(trial(0, state=state, error=error, cuts=(("op_a",),)))
     assert tables.trials(study, tables.plain).rows[0][-1] == told
 
@@ -227,7 +288,9 @@ def test_every_name_goes_through_what_makes_it_safe() -> None:
     def name(text: str, limit: int) -> str:
         return f"<{tables.plain(text, limit)}>"
 
-    one = trial(0, 4.0, stages=((0,),), stage_ms=(1.0,), live=((("t", 1),),), cuts=(("op_a", "op_b"),))
+    one = trial(
+        0, 4.0, stages=((0,),), stage_ms=(1.0,), live=((("t", 1),),), cuts=(("op_a", "op_b"),)
+    )
     study = with_trials(one, trial(1, state="fail", error="why"), graph=NET)
     assert [tables.stages(study, one, name).rows[0][i] for i in (1, 3, 4, 7)] == [
         "<a>",
@@ -237,10 +300,14 @@ def test_every_name_goes_through_what_makes_it_safe() -> None:
     ]
     assert [row[-1] for row in tables.trials(study, name).rows] == ["<op_a>, <op_b>", "<why>"]
     assert tables.ways(study, name).rows[0][0] == "<one core>"
-    assert tables.question(study, name).startswith("How is <net> best split into 3 stages on <a>, <b>, <c>?")
+    assert tables.question(study, name).startswith(
+        "How is <net> best split into 3 stages on <a>, <b>, <c>?"
+    )
 
 
-@pytest.mark.parametrize(("median", "told"), [(2.0, "500"), (0.0003, "3.333e+06"), (0.0, ""), (1000.0, "1")])
+@pytest.mark.parametrize(
+    ("median", "told"), [(2.0, "500"), (0.0003, "3.333e+06"), (0.0, ""), (1000.0, "1")]
+)
 def test_results_a_second_are_a_thousand_by_the_period(median: float, told: str) -> None:
     assert tables.rate(flat(median)) == told
 

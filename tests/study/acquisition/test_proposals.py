@@ -38,13 +38,17 @@ def test_gains_are_told_of_free_splits_only(branchy_bench: Make) -> None:
     assert all(gain >= 0 for gain in gains.values())
 
 
-def test_the_split_of_largest_gain_is_next(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_split_of_largest_gain_is_next(
+    branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(proposals, "EXPLORATION", 0.0)
     bench = branchy_bench(blocks=4)
     space = Space(bench.costs, 3)
     known = history(bench, space, 3)
     view = outlook(space, bench.devices, known)
-    assert view.gains[planned(space, bench.devices, known, generator(0, 3)) or ()] == max(view.gains.values())
+    assert view.gains[planned(space, bench.devices, known, generator(0, 3)) or ()] == max(
+        view.gains.values()
+    )
 
 
 def test_exact_costs_converge_as_soon_as_that_can_be_known(chain_bench: Make) -> None:
@@ -61,10 +65,15 @@ def test_ten_stage_times_of_three_trials_are_the_least_to_stop_for(
     monkeypatch.setattr(AllSplits, "effort", Effort(draws=4, planned=4, worth=9.0))
     bench = chain_bench(ops=30, stages=stages)
     space = Space(bench.costs, stages)
-    assert [outlook(space, bench.devices, history(bench, space, n)).converged for n in (trials - 1, trials)] == [0, 1]
+    assert [
+        outlook(space, bench.devices, history(bench, space, n)).converged
+        for n in (trials - 1, trials)
+    ] == [0, 1]
 
 
-def test_graphs_with_too_many_cuts_are_searched_alike(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_with_too_many_cuts_are_searched_alike(
+    branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = branchy_bench(blocks=3, branches=2)
     quick = history(bench, Space(bench.costs, 3), 4)
     monkeypatch.setattr("autosplit.planner.batch.stage_table.ENTRIES", 10)
@@ -93,7 +102,9 @@ def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
     assert view.free[0] == plan or space.key(plan) in known.taken
 
 
-def test_with_too_many_cuts_many_trials_are_weighed_alike(branchy_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_too_many_cuts_many_trials_are_weighed_alike(
+    branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("autosplit.planner.batch.stage_table.ENTRIES", 2_500)
     monkeypatch.setattr(outlooks, "PLANNED", 4)
     bench = branchy_bench(blocks=6)

@@ -99,7 +99,9 @@ def test_a_split_that_another_worker_measures_is_left_to_it(chain_bench: Make) -
     assert len(set(keys(study))) == 11
 
 
-def test_of_two_workers_that_choose_alike_not_both_keep_it(chain_bench: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_workers_that_choose_alike_not_both_keep_it(
+    chain_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = chain_bench(ops=12, stages=2)
     space = Space(bench.costs, 2)
     study = optuna.create_study(sampler=sampler("planner", space, bench.devices))
@@ -108,7 +110,9 @@ def test_of_two_workers_that_choose_alike_not_both_keep_it(chain_bench: Make, mo
 
     def rival_writes_first(storage: Any, trial_id: int, key: str, value: Any) -> None:
         nonlocal racing
-        if key == KEY and racing:  # between the choice and its record another worker records the same
+        if (
+            key == KEY and racing
+        ):  # between the choice and its record another worker records the same
             racing = False
             rival = storage.create_new_trial(study._study_id)
             write(storage, rival, KEY, value)

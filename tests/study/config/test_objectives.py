@@ -42,8 +42,14 @@ CELLS = st.lists(st.tuples(*[st.integers(0, 5)] * 3), max_size=6)
 @pytest.fixture
 def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
     def open_it(bench: Any, objective: Any, stages: Any = None, **search: Any) -> OpenStudy:
-        asked = {"stages": stages or len(bench.devices), "devices": list(bench.devices), "objective": objective}
-        config = StudyConfig.model_validate({"name": "s", "backend": "simulated", **asked, "search": search})
+        asked = {
+            "stages": stages or len(bench.devices),
+            "devices": list(bench.devices),
+            "objective": objective,
+        }
+        config = StudyConfig.model_validate(
+            {"name": "s", "backend": "simulated", **asked, "search": search}
+        )
         return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent())
 
     return open_it
@@ -59,22 +65,30 @@ def weighted(stages: int = 3, ops: int = 10, **simulation: Any) -> SimulatedBenc
     moved = (tuple(0.5 + i % 2 for i in range(ops - 1)),)
     names = tuple(f"op{i}" for i in range(ops))
     before = tuple(1 << i - 1 if i else 0 for i in range(ops))
-    costs = CostModel("w", names, before, (times,), tensors, moved, moved, sizes=sizes, activations=True)
+    costs = CostModel(
+        "w", names, before, (times,), tensors, moved, moved, sizes=sizes, activations=True
+    )
     return SimulatedBench(
-        graph_of(costs), costs, [f"cores:{i}" for i in range(stages)], Simulation(**{"error": 0.05, **simulation})
+        graph_of(costs),
+        costs,
+        [f"cores:{i}" for i in range(stages)],
+        Simulation(**{"error": 0.05, **simulation}),
     )
 
 
 @given(CELLS)
 def test_the_volume_is_that_of_the_cells_that_are_dominated(points: list[tuple[int, ...]]) -> None:
     cells = sum(
-        any(all(x <= c for x, c in zip(p, cell, strict=True)) for p in points) for cell in product(range(5), repeat=3)
+        any(all(x <= c for x, c in zip(p, cell, strict=True)) for p in points)
+        for cell in product(range(5), repeat=3)
     )
     assert hypervolume(points, (5, 5, 5)) == pytest.approx(cells)
 
 
 @given(CELLS, st.tuples(*[st.integers(0, 5)] * 3))
-def test_a_gain_is_the_difference_of_volumes(points: list[tuple[int, ...]], point: tuple[int, ...]) -> None:
+def test_a_gain_is_the_difference_of_volumes(
+    points: list[tuple[int, ...]], point: tuple[int, ...]
+) -> None:
     reference = (5, 5, 5)
     more = hypervolume([*points, point], reference) - hypervolume(points, reference)
     assert gain(point, points, reference) == pytest.approx(more)
@@ -98,7 +112,9 @@ def test_memory_alone_takes_one_trial(opened: Callable[..., OpenStudy]) -> None:
     on = opened(weighted(), "memory", trials=20)
     run_study(on, Silent())
     assert [t.values for t in on.study.trials] == [[min(map(on.space.memory, on.space.listed))]]
-    assert on.study.user_attrs["stopped"].startswith("converged: no unmeasured split is expected to beat the best")
+    assert on.study.user_attrs["stopped"].startswith(
+        "converged: no unmeasured split is expected to beat the best"
+    )
 
 
 def test_the_least_latency_leaves_most_devices_unused(opened: Callable[..., OpenStudy]) -> None:
@@ -110,8 +126,12 @@ def test_the_least_latency_leaves_most_devices_unused(opened: Callable[..., Open
     assert best[0].value == best[0].user_attrs["latency_ms"]["median"]
 
 
-@pytest.mark.parametrize(("objective", "stages"), [(BOTH, 3), (ALL, 3), (ALL, "auto"), (["memory", "latency"], 3)])
-def test_the_front_is_found(opened: Callable[..., OpenStudy], objective: list[str], stages: Any) -> None:
+@pytest.mark.parametrize(
+    ("objective", "stages"), [(BOTH, 3), (ALL, 3), (ALL, "auto"), (["memory", "latency"], 3)]
+)
+def test_the_front_is_found(
+    opened: Callable[..., OpenStudy], objective: list[str], stages: Any
+) -> None:
     bench = weighted(noise=0.001)
     on = opened(bench, objective, stages, trials=60)
     run_study(on, Silent())
@@ -119,7 +139,9 @@ def test_the_front_is_found(opened: Callable[..., OpenStudy], objective: list[st
     assert len(on.study.trials) < len(on.space.listed)
     known = {"throughput": 0, "latency": 1, "memory": 2}
     costs = [bench.truth(s) for s in on.space.listed]
-    true = [[(p.period, p.latency, max(p.memory))[known[name]] for name in objective] for p in costs]
+    true = [
+        [(p.period, p.latency, max(p.memory))[known[name]] for name in objective] for p in costs
+    ]
     found = [t.values for t in on.study.best_trials]
     for point in (true[n] for n in front(true)):
         assert any(all(f <= 1.03 * x for f, x in zip(got, point, strict=True)) for got in found)
@@ -133,7 +155,9 @@ def test_ten_stage_times_are_the_least_to_stop_for(opened: Callable[..., OpenStu
 
 
 @pytest.mark.parametrize("sampler", NAMES)
-def test_every_sampler_proposes_for_several_objectives(opened: Callable[..., OpenStudy], sampler: str) -> None:
+def test_every_sampler_proposes_for_several_objectives(
+    opened: Callable[..., OpenStudy], sampler: str
+) -> None:
     on = opened(weighted(ops=8), ALL, trials=5, sampler=sampler, converge=False)
     run_study(on, Silent())
     assert len({t.user_attrs[KEY] for t in on.study.trials}) == 5
@@ -167,12 +191,16 @@ def test_the_best_is_that_of_the_first_objective_and_the_verdict_of_the_fastest(
     assert "the fastest split into" in on.study.user_attrs["verdict"]["text"]
 
 
-def test_stagnation_counts_from_the_last_that_lay_beyond_the_front(opened: Callable[..., OpenStudy]) -> None:
+def test_stagnation_counts_from_the_last_that_lay_beyond_the_front(
+    opened: Callable[..., OpenStudy],
+) -> None:
     on = opened(weighted(noise=0.0), BOTH, trials=60, sampler="random", stagnation=3)
     run_study(on, Silent())
     assert on.study.user_attrs["stopped"].startswith("stagnation")
     last = on.study.trials[-4].values
-    assert all(any(a > b for a, b in zip(t.values, last, strict=True)) for t in on.study.trials[:-4])
+    assert all(
+        any(a > b for a, b in zip(t.values, last, strict=True)) for t in on.study.trials[:-4]
+    )
 
 
 def test_another_objective_is_another_study(opened: Callable[..., OpenStudy]) -> None:
@@ -181,24 +209,31 @@ def test_another_objective_is_another_study(opened: Callable[..., OpenStudy]) ->
         opened(weighted(), "latency")
 
 
-def test_a_study_of_optuna_with_other_directions_is_refused(opened: Callable[..., OpenStudy], tmp_path: Path) -> None:
+def test_a_study_of_optuna_with_other_directions_is_refused(
+    opened: Callable[..., OpenStudy], tmp_path: Path
+) -> None:
     optuna.create_study(storage=f"sqlite:///{tmp_path / 's.db'}", study_name="s")
     with pytest.raises(ConfigError, match="was not made by autosplit"):
         opened(weighted(), BOTH)
 
 
-@pytest.mark.parametrize("objective", ["speed", [], ["latency", "latency"], [1], 3, ["throughput", "speed"]])
+@pytest.mark.parametrize(
+    "objective", ["speed", [], ["latency", "latency"], [1], 3, ["throughput", "speed"]]
+)
 def test_an_objective_that_is_none_is_told(tmp_path: Path, objective: Any) -> None:
     from autosplit.study.config.study_file import load
 
     (tmp_path / "s.toml").write_text(f'zoo = "x"\nstages = 2\nobjective = {json.dumps(objective)}')
     with pytest.raises(
-        ConfigError, match=r"objective is .*give throughput, latency, memory or a list of them, each once"
+        ConfigError,
+        match=r"objective is .*give throughput, latency, memory or a list of them, each once",
     ):
         load(tmp_path / "s.toml")
 
 
-def test_a_trial_that_failed_is_not_exported(opened: Callable[..., OpenStudy], tmp_path: Path) -> None:
+def test_a_trial_that_failed_is_not_exported(
+    opened: Callable[..., OpenStudy], tmp_path: Path
+) -> None:
     bench = weighted()
     measure = bench.measure
 
@@ -215,11 +250,15 @@ def test_a_trial_that_failed_is_not_exported(opened: Callable[..., OpenStudy], t
             export_trial(on.study, tmp_path / "out", number)
 
 
-def test_a_study_whose_file_no_longer_reads_is_not_exported(opened: Callable[..., OpenStudy], tmp_path: Path) -> None:
+def test_a_study_whose_file_no_longer_reads_is_not_exported(
+    opened: Callable[..., OpenStudy], tmp_path: Path
+) -> None:
     on = opened(weighted(), BOTH, trials=1)
     run_study(on, Silent())
     on.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
-    with pytest.raises(ConfigError, match="was not stored by this version of autosplit: gone is no key"):
+    with pytest.raises(
+        ConfigError, match="was not stored by this version of autosplit: gone is no key"
+    ):
         export_trial(on.study, tmp_path / "out")
 
 
@@ -247,4 +286,6 @@ def test_the_command_runs_and_shows_a_front(
     assert found["pareto"] == front(points)
     assert found["study"]["objective"] == ["throughput", "latency"]
     assert main(["show", "m.db"]) == 0
-    assert capsys.readouterr().out.count("front") == (len(found["pareto"]) if len(found["pareto"]) > 1 else 0)
+    assert capsys.readouterr().out.count("front") == (
+        len(found["pareto"]) if len(found["pareto"]) > 1 else 0
+    )

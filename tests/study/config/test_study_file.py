@@ -21,13 +21,21 @@ def read(folder: Path, text: str, options: dict[str, Any] | None = None) -> Stud
 
 def test_a_short_file_is_enough(tmp_path: Path) -> None:
     config = read(tmp_path, GOOD)
-    assert (config.name, config.zoo, config.stages, config.search.sampler) == ("mine", "squeezenet", 2, "planner")
+    assert (config.name, config.zoo, config.stages, config.search.sampler) == (
+        "mine",
+        "squeezenet",
+        2,
+        "planner",
+    )
 
 
 @pytest.mark.parametrize(
-    ("file", "name"), [("my study.toml", "my-study"), ("größe 2.toml", "gr-e-2"), ("模型.toml", "study")]
+    ("file", "name"),
+    [("my study.toml", "my-study"), ("größe 2.toml", "gr-e-2"), ("模型.toml", "study")],
 )
-def test_a_file_with_a_name_that_no_study_can_have_gives_one_near_it(tmp_path: Path, file: str, name: str) -> None:
+def test_a_file_with_a_name_that_no_study_can_have_gives_one_near_it(
+    tmp_path: Path, file: str, name: str
+) -> None:
     (tmp_path / file).write_text(GOOD)
     assert load(tmp_path / file).name == name
 
@@ -43,7 +51,12 @@ def test_devices_give_the_number_of_stages(tmp_path: Path) -> None:
 def test_options_lie_over_the_file_and_none_changes_nothing(tmp_path: Path) -> None:
     options = {"stages": 3, "shapes": {"x": [1, 2]}, "search": {"trials": 7, "seed": None}}
     config = read(tmp_path, GOOD + "[search]\nseed = 5\ntrials = 2", options)
-    assert (config.stages, config.shapes, config.search.trials, config.search.seed) == (3, {"x": [1, 2]}, 7, 5)
+    assert (config.stages, config.shapes, config.search.trials, config.search.seed) == (
+        3,
+        {"x": [1, 2]},
+        7,
+        5,
+    )
 
 
 def test_the_quickstart_is_a_study_file() -> None:
@@ -57,9 +70,15 @@ def test_the_quickstart_is_a_study_file() -> None:
     [
         (GOOD + "trails = 3", "trails is no key; did you mean search.trials?"),
         (GOOD + "[search]\nzebra = 1", "search.zebra is no key; keys are name"),
-        (GOOD + "[search]\ntrials = 0", "search.trials is 0: input should be greater than or equal to 1"),
+        (
+            GOOD + "[search]\ntrials = 0",
+            "search.trials is 0: input should be greater than or equal to 1",
+        ),
         (GOOD + '[search]\ntrials = "7"', "search.trials is '7': input should be a valid integer"),
-        (GOOD + '[search]\nsampler = "annealing"', "search.sampler is 'annealing': input should be 'planner'"),
+        (
+            GOOD + '[search]\nsampler = "annealing"',
+            "search.sampler is 'annealing': input should be 'planner'",
+        ),
         (GOOD + "[search]\ntimeout = nan", "search.timeout is nan"),
         (GOOD + "search = 3", "search is 3"),
         (GOOD + 'model = "a.onnx"', "model and zoo are both given; keep one"),
@@ -71,12 +90,21 @@ def test_the_quickstart_is_a_study_file() -> None:
         ('backend = "simulated"\nstages = 2\nexport = "out"', "remove export"),
         ("stages = 2", "no model is given"),
         ('zoo = "x"', "stages is missing"),
-        (GOOD + "[simulated]\ngraph = 'g.json'", "zoo and simulated.graph are both given; keep one"),
-        (GOOD + 'targets = {"cores:0" = "llvm"}', "targets name 'cores:0', which is none of the devices"),
+        (
+            GOOD + "[simulated]\ngraph = 'g.json'",
+            "zoo and simulated.graph are both given; keep one",
+        ),
+        (
+            GOOD + 'targets = {"cores:0" = "llvm"}',
+            "targets name 'cores:0', which is none of the devices",
+        ),
         (GOOD + 'devices = ["a", "b"]\ntargets = {c = "llvm"}', "targets name 'c'"),
         (GOOD + 'backend = "onnxruntime"\ntuning = "tuned"', "remove tuning"),
         (GOOD + 'backend = "onnxruntime"\n[[regions]]\nbackend = "b"', 'set backend = "tvm"'),
-        (GOOD + 'devices = ["a", "b"]\n[[regions]]\nbackend = "b"\ndevice = "c"', "regions.device is 'c'"),
+        (
+            GOOD + 'devices = ["a", "b"]\n[[regions]]\nbackend = "b"\ndevice = "c"',
+            "regions.device is 'c'",
+        ),
         (GOOD + "[search]\nlease = 1", "search.lease is 1"),
         (GOOD + "[search]\nlease = 86401", "search.lease is 86401"),
         (GOOD + "[search]\nstagnation = 0", "search.stagnation is 0"),
@@ -97,7 +125,9 @@ def test_the_quickstart_is_a_study_file() -> None:
         ("stages = " + "[" * 5000, "is not TOML"),
     ],
 )
-def test_an_error_names_key_value_and_remedy_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+def test_an_error_names_key_value_and_remedy_in_one_line(
+    tmp_path: Path, text: str, told: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert told in str(caught.value)
@@ -123,10 +153,18 @@ def test_what_lies_just_within_the_limits_is_taken(tmp_path: Path, text: str) ->
     read(tmp_path, f'zoo = "x"\n{text}')
 
 
-def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(tmp_path: Path) -> None:
+def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(
+    tmp_path: Path,
+) -> None:
     config = read(tmp_path, GOOD + 'tuning = "tuned"\nstorage = "s.db"\nexport = "out"')
-    assert (config.tuning, config.storage, config.export) == (str(tmp_path / "tuned"), "s.db", "out")
-    drawn = read(tmp_path, 'backend = "simulated"\nstages = 2\n[simulated]\ngraph = "g.json"\nops = 7')
+    assert (config.tuning, config.storage, config.export) == (
+        str(tmp_path / "tuned"),
+        "s.db",
+        "out",
+    )
+    drawn = read(
+        tmp_path, 'backend = "simulated"\nstages = 2\n[simulated]\ngraph = "g.json"\nops = 7'
+    )
     assert drawn.simulated is not None
     assert (drawn.simulated.graph, drawn.simulated.ops) == (str(tmp_path / "g.json"), 7)
     assert read(tmp_path, 'model = "/net.onnx"\nstages = 2').model == "/net.onnx"

@@ -27,10 +27,15 @@ def spread(period: float) -> dict[str, float]:
     return {"median": period, "low": period - 0.5, "high": period + 0.5}
 
 
-def trial(number: int, period: float | None, values: list[float] | None = None, state: str = "COMPLETE") -> Any:
+def trial(
+    number: int, period: float | None, values: list[float] | None = None, state: str = "COMPLETE"
+) -> Any:
     attributes = {} if period is None else {"period_ms": spread(period)}
     return SimpleNamespace(
-        number=number, state=SimpleNamespace(name=state), user_attrs=attributes, values=values or [period]
+        number=number,
+        state=SimpleNamespace(name=state),
+        user_attrs=attributes,
+        values=values or [period],
     )
 
 
@@ -38,7 +43,12 @@ TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.
 
 
 def duel(measured: int, *entries: tuple[int, float]) -> dict[str, Any]:
-    return {"duel": {"measured": measured, "entries": [{"number": n, "period_ms": spread(p)} for n, p in entries]}}
+    return {
+        "duel": {
+            "measured": measured,
+            "entries": [{"number": n, "period_ms": spread(p)} for n, p in entries],
+        }
+    }
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,8 @@ def test_without_a_spread_the_value_is_the_period() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "number"), [("throughput", 0), ("memory", 2), (["latency", "throughput"], 2), (["throughput"], 0)]
+    ("objective", "number"),
+    [("throughput", 0), ("memory", 2), (["latency", "throughput"], 2), (["throughput"], 0)],
 )
 def test_the_best_is_that_of_the_first_objective(objective: Any, number: int) -> None:
     told = [trial(0, 1.0, [9.0, 1.0]), trial(1, 2.0, [4.0, 3.0]), trial(2, 3.0, [4.0, 2.0])]
@@ -84,7 +95,9 @@ def test_baselines_take_the_periods_of_the_last_comparison_where_there_is_one_fo
     stored = [baseline_document(Baseline(name, one, one)) for name in ("one core", "all cores")]
 
     def periods(again: Any) -> list[float]:
-        return [b.period_ms.median for b in compared_baselines({"baselines": stored, "duel": again})]
+        return [
+            b.period_ms.median for b in compared_baselines({"baselines": stored, "duel": again})
+        ]
 
     assert periods(None) == periods({"baselines": [spread(7.0)]}) == periods({}) == [9.0, 9.0]
     assert periods({"baselines": [spread(7.0), None]}) == [7.0, 9.0]
@@ -96,7 +109,9 @@ def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list
 
     The best split has the highest number. The one at ``slow`` was measured in next to no time.
     """
-    costs = CostModel("c", tuple("abcdefgh"), tuple(1 << i - 1 if i else 0 for i in range(8)), (times,))
+    costs = CostModel(
+        "c", tuple("abcdefgh"), tuple(1 << i - 1 if i else 0 for i in range(8)), (times,)
+    )
     space = Space(costs, 2)
     periods = {s: space.evaluate(s).period for s in space.listed}
     splits = sorted(space.listed, key=periods.__getitem__)
@@ -138,7 +153,9 @@ def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
         (None, False),
     ],
 )
-def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(stored: Any, covers: bool) -> None:
+def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(
+    stored: Any, covers: bool
+) -> None:
     rivals = [Measured(n, ((0,), (1,)), (1.0, 1.0), 1.0) for n in (0, 2)]
     assert _covers(stored, rivals, 3) == covers
 

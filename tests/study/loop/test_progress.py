@@ -25,7 +25,9 @@ converge = false
 [simulated]
 delay = 0.02
 """
-STANDING = r"14 of 14 trials, best [\d.]+ ms, no split can beat [\d.]+ ms by the profile, about \d+ s left"
+STANDING = (
+    r"14 of 14 trials, best [\d.]+ ms, no split can beat [\d.]+ ms by the profile, about \d+ s left"
+)
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
@@ -34,7 +36,9 @@ def run(folder: Path, errors: int) -> str:
     (folder / "sim.toml").write_text(STUDY, encoding="utf-8")
     command = [sys.executable, "-m", "autosplit", "run", "sim.toml"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=errors
+    ) as process:
         assert process.stdout is not None
         shown = process.stdout.read().decode()
     assert process.returncode == 0
@@ -61,9 +65,13 @@ def screen(text: str) -> list[str]:
     return lines
 
 
-def test_a_terminal_shows_one_table_with_the_best_so_far_the_bound_and_the_time_left(tmp_path: Path) -> None:
+def test_a_terminal_shows_one_table_with_the_best_so_far_the_bound_and_the_time_left(
+    tmp_path: Path,
+) -> None:
     ours, theirs = pty.openpty()
-    read = subprocess.Popen([sys.executable, "-c", COPY, str(ours)], pass_fds=[ours], stdout=subprocess.PIPE)
+    read = subprocess.Popen(
+        [sys.executable, "-c", COPY, str(ours)], pass_fds=[ours], stdout=subprocess.PIPE
+    )
     os.close(ours)
     run(tmp_path, theirs)
     os.close(theirs)
@@ -100,7 +108,14 @@ FIRST = Status(0, 2.0, (1.0, 2.0), None, 2.0, 1.5, 1, 9, 89.4)
 
 @pytest.mark.parametrize(
     ("seconds", "told"),
-    [(0, "0 s"), (89.4, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h"), (86_400, "24.0 h")],
+    [
+        (0, "0 s"),
+        (89.4, "89 s"),
+        (90, "2 min"),
+        (5399, "90 min"),
+        (5400, "1.5 h"),
+        (86_400, "24.0 h"),
+    ],
 )
 def test_times_are_told_in_the_unit_one_would_say(seconds: float, told: str) -> None:
     assert duration(seconds) == told
@@ -132,7 +147,9 @@ def shown(table: LiveTable) -> list[str]:
     return captured.get().splitlines()
 
 
-def test_the_table_keeps_the_last_trials_and_the_last_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_keeps_the_last_trials_and_the_last_notes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     table = LiveTable()
     monkeypatch.setattr(table, "_show", lambda: None)
     for text in "abcd":
@@ -141,11 +158,20 @@ def test_the_table_keeps_the_last_trials_and_the_last_notes(monkeypatch: pytest.
     for number in range(LiveTable.SHOWN + 2):
         failed = number == 5
         table.trial(
-            replace(FIRST, number=number, period_ms=None if failed else 2.0, error="no [b]" if failed else None)
+            replace(
+                FIRST,
+                number=number,
+                period_ms=None if failed else 2.0,
+                error="no [b]" if failed else None,
+            )
         )
     table.note("after")
     lines = shown(table)
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in lines
+        if line.startswith("│")
+    ]
     assert [int(row[0]) for row in rows] == list(range(2, LiveTable.SHOWN + 2))
     assert rows[3] == ["5", "failed", "no [b]"]
     assert rows[4] == ["6", "2 ms", "1 ms, 2 ms"]
@@ -165,7 +191,11 @@ def test_a_step_that_takes_long_tells_for_how_long(monkeypatch: pytest.MonkeyPat
 
 def test_the_best_so_far_stands_out() -> None:
     table = LiveTable()
-    table._trials = [FIRST, replace(FIRST, number=1, period_ms=3.0), replace(FIRST, number=2, period_ms=None)]
+    table._trials = [
+        FIRST,
+        replace(FIRST, number=1, period_ms=3.0),
+        replace(FIRST, number=2, period_ms=None),
+    ]
     rows = table._view().renderables[0].rows  # type: ignore[union-attr]
     assert [row.style for row in rows] == ["bold", None, None]
 

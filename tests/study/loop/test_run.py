@@ -77,7 +77,15 @@ def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Ope
     assert states(on) == ["COMPLETE"] * 3
     assert on.study.user_attrs["stopped"] == "trial limit: 3 trials are finished"
     assert on.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
-    assert {"graph", "profile", "bound_ms", "baselines", "identity", "config", "devices"} <= on.study.user_attrs.keys()
+    assert {
+        "graph",
+        "profile",
+        "bound_ms",
+        "baselines",
+        "identity",
+        "config",
+        "devices",
+    } <= on.study.user_attrs.keys()
 
 
 def test_a_trial_holds_what_the_reports_read(chain_bench: Make, opened: Open) -> None:
@@ -86,7 +94,12 @@ def test_a_trial_holds_what_the_reports_read(chain_bench: Make, opened: Open) ->
     stored = on.study.trials[0].user_attrs
     assert stored["cuts"] == [[f"op{ops[-1]}"] for ops in stored["stages"][:-1]]
     assert stored["live"] == [[[f"t{ops[-1] + 1}", 4]] for ops in stored["stages"][:-1]]
-    assert stored["period"] == stored["period_ms"]["median"] == max(stored["stage_ms"]) == on.study.trials[0].value
+    assert (
+        stored["period"]
+        == stored["period_ms"]["median"]
+        == max(stored["stage_ms"])
+        == on.study.trials[0].value
+    )
     assert stored["stage2_ms"] == stored["stage_ms"][2]
     assert stored["worker"] == this_worker()
     assert stored["imbalance"] >= 1
@@ -101,7 +114,9 @@ def test_interrupted_and_resumed_is_uninterrupted(
     search = {"trials": 5, "sampler": sampler, "seed": 3}
     whole = opened(branchy_bench(noise=0.1), name="whole", **search)
     run_study(whole, Silent())
-    parted = opened(breaking(branchy_bench(noise=0.1), KeyboardInterrupt(), [killed]), name="parted", **search)
+    parted = opened(
+        breaking(branchy_bench(noise=0.1), KeyboardInterrupt(), [killed]), name="parted", **search
+    )
     with pytest.raises(KeyboardInterrupt):
         run_study(parted, Silent())
     assert "RUNNING" not in states(parted)
@@ -128,7 +143,9 @@ def test_a_worker_that_died_leaves_its_trial_to_the_next(chain_bench: Make, open
     on = opened(chain_bench(), name="died", trials=4)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    on.study._storage.set_trial_user_attr(on.study.ask()._trial_id, "worker", {**this_worker(), "pid": dead.pid})
+    on.study._storage.set_trial_user_attr(
+        on.study.ask()._trial_id, "worker", {**this_worker(), "pid": dead.pid}
+    )
     assert states(on) == ["RUNNING"]
     progress = Noted()
     run_study(on, progress)
@@ -156,7 +173,9 @@ def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, opened: Ope
     assert "other workers measure the last 1" in on.study.user_attrs["stopped"]
 
 
-def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(chain_bench: Make, opened: Open) -> None:
+def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
+    chain_bench: Make, opened: Open
+) -> None:
     bench = chain_bench()
     on, progress = opened(bench, trials=3), Noted()
     measure = bench.measure
@@ -172,7 +191,9 @@ def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(chain_be
     assert any("another worker finished it meanwhile" in note for note in progress.notes)
 
 
-def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(chain_bench: Make, opened: Open) -> None:
+def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(
+    chain_bench: Make, opened: Open
+) -> None:
     on, progress = opened(chain_bench(), trials=3), Noted()
     ask = on.study.ask
 
@@ -199,7 +220,9 @@ def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
         run_study(opened(breaking(chain_bench(), KeyboardInterrupt(), [0])), Silent())
 
 
-def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench: Make, opened: Open) -> None:
+def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
+    chain_bench: Make, opened: Open
+) -> None:
     error = StageError("stage 1 said no")
     error.log = "its last words"
     on, progress = opened(breaking(chain_bench(), error, [1]), trials=3), Noted()
@@ -210,14 +233,19 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(chain_bench: Make,
 
 
 @pytest.mark.parametrize(
-    ("timeout", "left"), [(None, [9.0, 6.0, 3.0, 0.0]), (99.0, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])]
+    ("timeout", "left"),
+    [(None, [9.0, 6.0, 3.0, 0.0]), (99.0, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])],
 )
 def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     chain_bench: Make, opened: Open, timeout: float | None, left: list[float]
 ) -> None:
     """Each trial takes 3 s by a clock that only measuring turns."""
     bench, progress = chain_bench(ops=40), Noted()
-    on, now, measure = opened(bench, trials=4, sampler="random", timeout=timeout), [0.0], bench.measure
+    on, now, measure = (
+        opened(bench, trials=4, sampler="random", timeout=timeout),
+        [0.0],
+        bench.measure,
+    )
 
     def slow(stages: Stages) -> Measurement:
         now[0] += 3.0
@@ -231,7 +259,9 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     ]
 
 
-def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(chain_bench: Make, opened: Open) -> None:
+def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
+    chain_bench: Make, opened: Open
+) -> None:
     on = opened(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
     with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
         run_study(on, Silent())
@@ -245,7 +275,9 @@ def test_a_study_without_success_says_why(chain_bench: Make, opened: Open) -> No
         run_study(on, Silent())
 
 
-def test_a_broken_machine_stops_the_run_and_the_split_stays_free(chain_bench: Make, opened: Open) -> None:
+def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
+    chain_bench: Make, opened: Open
+) -> None:
     on = opened(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
     with pytest.raises(MachineError, match="disk full"):
         run_study(on, Silent())
@@ -268,7 +300,9 @@ def test_time_and_stagnation_stop_a_study(chain_bench: Make, opened: Open) -> No
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "exhaustive"])
-def test_a_small_space_is_measured_whole_and_no_further(chain_bench: Make, opened: Open, sampler: str) -> None:
+def test_a_small_space_is_measured_whole_and_no_further(
+    chain_bench: Make, opened: Open, sampler: str
+) -> None:
     on = opened(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
     run_study(on, Silent())
     assert states(on) == ["COMPLETE"] * 3
@@ -277,16 +311,23 @@ def test_a_small_space_is_measured_whole_and_no_further(chain_bench: Make, opene
 
 def narrow(bench: SimulatedBench) -> SimulatedBench:
     """The bench, each of its devices with room for two ops."""
-    costs = replace(bench.costs, sizes=(6.0,) * len(bench.graph.ops), memory=(13.0,), activations=False)
+    costs = replace(
+        bench.costs, sizes=(6.0,) * len(bench.graph.ops), memory=(13.0,), activations=False
+    )
     return SimulatedBench(bench.graph, costs, bench.devices, bench.simulation)
 
 
-def test_a_study_ends_when_the_splits_that_fit_are_measured(chain_bench: Make, opened: Open) -> None:
+def test_a_study_ends_when_the_splits_that_fit_are_measured(
+    chain_bench: Make, opened: Open
+) -> None:
     on = opened(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
     run_study(on, Silent())
     assert states(on) == ["COMPLETE", "FAIL"]
     assert on.study.trials[1].user_attrs[LOST]
-    assert on.study.user_attrs["stopped"] == "exhausted: no unmeasured split that fits the devices is left"
+    assert (
+        on.study.user_attrs["stopped"]
+        == "exhausted: no unmeasured split that fits the devices is left"
+    )
 
 
 def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, opened: Open) -> None:
@@ -305,7 +346,9 @@ def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, opened
     assert len(on.study.trials) < 20
 
 
-def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(chain_bench: Make, opened: Open) -> None:
+def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
+    chain_bench: Make, opened: Open
+) -> None:
     stopped = []
     for converge in (True, False):
         on = opened(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
@@ -314,14 +357,18 @@ def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(chain_bench: Mak
     assert stopped == ["converged", "trial limit"]
 
 
-def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(chain_bench: Make, opened: Open) -> None:
+def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(
+    chain_bench: Make, opened: Open
+) -> None:
     for trials in (2, 2, 4):
         on = opened(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
         run_study(on, Silent())
         assert len(on.study.trials) == trials
 
 
-def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench: Make, opened: Open) -> None:
+def test_the_best_compete_once_more_and_the_winner_is_the_best(
+    chain_bench: Make, opened: Open
+) -> None:
     bench = chain_bench(ops=40, stages=3, noise=0.05)
     on = opened(bench, trials=8)
     run_study(on, Silent())
@@ -333,7 +380,9 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(chain_bench: Make
     assert not calls
 
 
-def test_baselines_measured_beside_the_best_decide_the_verdict(chain_bench: Make, opened: Open) -> None:
+def test_baselines_measured_beside_the_best_decide_the_verdict(
+    chain_bench: Make, opened: Open
+) -> None:
     bench = chain_bench(ops=40, stages=3)
     slow = [Spread(1e3, 1e3, 1e3)] * 3
     duel = bench.duel
@@ -359,7 +408,9 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Op
     assert len(set(keys(first))) == 6
 
 
-def test_only_where_no_lock_holds_others_back_a_trial_may_be_one_too_many(chain_bench: Make, opened: Open) -> None:
+def test_only_where_no_lock_holds_others_back_a_trial_may_be_one_too_many(
+    chain_bench: Make, opened: Open
+) -> None:
     here = opened(chain_bench(), trials=2)
     for _ in range(4):
         here.study.ask()
@@ -382,7 +433,10 @@ def test_a_trial_that_is_one_too_many_is_given_up(chain_bench: Make, opened: Ope
 
 def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:
     run_study(opened(chain_bench(ops=20), trials=1), Silent())
-    with pytest.raises(ConfigError, match=r"study 's' in .*measures something else: the model has changed .*--force"):
+    with pytest.raises(
+        ConfigError,
+        match=r"study 's' in .*measures something else: the model has changed .*--force",
+    ):
         opened(chain_bench(ops=21), trials=1)
     with pytest.raises(ConfigError, match="stages was '3', is '2'"):
         opened(chain_bench(ops=20, stages=2), trials=1)
@@ -426,7 +480,12 @@ def start(folder: Path, delay: float) -> subprocess.Popen[str]:
     (folder / "k.toml").write_text(STUDY.format(delay=delay))
     environment = {key: value for key, value in os.environ.items() if key != "AUTOSPLIT_STORAGE"}
     return subprocess.Popen(
-        COMMAND, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        COMMAND,
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 

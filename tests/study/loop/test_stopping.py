@@ -15,7 +15,12 @@ from autosplit.study.config.study_file import Search
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, tally
 from autosplit.study.space.search_space import Space
 
-CHAIN = CostModel("c", tuple("abcdefgh"), tuple((1 << i) - (1 << i - 1) if i else 0 for i in range(8)), ((1.0,) * 8,))
+CHAIN = CostModel(
+    "c",
+    tuple("abcdefgh"),
+    tuple((1 << i) - (1 << i - 1) if i else 0 for i in range(8)),
+    ((1.0,) * 8,),
+)
 COMPLETE, FAIL, PRUNED, RUNNING = "COMPLETE", "FAIL", "PRUNED", "RUNNING"
 
 
@@ -36,8 +41,22 @@ def reason(told: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
 
 
 def test_lost_trials_count_for_nothing_and_pruned_ones_failed() -> None:
-    found = tally(trials((COMPLETE, 1.0), (FAIL,), (PRUNED,), (FAIL, None, {LOST: True}), (RUNNING,), ("WAITING",)))
-    assert [len(found.complete), len(found.failed), len(found.running), found.finished] == [1, 2, 1, 3]
+    found = tally(
+        trials(
+            (COMPLETE, 1.0),
+            (FAIL,),
+            (PRUNED,),
+            (FAIL, None, {LOST: True}),
+            (RUNNING,),
+            ("WAITING",),
+        )
+    )
+    assert [len(found.complete), len(found.failed), len(found.running), found.finished] == [
+        1,
+        2,
+        1,
+        3,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -47,13 +66,23 @@ def test_lost_trials_count_for_nothing_and_pruned_ones_failed() -> None:
         ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "trial limit: 3 trials are finished"),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 2.0)], {"trials": 3}, 0, "trial limit: 3"),
         ([(COMPLETE, 1.0), (FAIL, None, {LOST: True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
-        ([(COMPLETE, 1.0), (RUNNING,), (RUNNING,)], {"trials": 3}, 0, "other workers measure the last 2 trials"),
+        (
+            [(COMPLETE, 1.0), (RUNNING,), (RUNNING,)],
+            {"trials": 3},
+            0,
+            "other workers measure the last 2 trials",
+        ),
         ([(COMPLETE, 1.0), (RUNNING,)], {"trials": 3}, 0, None),
         ([], {"timeout": 2.0}, 1.99, None),
         ([], {"timeout": 2.5}, 2.5, "time limit: 2.5 s have passed"),
         ([], {}, 1e9, None),
         ([(COMPLETE, 1.0), (COMPLETE, 1.0)], {"stagnation": 2}, 0, None),
-        ([(COMPLETE, 1.0), (COMPLETE, 1.0), (FAIL,)], {"stagnation": 2}, 0, "stagnation: the last 2 trials"),
+        (
+            [(COMPLETE, 1.0), (COMPLETE, 1.0), (FAIL,)],
+            {"stagnation": 2},
+            0,
+            "stagnation: the last 2 trials",
+        ),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 0.9)], {"stagnation": 2}, 0, None),
         ([(FAIL,), (FAIL,)], {"stagnation": 2}, 0, "stagnation: the last 2 trials"),
     ],
@@ -81,12 +110,16 @@ def test_stagnation_counts_by_number_whatever_the_order() -> None:
     ("complete", "failed", "stops"),
     [(0, 4, False), (0, 5, True), (2, 3, True), (3, 3, False), (3, 4, True), (3, 2, False)],
 )
-def test_more_than_half_of_at_least_five_failed_is_too_many(complete: int, failed: int, stops: bool) -> None:
+def test_more_than_half_of_at_least_five_failed_is_too_many(
+    complete: int, failed: int, stops: bool
+) -> None:
     found = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL, None, {"error": "no room"})] * failed)
     if not stops:
         check_failures(found)
         return
-    with pytest.raises(Infeasible, match=f"{failed} of {complete + failed} trials failed, most often: no room"):
+    with pytest.raises(
+        Infeasible, match=f"{failed} of {complete + failed} trials failed, most often: no room"
+    ):
         check_failures(found)
 
 

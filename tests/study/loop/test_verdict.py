@@ -12,7 +12,11 @@ def baseline(name: str, period: float, copies: int = 1) -> Baseline:
     return Baseline(name, spread(period), spread(period), copies)
 
 
-ONE, ALL, COPIES = baseline("one core", 20), baseline("all cores", 12), baseline("replicas", 11, copies=2)
+ONE, ALL, COPIES = (
+    baseline("one core", 20),
+    baseline("all cores", 12),
+    baseline("replicas", 11, copies=2),
+)
 
 
 def test_a_split_that_wins_is_advised_with_its_gain() -> None:
@@ -70,7 +74,8 @@ def test_a_single_stage_is_never_called_a_split(period: float, choice: str, says
 
 
 @pytest.mark.parametrize(
-    ("period", "outcome"), [(11.8, "tie"), (11.75, "Split:"), (12.2, "tie"), (12.25, "splitting loses")]
+    ("period", "outcome"),
+    [(11.8, "tie"), (11.75, "Split:"), (12.2, "tie"), (12.25, "splitting loses")],
 )
 def test_intervals_that_touch_are_a_tie(period: float, outcome: str) -> None:
     assert outcome in judge(2, Spread(period, period - 0.125, period + 0.125), [quarter]).text
@@ -80,7 +85,9 @@ quarter = Baseline("all cores", Spread(12, 11.925, 12.075), Spread(12, 12, 12))
 
 
 @pytest.mark.parametrize(("low", "choice"), [(11.0, "leave"), (11.125, "replicate")])
-def test_of_baselines_whose_intervals_touch_the_one_of_fewest_copies_counts(low: float, choice: str) -> None:
+def test_of_baselines_whose_intervals_touch_the_one_of_fewest_copies_counts(
+    low: float, choice: str
+) -> None:
     copies = Baseline("replicas", Spread(10.5, 10.0, 11.0), Spread(10.5, 10.0, 11.0), 2)
     whole = Baseline("all cores", Spread(11.5, low, 12.0), Spread(11.5, low, 12.0))
     assert judge(2, spread(20), [whole, copies]).choice == choice

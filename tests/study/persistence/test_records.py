@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from autosplit.graph import Op, build
-from autosplit.hardware.measurement.results import Accuracy, Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    Spread,
+)
 from autosplit.study.persistence import records
 
 SPREAD = Spread(2.0, 1.5, 2.5)
@@ -28,20 +35,28 @@ def test_numbers_of_numpy_become_numbers_of_json() -> None:
     assert stored(found) == {"median": 2.0, "low": 1.5, "high": 3.0}
 
 
-@pytest.mark.parametrize("document", [None, 3, [], {}, {"median": 1.0, "low": 1.0}, {**DOCUMENT, "high": "much"}])
+@pytest.mark.parametrize(
+    "document", [None, 3, [], {}, {"median": 1.0, "low": 1.0}, {**DOCUMENT, "high": "much"}]
+)
 def test_what_is_no_spread_is_none(document: Any) -> None:
     assert records.read_spread(document) is None
 
 
 def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
-    profiles = [Profile("a", (1.0, math.inf), (0.1, math.inf)), Profile("b", (2.0, 3.0), (0.0, 0.0))]
+    profiles = [
+        Profile("a", (1.0, math.inf), (0.1, math.inf)),
+        Profile("b", (2.0, 3.0), (0.0, 0.0)),
+    ]
     assert records.read_profile(stored(records.profile_document(profiles))) == profiles
     links = [LinkCost("a"), LinkCost("b", 4e6, 0.5, 0.25)]
     assert records.read_links(stored(records.link_documents(links))) == links
 
 
 def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
-    kept = [Baseline("one core", SPREAD, SPREAD), Baseline("replicas", SPREAD, Spread(5.0, 4.0, 6.0), 2)]
+    kept = [
+        Baseline("one core", SPREAD, SPREAD),
+        Baseline("replicas", SPREAD, Spread(5.0, 4.0, 6.0), 2),
+    ]
     documents = stored([records.baseline_document(b) for b in kept])
     assert records.read_baselines([*documents, 3, {"name": "no period"}]) == kept
     assert records.read_baselines([{"period_ms": DOCUMENT}]) == [Baseline("?", SPREAD, SPREAD, 1)]
@@ -61,7 +76,9 @@ def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
 def test_the_period_of_a_trial(
     state: str, attributes: dict[str, Any], values: list[float] | None, period: float | None
 ) -> None:
-    trial: Any = SimpleNamespace(state=SimpleNamespace(name=state), user_attrs=attributes, values=values)
+    trial: Any = SimpleNamespace(
+        state=SimpleNamespace(name=state), user_attrs=attributes, values=values
+    )
     assert records.period_of(trial) == period
 
 
@@ -120,7 +137,9 @@ def test_what_was_measured_is_told_in_single_numbers_too(
     times: tuple[float, ...], imbalance: float, slowest: int
 ) -> None:
     latency = Spread(7.0, 6.0, 8.0)
-    found = records.measured_attributes(Measurement(SPREAD, latency, times, Accuracy(True, 0.5, 1e-6, 3)))
+    found = records.measured_attributes(
+        Measurement(SPREAD, latency, times, Accuracy(True, 0.5, 1e-6, 3))
+    )
     assert found["imbalance"] == pytest.approx(imbalance)
     assert found["bottleneck_stage"] == slowest
     assert [found[f"stage{i}_ms"] for i in range(len(times))] == found["stage_ms"] == list(times)
@@ -134,21 +153,31 @@ def test_what_was_measured_is_told_in_single_numbers_too(
         ({"b": "1", "a": "x"}, {"b": "2", "a": "y"}, ["a was 'x', is 'y'", "b was '1', is '2'"]),
         ({"a": "1"}, {}, ["a was '1', is not set"]),
         ({}, {"a": "1"}, ["a was not set, is '1'"]),
-        ({"m": "a" * 64}, {"m": "b" * 64}, [f"the m has changed (sha256 {'a' * 12}, now {'b' * 12})"]),
+        (
+            {"m": "a" * 64},
+            {"m": "b" * 64},
+            [f"the m has changed (sha256 {'a' * 12}, now {'b' * 12})"],
+        ),
         ({"t": "a" * 64}, {"t": "shipped"}, [f"t was '{'a' * 12}', is 'shipped'"]),
         ({"r": f"x {'a' * 64} y"}, {"r": "z"}, [f"r was 'x {'a' * 12} y', is 'z'"]),
         ({"a": "y" * 78}, {"a": "z" * 79}, [f"a was '{'y' * 78}', is '{'z' * 76}..."]),
     ],
 )
-def test_what_differs_is_named_with_both_values(recorded: dict[str, str], now: dict[str, str], said: list[str]) -> None:
+def test_what_differs_is_named_with_both_values(
+    recorded: dict[str, str], now: dict[str, str], said: list[str]
+) -> None:
     assert records.differences(recorded, now) == said
 
 
 def test_a_baseline_that_names_no_copies_is_one() -> None:
-    found = records.read_baselines([{"name": "a", "period_ms": DOCUMENT, "copies": None}, {"name": "b", "copies": 2}])
+    found = records.read_baselines(
+        [{"name": "a", "period_ms": DOCUMENT, "copies": None}, {"name": "b", "copies": 2}]
+    )
     assert [(b.name, b.copies) for b in found] == [("a", 1)]
 
 
 def test_a_latency_that_is_missing_is_the_period() -> None:
-    (found,) = records.read_baselines([{"name": "a", "period_ms": DOCUMENT, "latency_ms": 3, "copies": 2}])
+    (found,) = records.read_baselines(
+        [{"name": "a", "period_ms": DOCUMENT, "latency_ms": 3, "copies": 2}]
+    )
     assert found == Baseline("a", SPREAD, SPREAD, 2)

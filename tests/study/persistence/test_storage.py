@@ -86,7 +86,9 @@ def test_a_storage_without_heartbeats_has_no_leases() -> None:
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path) -> None:
-    study = 'name = "k"\nbackend = "simulated"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
+    study = (
+        'name = "k"\nbackend = "simulated"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
+    )
     (tmp_path / "k.toml").write_text(study.format(3))
     command = [sys.executable, "-m", "autosplit", "run", "k.toml"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
@@ -96,7 +98,9 @@ def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path)
     def little_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    full = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, preexec_fn=little_room)
+    full = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, preexec_fn=little_room
+    )
     assert full.returncode == 3, full.stderr
     assert full.stderr.splitlines()[-1].startswith("autosplit: storage '")
     assert "Traceback" not in full.stderr
@@ -109,7 +113,11 @@ def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["sqlite", "memory"])
 def test_of_two_who_store_once_the_first_wins(tmp_path: Path, kind: str) -> None:
-    storage = storage_url("s", str(tmp_path / "s.db")) if kind == "sqlite" else optuna.storages.InMemoryStorage()
+    storage = (
+        storage_url("s", str(tmp_path / "s.db"))
+        if kind == "sqlite"
+        else optuna.storages.InMemoryStorage()
+    )
     first = optuna.create_study(storage=storage, study_name="s")
     second = optuna.load_study(storage=storage, study_name="s")
     assert set_once(first, "profile", [1, 2]) == [1, 2]
@@ -145,8 +153,16 @@ def test_an_error_that_is_none_of_a_storages_goes_on_as_it_is() -> None:
             MachineError,
             "needs a driver that is not installed: No module",
         ),
-        (RuntimeError("schema version 99"), MachineError, "cannot be used: schema version 99; use another one"),
-        (sqlalchemy.exc.ArgumentError("nonsense"), ConfigError, "is no database URL; give a file path or postgresql"),
+        (
+            RuntimeError("schema version 99"),
+            MachineError,
+            "cannot be used: schema version 99; use another one",
+        ),
+        (
+            sqlalchemy.exc.ArgumentError("nonsense"),
+            ConfigError,
+            "is no database URL; give a file path or postgresql",
+        ),
     ],
 )
 def test_a_storage_that_cannot_be_opened_says_why(
@@ -178,7 +194,10 @@ def test_tables_that_another_worker_makes_in_the_same_moment_are_no_failure(
     assert [(n["heartbeat_interval"], n["grace_period"]) for n in tried] == [(2, 9)] * 2
     connect(f"sqlite:///{tmp_path}/x.db", lease=2)
     connect(f"sqlite:///{tmp_path}/x.db")
-    assert [(n["heartbeat_interval"], n["grace_period"]) for n in tried[2:]] == [(1, 2), (None, None)]
+    assert [(n["heartbeat_interval"], n["grace_period"]) for n in tried[2:]] == [
+        (1, 2),
+        (None, None),
+    ]
 
 
 def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
@@ -191,9 +210,13 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "memory"])
-def test_attributes_and_shares_of_a_trial_of_another_process_are_written(tmp_path: Path, kind: str) -> None:
+def test_attributes_and_shares_of_a_trial_of_another_process_are_written(
+    tmp_path: Path, kind: str
+) -> None:
     storage = (
-        connect(storage_url("s", str(tmp_path / "s.db"))) if kind == "sqlite" else optuna.storages.InMemoryStorage()
+        connect(storage_url("s", str(tmp_path / "s.db")))
+        if kind == "sqlite"
+        else optuna.storages.InMemoryStorage()
     )
     study = optuna.create_study(storage=storage)
     trial = study.ask()

@@ -64,14 +64,18 @@ def test_ops_kept_together_stay_so(chain_bench: Make) -> None:
 
 
 def test_what_a_device_cannot_hold_is_no_candidate(chain_bench: Make) -> None:
-    costs = replace(chain_bench(ops=4).costs, sizes=(6.0, 6.0, 6.0, 6.0), memory=(13.0,), activations=False)
+    costs = replace(
+        chain_bench(ops=4).costs, sizes=(6.0, 6.0, 6.0, 6.0), memory=(13.0,), activations=False
+    )
     space = Space(costs, 2)
     assert space.listed == (((0, 1), (2, 3)),)
     assert space.random(np.random.default_rng(0)) == ((0, 1), (2, 3))
     assert list(space.neighbours(((0,), (1, 2, 3)))) == [((0, 1), (2, 3))]
 
 
-@pytest.mark.parametrize("key", ["", "2", "2:", "2:zz", "3:1.3", "2:-1", "2:f", "2:2", "2:1.3", "2:fff"])
+@pytest.mark.parametrize(
+    "key", ["", "2", "2:", "2:zz", "3:1.3", "2:-1", "2:f", "2:2", "2:1.3", "2:fff"]
+)
 def test_a_text_that_is_no_key_is_refused(chain_bench: Make, key: str) -> None:
     with pytest.raises(SplitError):
         Space(chain_bench(ops=4).costs, 2).split(key)

@@ -73,7 +73,9 @@ def test_another_kind_of_device_learns_half() -> None:
 
 
 def test_a_device_that_cannot_run_an_op_still_cannot() -> None:
-    model = CostModel("c", CHAIN.names, CHAIN.predecessors, ((1.0, 1.0, 1.0, 1.0), (float("inf"), 1.0, 1.0, 1.0)))
+    model = CostModel(
+        "c", CHAIN.names, CHAIN.predecessors, ((1.0, 1.0, 1.0, 1.0), (float("inf"), 1.0, 1.0, 1.0))
+    )
     times = correct(model, TWO, [measured(0, HALVES, 4.0, 2.0)]).costs.times
     assert times[1][0] == float("inf")
     assert np.isfinite(times[1][1:]).all()

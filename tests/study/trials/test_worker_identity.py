@@ -17,10 +17,7 @@ def test_this_process_is_alive() -> None:
     assert not is_dead(this_worker())
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"start": "another start"}, {"pid": 2**30}],
-)
+@pytest.mark.parametrize("changed", [{"start": "another start"}, {"pid": 2**30}])
 def test_another_process_of_the_number_or_none_is_dead(changed: dict[str, Any]) -> None:
     assert is_dead({**this_worker(), **changed})
 
@@ -59,7 +56,10 @@ def test_a_lock_keeps_other_processes_out() -> None:
             if fd.isdigit() and os.path.lexists(f"/proc/self/fd/{fd}")
         ]
         file = next(path for path in held if path.endswith(".lock"))
-        assert subprocess.run([sys.executable, "-c", code, file], stderr=subprocess.DEVNULL).returncode != 0
+        assert (
+            subprocess.run([sys.executable, "-c", code, file], stderr=subprocess.DEVNULL).returncode
+            != 0
+        )
     assert subprocess.run([sys.executable, "-c", code, file]).returncode == 0
 
 
@@ -77,7 +77,10 @@ with one_at_a_time(sys.argv[1]):
 def holder(tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """A process that holds a lock of this test's own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -100,7 +103,9 @@ def test_a_holder_that_works_keeps_others_out_as_long_as_it_takes(
     holder: tuple[str, "subprocess.Popen[str]"],
 ) -> None:
     name, process = holder
-    waiting = threading.Thread(target=lambda: one_at_a_time(name, stopped=0.1).__enter__(), daemon=True)
+    waiting = threading.Thread(
+        target=lambda: one_at_a_time(name, stopped=0.1).__enter__(), daemon=True
+    )
     waiting.start()
     waiting.join(0.5)
     assert waiting.is_alive()
@@ -120,7 +125,9 @@ def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unseen")
-@pytest.mark.parametrize(("raised", "dead"), [(None, False), (PermissionError, False), (ProcessLookupError, True)])
+@pytest.mark.parametrize(
+    ("raised", "dead"), [(None, False), (PermissionError, False), (ProcessLookupError, True)]
+)
 def test_without_proc_a_signal_tells_whether_a_process_is_there(
     monkeypatch: pytest.MonkeyPatch, raised: type[OSError] | None, dead: bool
 ) -> None:

@@ -44,7 +44,9 @@ def cover(whole: Whole, graph: FusedGraph, outputs: Iterable[tuple[str, str]]) -
     while True:
         groups = [tuple(members(g)) for g in contract(graph.predecessors, together).groups]
         found = [_nodes(whole, graph, ops, outputs) for ops in groups]
-        further = [bitset((*ops, *more)) for ops, (_, more) in zip(groups, found, strict=True) if more]
+        further = [
+            bitset((*ops, *more)) for ops, (_, more) in zip(groups, found, strict=True) if more
+        ]
         if not further:
             return Cover(tuple(groups), tuple(nodes for nodes, _ in found))
         together += further

@@ -27,9 +27,13 @@ from autosplit.hardware.runtimes.onnxruntime.submodels import Whole
 
 _US_PER_MS = 1e3
 _MOST_EVENTS = 500_000  # onnxruntime keeps a million
-_QUANTILE = 0.1  # the profiler's clock runs on while another process has the core, which hits long ops most
+_QUANTILE = (
+    0.1  # the profiler's clock runs on while another process has the core, which hits long ops most
+)
 _KERNEL = "_kernel_time"
-_BLOCKED = "_nchwc"  # added to the name of a tensor to name the node that makes it in blocks of channels
+_BLOCKED = (
+    "_nchwc"  # added to the name of a tensor to name the node that makes it in blocks of channels
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -109,7 +113,11 @@ class Shares:
             return ()
         given = {t for i in node.input if (t := self._original(i)) is not None}
         walk = self._whole.walk(wanted, given)
-        nodes = walk.nodes if walk.nodes and not walk.missing else {self._whole.makers[t] for t in wanted}
+        nodes = (
+            walk.nodes
+            if walk.nodes and not walk.missing
+            else {self._whole.makers[t] for t in wanted}
+        )
         return sorted({self._group_of[n] for n in nodes if n in self._group_of})
 
     def _original(self, tensor: str) -> str | None:
@@ -129,7 +137,12 @@ class Shares:
 
 
 def _run(
-    submodel: Any, item: Mapping[str, Array], cores: Cores, folder: Path, seconds: float, rounds: int
+    submodel: Any,
+    item: Mapping[str, Array],
+    cores: Cores,
+    folder: Path,
+    seconds: float,
+    rounds: int,
 ) -> dict[str, list[float]]:
     """Microseconds of each node by round, by its name."""
     model = folder / "model.onnx"

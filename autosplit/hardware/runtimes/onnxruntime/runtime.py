@@ -64,11 +64,26 @@ class OnnxRunner:
         """See Runner."""
         model, cores = self.model, local_cores(ONNXRUNTIME, device)
         ops = ",".join(op.name for op in model.graph.ops)
-        key = (self.versions, model.sha256, model.identity["shapes"], ops, str(device), profile.machine())
+        key = (
+            self.versions,
+            model.sha256,
+            model.identity["shapes"],
+            ops,
+            str(device),
+            profile.machine(),
+        )
 
         def measure() -> Profile:
             submodel = self._submodel(model.whole.stages[0])
-            return profile_ops(submodel, self._original, model.graph, self._cover, model.items(1)[0], cores, seconds)
+            return profile_ops(
+                submodel,
+                self._original,
+                model.graph,
+                self._cover,
+                model.items(1)[0],
+                cores,
+                seconds,
+            )
 
         return profile.cached(key, measure, force)
 
@@ -98,12 +113,16 @@ class OnnxRunner:
         try:
             return self._original.part(ports, "stage")
         except submodels.Absent as reason:
-            raise SplitError(f"onnxruntime cannot run a stage that is cut so: {reason}; cut elsewhere") from reason
+            raise SplitError(
+                f"onnxruntime cannot run a stage that is cut so: {reason}; cut elsewhere"
+            ) from reason
 
     def _session(self, ports: StagePorts, device: Cores, spinning: bool) -> OnnxStage:
         submodel = self._submodel(ports)
         if submodels.weight_bytes(submodel) < submodels.EXTERNAL:
-            return OnnxStage(submodel.SerializeToString(), ports.inputs, ports.outputs, device, spinning)
+            return OnnxStage(
+                submodel.SerializeToString(), ports.inputs, ports.outputs, device, spinning
+            )
         with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
             file = Path(folder) / "stage.onnx"
             submodels.write(submodel, file)

@@ -21,12 +21,19 @@ class OnnxStage:
     """
 
     def __init__(
-        self, model: Path | bytes, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores, spinning: bool = False
+        self,
+        model: Path | bytes,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        cores: Cores,
+        spinning: bool = False,
     ) -> None:
         self._cores = cores
         self._inputs = [p.name for p in inputs]
         self._outputs = [p.name for p in outputs]
-        self._session = on_cores(model, cores, {"session.intra_op.allow_spinning": str(int(spinning))})
+        self._session = on_cores(
+            model, cores, {"session.intra_op.allow_spinning": str(int(spinning))}
+        )
         for kind, wanted, there in (
             ("inputs", self._inputs, self._session.get_inputs()),
             ("outputs", self._outputs, self._session.get_outputs()),
@@ -44,7 +51,9 @@ class OnnxStage:
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Arrays go in and out as they are: measured, OrtValues and bindings are no faster."""
         arrays = (v.numpy() if hasattr(v, "numpy") else v for v in values)
-        results: Sequence[Any] = self._session.run(self._outputs, dict(zip(self._inputs, arrays, strict=True)))
+        results: Sequence[Any] = self._session.run(
+            self._outputs, dict(zip(self._inputs, arrays, strict=True))
+        )
         return results
 
     def close(self) -> None:
@@ -54,4 +63,6 @@ class OnnxStage:
 def on_cores(model: Path | bytes, cores: Cores, entries: dict[str, str], **options: Any) -> Any:
     """A session whose own threads run on ``cores``: a thread inherits that from the one that makes it."""
     with ThreadPoolExecutor(1, "session", cores.bind) as own_thread:
-        return own_thread.submit(onnxruntime_session, model, len(cores.numbers), entries, **options).result()
+        return own_thread.submit(
+            onnxruntime_session, model, len(cores.numbers), entries, **options
+        ).result()

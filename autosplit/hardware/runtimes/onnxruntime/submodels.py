@@ -20,7 +20,9 @@ from autosplit.hardware.execution.wiring import Port, StagePorts
 if TYPE_CHECKING:
     from autosplit.hardware.model import Model
 
-EXTERNAL = 1 << 30  # bytes of weights from which on they lie in a file beside the model; a protobuf holds at most 2 GB
+EXTERNAL = (
+    1 << 30
+)  # bytes of weights from which on they lie in a file beside the model; a protobuf holds at most 2 GB
 _SHAPES = ("Shape", "Size")
 
 
@@ -139,7 +141,9 @@ class Whole:
         while (further := _infer(light)).keys() - found.keys():
             found = further
             for node in filter(_asks, light.graph.node):
-                if answer := _answered(node, self.shapes.get(node.input[0]) or found.get(node.input[0])):
+                if answer := _answered(
+                    node, self.shapes.get(node.input[0]) or found.get(node.input[0])
+                ):
                     node.CopyFrom(answer)
         return found
 
@@ -200,13 +204,21 @@ def write(model: Any, file: Path) -> Path | None:
         with tempfile.TemporaryDirectory(dir=file.parent, prefix=".onnx-") as folder:
             beside = Path(folder) / file.name
             if data:
-                onnx.save_model(model, str(beside), save_as_external_data=True, location=data.name, size_threshold=1024)
+                onnx.save_model(
+                    model,
+                    str(beside),
+                    save_as_external_data=True,
+                    location=data.name,
+                    size_threshold=1024,
+                )
                 os.replace(Path(folder) / data.name, data)
             else:
                 onnx.save_model(model, str(beside))
             os.replace(beside, file)
     except OSError as error:
-        raise MachineError(f"cannot write '{file}': {error.strerror or error}; free the disk") from error
+        raise MachineError(
+            f"cannot write '{file}': {error.strerror or error}; free the disk"
+        ) from error
     return data
 
 
@@ -243,5 +255,7 @@ def _without_weights(model: Any) -> Any:
         if weight.data_type == onnx.TensorProto.INT64 or len(weight.dims) == 0:
             light.graph.initializer.append(weight)
         elif weight.name not in known:
-            light.graph.input.append(helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+            light.graph.input.append(
+                helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims)
+            )
     return light

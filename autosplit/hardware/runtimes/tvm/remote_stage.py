@@ -21,7 +21,12 @@ class RpcStage:
     """
 
     def __init__(
-        self, connection: Connection, key: str, write: Callable[[Path], object], inputs: Sequence[Port], outputs: int
+        self,
+        connection: Connection,
+        key: str,
+        write: Callable[[Path], object],
+        inputs: Sequence[Port],
+        outputs: int,
     ) -> None:
         self._outputs = outputs
         self._connection: Connection | None = connection

@@ -59,7 +59,9 @@ class TvmRunner:
             weights = large_weights(lowered, ports) if isinstance(device, Cores) else ()
             module = link(lowered, kernels, ports, target, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
-        key = cache.digest(self.model.sha256, spelled(target), repr(ports), *sorted(kernels.symbols.values()))
+        key = cache.digest(
+            self.model.sha256, spelled(target), repr(ports), *sorted(kernels.symbols.values())
+        )
 
         def written(file: Path) -> None:
             write(lowered, kernels, {"main": ports}, target, file)
@@ -79,7 +81,9 @@ class TvmRunner:
         where = (order, str(device), profile.machine())
         if isinstance(device, Cores):
             return profile.cached(where, lambda: self._profile_within(device, seconds), force)
-        return profile.cached((*where, _threads(device)), lambda: self._profile_apart(device, seconds), force)
+        return profile.cached(
+            (*where, _threads(device)), lambda: self._profile_apart(device, seconds), force
+        )
 
     def link(self, device: Device) -> LinkCost:
         """See Runner."""
@@ -108,7 +112,9 @@ class TvmRunner:
         whole = self.model.whole.stages[0]
         module = link(lowered, kernels, whole, target, merge=False)
         item = self.model.items(1)[0]
-        return profile.profile_ops(lowered, kernels, module, [item[p.name] for p in whole.inputs], device, seconds)
+        return profile.profile_ops(
+            lowered, kernels, module, [item[p.name] for p in whole.inputs], device, seconds
+        )
 
     def _profile_apart(self, device: Device, seconds: float) -> Profile:
         lowered, kernels, target = self._on(device)
@@ -118,14 +124,20 @@ class TvmRunner:
         if isinstance(device, Rpc):
             connection = rpc.connect(device)
             key = cache.digest("profile", self.model.sha256, spelled(target))
-            module = connection.load(key, lambda file: write(lowered, kernels, functions, target, file, merge=False))
+            module = connection.load(
+                key, lambda file: write(lowered, kernels, functions, target, file, merge=False)
+            )
             with connection.guarded("it was profiled"):
                 machine = machine_of(connection, module)
-                return single_ops.profile_apart(lowered, kernels, machine, connection.runtime, *common)
+                return single_ops.profile_apart(
+                    lowered, kernels, machine, connection.runtime, *common
+                )
         from tvm import cpu, relax
 
         runtime = device.runtime()
-        machine = relax.VirtualMachine(link_each(lowered, kernels, functions, target), [runtime, cpu()])
+        machine = relax.VirtualMachine(
+            link_each(lowered, kernels, functions, target), [runtime, cpu()]
+        )
         return single_ops.profile_apart(lowered, kernels, machine, runtime, *common)
 
 

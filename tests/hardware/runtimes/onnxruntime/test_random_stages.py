@@ -41,7 +41,9 @@ def programs(draw):
             lines.append(f"s{n} = Shape({b})")
         lines.append(f"t{n} = " + KINDS[kind].format(a=a, b=b, n=n))
         made.append(f"t{n}")
-    return "\n".join(lines), draw(st.lists(st.sampled_from(made[2:]), min_size=1, max_size=3, unique=True))
+    return "\n".join(lines), draw(
+        st.lists(st.sampled_from(made[2:]), min_size=1, max_size=3, unique=True)
+    )
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -61,7 +63,11 @@ def test_random_cuts_of_random_nets_are_equal(program, data):
         assume(model.graph.ops)  # a net that only renames its inputs has none
         groups = cuts.contract(model.graph.predecessors, map(cuts.bitset, model.runner.together))
         places = data.draw(st.sets(st.integers(1, max(1, len(groups.groups) - 1)), max_size=3))
-        order = [groups.expand((1 << place) - 1) for place in sorted(places) if place < len(groups.groups)]
+        order = [
+            groups.expand((1 << place) - 1)
+            for place in sorted(places)
+            if place < len(groups.groups)
+        ]
         items = model.items(2)
         with api.Split(model, cuts.stages(model.graph, order)).pipeline() as pipeline:
             assert compare(pipeline.run(items), model.expected(items)).equal

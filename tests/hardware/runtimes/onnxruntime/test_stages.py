@@ -23,7 +23,9 @@ pytest.importorskip("onnxruntime")
 
 @pytest.fixture
 def load(save):
-    return lambda proto, **options: autosplit.load_model(save(proto), backend="onnxruntime", **options)
+    return lambda proto, **options: autosplit.load_model(
+        save(proto), backend="onnxruntime", **options
+    )
 
 
 def aliased():
@@ -45,7 +47,9 @@ def test_kernels_of_one_node_are_kept_together(load):
     inner = next(i for i, op in enumerate(model.graph.ops) if not op.sources)
     (group,) = model.runner.together
     assert inner in group
-    assert {t for i in group for t in model.graph.ops[i].outputs} - set(model.runner._original.makers)
+    assert {t for i in group for t in model.graph.ops[i].outputs} - set(
+        model.runner._original.makers
+    )
 
 
 def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
@@ -60,7 +64,12 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
                 s = Shape(e)  k = Mul(s, one)
                 y = Reshape(m, k)
             }""",
-            {"zero": nets.np.array(0), "rest": nets.np.array([-1]), "one": nets.np.array([1, 1]), "w": (12, 12)},
+            {
+                "zero": nets.np.array(0),
+                "rest": nets.np.array([-1]),
+                "one": nets.np.array([1, 1]),
+                "w": (12, 12),
+            },
             opset=11,  # whose shape inference does not see through Gather: the shape of e stays unknown
         )
     )
@@ -114,7 +123,9 @@ def test_an_export_runs_without_tvm(branches, tmp_path):
         "bench(Path(sys.argv[1]), Budget(seconds=0.1, items=4))\n"
         "assert 'tvm.relax' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -167,7 +178,9 @@ def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
     file = load(nets.residual()).split([["relu1a"]]).export(tmp_path)
     text = file.read_text(encoding="utf-8").replace('"relu1a"', '"other"')
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(MachineError, match=r"does not load with this onnxruntime: the stage's outputs are"):
+    with pytest.raises(
+        MachineError, match=r"does not load with this onnxruntime: the stage's outputs are"
+    ):
         autosplit.load(tmp_path)
 
 
@@ -180,7 +193,9 @@ def test_a_model_that_is_no_onnx_file_is_refused(transformer):
 
 
 def test_what_only_tvm_can_use_is_refused(save, tmp_path):
-    with pytest.raises(ConfigError, match=r"tuning '.*' is for TVM, but the stages run in onnxruntime"):
+    with pytest.raises(
+        ConfigError, match=r"tuning '.*' is for TVM, but the stages run in onnxruntime"
+    ):
         autosplit.load_model(save(nets.residual()), backend="onnxruntime", tuning=tmp_path)
 
 
@@ -199,7 +214,11 @@ def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
     for node in runner._original.model.graph.node:
         found = shares.of(node.name)
         assert sum(found.values()) == pytest.approx(1)
-        holds = [g for g, nodes in enumerate(runner._cover.nodes) if runner._original.makers[node.output[0]] in nodes]
+        holds = [
+            g
+            for g, nodes in enumerate(runner._cover.nodes)
+            if runner._original.makers[node.output[0]] in nodes
+        ]
         if holds and len(found) < len(model.graph.ops):
             assert set(found) <= {i for g in holds for i in runner._cover.groups[g]}
 
