@@ -41,9 +41,10 @@ class SourceNode:
 
 
 @dataclass(frozen=True)
-class Source:
-    """A model as imported.
+class SourceModel:
+    """A model as imported, from a file or an object.
 
+    ``format`` is "onnx", "relax" or "torch"; ``program`` is torch's exported program, else None.
     ``module`` is an IRModule with the function ``main``; a variable of it called ``mark(i)`` holds ``tensors[i]``.
     ``alias`` maps a source tensor that is only another name of an earlier one to that one; ``constants`` are the source
     tensors known without running the model. Names in ``inputs`` and ``outputs`` are the source's, in its order;
@@ -59,3 +60,5 @@ class Source:
     inputs: tuple[Signature, ...]
     outputs: tuple[str, ...]
     tupled: bool = False
+    format: str = "onnx"
+    program: Any = None

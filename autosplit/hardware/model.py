@@ -217,11 +217,11 @@ def load_model(
     _check(backend, tuning, backends)
     path = Path(model) if isinstance(model, str | Path) else None
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    imported = importing.read(path or model, given)
+    source = importing.read(path or model, given)
     where = target_of(target)
-    judge = reference.judge_of(imported, path, where)
-    digest = cache.sha256(path) if path else _digest(imported.source.module)
-    lowered = lower(imported.source, where, backends)
+    judge = reference.judge_of(source, path, where)
+    digest = cache.sha256(path) if path else _digest(source.module)
+    lowered = lower(source, where, backends)
     return Model(
         path, digest, where, lowered, judge, given, tuning, backend, _targets(targets or {})
     )

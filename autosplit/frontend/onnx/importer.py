@@ -20,18 +20,18 @@ from autosplit.errors import ModelError, line_of
 from autosplit.frontend.onnx import file, normalize
 from autosplit.frontend.onnx import shape_arithmetic as known
 from autosplit.frontend.onnx.name_table import NameTable
-from autosplit.frontend.source import Source, SourceNode
+from autosplit.frontend.source import SourceModel, SourceNode
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
 _DOMAINS = {"", "ai.onnx", "com.microsoft"}
 
 
-def load(path: Path, shapes: file.Shapes | None = None) -> Source:
+def load(path: Path, shapes: file.Shapes | None = None) -> SourceModel:
     """Import the ONNX file ``path``. Raises ModelError or ConfigError, one line, where it cannot be imported."""
     return convert(file.read(path, shapes), path.stem)
 
 
-def convert(model: Any, name: str) -> Source:
+def convert(model: Any, name: str) -> SourceModel:
     """Import a ModelProto with static input shapes; see ``load``."""
     nodes = _nodes(model.graph)
     _check_supported(model.graph, nodes)
@@ -39,7 +39,7 @@ def convert(model: Any, name: str) -> Source:
     importer, module = _import(model, nodes)
     _check_types(model, module)
     table = importer._nodes
-    return Source(
+    return SourceModel(
         name=name,
         module=module,
         nodes=nodes,

@@ -11,7 +11,7 @@ from autosplit.frontend.source import mark
 class NameTable(dict[str, Any]):
     """Source tensor to Relax expression; emits each converted value under the mark of its tensor.
 
-    ``tensors`` are the marked tensors in order; see Source for ``alias`` and ``constants``. Nothing is emitted before
+    ``tensors`` are the marked tensors in order; see SourceModel for ``alias`` and ``constants``. Nothing is emitted before
     ``builder`` is set: until then the table takes inputs and initialisers.
     """
 

@@ -16,12 +16,12 @@ from autosplit.frontend.relax import script
 from autosplit.frontend.relax.inline import inlined
 from autosplit.frontend.relax.main_function import bindings, renamed
 from autosplit.frontend.relax.shapes import ENTRY, Shapes, bind_shapes
-from autosplit.frontend.source import Signature, Source, SourceNode, mark
+from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark
 
 SUFFIXES = (".py", ".json")
 
 
-def load(path: Path, shapes: Shapes | None = None) -> Source:
+def load(path: Path, shapes: Shapes | None = None) -> SourceModel:
     """Import a Relax file. Raises ModelError or ConfigError, one line, where it cannot be imported."""
     return convert(read(path), path.stem, shapes)
 
@@ -61,7 +61,7 @@ def read(path: Path) -> Any:
     return module
 
 
-def convert(module: Any, name: str, shapes: Shapes | None = None) -> Source:
+def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
     """Import an IRModule whose function ``main`` has static shapes once ``shapes`` is applied; see ``load``."""
     from tvm.relax import transform as t
 
@@ -119,7 +119,7 @@ class _Names:
         self._held: dict[Any, Any] = {}  # variable -> tensor name, or a list of those (a tuple)
         self._taken: set[str] = set()
 
-    def source(self) -> Source:
+    def source(self) -> SourceModel:
         from tvm import relax
 
         main = self._module[ENTRY]
@@ -130,7 +130,7 @@ class _Names:
         for binding in found:
             if hasattr(binding, "value"):
                 self._binding(binding.var, binding.value, items)
-        return Source(
+        return SourceModel(
             name=self._name,
             module=renamed(self._module, self._marks),
             nodes=tuple(self._nodes),
@@ -145,6 +145,7 @@ class _Names:
             ),
             outputs=self._outputs(main.body.body),
             tupled=isinstance(main.ret_ty, relax.TupleType),
+            format="relax",
         )
 
     def _binding(self, var: Any, value: Any, items: Mapping[Any, dict[int, str]]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from autosplit.errors import MachineError, ModelError, line_of
 from autosplit.frontend.relax.shapes import Shapes, bind_shapes
-from autosplit.frontend.source import Signature, Source, mark
+from autosplit.frontend.source import Signature, SourceModel, mark
 from autosplit.frontend.torch import archive as torch_archive
 from autosplit.frontend.torch.decompose import functional, user
 from autosplit.frontend.torch.origins import Origins
@@ -45,7 +45,7 @@ def read(path: Path) -> Any:
             raise ModelError(f"model '{path}' cannot be read by torch: {line_of(error)}") from error
 
 
-def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
+def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
     """Import an exported program; ``shapes`` binds its dynamic dimensions. Raises ModelError or ConfigError."""
     import_torch()
     rewritten = functional(program)
@@ -55,7 +55,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
     module = bind_shapes(module, shapes or {})
     table = importer.env
     params = {p.name: p for p in module["main"].params}
-    return Source(
+    return SourceModel(
         name=name,
         module=module,
         nodes=origins.nodes(),
@@ -69,14 +69,15 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> Source:
             for n in names
         ),
         outputs=_unique([_output_name(s) for s in user(program.graph_signature.output_specs)]),
+        format="torch",
+        program=program,
     )
 
 
-def outputs(
-    program: Any, source: Source, item: Mapping[str, Any]
-) -> dict[str, np.ndarray[Any, Any]]:
+def outputs(source: SourceModel, item: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """What torch computes for one item, by output name. Raises ModelError where it refuses."""
     torch = import_torch()
+    program = source.program
     leaves = [torch.from_numpy(np.array(item[i.name])) for i in source.inputs]
     try:
         with torch.no_grad():

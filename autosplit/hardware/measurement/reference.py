@@ -15,8 +15,7 @@ import numpy as np
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend import importing
-from autosplit.frontend.importing import Imported
-from autosplit.frontend.source import Source
+from autosplit.frontend.source import SourceModel
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.measurement.parity import onnxruntime_outputs
 from autosplit.lowering.fuse.indices import bound_indices
@@ -54,7 +53,7 @@ class OnnxRuntime:
 class Unfused:
     """Judges a Relax module by TVM itself, one kernel an op, nothing fused, nothing split."""
 
-    source: Source
+    source: SourceModel
     target: Any
     name: str = "TVM without fusion"
 
@@ -101,23 +100,22 @@ class Unfused:
 class Torch:
     """Judges an exported program by torch."""
 
-    program: Any
-    source: Source
+    source: SourceModel
     name: str = "torch"
 
     def outputs(self, items: Sequence[Item]) -> list[Outputs]:
         """See Judge."""
         from autosplit.frontend.torch import importer
 
-        return [importer.outputs(self.program, self.source, item) for item in items]
+        return [importer.outputs(self.source, item) for item in items]
 
 
-def judge_of(imported: Imported, path: Path | None, target: Any) -> Judge:
+def judge_of(source: SourceModel, path: Path | None, target: Any) -> Judge:
     """The judge of a model that was imported from ``path``, or from an object."""
-    if imported.kind == "torch":
-        return Torch(imported.program, imported.source)
-    if imported.kind == "relax" or path is None:
-        return Unfused(imported.source, target)
+    if source.format == "torch":
+        return Torch(source)
+    if source.format == "relax" or path is None:
+        return Unfused(source, target)
     return OnnxRuntime(path)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, line_of
 from autosplit.frontend.relax.main_function import bindings, rebind, renamed, with_main
-from autosplit.frontend.source import Source, mark
+from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.fuse.attribution import match
 from autosplit.lowering.fuse.flat import Flat, variables
 from autosplit.lowering.fuse.provenance import adopt_names
@@ -69,7 +69,7 @@ class Composite:
         return tuple(found)
 
 
-def partition(source: Source, backends: Sequence[Backend]) -> tuple[Any, dict[str, Composite]]:
+def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, dict[str, Composite]]:
     """The module of ``source`` with every composite of the backends as an opaque call, and the composites by symbol.
 
     An earlier backend takes what it can before a later one. Raises ConfigError for a backend without patterns, ModelError
@@ -208,7 +208,7 @@ def _reached(
     return found
 
 
-def _named(source: Source, plain: Any, module: Any) -> Any:
+def _named(source: SourceModel, plain: Any, module: Any) -> Any:
     """The module with the results of composites marked again: the pass gives them names of its own."""
     number = {tensor: i for i, tensor in enumerate(source.tensors)}
     _, results = match(Flat(source, plain), module)

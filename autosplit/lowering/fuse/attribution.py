@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.frontend.relax.main_function import bindings
-from autosplit.frontend.source import Source
+from autosplit.frontend.source import SourceModel
 from autosplit.graph import Folded
 from autosplit.lowering.fuse.flat import Env, Flat, is_call, made, resolve, start
 from autosplit.lowering.fuse.folded_nodes import MERGED, Folding
@@ -26,7 +26,7 @@ class Attribution:
     folded: tuple[Folded, ...]
 
 
-def attribute(source: Source, module: FusedModule) -> Attribution:
+def attribute(source: SourceModel, module: FusedModule) -> Attribution:
     """Match the calls of the fused ``main`` with the nodes of ``source``."""
     flat = Flat(source, module.flat)
     members, results = match(flat, module.grouped)
@@ -93,7 +93,7 @@ def _enter(flat: Flat, function: Any, arguments: list[Any]) -> tuple[list[int], 
 
 
 def _homes(
-    source: Source, flat: Flat, members: Mapping[int, list[int]], folding: Folding
+    source: SourceModel, flat: Flat, members: Mapping[int, list[int]], folding: Folding
 ) -> dict[int, int]:
     """Source node -> position of the op that makes its result, or that took it in; folded nodes are absent."""
     home: dict[int, int] = {}

@@ -6,11 +6,11 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend.relax.main_function import bindings
-from autosplit.frontend.source import Source, marked
+from autosplit.frontend.source import SourceModel, marked
 from autosplit.lowering.fuse.amounts import tensor_types
 
 
-def require_static(source: Source, module: Any, folded: bool) -> None:
+def require_static(source: SourceModel, module: Any, folded: bool) -> None:
     """Raises ModelError naming the first node of ``source`` that makes a tensor of unknown size in ``main`` of ``module``.
 
     All sizes of the inputs are known by then, so only values can decide about others (NonZero, Compress, Range). Before

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autosplit.frontend.relax.main_function import bindings
-from autosplit.frontend.source import Source, marked
+from autosplit.frontend.source import SourceModel, marked
 
 Env = dict[Any, Any]
 """Variable to what it holds: ("call", number, item), ("input", index), ("const", object) or a list of those (a tuple)."""
@@ -20,7 +20,7 @@ Env = dict[Any, Any]
 class Flat:
     """The calls of the flat ``main`` by number, in order."""
 
-    def __init__(self, source: Source, module: Any) -> None:
+    def __init__(self, source: SourceModel, module: Any) -> None:
         self.maker = {tensor: i for i, node in enumerate(source.nodes) for tensor in node.outputs}
         self.tensors: list[dict[int, str]] = []  # by call: result index -> source tensor
         self.owner: dict[int, int] = {}  # call -> source node
@@ -45,7 +45,7 @@ class Flat:
             held = self._passed[held[1]]
         return None
 
-    def _read(self, source: Source, main: Any) -> None:
+    def _read(self, source: SourceModel, main: Any) -> None:
         env = start(main)
         readers: dict[int, list[int]] = defaultdict(list)
         for binding in bindings(main):

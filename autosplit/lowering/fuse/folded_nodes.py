@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from autosplit.frontend.source import Source
+from autosplit.frontend.source import SourceModel
 
 MERGED = "merged away by simplification"
 
@@ -12,7 +12,7 @@ MERGED = "merged away by simplification"
 class Folding:
     """The reasons by source node; nodes are taken in the source's order, which is topological."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceModel) -> None:
         self._source = source
 
     def reason(self, index: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from autosplit.frontend.onnx.shape_arithmetic import fixed_sizes
 from autosplit.frontend.relax.main_function import bindings
-from autosplit.frontend.source import Source
+from autosplit.frontend.source import SourceModel
 from autosplit.lowering.fuse.flat import variables
 
 FREE = 16  # integers that are no index: enough to tell them apart, few enough for an exponential
@@ -37,7 +37,7 @@ _HARMLESS = frozenset({
 _LOOKS_UP = frozenset({"take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd"})
 
 
-def integers_below(source: Source) -> Mapping[str, int]:
+def integers_below(source: SourceModel) -> Mapping[str, int]:
     """By name of an input of 32 or 64 bit integers what random values stay below; left out where only 0 and 1 are safe."""
     main = source.module["main"]
     found = {}

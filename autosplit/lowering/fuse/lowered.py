@@ -9,7 +9,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend.relax.main_function import bindings
-from autosplit.frontend.source import Signature, Source
+from autosplit.frontend.source import Signature, SourceModel
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.external.composites import Backend, Composite, partition
 from autosplit.lowering.external.groups import groups
@@ -77,7 +77,7 @@ class Lowered:
         return bytes_of(c for call in self.calls for c in constants(call))
 
 
-def lower(source: Source, target: Any, backends: Sequence[Backend] = ()) -> Lowered:
+def lower(source: SourceModel, target: Any, backends: Sequence[Backend] = ()) -> Lowered:
     """Fuse ``source`` for ``target`` (a tvm Target) and name everything. Raises ModelError where it cannot be split.
 
     What a pattern of ``backends`` matches is an op of its own, which nothing fuses with and no cut divides.
@@ -107,7 +107,7 @@ class _Reader:
     """Walks the fused ``main``; ``env`` maps a variable to a tensor name, a constant or a list of those (a tuple)."""
 
     def __init__(
-        self, source: Source, module: FusedModule, composites: Mapping[str, Composite]
+        self, source: SourceModel, module: FusedModule, composites: Mapping[str, Composite]
     ) -> None:
         self._composites = composites
         self._source = source

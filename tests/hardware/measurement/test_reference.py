@@ -1,38 +1,38 @@
 """Who judges a model: by what it was read from."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from autosplit.errors import ModelError
+from autosplit.frontend.source import SourceModel
 from autosplit.hardware.measurement import reference
 from autosplit.hardware.measurement.reference import OnnxRuntime, Torch, Unfused
 
 
-def imported(kind):
-    return SimpleNamespace(kind=kind, source="source", program="program")
+def source(form):
+    return SourceModel("net", None, (), (), {}, frozenset(), (), (), format=form)
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "judge"),
+    ("form", "path", "judge"),
     [
         ("onnx", Path("a.onnx"), OnnxRuntime(Path("a.onnx"))),
-        ("onnx", None, Unfused("source", "llvm")),
-        ("relax", Path("a.py"), Unfused("source", "llvm")),
-        ("relax", None, Unfused("source", "llvm")),
-        ("torch", Path("a.pt2"), Torch("program", "source")),
-        ("torch", None, Torch("program", "source")),
+        ("onnx", None, Unfused(source("onnx"), "llvm")),
+        ("relax", Path("a.py"), Unfused(source("relax"), "llvm")),
+        ("relax", None, Unfused(source("relax"), "llvm")),
+        ("torch", Path("a.pt2"), Torch(source("torch"))),
+        ("torch", None, Torch(source("torch"))),
     ],
 )
-def test_the_judge_is_what_the_model_comes_from(kind, path, judge):
-    assert reference.judge_of(imported(kind), path, "llvm") == judge
+def test_the_judge_is_what_the_model_comes_from(form, path, judge):
+    assert reference.judge_of(source(form), path, "llvm") == judge
 
 
 def test_the_judges_name_themselves():
     names = [
-        reference.judge_of(imported(kind), Path("a"), None).name
-        for kind in ("onnx", "relax", "torch")
+        reference.judge_of(source(form), Path("a"), None).name
+        for form in ("onnx", "relax", "torch")
     ]
     assert names == ["onnxruntime", "TVM without fusion", "torch"]
 
@@ -48,7 +48,7 @@ def test_another_file_is_read_with_the_shapes(monkeypatch, tmp_path):
     monkeypatch.setattr(
         reference.importing,
         "read",
-        lambda path, shapes: read.append((path, shapes)) or imported("torch"),
+        lambda path, shapes: read.append((path, shapes)) or source("torch"),
     )
     monkeypatch.setattr(reference, "target_of", lambda: None)
     assert reference.judge_of_file(tmp_path / "a.pt2", {"x": (1,)}).name == "torch"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autosplit.frontend.relax import script
-from autosplit.frontend.source import Signature, Source, SourceNode
+from autosplit.frontend.source import Signature, SourceModel, SourceNode
 from autosplit.lowering.fuse.amounts import bytes_of, flops_of, size_of, static_shape
 from autosplit.lowering.fuse.fold import fold_weights
 from autosplit.lowering.fuse.folded_nodes import MERGED, Folding
@@ -205,14 +205,14 @@ def test_an_index_out_of_bounds_takes_the_nearest(axis: int) -> None:
 
 def source(
     nodes: dict[str, tuple[str, str]], constants: str = "", alias: dict[str, str] | None = None
-) -> Source:
+) -> SourceModel:
     """Nodes by name from what they read and make; ``x`` is the input, ``y`` the output."""
     made = tuple(
         SourceNode(name, "Op", tuple(reads.split()), tuple(makes.split()))
         for name, (reads, makes) in nodes.items()
     )
     known = frozenset(constants.split())
-    return Source(
+    return SourceModel(
         "net", None, made, (), alias or {}, known, (Signature("x", (1,), "float32"),), ("y",)
     )
 
@@ -245,7 +245,7 @@ def source(
         (source({"n": ("x", ""), "m": ("x", "y")}), "dead: no output of the model needs it"),
     ],
 )
-def test_a_node_that_left_no_op_says_why(given: Source, reason: str) -> None:
+def test_a_node_that_left_no_op_says_why(given: SourceModel, reason: str) -> None:
     assert Folding(given).reason(0) == reason
 
 
