@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosplit import files
 from autosplit.deploy import manifest as m
 from autosplit.deploy.environment import environment
 from autosplit.errors import MachineError
-from autosplit.hardware import cache
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts
@@ -104,7 +104,7 @@ def stage_part(
         device=str(device),
         target=_own_target(model, device),
         file=file.name,
-        sha256=cache.sha256(file),
+        sha256=files.sha256(file),
         ops=tuple(
             m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources)
             for o in ports.ops
@@ -137,9 +137,9 @@ def _onnx_part(
 def _onnx_file(file: Path, data: Path | None) -> m.OnnxPart:
     return m.OnnxPart(
         file=file.name,
-        sha256=cache.sha256(file),
+        sha256=files.sha256(file),
         data=data.name if data else None,
-        data_sha256=cache.sha256(data) if data else None,
+        data_sha256=files.sha256(data) if data else None,
     )
 
 
@@ -176,9 +176,9 @@ def _reference(judged: tuple[Items, Items], file: Path) -> m.ReferencePart:
         for i, item in enumerate(items)
         for name, array in item.items()
     }
-    with cache.writing(file) as temporary, temporary.open("wb") as stream:
+    with files.atomic_write(file) as temporary, temporary.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
-    return m.ReferencePart(file=file.name, sha256=cache.sha256(file))
+    return m.ReferencePart(file=file.name, sha256=files.sha256(file))
 
 
 def port_parts(ports: Sequence[Port]) -> tuple[m.TensorPort, ...]:

@@ -6,10 +6,10 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
+from autosplit import files
 from autosplit.deploy import manifest
 from autosplit.deploy.manifest import Manifest, StagePart
 from autosplit.errors import ConfigError, MachineError, line_of
-from autosplit.hardware import cache
 from autosplit.hardware.codegen.target import architecture, target_of
 from autosplit.hardware.devices import device, processor
 from autosplit.hardware.devices.device import Device, Rpc
@@ -38,10 +38,10 @@ def load(
         for stage, device in zip(document.stages, places, strict=True):
             if not isinstance(device, Rpc):
                 _check_target(document, stage)
-    files = [_stage_file(folder, s) for s in document.stages]
+    stage_files = [_stage_file(folder, s) for s in document.stages]
     stages: list[Stage] = []
     try:
-        for file, s, device in zip(files, document.stages, places, strict=True):
+        for file, s, device in zip(stage_files, document.stages, places, strict=True):
             stages.append(_stage(file, s, device))
     except BaseException:
         for made in stages:
@@ -57,7 +57,7 @@ def checked(folder: Path, name: str, sha256: str) -> Path:
         raise ConfigError(f"'{name}' leads out of the folder '{folder}'; export the split again")
     if not file.is_file():
         raise ConfigError(f"'{file}' is missing; export the split again")
-    found = cache.sha256(file)
+    found = files.sha256(file)
     if found != sha256:
         raise ConfigError(
             f"'{file}' has sha256 {found[:12]}…, recorded is {sha256[:12]}…; it was changed, export it again"

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from autosplit.errors import ConfigError
+from autosplit.files import atomic_write
 from autosplit.graph import FusedGraph
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
 
@@ -214,9 +215,7 @@ class Manifest(_Part):
 
     def write(self, file: Path) -> None:
         """Write the JSON document. Raises MachineError where the disk refuses."""
-        from autosplit.hardware.cache import writing
-
-        with writing(file) as temporary:
+        with atomic_write(file) as temporary:
             temporary.write_text(
                 self.model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8"
             )

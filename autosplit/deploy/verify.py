@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from autosplit import files
 from autosplit.deploy import manifest
 from autosplit.deploy.load import checked, load, placed
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.frontend.samples import random_items
-from autosplit.hardware import cache
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
@@ -93,7 +93,7 @@ def _model(document: Manifest, given: Path | None) -> Path | None:
         return None
     if not file.is_file():
         raise ConfigError(f"model '{file}' does not exist; give the file the split was made from")
-    if cache.sha256(file) == document.model.sha256:
+    if files.sha256(file) == document.model.sha256:
         return file
     if given:
         raise ConfigError(

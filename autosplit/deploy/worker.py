@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import used
 from autosplit.hardware.bench import worker
-from autosplit.hardware.isolation.serialization import load
 from autosplit.hardware.isolation.worker import Tell
 from autosplit.hardware.measurement.results import Baseline, Measurement
+from autosplit.serialization import load
 
 if TYPE_CHECKING:
     from autosplit.hardware.bench.local import LocalBench

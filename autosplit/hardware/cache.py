@@ -1,15 +1,13 @@
-"""Files made once and kept: written beside and renamed, so that two processes and a full disk leave no half file."""
+"""File cache: concurrent processes and a full disk never leave a partial file."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from autosplit.errors import MachineError
+from autosplit.files import REMEDY, atomic_write, sha256
 
 
 def folder() -> Path:
@@ -28,50 +26,13 @@ def keep(file: Path, make: Callable[[Path], object]) -> Path:
     Raises MachineError where the cache cannot be written.
     """
     if not _is_whole(file):
-        with writing(file) as temporary:
+        remedy = f"{REMEDY} with AUTOSPLIT_CACHE" if file.is_relative_to(folder()) else REMEDY
+        with atomic_write(file, remedy) as temporary:
             make(temporary)
-            digest = sha256(temporary)
-        with writing(_digest_of(file)) as temporary:
-            temporary.write_text(digest, encoding="ascii")
+            content = sha256(temporary)
+        with atomic_write(_digest_of(file), remedy) as temporary:
+            temporary.write_text(content, encoding="ascii")
     return file
-
-
-@contextlib.contextmanager
-def writing(file: Path) -> Iterator[Path]:
-    """A temporary path that becomes ``file`` when the block ends well, and goes away when it does not.
-
-    Raises MachineError where the disk refuses.
-    """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent
-        )
-    except OSError as error:
-        raise _refused(file, error) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except OSError as error:
-        raise _refused(file, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _refused(file: Path, error: OSError) -> MachineError:
-    by = " with AUTOSPLIT_CACHE" if file.is_relative_to(folder()) else ""
-    return MachineError(
-        f"cannot write '{file}': {error.strerror}; free the disk or choose another folder{by}"
-    )
-
-
-def sha256(file: Path) -> str:
-    """The hex digest of a file's content."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest(*parts: str) -> str:

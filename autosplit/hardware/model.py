@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from autosplit import files
 from autosplit.cuts.stages import used
 from autosplit.errors import ConfigError
 from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
-from autosplit.hardware import cache
 from autosplit.hardware.codegen.kernels import Kernels, compile_kernels
 from autosplit.hardware.codegen.target import spelled, target_of, target_on
 from autosplit.hardware.codegen.tuning import RECORDS, require, work_of
@@ -179,7 +179,7 @@ class Model:
     def identity(self) -> dict[str, str]:
         """What makes two measurements of this model comparable, besides the machine."""
         shapes = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
-        records = cache.sha256(self.tuning / RECORDS) if self.tuning else "shipped"
+        records = files.sha256(self.tuning / RECORDS) if self.tuning else "shipped"
         composites = sorted(c.key for c in self.lowered.composites.values())
         external = (
             {"regions": f"{' '.join(composites)} {self.lowered.together}"} if composites else {}
@@ -220,7 +220,7 @@ def load_model(
     source = importing.read(path or model, given)
     where = target_of(target)
     judge = reference.judge_of(source, path, where)
-    digest = cache.sha256(path) if path else _digest(source.module)
+    digest = files.sha256(path) if path else _digest(source.module)
     lowered = lower(source, where, backends)
     return Model(
         path, digest, where, lowered, judge, given, tuning, backend, _targets(targets or {})

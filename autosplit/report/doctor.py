@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from autosplit import versions
+from autosplit import files, versions
 from autosplit.errors import MachineError
+from autosplit.extras import install
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.devices import device
@@ -76,11 +77,7 @@ def _package(name: str) -> Check:
 def _extra(name: str) -> Check:
     found = versions.installed(name)
     return Check(
-        name,
-        found is not None,
-        found or "-",
-        "" if found else f"pip install 'autosplit[{_OPTIONAL[name]}]'",
-        False,
+        name, found is not None, found or "-", "" if found else install(_OPTIONAL[name]), False
     )
 
 
@@ -121,7 +118,7 @@ def _cuda() -> Check:
 def _cache() -> Check:
     folder = cache.folder()
     try:
-        with cache.writing(folder / "doctor") as temporary:
+        with files.atomic_write(folder / "doctor") as temporary:
             temporary.write_bytes(b"")
         (folder / "doctor").unlink(missing_ok=True)
     except MachineError as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import os
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ConfigError, MachineError
+from autosplit.extras import require
+from autosplit.files import atomic_write, refused
 from autosplit.zoo import built_nets
 from autosplit.zoo import weights as zoo_weights
 
@@ -37,6 +38,7 @@ _LIGHT = (
     "zfnet512",
 )
 NAMES = tuple(sorted((*_BUILT, *_LIGHT)))
+_REMEDY = "free the disk or choose another file"
 _OLDEST_IR = 4  # the first version in which an initialiser need not be a graph input
 
 
@@ -80,11 +82,10 @@ def write(name: str, path: str | os.PathLike[str], seed: int = 0) -> Path:
     target = Path(path)
     try:
         place = _place(target)
-        _replace(place, make(name, seed).SerializeToString(deterministic=True))
     except OSError as error:
-        raise MachineError(
-            f"{target}: cannot write the model there: {error.strerror or error}"
-        ) from error
+        raise refused(target, error, _REMEDY) from error
+    with atomic_write(place, _REMEDY) as temporary:
+        temporary.write_bytes(make(name, seed).SerializeToString(deterministic=True))
     return target
 
 
@@ -104,16 +105,6 @@ def _place(target: Path) -> Path:
     if place.exists() and not place.is_file():
         raise FileExistsError("not a regular file")
     return place
-
-
-def _replace(target: Path, data: bytes) -> None:
-    temporary = target.with_name(f".{uuid.uuid4().hex}.part")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
@@ -174,11 +165,5 @@ def _values(infos: Any) -> tuple[tuple[str, Shape], ...]:
 
 
 def _onnx() -> Any:
-    try:
-        import onnx
-        import onnx.numpy_helper
-    except ImportError as error:
-        raise MachineError(
-            "the zoo needs the onnx package: pip install 'autosplit[onnx]'"
-        ) from error
-    return onnx
+    require("onnx.numpy_helper", "onnx")
+    return require("onnx", "onnx")

@@ -57,11 +57,7 @@ def test_make_names_the_file_after_the_net_by_default(capsys, tmp_path, monkeypa
         (["make"], 2, "no net given"),
         (["list", "vgg19"], 2, "takes no net"),
         (["make", "branches", "--seed", "-1"], 2, "seed -1"),
-        (
-            ["make", "branches", "-o", "missing/net.onnx"],
-            3,
-            "missing/net.onnx: cannot write the model there",
-        ),
+        (["make", "branches", "-o", "missing/net.onnx"], 3, "cannot write 'missing/net.onnx'"),
     ],
 )
 def test_a_wrong_call_says_what_to_do_in_one_line(

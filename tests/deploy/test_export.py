@@ -17,9 +17,9 @@ from autosplit.deploy import manifest, worker
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.local import LocalBench
-from autosplit.hardware.isolation.serialization import dump
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Spread
+from autosplit.serialization import dump
 from autosplit.zoo import catalog
 from tests.build import node, onnx_model, value
 from tests.report.exports import swap_sources

@@ -184,7 +184,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     monkeypatch.setattr(
         os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
-    with pytest.raises(MachineError, match=r"net\.onnx: .*No space left on device"):
+    with pytest.raises(MachineError, match=r"net\.onnx.: No space left on device"):
         catalog.write("branches", path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["net.onnx"]
@@ -201,7 +201,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
 )
 def test_a_place_that_cannot_be_written_is_named(tmp_path, place, reason):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MachineError, match=f"cannot write the model there: .*{reason}"):
+    with pytest.raises(MachineError, match=f"cannot write .*: .*{reason}"):
         catalog.write("branches", tmp_path / place)
     assert os.listdir(tmp_path) == ["pipe"]
 

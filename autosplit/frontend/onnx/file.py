@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, MachineError, ModelError
+from autosplit.errors import ConfigError, ModelError
+from autosplit.extras import require
 from autosplit.frontend.source import Signature
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -32,14 +33,8 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
 
 def import_onnx() -> Any:
     """The onnx package; MachineError with the remedy where it is missing."""
-    try:
-        import onnx
-        import onnx.inliner
-    except ImportError as error:
-        raise MachineError(
-            f"reading ONNX needs the package onnx ({error}); pip install 'autosplit[onnx]'"
-        ) from error
-    return onnx
+    require("onnx.inliner", "onnx")
+    return require("onnx", "onnx")
 
 
 def inputs(model: Any) -> tuple[Signature, ...]:

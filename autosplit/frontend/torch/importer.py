@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import MachineError, ModelError, line_of
+from autosplit.errors import ModelError, line_of
+from autosplit.extras import require
 from autosplit.frontend.relax.shapes import Shapes, bind_shapes
 from autosplit.frontend.source import Signature, SourceModel, mark
 from autosplit.frontend.torch import archive as torch_archive
@@ -98,15 +99,9 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
 
 def import_torch() -> Any:
     """The torch package; MachineError with the remedy where it is missing."""
-    try:
-        import torch
-        import torch.export
-        import torch.utils._pytree
-    except ImportError as error:
-        raise MachineError(
-            f"reading PyTorch needs torch ({error}); pip install 'autosplit[torch]'"
-        ) from error
-    return torch
+    for module in ("torch.export", "torch.utils._pytree"):
+        require(module, "torch")
+    return require("torch", "torch")
 
 
 def _of_dtype(node: Any, value: Any) -> Any:

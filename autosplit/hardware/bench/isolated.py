@@ -13,10 +13,10 @@ from autosplit.errors import AutosplitError, StageError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
-from autosplit.hardware.isolation.serialization import dump, load
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.hardware.runtimes.runtime import TVM
+from autosplit.serialization import dump, load
 
 HANDLER = "autosplit.hardware.bench.worker:open_bench"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from autosplit.hardware.isolation.serialization import dump
 from autosplit.hardware.isolation.worker import Tell
+from autosplit.serialization import dump
 
 Handler = Callable[[Mapping[str, Any]], Any]
 Job = Callable[[Any, Mapping[str, Any]], Any]

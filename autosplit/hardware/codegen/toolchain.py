@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from autosplit.errors import MachineError
+from autosplit.extras import install
 
 _TIMEOUT_S = 600
 
@@ -51,7 +52,7 @@ def compiler(triple: str | None = None) -> tuple[str, ...]:
     found = _found()
     if found is None:
         raise MachineError(
-            "no compiler driver to link with; install gcc or clang, or pip install 'autosplit[link]'"
+            f"no compiler driver to link with; install gcc or clang, or {install('link')}"
         )
     return found
 
@@ -65,7 +66,7 @@ def _cross(triple: str) -> tuple[str, ...]:
     if _has_zig():
         return (sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-{abi}")
     raise MachineError(
-        f"nothing here links for '{triple}'; pip install 'autosplit[link]', or install {names[-1]}"
+        f"nothing here links for '{triple}'; {install('link')}, or install {names[-1]}"
     )
 
 

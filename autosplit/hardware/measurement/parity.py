@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import MachineError, ModelError, StageError, line_of
+from autosplit.errors import ModelError, StageError, line_of
+from autosplit.extras import require
 from autosplit.hardware.measurement.results import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -58,13 +59,7 @@ def onnxruntime_session(
 
 def require_onnxruntime() -> Any:
     """The module. Raises MachineError where it is not there."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MachineError(
-            f"onnxruntime cannot be imported ({error}); pip install 'autosplit[onnx]'"
-        ) from error
-    return onnxruntime
+    return require("onnxruntime", "onnx")
 
 
 def compare(

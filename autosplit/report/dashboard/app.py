@@ -6,7 +6,6 @@ and served from there; the copy is made again when the study has moved on, so a 
 
 from __future__ import annotations
 
-import importlib
 import socket
 import sys
 import threading
@@ -15,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from autosplit.errors import AutosplitError, ConfigError, MachineError
+from autosplit.errors import AutosplitError, ConfigError
+from autosplit.extras import require
 from autosplit.report.dashboard.artifacts import Drawn, Folder, identity
 from autosplit.report.dashboard.guard import Guard, address, bind, is_loopback
 from autosplit.report.dashboard.snapshot import decorate, fingerprint, prepare
@@ -150,9 +150,4 @@ def _beside(source: Source) -> Path:
 
 def _require(*packages: str) -> None:
     for package in packages:
-        try:
-            importlib.import_module(package)
-        except ImportError as error:
-            raise MachineError(
-                f"{package} cannot be imported ({error}), the dashboard needs it; pip install 'autosplit[dashboard]'"
-            ) from error
+        require(package, "dashboard")

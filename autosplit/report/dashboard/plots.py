@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autosplit.errors import MachineError
+from autosplit.extras import require
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.style import INK, colour
 
@@ -17,12 +17,7 @@ def study_plots(study: Study) -> dict[str, Figure]:
 
     Raises MachineError where plotly is missing.
     """
-    try:
-        import plotly.graph_objects  # noqa: F401
-    except ImportError as error:
-        raise MachineError(
-            f"plotly cannot be imported ({error}), and the dashboard needs it; pip install 'autosplit[dashboard]'"
-        ) from error
+    require("plotly.graph_objects", "dashboard")
     measured = [t for t in study.trials if t.state == "complete" and t.period_ms]
     return {
         "stage-times": stage_times(study, measured),

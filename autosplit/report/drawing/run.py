@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosplit.errors import ConfigError
-from autosplit.hardware.cache import writing
+from autosplit.files import atomic_write
 from autosplit.report.drawing.style import Form, canvas
 from autosplit.report.pictures import timeline
 
@@ -39,7 +39,7 @@ def write(events: Sequence[Event], devices: Sequence[str], file: Path, items: in
         title="A run from its start",
         form=_FORMS[file.suffix.lower()],
     )
-    with writing(file) as temporary:
+    with atomic_write(file) as temporary:
         temporary.write_bytes(data)
 
 

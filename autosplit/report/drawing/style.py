@@ -7,7 +7,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
-from autosplit.errors import MachineError
+from autosplit.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,13 +135,8 @@ def _points(px: float) -> float:
 
 
 def _figure(width: int, height: int) -> Figure:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MachineError(
-            f"matplotlib cannot be imported ({error}), and pictures need it; pip install 'autosplit[dashboard]'"
-        ) from error
-    figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor=PAPER)
-    FigureCanvasAgg(figure)
+    drawn = require("matplotlib.figure", "dashboard")
+    canvas = require("matplotlib.backends.backend_agg", "dashboard")
+    figure: Figure = drawn.Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor=PAPER)
+    canvas.FigureCanvasAgg(figure)
     return figure

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from string import Template
 from typing import Any
 
-from autosplit.hardware.cache import writing
+from autosplit.files import atomic_write
 from autosplit.report.documents.record import Study, Trial, profile_of
 from autosplit.report.drawing.study import convergence, stage_times, throughput_latency
 from autosplit.report.html import tables
@@ -32,7 +32,7 @@ _STUDY_FILE = 20_000  # characters of a study file that are shown
 def write(study: Study, file: Path) -> None:
     """Write the page. Raises MachineError where matplotlib is missing or the disk refuses."""
     text = page(study)
-    with writing(file) as temporary:
+    with atomic_write(file) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError, MachineError, line_of
+from autosplit.extras import install
 from autosplit.study.trials.heartbeat import BEATS
 
 if TYPE_CHECKING:
@@ -74,11 +75,7 @@ def without_driver(url: str, error: ImportError) -> MachineError:
     """What to say where the driver of a database is not installed."""
     missing = line_of(error.__cause__ or error)
     spelling = "write postgresql+psycopg://… and " if "psycopg2" in missing else ""
-    remedy = (
-        f"{spelling}pip install 'autosplit[postgres]'"
-        if url.startswith("postgresql")
-        else "pip install it"
-    )
+    remedy = spelling + install("postgres") if url.startswith("postgresql") else "pip install it"
     return MachineError(
         f"storage '{shown(url)}' needs a driver that is not installed: {missing}; {remedy}"
     )

@@ -397,6 +397,6 @@ def test_the_onnx_package_that_is_missing_is_named(said, save, monkeypatch):
 
 def said_without(package):
     return (
-        f"reading ONNX needs the package {package} (import of {package} halted; None in sys.modules); "
+        f"{package} cannot be imported (import of {package} halted; None in sys.modules); "
         "pip install 'autosplit[onnx]'"
     )

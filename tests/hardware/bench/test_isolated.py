@@ -11,7 +11,6 @@ from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.devices.rpc import RETURN_S
-from autosplit.hardware.isolation.serialization import dump
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import (
     Accuracy,
@@ -21,6 +20,7 @@ from autosplit.hardware.measurement.results import (
     Profile,
     Spread,
 )
+from autosplit.serialization import dump
 
 GRAPH = build(
     "g",

@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from autosplit import api
+from autosplit import api, files
 from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
-from autosplit.hardware import cache
 from autosplit.lowering.fuse.index_range import FREE
 from tests.nets import judge, net
 
@@ -60,6 +59,6 @@ def test_verify_draws_as_wide_and_sees_a_row_that_0_and_1_do_not_reach(save, tmp
     file = tmp_path / "split.json"
     document = json.loads(file.read_text())
     file.write_text(
-        json.dumps(document | {"model": document["model"] | {"sha256": cache.sha256(changed)}})
+        json.dumps(document | {"model": document["model"] | {"sha256": files.sha256(changed)}})
     )
     assert not verify(tmp_path, changed)[0].equal

@@ -6,7 +6,6 @@ the read ones gives the nodes; shapes met on the way are constants, since all sh
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosplit.errors import MachineError
+from autosplit.files import refused, replace
 from autosplit.hardware.execution.wiring import Port, StagePorts
 
 if TYPE_CHECKING:
@@ -211,14 +210,12 @@ def write(model: Any, file: Path) -> Path | None:
                     location=data.name,
                     size_threshold=1024,
                 )
-                os.replace(Path(folder) / data.name, data)
+                replace(Path(folder) / data.name, data)
             else:
                 onnx.save_model(model, str(beside))
-            os.replace(beside, file)
+            replace(beside, file)
     except OSError as error:
-        raise MachineError(
-            f"cannot write '{file}': {error.strerror or error}; free the disk"
-        ) from error
+        raise refused(file, error) from error
     return data
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autosplit import files
 from autosplit.hardware import cache
 from autosplit.hardware.codegen.link import large_weights, link, link_each, write
 from autosplit.hardware.codegen.target import spelled, toolchain
@@ -101,7 +102,7 @@ class TvmRunner:
         lowered, kernels, target = self._on(device)
         if not isinstance(device, Cores):
             single_ops.require_all(kernels, lowered, ports, str(device))
-        with cache.writing(file) as temporary:
+        with files.atomic_write(file) as temporary:
             write(lowered, kernels, {"main": ports}, target, temporary)
 
     def _on(self, device: Device) -> tuple[Any, Any, Any]:

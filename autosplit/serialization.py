@@ -1,4 +1,4 @@
-"""Our value types as plain JSON and back, checked."""
+"""Frozen dataclasses as plain JSON documents and back, checked by pydantic."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ T = TypeVar("T")
 
 
 def dump(value: object) -> Any:
-    """A frozen dataclass of ours as what JSON can hold."""
+    """A frozen dataclass as a document of dicts, lists, strings and numbers."""
     return _adapter(type(value)).dump_python(value, mode="json")
 
 
 def load(kind: type[T], document: object) -> T:
-    """The value a document stands for; raises pydantic's ValidationError where it is none."""
+    """The ``kind`` that a document stands for. Raises pydantic's ValidationError."""
     value: T = _adapter(kind).validate_python(document)
     return value
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from autosplit.hardware.isolation.serialization import dump, load
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
@@ -17,6 +16,7 @@ from autosplit.hardware.measurement.results import (
     Profile,
     Spread,
 )
+from autosplit.serialization import dump, load
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 spreads = st.builds(Spread, numbers, numbers, numbers, st.lists(numbers, max_size=3).map(tuple))

@@ -1,0 +1,58 @@
+"""Atomic writes and digests of files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from autosplit.errors import MachineError
+
+REMEDY = "free the disk or choose another folder"
+
+
+@contextlib.contextmanager
+def atomic_write(file: Path, remedy: str = REMEDY) -> Iterator[Path]:
+    """A temporary path beside ``file`` that replaces it when the block ends without an error.
+
+    Another process, a full disk or a power cut never leaves a partial file. Raises MachineError
+    with ``remedy`` where the disk refuses.
+    """
+    temporary = None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{file.stem[:40]}-", suffix=file.suffix, dir=file.parent
+        )
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        replace(temporary, file)
+    except OSError as error:
+        raise refused(file, error, remedy) from error
+    finally:
+        if temporary:
+            temporary.unlink(missing_ok=True)
+
+
+def replace(temporary: Path, file: Path) -> None:
+    """Store ``temporary`` on the disk, readable by everybody, then rename it to ``file``."""
+    with temporary.open("rb") as stream:
+        # Renamed before its content is stored, the file could be empty after a power cut.
+        os.fsync(stream.fileno())
+        os.fchmod(stream.fileno(), 0o644)
+    os.replace(temporary, file)
+
+
+def refused(path: Path, error: OSError, remedy: str = REMEDY) -> MachineError:
+    """The error for a path that the disk refuses to write."""
+    return MachineError(f"cannot write '{path}': {error.strerror or error}; {remedy}")
+
+
+def sha256(file: Path) -> str:
+    """The hex digest of a file's content."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,65 @@
+"""Atomic writes and digests."""
+
+import hashlib
+import os
+
+import pytest
+
+from autosplit import files
+from autosplit.errors import MachineError, ModelError
+
+
+def fail_after_writing(path):
+    path.write_text("half")
+    raise ModelError("no")
+
+
+def test_a_failed_write_keeps_the_old_content(tmp_path):
+    (tmp_path / "f.json").write_text("old")
+    with pytest.raises(ModelError), files.atomic_write(tmp_path / "f.json") as temporary:
+        fail_after_writing(temporary)
+    assert [(f.name, f.read_text()) for f in tmp_path.iterdir()] == [("f.json", "old")]
+
+
+def test_the_content_is_stored_before_the_rename(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: calls.append("fsync"))
+    monkeypatch.setattr(os, "replace", lambda old, new: calls.append("replace"))
+    with files.atomic_write(tmp_path / "f.json") as temporary:
+        temporary.write_text("new")
+    assert calls == ["fsync", "replace"]
+
+
+def test_a_write_closes_its_files(tmp_path):
+    def count_open():
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    before = count_open()
+    for i in range(20):
+        with files.atomic_write(tmp_path / f"{i}") as temporary:
+            temporary.write_text("x")
+    assert count_open() <= before + 2
+
+
+def test_the_temporary_file_lies_beside_the_file_with_its_suffix(tmp_path):
+    name = f"{'n' * 251}.png"
+    with files.atomic_write(tmp_path / name) as temporary:
+        assert (temporary.suffix, temporary.parent) == (".png", tmp_path)
+        temporary.write_text("x")
+    assert [f.name for f in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_named(tmp_path):
+    with (
+        pytest.raises(MachineError, match=r"'.*f\.o': No space left on device"),
+        files.atomic_write(tmp_path / "f.o"),
+        open("/dev/full", "w") as full,
+    ):
+        full.write("x" * 100_000)
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", b"x" * 1_000_000])
+def test_sha256_is_that_of_the_content(tmp_path, content):
+    (tmp_path / "f").write_bytes(content)
+    assert files.sha256(tmp_path / "f") == hashlib.sha256(content).hexdigest()
