@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT))  # the nets and the backend are those of the tests
 
 from autosplit import api  # noqa: E402
 from autosplit.lowering.external.composites import Backend  # noqa: E402
-from autosplit.report.pictures import split_graph  # noqa: E402
+from autosplit.report.drawing.graph import split_graph  # noqa: E402
 from autosplit.zoo import catalog  # noqa: E402
 from tests import external_backend, nets  # noqa: E402
 

@@ -46,15 +46,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the URL of the study's page and serve it until interrupted."""
     from autosplit.report.dashboard import app
-    from autosplit.report.documents import source
+    from autosplit.report.documents.study_reader import find_study
 
     if args.allow_remote and not args.host:
         raise ConfigError(
             "--allow-remote: no address given; add --host ADDR, an address of this machine or 0.0.0.0"
         )
-    found = source.find(args.study, args.storage)
+    reader = find_study(args.study, args.storage)
     options = {"writable": args.writable, "allow_remote": args.allow_remote}
-    server, url = app.open_server(found, args.host or "127.0.0.1", args.port, **options)
+    server, url = app.open_server(reader, args.host or "127.0.0.1", args.port, **options)
     with server:
         if args.allow_remote:
             verb = "change and delete" if args.writable else "read"

@@ -30,10 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export and say where."""
-    from autosplit.report.documents import source
+    from autosplit.report.documents.study_reader import find_study
     from autosplit.study.loop.export import export_trial
 
-    with source.reading(source.find(args.study, args.storage)) as study:
+    with find_study(args.study, args.storage).open() as study:
         file = export_trial(study, args.output, args.trial)
     output.emit_json({"file": str(file)}) if args.format == "json" else print(f"wrote {file}")
     return 0

@@ -36,11 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and say where."""
-    from autosplit.report.documents import source
     from autosplit.report.documents.record import read
+    from autosplit.report.documents.study_reader import find_study
     from autosplit.report.html import page
 
-    with source.reading(source.find(args.study, args.storage)) as study:
+    with find_study(args.study, args.storage).open() as study:
         record = read(study)
     page.write(record, args.output)
     output.emit_json({"file": str(args.output)}) if args.format == "json" else print(

@@ -35,12 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the study."""
-    from autosplit.report.documents import source
     from autosplit.report.documents.study import document
+    from autosplit.report.documents.study_reader import find_study
 
-    found = source.find(args.study, args.storage)
-    with source.reading(found) as study:
-        emit(document(study, found.url), args.format)
+    reader = find_study(args.study, args.storage)
+    with reader.open() as study:
+        emit(document(study, reader.url), args.format)
     return 0
 
 

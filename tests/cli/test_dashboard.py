@@ -15,7 +15,7 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.report.dashboard import app
-from autosplit.report.documents import source
+from autosplit.report.documents import study_reader
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_whoever_lets_other_machines_in_is_told_what_they_can_do(
         return contextlib.nullcontext(None), "http://here"
 
     monkeypatch.setattr(app, "open_server", open_server)
-    monkeypatch.setattr(source, "find", lambda study, storage: None)
+    monkeypatch.setattr(study_reader, "find_study", lambda study, storage: None)
     monkeypatch.setattr(contextlib.nullcontext, "serve_forever", lambda server: None, raising=False)
     assert (
         main(["dashboard", "s.db", "--allow-remote", "--host", "0.0.0.0", "--port", "1", *more])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autosplit.report.dashboard import app
-from autosplit.report.documents.source import find
+from autosplit.report.documents.study_reader import find_study
 
 _SPEC = importlib.util.spec_from_file_location(
     "report_browser", Path(__file__).with_name("browser.py")
@@ -31,7 +31,7 @@ TEXT = "return document.body.innerText"
 
 @pytest.fixture
 def url(database: Path) -> Iterator[str]:
-    server, url = app.open_server(find(str(database)), port=0)
+    server, url = app.open_server(find_study(str(database)), port=0)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield url

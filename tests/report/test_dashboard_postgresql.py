@@ -16,7 +16,7 @@ import sqlalchemy
 from autosplit.cli import main
 from autosplit.errors import MachineError
 from autosplit.report.dashboard import app
-from autosplit.report.documents.source import Source, find, reading
+from autosplit.report.documents.study_reader import StudyReader, find_study
 from tests.study.server import Server, postgresql
 
 
@@ -27,13 +27,13 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def source(server: Server, graphs: Any, make: Any) -> Source:
+def source(server: Server, graphs: Any, make: Any) -> StudyReader:
     make(server.url, graphs.fire_net(), "fire")
-    return find("fire", server.url)
+    return find_study("fire", server.url)
 
 
 @contextlib.contextmanager
-def served(source: Source, **options: Any) -> Iterator[str]:
+def served(source: StudyReader, **options: Any) -> Iterator[str]:
     """The address of a server over the study, running in a thread."""
     http, url = app.open_server(source, port=0, **options)
     thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
@@ -69,7 +69,9 @@ def rows(url: str) -> dict[str, list[str]]:
     return found
 
 
-def test_trials_notes_pictures_and_plots_are_shown_and_nothing_is_written(source: Source) -> None:
+def test_trials_notes_pictures_and_plots_are_shown_and_nothing_is_written(
+    source: StudyReader,
+) -> None:
     before = rows(source.url)
     with served(source) as address:
         page = json.loads(ask(f"{address}/api/studies/1")[1])
@@ -81,23 +83,23 @@ def test_trials_notes_pictures_and_plots_are_shown_and_nothing_is_written(source
 
 
 @pytest.mark.parametrize("method", ["DELETE", "POST", "PUT", "PATCH"])
-def test_what_could_write_is_refused(source: Source, method: str) -> None:
+def test_what_could_write_is_refused(source: StudyReader, method: str) -> None:
     with served(source) as address:
         assert ask(f"{address}/api/studies/1", method)[0] == 405
 
 
-def test_the_database_itself_refuses_to_be_written_through_a_reader(source: Source) -> None:
+def test_the_database_itself_refuses_to_be_written_through_a_reader(source: StudyReader) -> None:
     with (
         pytest.raises(Exception, match=r"read-only|exception is raised during the commit"),
-        reading(source) as study,
+        source.open() as study,
     ):
         study.set_user_attr("mine", 1)
-    with reading(source) as study:
+    with source.open() as study:
         assert "mine" not in study.user_attrs
 
 
 def test_the_command_reads_a_study_there_by_its_name(
-    source: Source, capsys: pytest.CaptureFixture[str]
+    source: StudyReader, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", "fire", "--storage", source.url, "-f", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["trials"]) == 12
@@ -106,7 +108,7 @@ def test_the_command_reads_a_study_there_by_its_name(
 
 
 def test_a_server_that_stops_leaves_what_was_read(
-    source: Source,
+    source: StudyReader,
     server: Server,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

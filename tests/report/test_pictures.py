@@ -19,12 +19,14 @@ from autosplit.graph import FusedGraph, Op, build
 from autosplit.report.drawing import balance as pictures_balance
 from autosplit.report.drawing import graph as pictures_graph
 from autosplit.report.drawing import timeline as pictures_timeline
+from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.drawing.collapse import collapse
+from autosplit.report.drawing.graph import split_graph
 from autosplit.report.drawing.layout import arrange, crossings
 from autosplit.report.drawing.paths import trace
 from autosplit.report.drawing.rows import IO, SPACE, arrange_rows, fitted
 from autosplit.report.drawing.style import label, lines
-from autosplit.report.pictures import Event, split_graph, stage_balance, timeline
+from autosplit.report.drawing.timeline import Event, timeline
 
 
 def png_size(data: bytes) -> tuple[int, int]:
@@ -258,7 +260,7 @@ def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_drawing_leaves_no_global_figure_behind() -> None:
-    code = "import sys; from autosplit.report.pictures import stage_balance; stage_balance([1.0], ['a']); "
+    code = "import sys; from autosplit.report.drawing.balance import stage_balance; stage_balance([1.0], ['a']); "
     code += "print('matplotlib.pyplot' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"

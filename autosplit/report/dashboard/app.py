@@ -20,7 +20,7 @@ from autosplit.report.dashboard.artifacts import Drawn, Folder, identity
 from autosplit.report.dashboard.guard import Guard, address, bind, is_loopback
 from autosplit.report.dashboard.snapshot import decorate, fingerprint, prepare
 from autosplit.report.documents.record import read
-from autosplit.report.documents.source import Source, reading, told, writing
+from autosplit.report.documents.study_reader import StudyReader
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -40,7 +40,7 @@ class _View(Protocol):
 
 
 def open_server(
-    source: Source,
+    source: StudyReader,
     host: str = "127.0.0.1",
     port: int = 8080,
     *,
@@ -70,7 +70,7 @@ def open_server(
 class _Copy:
     """The study in memory, decorated; nothing can be changed through it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: StudyReader) -> None:
         self._source, self._seen = source, ""
         self.update()
 
@@ -78,7 +78,7 @@ class _Copy:
         """Copy the study again where it has moved on."""
         from optuna_dashboard import wsgi
 
-        with reading(self._source) as study:
+        with self._source.open() as study:
             if (seen := fingerprint(study)) == self._seen:
                 return
             pictures = Drawn()
@@ -91,12 +91,12 @@ class _Copy:
 class _Live:
     """The study itself; notes, pictures and plots are written into it, a person's notes are kept."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: StudyReader) -> None:
         from optuna_dashboard import wsgi
 
         self._source, self._seen = source, ""
         self._pictures = Folder(_beside(source))
-        with writing(source) as study:
+        with source.open_writable() as study:
             self._study = study
             self.app = wsgi(study._storage, artifact_store=self._pictures.store)
             self.path = f"/dashboard/studies/{study._study_id}"
@@ -104,14 +104,14 @@ class _Live:
 
     def update(self) -> None:
         """Write the notes of trials that ended since."""
-        with told(self._source):
+        with self._source.one_line_errors():
             if (seen := fingerprint(self._study)) != self._seen:
                 decorate(self._study, read(self._study), self._pictures)
                 self._seen = seen
 
 
 def _fresh(
-    view: _View, source: Source, clock: Callable[[], float] = time.monotonic
+    view: _View, source: StudyReader, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[], WSGIApplication]:
     """Gives the application for each request, brought up to date at most every few seconds by one thread."""
     lock, last, told = threading.Lock(), [clock()], [""]
@@ -137,14 +137,16 @@ def _fresh(
     return current
 
 
-def _beside(source: Source) -> Path:
+def _beside(source: StudyReader) -> Path:
     """The folder for pictures that are written: beside a SQLite file, else among the user's data."""
     import platformdirs
 
     if source.file:
         return source.file.with_name(source.file.name + ".artifacts")
     return (
-        platformdirs.user_data_path("autosplit") / "artifacts" / identity(source.shown, source.name)
+        platformdirs.user_data_path("autosplit")
+        / "artifacts"
+        / identity(source.location, source.name)
     )
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from autosplit.report.dashboard.artifacts import Draw, Pictures, identity
 from autosplit.report.dashboard.plots import study_plots
 from autosplit.report.documents.record import Study, Trial, profile_of, read
+from autosplit.report.drawing.balance import stage_balance
+from autosplit.report.drawing.graph import split_graph
 from autosplit.report.html.notes import study_note, trial_note
-from autosplit.report.pictures import split_graph, stage_balance
 from autosplit.study.config.objectives import METRICS, of_study
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 from autosplit.report.drawing.style import Form, canvas
-from autosplit.report.pictures import timeline
+from autosplit.report.drawing.timeline import timeline
 
 if TYPE_CHECKING:
     from autosplit.hardware.execution.pipeline import Event

@@ -16,12 +16,13 @@ from typing import Any
 
 from autosplit.files import atomic_write
 from autosplit.report.documents.record import Study, Trial, profile_of
+from autosplit.report.drawing.balance import stage_balance
+from autosplit.report.drawing.graph import split_graph
 from autosplit.report.drawing.study import convergence, stage_times, throughput_latency
 from autosplit.report.html import tables
 from autosplit.report.html.inline_svg import inline
 from autosplit.report.html.tables import Table, plain, rate, spread_text
 from autosplit.report.html.toml_text import dumps
-from autosplit.report.pictures import split_graph, stage_balance
 from autosplit.study.loop.verdict import rival_of
 from autosplit.units import milliseconds
 

@@ -22,7 +22,7 @@ from autosplit.errors import AutosplitError, ConfigError, MachineError
 from autosplit.report.dashboard import app
 from autosplit.report.dashboard.artifacts import Drawn, identity
 from autosplit.report.dashboard.guard import bind, is_loopback
-from autosplit.report.documents.source import Source, find, reading
+from autosplit.report.documents.study_reader import StudyReader, find_study
 
 Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 
@@ -30,7 +30,7 @@ Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 @contextlib.contextmanager
 def served(database: Path, **options: Any) -> Iterator[Ask]:
     """A server over the study in a thread, and a way to ask it."""
-    server, _ = app.open_server(find(str(database)), port=0, **options)
+    server, _ = app.open_server(find_study(str(database)), port=0, **options)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
 
@@ -232,7 +232,7 @@ def test_writable_lets_its_own_pages_write(
 
 def test_another_address_must_be_asked_for_by_name(database: Path) -> None:
     with pytest.raises(ConfigError, match="--allow-remote"):
-        app.open_server(find(str(database)), "0.0.0.0", 0)
+        app.open_server(find_study(str(database)), "0.0.0.0", 0)
 
 
 def test_a_remote_server_answers_to_addresses_and_to_no_strange_name(database: Path) -> None:
@@ -272,7 +272,7 @@ def test_without_the_dashboard_package_the_remedy_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
     with pytest.raises(MachineError, match=r"pip install 'autosplit\[dashboard\]'"):
-        app.open_server(find(str(database)), port=0)
+        app.open_server(find_study(str(database)), port=0)
 
 
 def foreign(file: Path) -> None:
@@ -313,14 +313,14 @@ def test_a_database_that_cannot_be_shown_is_one_clear_line(
 ) -> None:
     file = tmp_path / "some.db"
     make(file)
-    with pytest.raises(AutosplitError, match=says) as caught, reading(find(str(file))):
+    with pytest.raises(AutosplitError, match=says) as caught, find_study(str(file)).open():
         pass
     assert "\n" not in str(caught.value)
     assert str(file) in str(caught.value)
 
 
 def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(database: Path) -> None:
-    with pytest.raises(BrokenPipeError), reading(find(str(database))):
+    with pytest.raises(BrokenPipeError), find_study(str(database)).open():
         raise BrokenPipeError
 
 
@@ -330,14 +330,14 @@ def test_several_studies_need_a_name_and_a_name_picks_one(
     make(database, graphs.chain(20), "second", 1)
     with (
         pytest.raises(ConfigError, match="holds 2 studies \\(fire, second\\)"),
-        reading(find(str(database))),
+        find_study(str(database)).open(),
     ):
         pass
-    with reading(find("second", str(database))) as study:
+    with find_study("second", str(database)).open() as study:
         assert study.study_name == "second"
     with (
         pytest.raises(ConfigError, match="holds no study 'third'; it holds fire, second"),
-        reading(find("third", str(database))),
+        find_study("third", str(database)).open(),
     ):
         pass
 
@@ -348,11 +348,11 @@ def test_a_study_file_leads_to_its_database(
     file = database.with_name("fire.toml")
     file.write_text('zoo = "squeezenet"\nstages = 2\n')
     monkeypatch.chdir(database.parent)
-    assert find(str(file)).file == database
+    assert find_study(str(file)).file == database
 
 
 def test_a_password_is_never_shown() -> None:
-    assert "secret" not in Source("postgresql+psycopg://me:secret@host/base", "x").shown
+    assert "secret" not in StudyReader("postgresql+psycopg://me:secret@host/base", "x").location
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to kill a writer")
@@ -373,7 +373,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     )
     journal = database.with_name("fire.db-journal")
     before = digest(database), digest(journal)
-    with reading(find(str(database))) as study:
+    with find_study(str(database)).open() as study:
         assert len(study.trials) == 12
         assert "k1" not in study.user_attrs
     assert (digest(database), digest(journal)) == before
@@ -390,7 +390,7 @@ def test_a_damaged_trial_is_shown_as_failed(database: Path) -> None:
 
 def test_a_path_with_url_characters_is_found(database: Path) -> None:
     odd = shutil.copy(database, database.with_name("a b?%41#c.db"))
-    with reading(find(str(odd))) as study:
+    with find_study(str(odd)).open() as study:
         assert study.study_name == "fire"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.documents.record import Study, read
-from autosplit.report.documents.source import Source, reading
+from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.drawing.study import convergence, stage_times, throughput_latency
 
 CHARTS = (convergence, stage_times, throughput_latency)
@@ -19,7 +19,7 @@ ZERO = Spread(0.0, 0.0, 0.0)
 
 @pytest.fixture
 def study(database: Path) -> Study:
-    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
         return read(found)
 
 

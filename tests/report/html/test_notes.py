@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.report.documents.record import Study, read
-from autosplit.report.documents.source import Source, reading
+from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html.notes import escape, headline, study_note, trial_note
 
 JSON = st.recursive(
@@ -48,7 +48,7 @@ TRIAL_KEYS = (
 
 @pytest.fixture
 def study(database: Path) -> Study:
-    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
         return read(found)
 
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from autosplit.cli import main
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study, read
-from autosplit.report.documents.source import Source, reading
+from autosplit.report.documents.study_reader import StudyReader
+from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.html import page
 from autosplit.report.html.inline_svg import inline
-from autosplit.report.pictures import stage_balance
 from tests.report import browser as driving
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
@@ -101,7 +101,7 @@ def safe(text: str) -> Seen:
 
 @pytest.fixture
 def study(database: Path) -> Study:
-    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
         return read(found)
 
 
@@ -241,7 +241,7 @@ def _poisoned(value: Any, text: str) -> Any:
 def test_text_of_a_database_is_shown_and_never_run(
     database: Path, tmp_path: Path, text: str
 ) -> None:
-    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
         record = read(hostile(found, text))
     page.write(record, tmp_path / "report.html")
     seen = safe((tmp_path / "report.html").read_text(encoding="utf-8"))
@@ -379,7 +379,7 @@ def test_a_person_reads_it_offline_on_a_desk_and_on_a_phone(database: Path, tmp_
     reason="needs chromium and chromedriver: apt install chromium-driver",
 )
 def test_a_hostile_page_runs_nothing_and_fits_the_phone(database: Path, tmp_path: Path) -> None:
-    with reading(Source(f"sqlite:///{database}", "fire")) as found:
+    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
         page.write(read(hostile(found, HOSTILE + "x" * 300)), tmp_path / "report.html")
     with driving.browsing(tmp_path) as browser:
         browser.view(400)

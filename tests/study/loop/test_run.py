@@ -498,9 +498,9 @@ def until_its_third_trial(process: subprocess.Popen[str]) -> None:
 
 
 def read(folder: Path) -> Any:
-    from autosplit.report.documents.source import find, reading
+    from autosplit.report.documents.study_reader import find_study
 
-    with reading(find(str(folder / "k.db"))) as study:
+    with find_study(str(folder / "k.db")).open() as study:
         return study.trials
 
 

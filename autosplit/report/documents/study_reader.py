@@ -1,0 +1,245 @@
+"""Finds the study that a user names, and opens it so that nothing in it can change.
+
+Databases are untrusted: a reader writes nothing and runs no function that a database names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
+from autosplit.report.documents.record import FORMAT
+from autosplit.study.persistence import storage as storages
+
+if TYPE_CHECKING:
+    import optuna
+
+_SQLITE_HEADER = b"SQLite format 3\x00"
+_DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+# SQLite's answer when Optuna looks for its first rows, finds none and tries to insert them
+_UNINITIALISED = "attempt to write a readonly database"
+_LOCK_TIMEOUT = 10.0  # seconds a reader waits for a writer of a SQLite file
+
+
+@dataclass(frozen=True)
+class StudyReader:
+    """Reads one study: the storage by its URL, and the study in it by name.
+
+    Without a name it is the only autosplit study of the storage.
+    """
+
+    url: str
+    name: str | None
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None for another storage."""
+        from sqlalchemy.engine import make_url
+
+        url = make_url(self.url)
+        return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+    @property
+    def location(self) -> str:
+        """The storage as it may be printed, without a password."""
+        return storages.shown(self.url)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[optuna.Study]:
+        """The study, opened read-only: SQLite by its file mode, PostgreSQL by its transactions.
+
+        Raises:
+            ConfigError: the storage has no such study, or is damaged.
+            MachineError: the storage cannot be reached.
+        """
+        import optuna
+
+        storages.quiet()
+        with self.one_line_errors():
+            storage = optuna.storages.RDBStorage(skip_table_creation=True, **self._options())
+            try:
+                name = self._study_name(storage)
+                yield optuna.load_study(study_name=name, storage=storage)
+            finally:
+                storage.engine.dispose()
+
+    @contextlib.contextmanager
+    def open_writable(self) -> Iterator[optuna.Study]:
+        """The study, opened for writing. It must exist; the errors are those of ``open``."""
+        import optuna
+
+        with self.open() as study:
+            name = study.study_name
+        with self.one_line_errors():
+            storage = storages.connect_existing(self.url)
+            yield optuna.load_study(study_name=name, storage=storage)
+
+    @contextlib.contextmanager
+    def one_line_errors(self) -> Iterator[None]:
+        """Turn what a missing, locked, damaged or hostile storage raises into one line."""
+        import sqlalchemy.exc
+
+        try:
+            yield
+        except (AutosplitError, BrokenPipeError):
+            # the reader of the output may leave while the study is open
+            raise
+        except ImportError as error:
+            raise storages.without_driver(self.url, error) from error
+        except Exception as error:
+            # the database is untrusted: its rows can make Optuna raise anything
+            operational = sqlalchemy.exc.OperationalError
+            line = _first_line(error)
+            # Optuna wraps the error of a server that cannot be reached, and of missing tables
+            wrapped = self.file is None and isinstance(error.__cause__, operational)
+            if isinstance(error, operational) or wrapped:
+                message = f"storage '{self.location}' cannot be read: {line}; see to it, then again"
+                raise MachineError(message) from error
+            if self.file is not None and _UNINITIALISED in line:
+                raise ConfigError(
+                    f"storage '{self.location}' was created but never initialised; "
+                    "run the study again"
+                ) from error
+            raise ConfigError(
+                f"storage '{self.location}' is damaged or no study: {line}; give another"
+            ) from error
+
+    def check(self) -> None:
+        """Check that the URL is readable and a SQLite file exists.
+
+        Raises:
+            ConfigError: they are not.
+        """
+        import sqlalchemy.exc
+
+        try:
+            file = self.file
+        except sqlalchemy.exc.ArgumentError:
+            raise ConfigError(
+                f"storage '{self.location}' is no database URL; "
+                "give a file path or postgresql+psycopg://USER@HOST/NAME"
+            ) from None
+        if file is None:
+            return
+        try:
+            with file.open("rb") as stream:
+                head = stream.read(len(_SQLITE_HEADER))
+        except FileNotFoundError:
+            raise ConfigError(
+                f"no study at '{file}': the file does not exist; autosplit run STUDY.toml makes one"
+            ) from None
+        except OSError as error:
+            raise ConfigError(
+                f"study database '{file}' cannot be read: {error.strerror}; give a readable file"
+            ) from None
+        if head != _SQLITE_HEADER:
+            problem = "is no SQLite database" if head else "is empty"
+            raise ConfigError(
+                f"'{file}' {problem}; give a study file (.toml) or the database of a study"
+            )
+
+    def _options(self) -> dict[str, Any]:
+        """The arguments of RDBStorage."""
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.pool import NullPool
+
+        options: dict[str, Any] = {"poolclass": NullPool}
+        if file := self.file:
+            options["creator"] = lambda: _connect(file)
+            return {"url": "sqlite://", "engine_kwargs": options}
+        if make_url(self.url).get_backend_name() == "postgresql":
+            read_only = "-c default_transaction_read_only=on"
+            options["connect_args"] = {"options": read_only, "connect_timeout": 10}
+        return {"url": self.url, "engine_kwargs": options}
+
+    def _study_name(self, storage: optuna.storages.BaseStorage) -> str:
+        """The name of the study to read, checked to be one of ours in a format we know."""
+        marks = {s.study_name: s.user_attrs.get("autosplit") for s in storage.get_all_studies()}
+        studies = {name: mark for name, mark in marks.items() if isinstance(mark, dict)}
+        names = ", ".join(sorted(studies)[:5]) + (", ..." if len(studies) > 5 else "")
+        where = f"storage '{self.location}'"
+        if self.name is None and not studies:
+            raise ConfigError(f"{where} holds no study made by autosplit; give the database of one")
+        if self.name is None and len(studies) > 1:
+            raise ConfigError(
+                f"{where} holds {len(studies)} studies ({names}); "
+                f"give a name: NAME --storage {self.location}"
+            )
+        name = next(iter(studies)) if self.name is None else self.name
+        if name not in marks:
+            remedy = f"it holds {names}" if studies else "run it first"
+            raise ConfigError(f"{where} holds no study '{name}'; {remedy}")
+        if name not in studies:
+            raise ConfigError(
+                f"study '{name}' in {where} was not made by autosplit; give one that was"
+            )
+        found_format = studies[name].get("format")
+        if found_format != FORMAT:
+            raise ConfigError(
+                f"study '{name}' in {where} has format {found_format!r}, "
+                f"this version reads {FORMAT}; update autosplit"
+            )
+        return name
+
+
+def find_study(study: str, storage: str | None = None) -> StudyReader:
+    """The study that a user means by a study file, a database file, a URL, or a name in ``storage``.
+
+    Raises:
+        ConfigError: nothing of that kind exists.
+    """
+    path = Path(study)
+    if path.suffix == ".toml":
+        from autosplit.study.config.study_file import load
+
+        config = load(path)
+        url = storages.storage_url(config.name, storage or config.storage)
+        reader = StudyReader(url, config.name)
+    elif "://" in study or path.suffix in _DATABASE_SUFFIXES or path.is_file():
+        reader = StudyReader(storages.storage_url("", study), None)
+    else:
+        reader = StudyReader(storages.storage_url(study, storage), study)
+    reader.check()
+    return reader
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    """A connection that cannot write and runs no function that a hostile schema names."""
+    uri = file.absolute().as_uri() + "?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+            raise
+        connection = _rolled_back_copy(file)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _rolled_back_copy(file: Path) -> sqlite3.Connection:
+    """A copy in memory of a database whose writer was killed in a transaction.
+
+    SQLite has to write to undo that transaction, so it does so in a copy.
+    """
+    with tempfile.TemporaryDirectory(prefix="autosplit-") as folder:
+        for suffix in ("", "-journal"):
+            shutil.copyfile(f"{file}{suffix}", f"{folder}/copy{suffix}")
+        memory = sqlite3.connect(":memory:", check_same_thread=False)
+        with contextlib.closing(sqlite3.connect(f"{folder}/copy")) as copy:
+            copy.backup(memory)
+    return memory
+
+
+def _first_line(error: BaseException) -> str:
+    cause = getattr(error, "orig", None) or error.__cause__ or error
+    return line_of(cause)
