@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 
 from autosplit.deploy import manifest
 from autosplit.study.config.study_file import StudyConfig, load
-from tests.docs.pages import DOCS, ROOT, Page, table
+from studies.tools import reference
+from tests.docs.pages import DOCS, Page, table
 from tests.docs.schema_rows import parts
 
 LOADED = {
@@ -89,17 +88,6 @@ def test_the_study_files_on_the_page_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
-    assert read("command-line.md").text == generator().command_line(), (
-        "run python studies/make_reference.py"
+    assert read("command-line.md").text == reference.command_line(), (
+        "run python -m studies.tools.reference"
     )
-
-
-def generator() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "make_reference", ROOT / "studies" / "make_reference.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

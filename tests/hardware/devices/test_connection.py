@@ -100,11 +100,13 @@ def test_a_library_that_does_not_load_is_a_failed_stage_and_leaves_no_file(conne
 def test_a_server_that_went_away_is_lost_whatever_the_error(connection, server):
     server.is_up = False
     assert not connection.is_alive
-    with pytest.raises(
-        DeviceLost, match="'rpc:host:9090' was lost while a stage ran; start its server again"
-    ):  # noqa: SIM117
-        with connection.guarded("a stage ran"):
-            raise ValueError("nonsense")
+    with (
+        pytest.raises(
+            DeviceLost, match="'rpc:host:9090' was lost while a stage ran; start its server again"
+        ),
+        connection.guarded("a stage ran"),
+    ):
+        raise ValueError("nonsense")
 
 
 def test_an_error_of_ours_is_told_as_it_is(connection):

@@ -1,0 +1,119 @@
+"""Run every benchmark and write the result of each to studies/results/NAME.json.
+
+    python -m studies.benchmarks [NAME ...] [--workloads FOLDER]
+
+NAME is that of a result; without one all are made, within an hour on two cores. FOLDER holds the
+graph files of msr-fiddle/dnn-partitioning, which the planner and the search are tried on besides
+other graphs. Prints a summary and exits 1 where a benchmark fails or a bar is missed. Leave the
+machine alone while it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosplit.cli.output import emit_table
+from autosplit.errors import ConfigError
+from studies.benchmarks import result as results
+from studies.benchmarks.result import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "studies" / "results"
+WORKLOADS = "WORKLOADS"  # stands for the folder in a command
+COMMANDS = {
+    "planner": ("planner", WORKLOADS, "--wide"),
+    "search": ("search", WORKLOADS),
+    "overhead": ("search", "--overhead"),
+    "faults": ("faults",),
+    "link": ("link", "--repeat", "3"),
+    "memory": ("memory",),
+    "pipeline": ("pipeline", "--seconds", "3"),
+    "tune": ("tuning",),
+    "study": ("predictions", "--seconds", "1"),
+    "repeat": ("predictions", "squeezenet", "shufflenet", "--repeat", "3", "--seconds", "2"),
+    "exhaustive": ("exhaustive", "--within", "1.2"),
+    "zoo_studies": ("zoo_studies",),
+    "onnxruntime": ("onnxruntime_threads", "--study-seconds", "1", "--seconds", "8"),
+}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A benchmark that was run: its exit code, seconds, and what it found, None where it left no result."""
+
+    name: str
+    code: int
+    seconds: float
+    result: Result | None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As a row of the summary."""
+        bars = self.result.bars if self.result else ()
+        missed = "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in bars if not b.holds)
+        held = f"{sum(b.holds for b in bars)} of {len(bars)}" if self.result else "none"
+        failed = "" if self.result else f"failed with exit code {self.code}"
+        return self.name, f"{self.seconds / 60:.1f}", held, missed or failed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(COMMANDS)}")
+    parser.add_argument("--workloads", type=Path, help="folder with graph files")
+    parser.add_argument(
+        "--folder", type=Path, default=RESULTS, help="where results go (default studies/results)"
+    )
+    args = parser.parse_args()
+    unknown = set(args.names) - set(COMMANDS)
+    if unknown:
+        parser.error(f"{', '.join(sorted(unknown))}: no such benchmark")
+    ran = list(run(args.names or list(COMMANDS), args.workloads, args.folder))
+    emit_table("", ("benchmark", "minutes", "bars held", "missed"), [r.cells for r in ran])
+    print(f"{sum(r.seconds for r in ran) / 60:.1f} minutes")
+    return int(any(r.code for r in ran))
+
+
+def run(names: Sequence[str], workloads: Path | None, folder: Path) -> Iterator[Ran]:
+    """Run benchmarks one after the other; each is told as it begins."""
+    for name in names:
+        file = folder / f"{name}.json"
+        file.unlink(missing_ok=True)
+        command = command_of(name, workloads, file)
+        print(f"{name}: {' '.join(command[2:-2])}", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        code = subprocess.run(command, check=False, cwd=ROOT).returncode
+        yield Ran(name, code, time.monotonic() - start, written(file))
+
+
+def command_of(name: str, workloads: Path | None, file: Path) -> list[str]:
+    """The command of a benchmark; without graph files their argument is left out."""
+    module, *words = COMMANDS[name]
+    arguments = []
+    for word in words:
+        if word != WORKLOADS:
+            arguments.append(word)
+        elif workloads:
+            arguments.append(str(workloads.resolve()))
+    package = f"studies.benchmarks.{module}"
+    return [sys.executable, "-m", package, *arguments, "-o", str(file.resolve())]
+
+
+def written(file: Path) -> Result | None:
+    """What a benchmark wrote, if it did."""
+    try:
+        return results.read(file) if file.is_file() else None
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

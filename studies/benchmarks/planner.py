@@ -1,0 +1,166 @@
+"""The planner on the public workloads and on graphs too wide to list, against the ways people split today.
+
+  python -m studies.benchmarks.planner [FOLDER] [--wide] [-o FILE]
+
+FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format). Printed are, for each
+workload and number of stages: downsets, period, proven bound, gap, processor seconds, and by how many percent each baseline's
+period is longer. Bars: graph files are solved to the proven optimum, in 3 s together; wide graphs within 5 % of the bound.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from autosplit import cuts, planner
+from autosplit.hardware.profiling.graph_file import read_graph
+from autosplit.planner import CostModel, Transfer
+from studies.benchmarks.result import Bar, arguments, at_most, finish
+
+STAGES = (2, 3, 4, 6)
+WIDE_STAGES = (4, 8)
+WIDE_SECONDS = 10.0
+EXACT_GAP, WIDE_GAP, SECONDS = 1e-4, 5.0, 3.0  # percent, percent, of all graph files together
+SHORT = {
+    "equal op count": "ops",
+    "equal parameters": "params",
+    "equal FLOPs": "FLOPs",
+    "block partition by time": "blocks",
+    "best over one order": "1 order",
+    "single-tensor cuts": "1 tensor",
+    "Coral bisection": "Coral",
+}
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
+    parser.add_argument(
+        "--wide",
+        action="store_true",
+        help="also 20 NASNet-like cells and 64 parallel chains, 10 s each",
+    )
+    args = parser.parse_args()
+    if not (args.folder or args.wide):
+        parser.error("nothing to plan; give a folder with graph files, or --wide")
+    asked = list(questions(args.folder, args.wide))
+    rows = [measure(costs, stages, seconds) for costs, stages, seconds in asked]
+    columns = ("workload", "downsets", "K", "period", "bound", "gap %", "seconds", *SHORT.values())
+    cells = [[cell(row[c]) for c in columns] for row in rows]
+    exact = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is None]
+    wide = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is not None]
+    note = "columns from ops to Coral: by how many percent the period of that way is longer; empty where it finds none"
+    return finish(
+        "planner", columns, cells, notes=[note], bars=[*bars(exact, wide)], file=args.file
+    )
+
+
+def bars(exact: Sequence[Mapping[str, Any]], wide: Sequence[Mapping[str, Any]]) -> Iterator[Bar]:
+    """What the rows of graph files, and those of wide graphs, must reach."""
+    if exact:
+        yield at_most(
+            "largest gap of a graph file, %", max(row["gap %"] for row in exact), EXACT_GAP
+        )
+        yield at_most("seconds for all graph files", sum(row["seconds"] for row in exact), SECONDS)
+    if wide:
+        yield at_most("largest gap of a wide graph, %", max(row["gap %"] for row in wide), WIDE_GAP)
+
+
+def questions(folder: Path | None, wide: bool) -> Iterator[tuple[CostModel, int, float | None]]:
+    for file in sorted(folder.glob("*.json")) if folder else ():
+        costs = read_graph(file)
+        most = json.loads(file.read_text()).get("maxFPGAs", max(STAGES))
+        for stages in STAGES:
+            if stages <= most:
+                yield costs, stages, None
+    for costs in (cells(20), chains(64, 10)) if wide else ():
+        for stages in WIDE_STAGES:
+            yield costs, stages, WIDE_SECONDS
+
+
+def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, Any]:
+    """One row of the table."""
+    start, wall = time.process_time(), time.perf_counter()
+    deadline = None if seconds is None else lambda: time.perf_counter() - wall > seconds
+    best = planner.plan(costs, stages, deadline=deadline)
+    spent = time.process_time() - start
+    count = cuts.count(costs.contraction)
+    row: dict[str, Any] = {
+        "workload": costs.name,
+        "downsets": count.total if count.complete else None,
+        "K": stages,
+        "period": best.period,
+        "bound": best.lower_bound,
+        "gap %": 100 * best.gap,
+        "seconds": spent,
+    }
+    for baseline in planner.baselines(costs, stages):
+        loss = None if baseline.plan is None else 100 * (baseline.plan.period / best.period - 1)
+        row[SHORT[baseline.name]] = loss
+        if baseline.candidates is not None:
+            row["stages Coral measures"] = baseline.candidates
+    return row
+
+
+def cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, int) and value >= 10**9:
+        return f"{float(value):.1e}"
+    return "" if value is None else str(value)
+
+
+def cells(number: int) -> CostModel:
+    """NASNet-like: each cell joins five pairs of branches that read from the two cells before it."""
+    random = Random(0)
+    edges, n, before, last = [(0, 1)], 2, 0, 1
+    for _ in range(number):
+        states, used = [n, n + 1], set()
+        edges += [(before, n), (last, n + 1)]
+        n += 2
+        for _ in range(5):
+            sources = random.choices(states, k=2)
+            used.update(sources)
+            edges += [(s, n + 2 * i) for i, s in enumerate(sources)] + [(n, n + 1), (n + 2, n + 3)]
+            edges += [(n + 1, n + 4), (n + 3, n + 4)]
+            states.append(n + 4)
+            n += 5
+        edges += [(s, n) for s in states[2:] if s not in used]
+        before, last, n = last, n, n + 1
+    return costed(f"{number} cells", n, edges)
+
+
+def chains(number: int, length: int) -> CostModel:
+    starts = range(0, number * length, length)
+    edges = [(s + i, s + i + 1) for s in starts for i in range(length - 1)]
+    return costed(f"{number} chains of {length}", number * length, edges)
+
+
+def costed(name: str, n: int, edges: list[tuple[int, int]]) -> CostModel:
+    """Seeded times of 0.2 to 2, transfers of a tenth of that."""
+    random = Random(1)
+    predecessors = [0] * n
+    readers: dict[int, set[int]] = {}
+    for a, b in edges:
+        predecessors[b] |= 1 << a
+        readers.setdefault(a, set()).add(b)
+    tensors = tuple(Transfer(f"t{a}", a, tuple(sorted(readers[a]))) for a in sorted(readers))
+    cost = tuple(random.uniform(0.02, 0.2) for _ in tensors)
+    return CostModel(
+        name=name,
+        names=tuple(f"op{i}" for i in range(n)),
+        predecessors=tuple(predecessors),
+        times=(tuple(random.uniform(0.2, 2) for _ in range(n)),),
+        tensors=tensors,
+        send=(cost,),
+        receive=(cost,),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

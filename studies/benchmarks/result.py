@@ -1,0 +1,172 @@
+"""The result of a benchmark: a table, notes and bars, with the command, date and machine.
+
+``finish`` prints it, writes it to ``-o FILE`` and returns the exit code: 1 where a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autosplit.cli.output import emit_table
+from autosplit.deploy.environment import environment
+from autosplit.errors import ConfigError
+from autosplit.hardware.measurement.results import Spread
+
+BAR_COLUMNS = ("what", "found", "bar", "holds")
+_SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "optuna")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A demand: ``what`` was found to be ``value``, and must be as ``bar`` says."""
+
+    what: str
+    value: str
+    bar: str
+    holds: bool
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """As a row under BAR_COLUMNS."""
+        return self.what, self.value, self.bar, "yes" if self.holds else "MISSED"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a benchmark found; ``columns`` and ``rows`` are its table, as text."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    command: str = field(default_factory=lambda: command_line(sys.argv))
+    date: str = field(default_factory=lambda: today())
+    environment: Mapping[str, str] = field(default_factory=environment)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every bar is reached."""
+        return all(bar.holds for bar in self.bars)
+
+    @property
+    def made(self) -> str:
+        """The line that says how it came about."""
+        return made(self.command, self.date, self.environment)
+
+
+def at_least(what: str, value: float, bar: float, form: str = ".3g") -> Bar:
+    """A value that must reach a bar; what is no number does not."""
+    return Bar(what, format(value, form), f"at least {bar:g}", value >= bar)
+
+
+def at_most(what: str, value: float, bar: float, form: str = ".3g") -> Bar:
+    """A value that must not exceed a bar; what is no number does."""
+    return Bar(what, format(value, form), f"at most {bar:g}", value <= bar)
+
+
+def compared(ours: Spread, theirs: Spread) -> str:
+    """``gain`` or ``loss`` of the first period; ``tie`` where the two intervals overlap."""
+    if ours.high < theirs.low:
+        return "gain"
+    return "loss" if ours.low > theirs.high else "tie"
+
+
+def shown(value: Spread) -> str:
+    """A median with its interval, three digits at least."""
+    digits = 2 if value.median >= 1 else 4
+    return f"{value.median:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """The parser of a benchmark: ``description`` is its module's docstring; it has ``-o FILE``."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "-o", dest="file", type=Path, metavar="FILE", help="write what was found as JSON"
+    )
+    return parser
+
+
+def finish(
+    name: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    notes: Iterable[str] = (),
+    bars: Iterable[Bar] = (),
+    file: Path | None = None,
+) -> int:
+    """Print a result, write it to ``file`` and return the exit code: 1 where a bar is missed."""
+    cells = tuple(tuple(map(str, row)) for row in rows)
+    result = Result(name, tuple(columns), cells, tuple(notes), tuple(bars))
+    emit_table("", result.columns, result.rows)
+    for note in result.notes:
+        print(note)
+    if result.bars:
+        emit_table("", BAR_COLUMNS, [bar.cells for bar in result.bars])
+    print(result.made)
+    if file:
+        write(file, asdict(result))
+    return int(not result.holds)
+
+
+def write(file: Path, document: Mapping[str, Any]) -> None:
+    """Write a document as JSON, into a folder that is made where it is missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+        json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
+
+
+def read(file: Path) -> Result:
+    """What ``finish`` wrote. Raises ConfigError for any other file."""
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        bars = tuple(Bar(**bar) for bar in document.pop("bars"))
+        rows = tuple(tuple(row) for row in document.pop("rows"))
+        columns, notes = tuple(document.pop("columns")), tuple(document.pop("notes"))
+        result = Result(columns=columns, rows=rows, notes=notes, bars=bars, **document)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(
+            f"'{file}' is no result of a benchmark ({error!r}); make it anew with -o"
+        ) from None
+    if any(len(row) != len(columns) for row in rows):
+        raise ConfigError(
+            f"'{file}' has a row that is not as wide as its {len(columns)} columns; make it anew with -o"
+        )
+    return result
+
+
+def made(command: str, date: str, where: Mapping[str, str]) -> str:
+    """One line: the command, the date, the machine and the versions that matter."""
+    versions = ", ".join(f"{key} {where[key]}" for key in _SHOWN if key in where)
+    return f"{command}, {date}, {versions}"
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """The command as one types it in the project's root.
+
+    Absolute paths are shortened to their last part, and ``-o FILE`` is left out.
+    """
+    words = list(argv[1:])
+    if "-o" in words:
+        del words[words.index("-o") : words.index("-o") + 2]
+    words = [Path(word).name if Path(word).is_absolute() else word for word in words]
+    module = Path(argv[0]).stem
+    package = "studies.benchmarks" if module == "__main__" else f"studies.benchmarks.{module}"
+    return shlex.join(["python", "-m", package, *words])
+
+
+def today() -> str:
+    """The date, as in 2030-01-31."""
+    return datetime.now(UTC).date().isoformat()

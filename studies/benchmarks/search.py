@@ -1,0 +1,233 @@
+"""How few measurements the search needs, on simulated hardware: costs known to 35 %, 2 % noise on each stage time.
+
+  python -m studies.benchmarks.search [FOLDER] [--seeds 20] [--first-seed 0] [--graphs NAME,NAME] [--quick] [-o FILE]
+  python -m studies.benchmarks.search --overhead
+
+For the zoo's graphs and the graph files in FOLDER (msr-fiddle/dnn-partitioning), into 4 and 8 stages: the best measured
+split is within 1 % of the true optimum after how many measured trials, the final comparison included. What is counted:
+
+- A seed draws the hidden true costs, each op's known time times a lognormal factor, and the noise of every measurement.
+  The true optimum is the exact plan for the true costs.
+- A trial is one split measured, as a time of each of its stages. After its trial n a search is taken to end: the few best
+  measured splits are compared once more, with a quarter of the noise, as at the end of a study, and the winner's true
+  period is set against the optimum. Its number is the first n whose winner is within 1 %, infinite where there is none.
+  The measurements of that last comparison are not counted.
+- "ends after": the trials after which the study stops by itself, 20 at most; "at loss %": how far the winner then is from
+  the optimum, median / 90th percentile.
+
+Median / 90th percentile over the seeds for the default sampler; medians over some of the seeds for Optuna's TPE on sorted
+cut indices and on shares of the cost (the plan its first trial), for random splits, all three up to a cap (> 40: not
+within it), and for Coral's partitioner, of which the candidates it measures are counted; and what the plan alone, nothing
+measured, would lose. A zoo graph has times by its ops' operations and bytes. --first-seed tries other seeds than those of
+the table. --overhead: what a trial costs beside building and measuring it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain, repeat
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+
+from autosplit import api
+from autosplit.graph import FusedGraph
+from autosplit.hardware import cache
+from autosplit.hardware.devices.device import available
+from autosplit.hardware.profiling.graph_file import read_graph
+from autosplit.planner import CostModel, to_workload
+from autosplit.study.persistence.storage import quiet
+from autosplit.study.surrogate.cost_correction import Measured
+from autosplit.zoo import catalog
+from studies.benchmarks import search_methods as methods
+from studies.benchmarks.result import Bar, arguments, at_most, finish
+from studies.benchmarks.search_methods import Case, Found
+from studies.benchmarks.search_overhead import bars as overhead_bars
+from studies.benchmarks.search_overhead import overhead
+
+BARS = {4: (4, 8), 8: (6, 10)}  # stages: median and 90th percentile of the trials
+TRIALS = 20  # of a study at most, its own default
+CAP = 40  # trials of the other samplers
+SHARE = 4  # the other ways are tried on every so many of the seeds
+QUICK, QUICK_SEEDS = ("squeezenet", "inception_v1", "layer_resnet50"), 5
+FLOPS_MS, BYTES_MS, CALL_MS = (
+    2e7,
+    1e7,
+    0.005,
+)  # a core of a small machine: operations and bytes a ms; ms for a call
+
+Way = Callable[[Case, int], Sequence[Measured]]
+SAMPLERS: Mapping[str, Way] = {
+    "TPE indices": methods.tpe_on_indices,
+    "TPE shares": methods.tpe_on_shares,
+    "random": methods.randomly,
+}
+COLUMNS = (
+    "graph",
+    "ops",
+    "K",
+    "trials",
+    "ends after",
+    "at loss %",
+    *SAMPLERS,
+    "Coral: candidates",
+    "Coral: loss %",
+    "plan: loss %",
+)
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", help="folder with graph files")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="the seeds are this one and those after it"
+    )
+    parser.add_argument("--graphs", default="", help="names, separated by commas; all without")
+    parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_SEEDS} seeds of {', '.join(QUICK)}"
+    )
+    parser.add_argument(
+        "--overhead", action="store_true", help="what a trial costs beside building and measuring"
+    )
+    args = parser.parse_args()
+    quiet()
+    names = set(filter(None, args.graphs.split(","))) or (set(QUICK) if args.quick else set())
+    if args.overhead:
+        nets = [
+            (name, zoo_costs(name)) for name in sorted(names or {"inception_v1", "densenet121"})
+        ]
+        name, columns, rows = overhead(nets)
+        return finish(name, columns, rows, bars=overhead_bars(rows), file=args.file)
+    count = QUICK_SEEDS if args.quick else args.seeds
+    seeds = range(args.first_seed, args.first_seed + count)
+    models = list(graphs(args.folder, names))
+    asked = [(costs, stages) for _, costs in models for stages in BARS]
+    keys = [(name, len(costs.names), stages) for name, costs in models for stages in BARS]
+    with ProcessPoolExecutor(
+        args.jobs, get_context("spawn")
+    ) as pool:  # graph files take longest and stand last
+        results = pool.map(compared, *zip(*reversed(asked), strict=True), repeat(seeds))
+        found = dict(zip(keys, reversed(list(results)), strict=True))
+    notes = [
+        f"trials: median / 90th percentile over the seeds {seeds[0]} to {seeds[-1]}; the other ways over "
+        f"{len(seeds[::SHARE])} of them, up to {CAP} trials",
+        *(
+            []
+            if args.folder
+            else ["no folder with graph files was given: the shared workloads are left out"]
+        ),
+    ]
+    rows = [(*map(str, key), *row(ways)) for key, ways in found.items()]
+    kept = {key: ways["planner"] for key, ways in found.items()}
+    return finish("search", COLUMNS, rows, notes=notes, bars=[*bars(kept)], file=args.file)
+
+
+def graphs(folder: Path | None, names: set[str]) -> Iterator[tuple[str, CostModel]]:
+    """The cost models asked for, all without a name."""
+    for name in catalog.NAMES:
+        if not names or name in names:
+            yield name, zoo_costs(name)
+    for file in sorted(folder.glob("*.json")) if folder else ():
+        if not names or file.stem in names:
+            yield file.stem, read_graph(file)
+
+
+def zoo_costs(name: str) -> CostModel:
+    """A net of the zoo with times by its ops' operations and bytes; kept as a graph file, lowering it takes seconds."""
+
+    def make(file: Path) -> None:
+        graph = api.load_model(catalog.cached(name)).graph
+        costs = CostModel.from_graph(graph, [op_times(graph)])
+        file.write_text(json.dumps(to_workload(costs)), encoding="utf-8")
+
+    key = cache.digest(name, repr((FLOPS_MS, BYTES_MS, CALL_MS)))
+    return read_graph(cache.keep(cache.folder() / "bench-search" / f"{name}-{key}.json", make))
+
+
+def op_times(graph: FusedGraph) -> list[float]:
+    """The roofline of each op, in ms: its operations or its bytes, whichever takes longer, and its call."""
+    times = []
+    for op in graph.ops:
+        moved = op.weight_bytes + sum(graph.tensors[t].bytes for t in (*op.inputs, *op.outputs))
+        times.append(max(op.flops / FLOPS_MS, moved / BYTES_MS) + CALL_MS)
+    return times
+
+
+def compared(costs: CostModel, stages: int, seeds: Sequence[int]) -> dict[str, list[Found]]:
+    """What each way finds on one graph, a result a seed."""
+    quiet()
+    start = time.process_time()
+    cases = [Case(costs, stages, seed) for seed in seeds]
+    found = {"planner": [methods.judge(case, methods.planner(case, TRIALS)) for case in cases]}
+    found["plan"] = [methods.judge(case, methods.plan_alone(case)) for case in cases]
+    for name, way in SAMPLERS.items():
+        found[name] = [methods.judge(case, way(case, CAP)) for case in cases[::SHARE]]
+    found["Coral"] = [methods.coral(case) for case in cases[::SHARE]]
+    seconds = time.process_time() - start
+    print(
+        f"{costs.name}, {stages} stages, {seconds:.0f} s:", *row(found), file=sys.stderr, flush=True
+    )
+    return found
+
+
+def row(found: Mapping[str, Sequence[Found]]) -> list[str]:
+    """The cells of one graph after its name, ops and stages."""
+    own, coral = found["planner"], found["Coral"]
+    return [
+        f"{number(median(f.trials for f in own), TRIALS)} / {number(percentile([f.trials for f in own]), TRIALS)}",
+        number(median(f.measured for f in own), TRIALS),
+        f"{percent(own)} / {100 * percentile([f.loss for f in own]):.1f}",
+        *(number(median(f.trials for f in found[name]), CAP) for name in SAMPLERS),
+        number(median(f.measured for f in coral), math.inf),
+        percent(coral),
+        percent(found["plan"]),
+    ]
+
+
+def bars(found: Mapping[tuple[str, int, int], Sequence[Found]]) -> Iterator[Bar]:
+    """The trials of the default sampler: of each graph, the worst one named."""
+    kinds: dict[str, Callable[[Sequence[float]], float]] = {
+        "median": median,
+        "90th percentile": percentile,
+    }
+    for stages, limits in BARS.items():
+        own = {
+            name: [f.trials for f in results]
+            for (name, _, k), results in found.items()
+            if k == stages
+        }
+        for (what, of), limit in zip(kinds.items(), limits, strict=True):
+            worst = max(own, key=lambda name: of(own[name]), default="")
+            if worst:
+                yield at_most(
+                    f"trials, {what}, K={stages}, worst graph ({worst})", of(own[worst]), limit
+                )
+                yield at_most(
+                    f"trials, {what}, K={stages}, all graphs", of(list(chain(*own.values()))), limit
+                )
+
+
+def number(trials: float, cap: float) -> str:
+    """A number of trials; beyond the cap where there is none."""
+    return f"{trials:g}" if trials < math.inf else f">{cap:g}"
+
+
+def percent(found: Sequence[Found]) -> str:
+    """The median loss in percent."""
+    return f"{100 * median(f.loss for f in found):.1f}"
+
+
+def percentile(values: Sequence[float], share: float = 0.9) -> float:
+    """The least value that at least ``share`` of all do not exceed."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""What a trial costs beside building and measuring it: the sampler, the storage and the attributes."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from unittest.mock import patch
+
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
+from autosplit.hardware.measurement.results import Measurement
+from autosplit.planner import CostModel
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop import stopping
+from autosplit.study.loop.open import open_study
+from autosplit.study.loop.progress import Silent
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import storage_url
+from studies.benchmarks.result import Bar, at_most
+
+STAGES = (4, 8)
+TRIALS, EARLY, LATE = 210, 40, 190  # trials of a study; up to, and from which on, a median is taken
+BAR_MS = 100.0
+COLUMNS = (
+    "graph",
+    "ops",
+    "K",
+    "trials 1 to 40, ms",
+    "of the processor",
+    "about trial 200, ms",
+    "of the processor",
+)
+
+Times = tuple[float, float]  # wall and processor, in seconds
+
+
+class _Timed(SimulatedBench):
+    """A bench that notes when it is asked to measure and when it has."""
+
+    marks: list[tuple[Times, Times]]
+
+    def measure(self, stages: Stages) -> Measurement:
+        begun = _now()
+        measured = super().measure(stages)
+        self.marks.append((begun, _now()))
+        return measured
+
+
+def overhead(
+    nets: Iterable[tuple[str, CostModel]],
+) -> tuple[str, Sequence[str], list[Sequence[object]]]:
+    """The table: for each net and number of stages, medians of the time between one measurement and the next."""
+    rows: list[Sequence[object]] = []
+    for name, costs in nets:
+        for stages in STAGES:
+            between = gaps(costs, stages)
+            parts = (between[:EARLY], between[LATE:])
+            cells = [
+                f"{1000 * median(t[which] for t in part):.0f}" for part in parts for which in (0, 1)
+            ]
+            rows.append((name, len(costs.names), stages, *cells))
+    return "overhead", COLUMNS, rows
+
+
+def bars(rows: Iterable[Sequence[object]]) -> list[Bar]:
+    """Wall time of a trial about the 200th."""
+    return [
+        at_most(f"ms about trial 200, {name}, K={k}", float(str(late)), BAR_MS)
+        for name, _, k, _, _, late, _ in rows
+    ]
+
+
+def gaps(costs: CostModel, stages: int, trials: int = TRIALS) -> list[Times]:
+    """The time from the end of one measurement to the begin of the next, in a study in SQLite that does not converge."""
+    bench = _Timed(graph_of(costs), costs, [f"cores:{i}" for i in range(stages)], Simulation())
+    bench.marks = []
+    config = StudyConfig.model_validate(
+        {"name": "overhead", "backend": "simulated", "stages": stages, "search": {"trials": trials}}
+    )
+    converged = stopping._converged
+
+    def asked(*question: object) -> None:
+        converged(*question)  # type: ignore[arg-type]  # what it takes to answer is part of a trial
+
+    with tempfile.TemporaryDirectory() as folder, patch.object(stopping, "_converged", asked):
+        url = storage_url("overhead", str(Path(folder) / "overhead.db"))
+        run_study(open_study(config, bench, url, Silent()), Silent())
+    ends = [after for _, after in bench.marks]
+    begins = [before for before, _ in bench.marks]
+    return [(b[0] - a[0], b[1] - a[1]) for a, b in zip(ends, begins[1:], strict=False)]
+
+
+def _now() -> Times:
+    return time.perf_counter(), time.process_time()

@@ -1,0 +1,178 @@
+"""Hours of a stream through an exported pipeline: every result the right one, in order, none lost, memory flat.
+
+    python -m studies.benchmarks.soak                          # an hour of the net `branches` in three stages, exported for it
+    python -m studies.benchmarks.soak out/ --minutes 5         # of a folder that `autosplit export` wrote
+    python -m studies.benchmarks.soak --rate 5                 # five items a second, as a camera hands them in
+
+One thread submits, another takes the results. Items repeat after a prime number of different ones, so a lost, repeated or
+exchanged item shows as a wrong output; outputs must be equal to the bit. Exits 1 where one is wrong or memory grew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, takewhile
+from pathlib import Path
+from queue import SimpleQueue
+from statistics import median
+
+import numpy as np
+
+import autosplit
+from autosplit import api
+from autosplit.hardware.execution.pipeline import Item, Pipeline
+from autosplit.zoo import catalog
+
+DIFFERENT = 101  # items; prime, and far more than a pipeline holds at a time
+SAMPLE = 100  # results between two looks at memory
+GROWTH = 8e6  # bytes that memory may grow by after the first quarter
+PAGE = 4096
+_MEMORY = Path("/proc/self/statm")
+
+
+@dataclass(frozen=True)
+class Soak:
+    """What a soak found: results taken, the first wrong one, resident memory in bytes every ``SAMPLE`` results."""
+
+    results: int
+    wrong: int | None
+    seconds: float
+    memory: tuple[int, ...]
+
+    @property
+    def grown(self) -> float:
+        """By how many bytes memory grew from the second quarter to the last; the first is for warming up."""
+        quarter = len(self.memory) // 4
+        if not quarter:
+            return 0.0
+        return median(self.memory[-quarter:]) - median(self.memory[quarter : 2 * quarter])
+
+    @property
+    def sound(self) -> bool:
+        """Whether every result was right and memory stayed flat."""
+        return self.wrong is None and self.grown <= GROWTH
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument(
+        "--rate", type=float, default=float("inf"), help="items a second at most (default no limit)"
+    )
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as own:
+        folder = args.folder or exported(Path(own))
+        deadline = time.monotonic() + args.minutes * 60
+        with autosplit.load(folder) as pipeline:
+            found = soak(pipeline, until(deadline, args.rate))
+    print(
+        f"{found.results} results in {found.seconds / 60:.1f} min, {found.results / found.seconds:.1f} a second, "
+        f"{'all right and in order' if found.wrong is None else f'number {found.wrong} is WRONG'}, memory "
+        f"{found.memory[-1] / 1e6 if found.memory else 0:.0f} MB, grown by {found.grown / 1e6:.2f} MB"
+        f"{'' if found.grown <= GROWTH else ', which is TOO MUCH'}"
+    )
+    return 0 if found.sound else 1
+
+
+def until(deadline: float, rate: float = float("inf")) -> Callable[[int], bool]:
+    """Whether an item may still go in, before ``deadline`` of ``time.monotonic``; waits where ``rate`` a second says so."""
+    start = time.monotonic()
+
+    def goes_on(number: int) -> bool:
+        time.sleep(max(0.0, start + number / rate - time.monotonic()))
+        return time.monotonic() < deadline
+
+    return goes_on
+
+
+def exported(folder: Path) -> Path:
+    """The net ``branches`` of the zoo in three stages."""
+    api.load_model(catalog.cached("branches")).split([["first"], ["hinted"]]).export(folder)
+    return folder
+
+
+def soak(pipeline: Pipeline, goes_on: Callable[[int], bool]) -> Soak:
+    """Stream items while ``goes_on(number)``, checking every result, and end the pipeline. StageError where a stage fails."""
+    items = different(pipeline)
+    expected = [pipeline.run([item])[0] for item in items]
+    submitted = Submitter(pipeline, items, goes_on)
+    submitted.start()
+    try:
+        return watched(results(pipeline, submitted), expected)
+    finally:
+        pipeline.close()  # a submitter that waits for room is told
+        submitted.join()
+
+
+def watched(
+    stream: Iterator[dict[str, np.ndarray]], expected: Sequence[dict[str, np.ndarray]]
+) -> Soak:
+    """Take results until the stream ends or one is wrong, and look at memory now and then."""
+    memory: list[int] = []
+    start, taken = time.perf_counter(), 0
+    for outputs in stream:
+        if not equal(outputs, expected[taken % DIFFERENT]):
+            return Soak(taken, taken, time.perf_counter() - start, tuple(memory))
+        taken += 1
+        if taken % SAMPLE == 0 and _MEMORY.exists():
+            memory.append(int(_MEMORY.read_text().split()[1]) * PAGE)
+    return Soak(taken, None, time.perf_counter() - start, tuple(memory))
+
+
+class Submitter(threading.Thread):
+    """Submits items one after the other; ``tokens`` has True for each that went in, then False; ``error`` says why it ended."""
+
+    def __init__(
+        self, pipeline: Pipeline, items: Sequence[Item], goes_on: Callable[[int], bool]
+    ) -> None:
+        super().__init__(name="submitter")
+        self.tokens = SimpleQueue[bool]()
+        self.error: autosplit.AutosplitError | None = None
+        self._pipeline, self._items, self._goes_on = pipeline, items, goes_on
+
+    def run(self) -> None:
+        try:
+            for number in takewhile(self._goes_on, count()):
+                self._pipeline.submit(self._items[number % len(self._items)])
+                self.tokens.put(True)
+        except autosplit.AutosplitError as error:
+            self.error = error
+        self.tokens.put(False)
+
+
+def results(pipeline: Pipeline, submitted: Submitter) -> Iterator[dict[str, np.ndarray]]:
+    """A result for every item that was submitted. Raises StageError where a stage failed."""
+    stream = pipeline.results()
+    while submitted.tokens.get():
+        yield next(stream)
+    if submitted.error:
+        raise submitted.error
+
+
+def different(pipeline: Pipeline) -> list[dict[str, np.ndarray]]:
+    """Random items, no two of them alike."""
+    random = np.random.default_rng(0)
+    ports = pipeline.wiring.inputs
+    return [
+        {p.name: random.random(p.shape).astype(p.dtype) for p in ports} for _ in range(DIFFERENT)
+    ]
+
+
+def equal(outputs: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
+    """Whether outputs are the same to the bit."""
+    return outputs.keys() == expected.keys() and all(
+        np.array_equal(outputs[name], expected[name]) for name in expected
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

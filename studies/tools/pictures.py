@@ -1,0 +1,76 @@
+"""Draw the pictures of the README from real splits: python -m studies.tools.pictures, from the project's root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from autosplit import api
+from autosplit.lowering.external.composites import Backend
+from autosplit.report.pictures import split_graph
+from autosplit.zoo import catalog
+from tests import external_backend, nets
+
+from autosplit import api
+from autosplit.lowering.external.composites import Backend
+from autosplit.report.drawing.graph import split_graph
+from autosplit.zoo import catalog
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    draw(
+        "one_tensor_two_readers",
+        nets.preactivation(),
+        [["add0"]],
+        "A pre-activation block, cut after the add",
+    )
+    draw(
+        "inside_a_residual_block",
+        nets.residual(),
+        [["relu1a"]],
+        "A cut inside a residual block: two live tensors",
+    )
+    external_backend.register()
+    backend = Backend(external_backend.NAME, external_backend.patterns())
+    draw(
+        "external_regions",
+        row(),
+        [["r0"]],
+        "Composites of an external backend, cut first",
+        [backend],
+    )
+    net = api.load_model(catalog.cached("squeezenet"))
+    write("squeezenet", net, api.plan(net, 2).stages, "SqueezeNet, the plan for two cores")
+
+
+def draw(name: str, proto: Any, after: list[list[str]], title: str, backends: Any = ()) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"{name}.onnx"
+        file.write_bytes(proto.SerializeToString())
+        model = api.load_model(file, backends=backends)
+        write(name, model, model.split(after).stages, title)
+
+
+def write(name: str, model: Any, stages: Any, title: str) -> None:
+    (FOLDER / f"{name}.svg").write_bytes(
+        split_graph(model.graph, stages, title=title, form="svg", width=1000)
+    )
+
+
+def row() -> Any:
+    """Convolution, batch norm and relu, three times in a row."""
+    layer = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
+    names = ["x", "r0", "r1", "y"]
+    text = " ".join(
+        layer.format(i=i, x=names[i]) + f"{names[i + 1]} = Relu(b{i})" for i in range(3)
+    )
+    weights = {
+        k: v for i in range(3) for k, v in {f"w{i}": (4, 4, 3, 3), **nets.batch_norm(i)}.items()
+    }
+    return nets.net(f"g (float[1,4,6,6] x) => (float[1,4,6,6] y) {{ {text} }}", weights)
+
+
+if __name__ == "__main__":
+    main()

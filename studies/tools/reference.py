@@ -1,0 +1,69 @@
+"""Write docs/reference/command-line.md from the commands themselves: python -m studies.tools.reference"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+from autosplit import cli
+
+FILE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
+HEAD = """\
+# The command line
+
+Made from the commands themselves by `python -m studies.tools.reference`.
+
+Results go to standard output, progress and messages to standard error. Exit codes: 0; 1 it ran, but nothing feasible was
+found or outputs differ; 2 a wrong call, model or file; 3 something is missing or broken on this machine; 130 interrupted.
+
+Every command takes `-f json` for one JSON document in place of tables, `--debug` for the traceback of an error, and `--help`.
+"""
+COMMON = {"--help", "--format", "--debug"}
+
+
+def main() -> None:
+    FILE.write_text(command_line(), encoding="utf-8")
+
+
+def command_line() -> str:
+    """The whole page."""
+    (commands,) = (a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return "\n".join([HEAD, *(section(name, parser) for name, parser in commands.choices.items())])
+
+
+def section(name: str, parser: argparse.ArgumentParser) -> str:
+    """One command: what it does, with its examples, and its arguments."""
+    rows = list(arguments(parser))
+    told = inspect.cleandoc(parser.description or "")
+    parts = [f"## {name}", f"```text\n{told}\n```"]
+    if rows:
+        lines = "\n".join(f"| {shown} | {meaning} |" for shown, meaning in rows)
+        parts.append(f"| argument | meaning |\n|---|---|\n{lines}")
+    return "\n\n".join(parts) + "\n"
+
+
+def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Each argument as it is written, and what it means."""
+    for action in parser._actions:
+        if COMMON & set(action.option_strings):
+            continue
+        value = "" if action.nargs == 0 else shown_value(action)
+        names = action.option_strings or [value]
+        spelled = ", ".join(
+            f"`{n} {value}`" if action.option_strings and value else f"`{n}`" for n in names
+        )
+        needed = " (required)" if action.required and action.option_strings else ""
+        yield spelled, (action.help or "").replace("|", "\\|") + needed
+
+
+def shown_value(action: argparse.Action) -> str:
+    if action.choices:
+        return "{" + ",".join(map(str, action.choices)) + "}"
+    given = action.metavar or action.dest.upper()
+    return given if isinstance(given, str) else " ".join(given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Write the tables of studies/results between their markers in docs/explanation/results.md.
+
+    python -m studies.tools.tables [--check]
+
+A marker is ``<!-- results: NAME -->`` and ends with ``<!-- end -->``; the text between is replaced.
+NAME is that of a file in studies/results: its table, notes, bars, and the line that says how it was
+made. ``NAME bars`` is without the table, ``NAME table`` without the bars, ``summary`` the bars of all
+of them. A missing result is named as such. With --check nothing is written; exits 1 where a table
+differs from the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from autosplit.errors import AutosplitError, ConfigError
+from studies.benchmarks import result
+from studies.benchmarks.result import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "docs" / "explanation" / "results.md",)
+RESULTS = ROOT / "studies" / "results"
+MARKED = re.compile(
+    r"(<!-- results: (?P<name>[\w-]+)(?: (?P<part>bars|table))? -->\n).*?(<!-- end -->)", re.DOTALL
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; exit 1 where a table is not that of the results",
+    )
+    args = parser.parse_args()
+    stale = []
+    for page in PAGES:
+        before = page.read_text(encoding="utf-8")
+        after = filled(before, RESULTS)
+        if after != before:
+            stale.append(page)
+            if not args.check:
+                page.write_text(after, encoding="utf-8")
+    for page in stale:
+        print(
+            f"{page.relative_to(ROOT)}: {'is not as the results say' if args.check else 'written'}"
+        )
+    return int(args.check and bool(stale))
+
+
+def filled(text: str, results: Path) -> str:
+    """A page with what its markers ask for. Raises ConfigError where a result is malformed, or a marker has no end."""
+    if text.count("<!-- results: ") != len(MARKED.findall(text)):
+        raise ConfigError(
+            "a marker '<!-- results: NAME -->' has no '<!-- end -->' before the next one; add it"
+        )
+    return MARKED.sub(lambda m: m[1] + asked(results, m["name"], m["part"]) + "\n" + m[4], text)
+
+
+def asked(results: Path, name: str, part: str | None) -> str:
+    """What a marker asks for, as Markdown."""
+    if name == "summary":
+        return summary([result.read(file) for file in sorted(results.glob("*.json"))])
+    file = results / f"{name}.json"
+    return benchmark(result.read(file), part) if file.is_file() else "*Not measured yet.*"
+
+
+def benchmark(measured: Result, part: str | None = None) -> str:
+    """The table, notes and bars of a benchmark, or a part of them."""
+    parts = []
+    if part != "bars":
+        parts += [
+            table(measured.columns, measured.rows),
+            "\n".join(f"- {escaped(note)}" for note in measured.notes),
+        ]
+    if part != "table" and measured.bars:
+        parts.append(table(result.BAR_COLUMNS, [bar.cells for bar in measured.bars]))
+    return "\n\n".join(p for p in (*parts, f"`{measured.made}`") if p)
+
+
+def summary(measured: Sequence[Result]) -> str:
+    """The bars of several benchmarks in one table."""
+    rows = [(o.name, *bar.cells) for o in measured for bar in o.bars]
+    return table(("benchmark", *result.BAR_COLUMNS), rows) if rows else "*Not measured yet.*"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    return "\n".join(_lines(columns, rows))
+
+
+def escaped(cell: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\|*<`\[\]])", r"\\\1", " ".join(cell.split()))
+
+
+def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(map(escaped, columns)) + " |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield "| " + " | ".join(map(escaped, row)) + " |"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except AutosplitError as error:
+        sys.exit(f"tables: {error}")

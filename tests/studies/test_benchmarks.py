@@ -1,0 +1,264 @@
+import importlib
+import json
+import mmap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autosplit.hardware.bench.simulated import Simulation, chain
+from autosplit.hardware.measurement.results import Spread
+from autosplit.study.space.search_space import Space
+from studies.benchmarks import __main__ as all_benchmarks
+from studies.benchmarks import (
+    exhaustive,
+    link,
+    memory,
+    onnxruntime_threads,
+    pipeline,
+    planner,
+    predictions,
+    result,
+    zoo_studies,
+)
+from studies.benchmarks import faults as faults_benchmark
+from studies.tools import tables
+from tests.studies.conftest import STUDIES
+from tests.study import faults
+
+Bench = Callable[..., int]
+FAST, SAME, SLOW = Spread(2.0, 1.9, 2.1), Spread(2.1, 2.0, 2.2), Spread(4.0, 3.9, 4.1)
+COMMANDS = ["studies.tools.tables", "studies.benchmarks.__main__"]
+COMMANDS += [f"studies.benchmarks.{module}" for module, *_ in all_benchmarks.COMMANDS.values()]
+GRAPH = {
+    "maxFPGAs": 3,
+    "maxCPUs": 0,
+    "maxSizePerFPGA": 1e9,
+    "nodes": [
+        {
+            "id": i,
+            "supportedOnFpga": 1,
+            "cpuLatency": 9,
+            "fpgaLatency": 1 + i % 3,
+            "isBackwardNode": 0,
+            "size": 1,
+        }
+        for i in range(8)
+    ],
+    "edges": [{"sourceId": i, "destId": i + 1, "cost": 0.1} for i in range(7)],
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS)))
+def test_each_command_answers_help(
+    name: str, bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit:
+        bench(importlib.import_module(name), "--help")
+    assert exit.value.code == 0
+    assert f"python -m {name.removesuffix('.__main__')}" in capsys.readouterr().out
+
+
+def test_every_module_with_a_main_function_is_run_by_the_command_for_all() -> None:
+    files = (STUDIES / "benchmarks").glob("*.py")
+    modules = {file.stem for file in files if "def main" in file.read_text()}
+    run = {module for module, *_ in all_benchmarks.COMMANDS.values()}
+    assert run == modules - {"__main__", "soak"}
+
+
+def test_every_benchmark_has_its_table_on_the_page_of_results() -> None:
+    page = tables.PAGES[0].read_text()
+    assert all(f"<!-- results: {name} -->" in page for name in all_benchmarks.COMMANDS)
+
+
+def test_both_ways_to_a_candidate_are_timed_in_turns() -> None:
+    fresh, linked = link.measure("transformer", 2)
+    assert len(fresh) == len(linked) == 2
+    assert min(*fresh, *linked) > 0
+
+
+def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
+    assert bench(planner, tmp_path / "w", "-o", tmp_path / "planner.json") == 0
+    found = result.read(tmp_path / "planner.json")
+    assert [row[:3] for row in found.rows] == [("tiny", "9", "2"), ("tiny", "9", "3")]
+    assert found.command == "python -m studies.benchmarks.planner w"
+
+
+def test_a_planner_that_leaves_a_gap_misses_its_bar() -> None:
+    rows = [{"gap %": 0.0, "seconds": 1.0}, {"gap %": 0.5, "seconds": 2.5}]
+    assert [bar.holds for bar in planner.bars(rows, [])] == [False, False]
+    assert [bar.holds for bar in planner.bars(rows[:1], [{"gap %": 6.0}])] == [True, True, False]
+
+
+def test_predictions_count_after_the_first_five_trials() -> None:
+    def trial(number: int, predicted: float, value: float | None) -> Any:
+        values = None if value is None else [value]
+        return SimpleNamespace(number=number, values=values, user_attrs={"predicted_ms": predicted})
+
+    trials = [
+        *(trial(n, 9.0, 1.0) for n in range(5)),
+        trial(5, 1.1, 1.0),
+        trial(6, 1.0, None),
+        trial(7, 0.5, 1.0),
+    ]
+    assert predictions.prediction_errors(trials[::-1]) == pytest.approx([10.0, 50.0])
+
+
+def test_what_a_split_is_worth_is_told_with_its_ties() -> None:
+    assert predictions.against(FAST, SAME).endswith(": 1.05, tie")
+    assert predictions.against(FAST, SLOW).endswith(": 2.00, gain")
+    assert predictions.against(FAST, None) == ""
+
+
+def test_slow_splits_are_left_out_by_their_prediction() -> None:
+    bench = chain(30, ["cores:0", "cores:1"], Simulation())
+    space = Space(bench.costs, 2)
+    all_of_them = exhaustive.promising(space, 1e9)
+    near = exhaustive.promising(space, 1.2)
+    assert len(all_of_them) == len(space.listed) == 29
+    assert 1 <= len(near) < 29
+    assert near[0] == space.plan()
+
+
+def test_memory_is_weighed_above_the_interpreter() -> None:
+    found = {"before": 400, "tenth": 500, "end": 530, "needed": 100}
+    assert memory.weighed(found) == (pytest.approx(1.3), pytest.approx(6.0))
+
+
+def test_every_tensor_is_needed_once() -> None:
+    graph = chain(5, ["cores:0"], Simulation()).graph
+    assert (
+        memory.needed(graph)
+        == sum(op.weight_bytes for op in graph.ops) + 6 * next(iter(graph.tensors.values())).bytes
+    )
+
+
+def test_a_tie_is_no_gain() -> None:
+    seven = ["gain"] * 7 + ["loss", "tie"]
+    assert [bar.holds for bar in onnxruntime_threads.bars(seven, [1.06] * 9)] == [True, True]
+    assert [bar.holds for bar in onnxruntime_threads.bars([*seven[1:], "tie"], [1.04] * 9)] == [
+        False,
+        False,
+    ]
+
+
+def test_the_share_of_the_limit_has_a_median_and_a_least() -> None:
+    assert [bar.holds for bar in pipeline.bars([0.9, 0.95, 1.0], 60)] == [True, True, True]
+    assert [bar.holds for bar in pipeline.bars([0.89, 0.94, 1.0], 61)] == [False, False, False]
+
+
+def test_studies_may_end_with_splits_that_tie() -> None:
+    endings = [
+        predictions.ending(periods) for periods in ([FAST], [FAST, SAME], [FAST, SAME, SLOW])
+    ]
+    assert endings == ["the same split", "a tie", predictions.DIFFERENT]
+
+
+def test_a_study_is_placed_among_all_splits() -> None:
+    places = [exhaustive.placed(own, FAST) for own in (FAST, SAME, SLOW)]
+    assert places == ["the best", "a tie", "WORSE"]
+
+
+def remains(**known: Any) -> faults.Remains:
+    whole = {
+        "states": ("COMPLETE",) * 40,
+        "keys": tuple(map(str, range(40))),
+        "numbers": tuple(range(40)),
+        "errors": (),
+        "deaths": 2,
+        "best": (1, 2.0, "1"),
+    }
+    return faults.Remains(**{**whole, **known})
+
+
+@pytest.mark.parametrize(
+    ("lost", "known", "missed"),
+    [
+        (0, {}, []),
+        (1, {}, ["killed: finished trials lost or changed"]),
+        (0, {"deaths": 3}, ["killed: trials repeated"]),
+        (0, {"states": ("RUNNING",)}, ["killed: left running"]),
+        (0, {"best": (2, 2.0, "2")}, ["killed: end against the study that ran through"]),
+        (
+            0,
+            {"keys": ("0", *map(str, range(39)))},
+            ["killed: splits measured twice", "killed: end against the study that ran through"],
+        ),
+    ],
+)
+def test_what_kills_must_not_do_is_noticed(lost: int, known: Any, missed: list[str]) -> None:
+    found = faults.Killed(2, lost, remains(**known), remains())
+    assert [bar.what for bar in faults_benchmark.killed_bars(found) if not bar.holds] == missed
+
+
+@pytest.mark.parametrize(
+    ("codes", "known", "missed"),
+    [
+        ((0, 0, 0), {}, []),
+        ((0, 1, 0), {}, ["exit codes of the three that lived"]),
+        ((0, 0, 0), {"numbers": (0, 0)}, ["numbers"]),
+    ],
+)
+def test_what_workers_must_not_do_is_noticed(codes: Any, known: Any, missed: list[str]) -> None:
+    sixty = {"keys": tuple(map(str, range(60))), "numbers": tuple(range(60)), **known}
+    bars = faults_benchmark.shared_bars("x", faults.Shared(codes, "", "", remains(**sixty)))
+    assert [bar.what.removeprefix("x: ") for bar in bars if not bar.holds] == missed
+
+
+def test_memory_is_read() -> None:
+    with mmap.mmap(-1, 50_000_000) as held:  # what malloc gives back, and when, is its own affair
+        empty = memory.resident()
+        for _ in range(47):
+            held.write(bytes(1 << 20))
+        full = memory.resident()
+    assert full - empty > 40_000_000
+    assert full - memory.resident() > 40_000_000
+
+
+def test_a_hop_is_measured() -> None:
+    assert pipeline.hop_us(items=20) >= 0
+
+
+def test_a_benchmark_that_fails_is_reported_and_the_others_run(
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    commands = {
+        "fails": ("planner", "--no-such-option"),
+        "tables": ("planner", str(tmp_path / "w")),
+    }
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
+    monkeypatch.setattr(all_benchmarks, "COMMANDS", commands)
+    assert bench(all_benchmarks, "--folder", tmp_path) == 1
+    assert "failed with exit code 2" in capsys.readouterr().out
+    assert result.read(tmp_path / "tables.json").name == "planner"
+
+
+@pytest.mark.slow
+def test_studies_of_a_small_net_are_run_from_end_to_end(bench: Bench, tmp_path: Path) -> None:
+    assert bench(
+        predictions, "branches", "--seconds", 0.2, "--trials", 6, "-o", tmp_path / "study.json"
+    ) in (0, 1)
+    found = result.read(tmp_path / "study.json")
+    assert found.rows[0][0] == "branches"
+    assert found.rows[0][-1] in ("split", "replicate", "leave")
+    few = ("--screen", 0.05, "--seconds", 0.5, "--study-seconds", 0.2)
+    assert bench(exhaustive, "branches", *few, "-o", tmp_path / "exhaustive.json") in (0, 1)
+    assert int(result.read(tmp_path / "exhaustive.json").rows[0][2]) > 3
+
+
+@pytest.mark.slow
+def test_a_study_file_is_run_for_a_net(bench: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "zoo.json"
+    assert bench(zoo_studies, "branches_tvm", "--trials", 2, "-o", file) == 0
+    measured = result.read(file)
+    assert measured.command == "python -m studies.benchmarks.zoo_studies branches_tvm --trials 2"
+    assert measured.rows[0][:3] == ("branches", "tvm", "2")
+    assert {"machine", "apache-tvm"} <= measured.environment.keys()

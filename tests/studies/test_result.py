@@ -1,0 +1,153 @@
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autosplit.errors import ConfigError
+from autosplit.hardware.measurement.results import Spread
+from studies.benchmarks import result
+
+ROWS = [("squeezenet", 3.5), ("resnet50", 38)]
+
+
+def finish(file: Path | None = None, *bars: result.Bar) -> int:
+    return result.finish("link", ["net", "ms"], ROWS, notes=["a note"], bars=bars, file=file)
+
+
+def test_what_is_found_is_printed_with_bars_and_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    finish(None, result.at_least("share", 0.5, 0.95))
+    printed = capsys.readouterr().out
+    assert all(
+        text in printed
+        for text in ("squeezenet", "a note", "at least 0.95", "MISSED", "machine ", "apache-tvm")
+    )
+
+
+def test_a_missed_bar_is_the_exit_code() -> None:
+    held, missed = result.at_most("error %", 5.0, 5.0), result.at_most("error %", 5.1, 5.0)
+    assert (finish(), finish(None, held), finish(None, held, missed)) == (0, 0, 1)
+
+
+def test_what_is_no_number_holds_no_bar() -> None:
+    nothing = float("nan")
+    assert not result.at_least("x", nothing, 1.0).holds
+    assert not result.at_most("x", nothing, 1.0).holds
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    finish(tmp_path / "new" / "link.json", result.at_least("share", 0.5, 0.95))
+    found = result.read(tmp_path / "new" / "link.json")
+    assert (found.name, found.columns, found.notes) == ("link", ("net", "ms"), ("a note",))
+    assert found.rows == (("squeezenet", "3.5"), ("resnet50", "38"))
+    assert not found.holds
+    assert found.environment["machine"]
+    assert found.command.startswith("python -m studies.benchmarks")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ((1, 2), (3, 4), "gain"),
+        ((3, 4), (1, 2), "loss"),
+        ((1, 3), (3, 4), "tie"),
+        ((1, 9), (3, 4), "tie"),
+    ],
+)
+def test_periods_whose_intervals_overlap_are_a_tie(ours: Any, theirs: Any, expected: str) -> None:
+    assert result.compared(Spread(2, *ours), Spread(3, *theirs)) == expected
+
+
+def test_a_command_tells_no_folder_of_the_machine() -> None:
+    argv = [
+        "/home/me/autosplit/studies/benchmarks/planner.py",
+        "/home/me/workloads",
+        "--wide",
+        "-o",
+        "out/x.json",
+    ]
+    assert result.command_line(argv) == "python -m studies.benchmarks.planner workloads --wide"
+
+
+@pytest.mark.parametrize(
+    "damage", ["{", "[]", "{}", "null", '{"rows": [], "bars": [{}], "columns": [], "notes": []}']
+)
+def test_a_file_that_is_no_result_is_refused(damage: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(damage)
+    with pytest.raises(ConfigError, match=r"x\.json' is no result of a benchmark .*; make it anew"):
+        result.read(file)
+
+
+def test_a_row_of_another_width_is_refused(tmp_path: Path) -> None:
+    finish(tmp_path / "x.json")
+    document = json.loads((tmp_path / "x.json").read_text())
+    (tmp_path / "x.json").write_text(json.dumps({**document, "rows": [["one"]]}))
+    with pytest.raises(ConfigError, match="not as wide as its 2 columns"):
+        result.read(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("spread", "told"),
+    [
+        (Spread(1.0, 0.996, 1.005), "1.00 (1.00 to 1.00)"),
+        (Spread(12.345, 12.0, 13.0), "12.35 (12.00 to 13.00)"),
+        (Spread(0.99, 0.98, 1.01), "0.9900 (0.9800 to 1.0100)"),
+        (Spread(0.0, 0.0, 0.0), "0.0000 (0.0000 to 0.0000)"),
+    ],
+)
+def test_a_period_below_a_millisecond_has_more_digits(spread: Spread, told: str) -> None:
+    assert result.shown(spread) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most"), [(1.0, True, True), (1.001, True, False), (0.999, False, True)]
+)
+def test_a_bar_is_reached_by_its_own_value(value: float, least: bool, most: bool) -> None:
+    assert result.at_least("x", value, 1.0).holds is least
+    assert result.at_most("x", value, 1.0).holds is most
+
+
+def test_a_bar_tells_what_was_found_and_what_was_asked() -> None:
+    bar = result.at_least("throughput gained", 1.23456, 1.05, ".3f")
+    assert bar.cells == ("throughput gained", "1.235", "at least 1.05", "yes")
+    assert result.at_most("error %", 7.0, 5.0).cells == ("error %", "7", "at most 5", "MISSED")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["studies/benchmarks/__main__.py"], "python -m studies.benchmarks"),
+        (["link.py", "-o", "x.json", "net"], "python -m studies.benchmarks.link net"),
+        (["link.py", "net", "-o"], "python -m studies.benchmarks.link net"),
+        (["link.py", "two words"], "python -m studies.benchmarks.link 'two words'"),
+        (["link.py", "rel/folder"], "python -m studies.benchmarks.link rel/folder"),
+    ],
+)
+def test_a_command_is_told_as_one_types_it(argv: list[str], told: str) -> None:
+    assert result.command_line(argv) == told
+
+
+def test_the_line_of_a_result_names_what_matters_and_leaves_out_the_rest() -> None:
+    where = {"optuna": "5.0", "secret": "x", "machine": "m", "target": "llvm"}
+    assert (
+        result.made("python x", "2030-01-31", where)
+        == "python x, 2030-01-31, machine m, optuna 5.0"
+    )
+
+
+def test_the_date_is_an_iso_date() -> None:
+    assert datetime.fromisoformat(result.today()).isoformat().startswith(result.today())
+    assert len(result.today()) == 10
+
+
+def test_what_is_not_a_number_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        result.write(tmp_path / "x.json", {"a": float("nan")})
+
+
+def test_names_of_any_script_are_written_as_they_are(tmp_path: Path) -> None:
+    result.write(tmp_path / "deep" / "x.json", {"net": "日本"})
+    text = (tmp_path / "deep" / "x.json").read_text(encoding="utf-8")
+    assert text == '{\n "net": "日本"\n}\n'

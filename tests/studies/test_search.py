@@ -1,0 +1,96 @@
+import math
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from autosplit.hardware.bench.simulated import Simulation, chain
+from autosplit.planner import CostModel
+from autosplit.study.persistence.storage import quiet
+from studies.benchmarks import result, search, search_overhead
+from studies.benchmarks import search_methods as methods
+from studies.benchmarks.search_methods import Case, Found
+from tests.study.conftest import branchy
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    quiet()
+
+
+def costs(ops: int = 24) -> CostModel:
+    return chain(ops, ["cores:0"], Simulation()).costs
+
+
+def test_the_search_is_judged_by_what_it_would_end_with() -> None:
+    case = Case(costs(), 3, 0)
+    trials = methods.planner(case, 12)
+    found = methods.judge(case, trials)
+    assert found.trials <= found.settled <= found.measured == len(trials)
+    assert found.loss == case.loss(case.choose(trials))
+
+
+def test_what_is_never_near_has_no_number_of_trials() -> None:
+    case = Case(costs(), 3, 0)
+    worst = case.measure(0, (tuple(range(22)), (22,), (23,)))
+    assert methods.judge(case, [worst]).trials == math.inf
+
+
+@pytest.mark.parametrize("way", [methods.tpe_on_indices, methods.tpe_on_shares, methods.randomly])
+def test_other_samplers_measure_legal_splits(way: search.Way) -> None:
+    found = way(Case(costs(), 3, 1), 8)
+    assert 0 < len(found) <= 8
+    assert all(sorted(i for ops in m.stages for i in ops) == list(range(24)) for m in found)
+
+
+def test_corals_bisection_ends_near_the_best_of_a_chain_known_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(methods, "NOISE", 0.0)
+    found = methods.coral(Case(costs(), 3, 0))
+    assert found.loss <= 2 * methods.THRESHOLD
+    assert found.measured > 5
+
+
+def test_bars_name_the_worst_graph() -> None:
+    good, bad = Found(2, 2, 5, 0.0), Found(9, 9, 9, 0.0)
+    told = list(search.bars({("a", 9, 4): [good] * 4, ("b", 9, 4): [bad] * 4}))
+    assert [bar.holds for bar in told] == [False, False, False, False]
+    assert "(b)" in told[0].what
+    assert all(bar.holds for bar in search.bars({("a", 9, 4): [good]}))
+
+
+def test_percentiles_are_of_what_was_found() -> None:
+    assert search.percentile(range(1, 21)) == 18
+    assert search.percentile([math.inf]) == math.inf
+
+
+def test_the_time_between_measurements_is_told() -> None:
+    gaps = search_overhead.gaps(costs(), 3, trials=4)
+    assert len(gaps) == 3
+    assert all(wall > 0 and processor > 0 for wall, processor in gaps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", search.BARS)
+def test_few_trials_find_the_best_split(stages: int) -> None:
+    graph, times = branchy(8, 3)
+    models = [costs(60), CostModel.from_graph(graph, [times]), search.zoo_costs("squeezenet")]
+    for model in models:
+        found = [
+            methods.judge(c, methods.planner(c, 20))
+            for c in (Case(model, stages, seed) for seed in range(10))
+        ]
+        middle, high = search.BARS[stages]
+        assert median(f.trials for f in found) <= middle
+        assert search.percentile([f.trials for f in found]) <= high
+
+
+@pytest.mark.slow
+def test_the_benchmark_writes_its_result(tmp_path: Path, bench: object) -> None:
+    file = tmp_path / "search.json"
+    assert bench(search, "--graphs", "squeezenet", "--seeds", "4", "-o", file) == 0  # type: ignore[operator]
+    assert [row[:3] for row in result.read(file).rows] == [
+        ("squeezenet", "41", "4"),
+        ("squeezenet", "41", "8"),
+    ]

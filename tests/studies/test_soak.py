@@ -1,0 +1,144 @@
+"""An exported pipeline under load: ten thousand items, and a stage that fails in the middle of them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autosplit
+from autosplit.deploy import load as loading
+from autosplit.errors import StageError
+from studies.benchmarks import soak as soaking
+
+ITEMS, FATAL, SECONDS = 10_000, 5_000, 300
+
+
+class Tampered:
+    """A stage of the export whose run number ``at`` does something else."""
+
+    def __init__(self, stage: Any, at: int, instead: Any) -> None:
+        self._stage, self._at, self._instead, self.runs = stage, at, instead, 0
+
+    def open(self) -> None:
+        self._stage.open()
+
+    def close(self) -> None:
+        self._stage.close()
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        self.runs += 1
+        if self.runs - 1 == self._at:
+            return self._instead(self._stage, values)
+        return self._stage.run(values)
+
+
+@pytest.fixture
+def tamper(exported: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Load the export with one stage tampered with; the first runs are those that make what is expected."""
+
+    def load(stage: int, at: int, instead: Any) -> Any:
+        real, made = loading.load_stage, list[Any]()
+
+        def load_stage(*arguments: Any) -> Any:
+            made.append(real(*arguments))
+            if len(made) - 1 == stage:
+                made[-1] = Tampered(made[-1], at + soaking.DIFFERENT, instead)
+            return made[-1]
+
+        monkeypatch.setattr(loading, "load_stage", load_stage)
+        return autosplit.load(exported)
+
+    return load
+
+
+def refuse(stage: Any, values: Sequence[Any]) -> Sequence[Any]:
+    raise RuntimeError("the device is gone")
+
+
+def stage_threads() -> list[str]:
+    return [t.name for t in threading.enumerate() if t.name.startswith(("stage ", "submitter"))]
+
+
+def failing_soak(pipeline: Any, items: int, fatal: int) -> None:
+    taken: list[int] = []
+    with (
+        pipeline,
+        pytest.raises(
+            StageError, match=r"stage 1 failed: RuntimeError: the device is gone"
+        ) as caught,
+    ):
+        soaking.soak(pipeline, lambda number: taken.append(number) or number < items)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert fatal <= taken[-1] <= fatal + pipeline.capacity
+    assert stage_threads() == []
+
+
+def test_a_stage_that_fails_reaches_the_caller_and_ends_everything(tamper: Any) -> None:
+    failing_soak(tamper(1, 20, refuse), 1000, 20)
+
+
+def test_every_result_is_compared(exported: Path) -> None:
+    with autosplit.load(exported) as pipeline:
+        found = soaking.soak(pipeline, lambda number: number < 150)
+    assert (found.results, found.wrong, len(found.memory)) == (150, None, 1)
+    assert stage_threads() == []
+
+
+def test_an_exchanged_item_is_noticed(tamper: Any) -> None:
+    def another(stage: Any, values: Sequence[Any]) -> Sequence[Any]:
+        return stage.run([value[..., ::-1].copy() for value in values])
+
+    with tamper(0, 30, another) as pipeline:
+        assert soaking.soak(pipeline, lambda number: number < 60).wrong == 30
+    assert stage_threads() == []
+
+
+def test_memory_that_grows_is_told_from_memory_that_is_flat() -> None:
+    flat = [10**8 + 10**6 * (i % 3) for i in range(100)]
+    warming = [10**7 * min(i, 20) for i in range(100)]
+    leaking = [10**8 + 2 * 10**5 * i for i in range(100)]
+    assert [soaking.Soak(1, None, 1.0, tuple(m)).sound for m in (flat, warming, leaking, ())] == [
+        1,
+        1,
+        0,
+        1,
+    ]
+
+
+@pytest.mark.slow
+def test_five_minutes_and_ten_thousand_items_come_out_right_in_order_and_memory_is_flat(
+    exported: Path,
+) -> None:
+    end = time.monotonic() + SECONDS
+    submitted: list[int] = []
+    with autosplit.load(exported) as pipeline:
+        found = soaking.soak(
+            pipeline,
+            lambda number: (
+                (number < ITEMS or time.monotonic() < end) and submitted.append(number) is None
+            ),
+        )
+    assert found.wrong is None
+    assert found.results == len(submitted) >= ITEMS
+    assert len(found.memory) in (0, found.results // soaking.SAMPLE)
+    assert found.grown <= soaking.GROWTH
+
+
+@pytest.mark.slow
+def test_a_stage_that_fails_at_item_five_thousand(tamper: Any) -> None:
+    failing_soak(tamper(1, FATAL, refuse), ITEMS, FATAL)
+
+
+@pytest.mark.slow
+def test_the_program_says_what_it_found(
+    exported: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["soak.py", str(exported), "--minutes", "0.1"])
+    assert soaking.main() == 0
+    assert "all right and in order, memory" in capsys.readouterr().out
