@@ -1,4 +1,7 @@
-"""Draw the pictures of the README from real splits: python -m studies.tools.pictures, from the project's root."""
+"""Draw the pictures of the documentation from real splits.
+
+    python -m studies.tools.pictures
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,11 @@ from typing import Any
 
 from autosplit import api
 from autosplit.lowering.external.composites import Backend
-from autosplit.report.pictures import split_graph
+from autosplit.report.drawing.graph import split_graph
 from autosplit.zoo import catalog
 from tests import external_backend, nets
 
-from autosplit import api
-from autosplit.lowering.external.composites import Backend
-from autosplit.report.drawing.graph import split_graph
-from autosplit.zoo import catalog
+FOLDER = Path(__file__).resolve().parents[1] / "pictures"
 
 
 def main() -> None:
