@@ -8,10 +8,14 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
 import autosplit
+from autosplit.cli import output
 from autosplit.errors import AutosplitError, MachineError
+from autosplit.printable import printable
 
 COMMANDS = (
     "inspect",
@@ -62,12 +66,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(error, MachineError.exit_code, args.debug, text)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="autosplit", description=(autosplit.__doc__ or "").splitlines()[0]
-    )
+    parser = _Parser(prog="autosplit", description=(autosplit.__doc__ or "").splitlines()[0])
     parser.add_argument("--version", action="version", version=f"autosplit {autosplit.__version__}")
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument(
         "-f", "--format", choices=("table", "json"), default="table", help="how to print the result"
     )
@@ -89,6 +96,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(error: BaseException, code: int, debug: bool, text: str | None = None) -> int:
     if debug:
-        raise error
-    print(f"autosplit: {text or error}", file=sys.stderr)
+        for lines in traceback.format_exception(error):
+            for line in lines.splitlines():
+                output.note(line)
+    else:
+        output.note(f"autosplit: {text or error}")
     return code

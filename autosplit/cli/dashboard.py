@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from autosplit.cli.output import emit_json
+from autosplit.cli import output
 from autosplit.errors import ConfigError
 
 HELP = "look at a study in the browser, read-only and on this machine unless asked otherwise"
@@ -58,11 +58,8 @@ def run(args: argparse.Namespace) -> int:
     with server:
         if args.allow_remote:
             verb = "change and delete" if args.writable else "read"
-            print(f"autosplit: whoever reaches this address can {verb} the study", file=sys.stderr)
-        if args.format == "json":
-            emit_json({"url": url, "writable": args.writable})
-        else:
-            print(url)
+            output.note(f"autosplit: whoever reaches this address can {verb} the study")
+        output.emit(args.format, {"url": url, "writable": args.writable}, url)
         sys.stdout.flush()
         server.serve_forever()
     return 0

@@ -35,5 +35,5 @@ def run(args: argparse.Namespace) -> int:
 
     with find_study(args.study, args.storage).open() as study:
         file = export_trial(study, args.output, args.trial)
-    output.emit_json({"file": str(file)}) if args.format == "json" else print(f"wrote {file}")
+    output.emit(args.format, {"file": str(file)}, f"wrote {file}")
     return 0

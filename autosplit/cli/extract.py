@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     output.emit_table(title, ("", "tensor", "shape", "dtype", "bytes"), extract.rows(found))
     for key in ("file", "manifest", "onnx"):
         if found[key]:
-            print(found[key])
+            output.emit_line(found[key])
     if found["onnx_absent"]:
-        print(f"no ONNX submodel: {found['onnx_absent']}")
+        output.emit_line(f"no ONNX submodel: {found['onnx_absent']}")
     return 0

@@ -27,17 +27,17 @@ def run(args: argparse.Namespace) -> int:
     model = options.load_model(args)
     if args.node is not None:
         place = inspection.find(model.graph, args.node)
-        output.emit_json(place) if args.format == "json" else print(inspection.sentence(place))
+        output.emit(args.format, place, inspection.sentence(place))
         return 0
     document = inspection.document(model)
     if args.format == "json":
         output.emit_json(document)
         return 0
     columns = ("#", "fused op", "source nodes", "reads", "makes", "size")
-    print(inspection.title(document))
+    output.emit_line(inspection.title(document))
     for line in inspection.ports(document):
-        print(line)
+        output.emit_line(line)
     output.emit_table("", columns, inspection.rows(model.graph))
     for folded in document["folded"]:
-        print(f"folded: {folded['name']} ({folded['reason']})")
+        output.emit_line(f"folded: {folded['name']} ({folded['reason']})")
     return 0

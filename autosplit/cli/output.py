@@ -1,4 +1,8 @@
-"""Results on standard output: a table, or one JSON document and nothing else."""
+"""Everything a command prints. Results go to standard output, notes to standard error.
+
+A result is a table or one JSON document and nothing else. No other module of the command line
+prints, so that every string from outside passes ``printable`` here.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,31 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from autosplit.printable import printable
+
+
+def note(text: str) -> None:
+    """Print a line about the command itself: an error, a warning, progress."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def emit_line(text: object) -> None:
+    """Print a line of the result."""
+    print(printable(text))
+
+
+def emit(form: str, document: Mapping[str, Any], line: str) -> None:
+    """Print a result that people read in one line: the document as ``json``, else the line."""
+    if form == "json":
+        emit_json(document)
+    else:
+        emit_line(line)
+
 
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document; numbers that are not finite become null."""
-    json.dump(_finite(document), sys.stdout, indent=1)
-    print()
+    # JSON in ASCII escapes every control character but DEL.
+    print(json.dumps(_finite(document), indent=1).replace("\x7f", r"\u007f"))
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -19,7 +43,8 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
 
     Where rich is not installed (a machine that only runs exports does without), the same cells in plain columns.
     """
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(cell) for cell in row] for row in rows]
+    columns = [printable(column) for column in columns]
     numeric = [
         bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))
     ]
@@ -27,7 +52,9 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
         table = _drawn(columns, cells, numeric)
     except ImportError:
         table = _plain(columns, cells, numeric)
-    sys.stdout.write((f"{title}\n" if title else "") + table)
+    if title:
+        emit_line(title)
+    sys.stdout.write(table)
 
 
 def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
@@ -47,13 +74,10 @@ def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequ
 
 
 def _plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    shown = [
-        ["".join(c if c.isprintable() else "?" for c in cell) for cell in row]
-        for row in (columns, *cells)
-    ]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    table = [columns, *cells]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
-    for row in shown:
+    for row in table:
         places = zip(row, widths, numeric, strict=True)
         lines.append(
             "  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in places).rstrip() + "\n"

@@ -134,12 +134,12 @@ def _print(args: argparse.Namespace, costs: CostModel, found: dict[str, Any]) ->
     if math.isinf(found["gap"]):
         proof = "no bound above 0 is proven"
     unit, places = _unit_and_places(args)
-    print(
+    output.emit_line(
         f"{costs.name}: period {found['period']:.6g}{unit}, lower bound {found['lower_bound']:.6g}{unit} ({proof}), "
         f"latency {found['latency']:.6g}{unit}, planned in {found['seconds']:.2f} s"
     )
     if found["note"]:
-        print(found["note"])
+        output.emit_line(found["note"])
     rows = [
         (
             n,
@@ -177,11 +177,11 @@ def _print(args: argparse.Namespace, costs: CostModel, found: dict[str, Any]) ->
         )
     for key in ("cuts", "splits"):
         if key in found:
-            print(
+            output.emit_line(
                 f"legal {key}: {'' if found[key]['complete'] else 'at least '}{found[key]['total']}"
             )
     if args.save:
-        print(args.save)
+        output.emit_line(args.save)
 
 
 def _split_row(number: int, plan: dict[str, Any]) -> tuple[object, ...]:

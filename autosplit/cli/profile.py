@@ -57,5 +57,5 @@ def run(args: argparse.Namespace) -> int:
     title = f"{model.graph.name} on {found.device}: {total:.3f} ms in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
     if hint := tuning_hint(model.untuned_on(device)):
-        print(hint)
+        output.emit_line(hint)
     return 0

@@ -43,7 +43,5 @@ def run(args: argparse.Namespace) -> int:
     with find_study(args.study, args.storage).open() as study:
         record = read(study)
     page.write(record, args.output)
-    output.emit_json({"file": str(args.output)}) if args.format == "json" else print(
-        f"wrote {args.output}"
-    )
+    output.emit(args.format, {"file": str(args.output)}, f"wrote {args.output}")
     return 0

@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from autosplit.cli.output import emit_json, emit_table
+from autosplit.cli import output
 
 HELP = "show a study: trials, best split, baselines and verdict"
 
@@ -47,14 +47,14 @@ def run(args: argparse.Namespace) -> int:
 def emit(found: Mapping[str, Any], form: str) -> None:
     """Print the document of a study: as JSON, or as tables for people."""
     if form == "json":
-        emit_json(found)
+        output.emit_json(found)
         return
     from autosplit.report.documents.study import tables
 
     for title, columns, rows in tables(found):
-        emit_table(title, columns, rows)
-        print()
+        output.emit_table(title, columns, rows)
+        output.emit_line("")
     if verdict := found["verdict"]:
-        print(verdict["text"])
+        output.emit_line(verdict["text"])
     if found.get("export"):
-        print(f"exported to {found['export']}")
+        output.emit_line(f"exported to {found['export']}")

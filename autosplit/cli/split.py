@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
     for cut in document["cuts"]:
         output.emit_table(manual_split.title(cut), columns, manual_split.rows(cut))
     for stage in document["stages"]:
-        print(manual_split.stage_line(stage))
+        output.emit_line(manual_split.stage_line(stage))
     if file:
-        print(
+        output.emit_line(
             f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` compares it with the model"
         )
     return 0

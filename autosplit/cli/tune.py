@@ -11,7 +11,6 @@ MetaSchedule made elsewhere serves as well.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         found.append(tuned)
         left = (time.monotonic() - start) / len(found) * (len(functions) - len(found))
         came = f"{tuned.kernel}: {_ms(tuned.before_ms)} to {_ms(tuned.after_ms)} ms"
-        print(f"{len(found)} of {len(functions)} {came}, about {left:.0f} s left", file=sys.stderr)
+        output.note(f"{len(found)} of {len(functions)} {came}, about {left:.0f} s left")
     if args.format == "json":
         output.emit_json({"database": str(args.output), "kernels": [vars(t) for t in found]})
         return 0

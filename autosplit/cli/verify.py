@@ -34,12 +34,11 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.deploy.verify import verify
 
     found, judge = verify(args.folder, args.model, args.items, args.seed)
-    if args.format == "json":
-        output.emit_json(asdict(found) | {"against": judge})
-    else:
-        word = "equal" if found.equal else "DIFFERENT"
-        print(
-            f"{word}: {found.items} items, max abs error {found.max_abs_error:.3g}, "
-            f"max rel error {found.max_rel_error:.3g}, against {judge}"
-        )
+    word = "equal" if found.equal else "DIFFERENT"
+    output.emit(
+        args.format,
+        asdict(found) | {"against": judge},
+        f"{word}: {found.items} items, max abs error {found.max_abs_error:.3g}, "
+        f"max rel error {found.max_rel_error:.3g}, against {judge}",
+    )
     return 0 if found.equal else 1

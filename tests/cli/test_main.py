@@ -77,10 +77,12 @@ def test_every_error_is_one_line_and_an_exit_code(broken, said, error, code, lin
     assert said("inspect", "net.onnx") == (code, line)
 
 
-def test_debug_shows_the_traceback(broken):
+def test_debug_shows_the_traceback(broken, capsys):
     broken(ConfigError("a wrong value"))
-    with pytest.raises(ConfigError):
-        main(["inspect", "net.onnx", "--debug"])
+    assert main(["inspect", "net.onnx", "--debug"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert lines[-1].endswith("ConfigError: a wrong value")
 
 
 def test_a_reader_that_leaves_is_no_error():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
+from autosplit.printable import printable
 from autosplit.report.dashboard.artifacts import Drawn, Folder, identity
 from autosplit.report.dashboard.guard import Guard, address, bind, is_loopback
 from autosplit.report.dashboard.snapshot import decorate, fingerprint, prepare
@@ -124,7 +125,7 @@ def _fresh(
             except AutosplitError as error:  # what was read before can still be looked at
                 if str(error) != told[0]:
                     print(
-                        f"autosplit: showing what was read before: {error}",
+                        printable(f"autosplit: showing what was read before: {error}"),
                         file=sys.stderr,
                         flush=True,
                     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from autosplit.printable import printable
 from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Lines:
 
     def note(self, text: str) -> None:
         """Print the line."""
-        print(text, file=sys.stderr, flush=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     def trial(self, status: Status) -> None:
         """Print the trial with the best so far."""
@@ -85,7 +86,7 @@ class LiveTable:
 
     def note(self, text: str) -> None:
         """Show the line below the table, until the next trial is finished."""
-        self._notes, self._since = [*self._notes, text][-3:], time.monotonic()
+        self._notes, self._since = [*self._notes, printable(text)][-3:], time.monotonic()
         self._show()
 
     def trial(self, status: Status) -> None:
@@ -124,7 +125,7 @@ class LiveTable:
         standing = self._trials[-1]
         for status in self._trials:
             period = "failed" if status.period_ms is None else milliseconds(status.period_ms)
-            detail = status.error or ", ".join(map(milliseconds, status.stage_ms))
+            detail = printable(status.error or ", ".join(map(milliseconds, status.stage_ms)))
             best = status.period_ms is not None and status.period_ms == standing.best_ms
             table.add_row(
                 *map(Text, (str(status.number), period, detail)), style="bold" if best else None
