@@ -11,13 +11,13 @@ from autosplit import cuts
 from autosplit.cuts.stages import Stages, used
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
+from autosplit.hardware.compiled_model import CompiledModel
+from autosplit.hardware.compiled_model import load_model as _load
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
-from autosplit.hardware.model import Model as BuiltModel
-from autosplit.hardware.model import load_model as _load
 from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
 from autosplit.hardware.runtimes.runtime import TVM
 from autosplit.lowering import extract as convex
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from autosplit.planner import CostModel
 
 
-class Model(BuiltModel):
+class Model(CompiledModel):
     """A model made ready to be split; ``graph`` holds its fused ops."""
 
     def split(self, after: Sequence[Iterable[str]]) -> Split:
@@ -56,13 +56,13 @@ class Model(BuiltModel):
         return Split(self, cuts.stages(self.graph, found))
 
     def _require_whole(self, number: int, downset: int) -> None:
-        for group in map(cuts.bitset, self.runner.together):
+        for group in map(cuts.bitset, self.runtime.keep_together):
             if (inside := group & downset) and (outside := group & ~downset):
                 first, second = (
                     self.graph.ops[next(cuts.members(ops))].name for ops in (inside, outside)
                 )
                 raise SplitError(
-                    f"cut {number} lies between ops '{first}' and '{second}', which run as one on {self.backend}; name both"
+                    f"cut {number} lies between ops '{first}' and '{second}', which run as one on {self.runtime_name}; name both"
                 )
 
     def extract(
@@ -133,7 +133,7 @@ class Split:
         """Link the stages into a running pipeline, on ``devices``, else those it was planned for, else one core a stage.
 
         ``depth`` items wait between neighbouring stages; ``trace`` keeps the events of every stage. Raises ConfigError for
-        another number of devices than stages, MachineError for a device that is not there, SplitError where the backend
+        another number of devices than stages, MachineError for a device that is not there, SplitError where the runtime
         cannot cut so.
         """
         return self.model.pipeline(self.stages, self._along(devices), depth, trace)
@@ -158,16 +158,16 @@ def load_model(
     target: str | None = None,
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
-    backend: str = TVM,
+    runtime: str = TVM,
     targets: Mapping[str, str] | None = None,
 ) -> Model:
     """Read and fuse a model: an ONNX, TVMScript (.py), module (.json) or exported-program (.pt2) file, or such an object.
 
-    ``shapes``: of inputs whose shape is dynamic, by name; ``target``, ``targets``, ``tuning``, ``backends`` and ``backend``
-    as in ``autosplit.hardware.model.load_model``. Raises ModelError or ConfigError where the model, the shapes or the backend
+    ``shapes``: of inputs whose shape is dynamic, by name; ``target``, ``targets``, ``tuning``, ``backends`` and ``runtime``
+    as in ``autosplit.hardware.compiled_model.load_model``. Raises ModelError or ConfigError where the model, the shapes or the runtime
     are wrong, MachineError without the package that reads it.
     """
-    built = _load(model, shapes, target, tuning, backends, backend, targets)
+    built = _load(model, shapes, target, tuning, backends, runtime, targets)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
@@ -203,11 +203,11 @@ def most_stages(devices: Sequence[str]) -> int:
     return len(devices) or len(device.available())
 
 
-def measured_costs(model: BuiltModel, devices: Sequence[Device]) -> CostModel:
+def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:
     """The planner's costs, in ms, of a model on devices along a pipeline: profiles and links, measured or from the cache."""
     with reached(devices):
         profiles, links = [model.profile(d) for d in devices], [model.link(d) for d in devices]
-    return cost_model(model.graph, profiles, links, model.runner.together)
+    return cost_model(model.graph, profiles, links, model.runtime.keep_together)
 
 
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ HELP = "take a block of fused ops out of a model, as a library and as ONNX"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
-    options.add_backend(parser)
+    options.add_runtime(parser)
     parser.add_argument(
         "--from",
         dest="first",

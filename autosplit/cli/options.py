@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from autosplit.errors import ConfigError
 
@@ -47,24 +47,29 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_backend(parser: argparse.ArgumentParser) -> None:
+def add_runtime(parser: argparse.ArgumentParser) -> None:
     """What runs the stages."""
     parser.add_argument(
-        "--backend",
+        "--runtime",
         choices=("tvm", "onnxruntime"),
         default="tvm",
         help="what runs the stages (default tvm)",
     )
+    parser.add_argument("--backend", type=_former_name, help=argparse.SUPPRESS)
+
+
+def _former_name(value: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(f"is now called --runtime; write --runtime {value}")
 
 
 def load_model(args: argparse.Namespace) -> Model:
     """The model the options name."""
     from autosplit import api
 
-    backend = getattr(args, "backend", "tvm")
+    runtime = getattr(args, "runtime", "tvm")
     own = targets(args.device_target)
     return api.load_model(
-        args.model, shapes(args.shape), args.target, args.tuning, backend=backend, targets=own
+        args.model, shapes(args.shape), args.target, args.tuning, runtime=runtime, targets=own
     )
 
 

@@ -30,7 +30,7 @@ HELP = "find the provably best split of a model or of a graph file"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
-    options.add_backend(parser)
+    options.add_runtime(parser)
     parser.add_argument(
         "--stages",
         type=options.stages,
@@ -109,9 +109,9 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
     from autosplit.hardware.profiling import graph_file
 
     if args.model.suffix.lower() == ".json":
-        if args.shape or args.devices or args.target or args.device_target or args.backend != "tvm":
+        if args.shape or args.devices or args.target or args.device_target or args.runtime != "tvm":
             raise ConfigError(
-                "--shape, --target, --devices and --backend are for models; a graph file has its costs"
+                "--shape, --target, --devices and --runtime are for models; a graph file has its costs"
             )
         if args.stages == "auto":
             return graph_file.graph_and_stages(args.model)

@@ -16,7 +16,7 @@ HELP = "time every fused op on a device"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
-    options.add_backend(parser)
+    options.add_runtime(parser)
     parser.add_argument("--device", help="where to measure, e.g. cores:0 (default: the first core)")
     parser.add_argument(
         "--seconds", type=options.seconds, default=2.0, help="how long to measure (default 2)"

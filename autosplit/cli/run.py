@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
     told = progress()
-    if config.backend != "simulated":
+    if config.runtime != "simulated":
         told.note("reading the model and compiling its ops")
     bench = open_bench(config)
     try:

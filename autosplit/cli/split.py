@@ -21,7 +21,7 @@ HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
-    options.add_backend(parser)
+    options.add_runtime(parser)
     parser.add_argument(
         "--after",
         action="append",

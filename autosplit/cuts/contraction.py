@@ -32,12 +32,12 @@ class Contraction:
         return ops
 
 
-def contract(predecessors: Sequence[int], together: Iterable[int] = ()) -> Contraction:
-    """Contract each bitset of ``together`` (they may overlap) and every cycle that arises; ops in any order.
+def contract(predecessors: Sequence[int], keep_together: Iterable[int] = ()) -> Contraction:
+    """Contract each bitset of ``keep_together`` (they may overlap) and every cycle that arises; ops in any order.
 
     ``predecessors`` may hold cycles too: ops on one become one group.
     """
-    label = _joined(len(predecessors), together)
+    label = _joined(len(predecessors), keep_together)
     before = dict.fromkeys(label, 0)  # group label -> bitset of labels it reads from
     for i, producers in enumerate(predecessors):
         for p in members(producers):
@@ -64,7 +64,7 @@ def contract(predecessors: Sequence[int], together: Iterable[int] = ()) -> Contr
     )
 
 
-def _joined(count: int, together: Iterable[int]) -> list[int]:
+def _joined(count: int, keep_together: Iterable[int]) -> list[int]:
     parent = list(range(count))
 
     def root(i: int) -> int:
@@ -73,7 +73,7 @@ def _joined(count: int, together: Iterable[int]) -> list[int]:
             i = parent[i]
         return i
 
-    for group in together:
+    for group in keep_together:
         first, *rest = members(group) if group else (0,)
         for i in rest:
             parent[root(i)] = root(first)

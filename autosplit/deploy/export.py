@@ -21,14 +21,14 @@ from autosplit.hardware.runtimes.onnxruntime import submodels
 from autosplit.hardware.runtimes.runtime import ONNXRUNTIME, TVM
 
 if TYPE_CHECKING:
-    from autosplit.hardware.model import Model
+    from autosplit.hardware.compiled_model import CompiledModel
 
 REFERENCE = "reference.npz"
 Items = list[dict[str, np.ndarray[Any, Any]]]
 
 
 def export(
-    model: Model,
+    model: CompiledModel,
     stages: Sequence[Sequence[int]],
     devices: Sequence[Device],
     folder: Path,
@@ -48,9 +48,11 @@ def export(
     if judged and not measured:
         _require_equal(model, stages, devices, judged)
     wiring = model.wiring(stages)
-    original = submodels.whole(model) if model.backend == TVM else None
+    original = submodels.whole(model) if model.runtime_name == TVM else None
     parts = [
-        stage_part(model, ports, folder / f"stage{i}{model.runner.suffix}", i, devices[i], original)
+        stage_part(
+            model, ports, folder / f"stage{i}{model.runtime.suffix}", i, devices[i], original
+        )
         for i, ports in enumerate(wiring.stages)
     ]
     document = m.Manifest(
@@ -85,7 +87,7 @@ def export(
 
 
 def stage_part(
-    model: Model,
+    model: CompiledModel,
     ports: StagePorts,
     file: Path,
     index: int,
@@ -93,10 +95,10 @@ def stage_part(
     original: submodels.Whole | None,
 ) -> m.StagePart:
     """Write one stage, and beside it its ONNX submodel where there is one; returns what the manifest says of them."""
-    data = model.runner.write(ports, file, device)
+    data = model.runtime.write(ports, file, device)
     onnx, absent = (
         (_onnx_file(file, data), None)
-        if model.backend == ONNXRUNTIME
+        if model.runtime_name == ONNXRUNTIME
         else _onnx_part(ports, file.with_suffix(".onnx"), original)
     )
     return m.StagePart(
@@ -111,13 +113,13 @@ def stage_part(
         ),
         inputs=port_parts(ports.inputs),
         outputs=port_parts(ports.outputs),
-        backend=model.backend,
+        runtime=model.runtime_name,
         onnx=onnx,
         onnx_absent=absent,
     )
 
 
-def _own_target(model: Model, device: Device) -> str | None:
+def _own_target(model: CompiledModel, device: Device) -> str | None:
     target = spelled(model.target_on(device))
     return None if target == spelled(model.target) else target
 
@@ -143,7 +145,7 @@ def _onnx_file(file: Path, data: Path | None) -> m.OnnxPart:
     )
 
 
-def _judged(model: Model) -> tuple[Items, Items] | None:
+def _judged(model: CompiledModel) -> tuple[Items, Items] | None:
     """Items with the judge's outputs; None where the package that judges is missing."""
     items = model.items(2, seed=1)
     try:
@@ -153,7 +155,7 @@ def _judged(model: Model) -> tuple[Items, Items] | None:
 
 
 def _require_equal(
-    model: Model,
+    model: CompiledModel,
     stages: Sequence[Sequence[int]],
     devices: Sequence[Device],
     judged: tuple[Items, Items],

@@ -27,13 +27,13 @@ def export(part: Part, file: Path) -> Path:
     MachineError where the disk refuses or nothing here can link.
     """
     model, wiring = part.model, part.wiring
-    suffix = model.runner.suffix
+    suffix = model.runtime.suffix
     if file.suffix in (".json", "") or (file.suffix == ".onnx") != (suffix == ".onnx"):
         raise ConfigError(
             f"the part cannot be written to '{file}', whose name its manifest needs; name it {file.stem}{suffix}"
         )
     (ports,) = wiring.stages
-    original = submodels.whole(model) if model.backend == TVM else None
+    original = submodels.whole(model) if model.runtime_name == TVM else None
     stage = whole_export.stage_part(model, ports, file, 0, device.along(1)[0], original)
     document = m.Manifest(
         model=m.ModelPart(

@@ -33,7 +33,7 @@ def load(
     folder = folder if folder.is_dir() else folder.parent
     wiring = document.wiring()
     places = placed(document, devices)
-    if any(s.backend == TVM for s in document.stages):
+    if any(s.runtime == TVM for s in document.stages):
         require_pair()
         for stage, device in zip(document.stages, places, strict=True):
             if not isinstance(device, Rpc):
@@ -67,7 +67,7 @@ def checked(folder: Path, name: str, sha256: str) -> Path:
 
 def _stage_file(folder: Path, stage: StagePart) -> Path:
     """The stage's file, checked with the file of weights beside it."""
-    if stage.backend == ONNXRUNTIME and stage.onnx and stage.onnx.data:
+    if stage.runtime == ONNXRUNTIME and stage.onnx and stage.onnx.data:
         checked(folder, stage.onnx.data, stage.onnx.data_sha256 or "")
     return checked(folder, stage.file, stage.sha256)
 
@@ -85,7 +85,7 @@ def _check_target(document: Manifest, stage: StagePart) -> None:
         raise MachineError(
             f"the split was exported for {made}, this machine is {here}; export it there"
         )
-    if stage.backend == TVM and (missing := processor.lacking(target.host or target)):
+    if stage.runtime == TVM and (missing := processor.lacking(target.host or target)):
         raise MachineError(
             f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this processor lacks "
             f"{', '.join(missing)}; export it on this machine or for an older processor"
@@ -110,12 +110,12 @@ def placed(document: Manifest, given: Sequence[str] = ()) -> tuple[Device, ...]:
 def _stage(file: Path, stage: StagePart, on: Device) -> Stage:
     inputs, outputs = ([p.port() for p in ports] for ports in (stage.inputs, stage.outputs))
     try:
-        return load_stage(stage.backend, file, stage.sha256, inputs, outputs, on)
+        return load_stage(stage.runtime, file, stage.sha256, inputs, outputs, on)
     except (ConfigError, MachineError):
         raise
     except Exception as error:
         reason = line_of(error, last=True)
-        runner = {TVM: "TVM"}.get(stage.backend, stage.backend)
+        runtime = {TVM: "TVM"}.get(stage.runtime, stage.runtime)
         raise MachineError(
-            f"'{file.name}' does not load with this {runner}: {reason}; see `autosplit doctor`"
+            f"'{file.name}' does not load with this {runtime}: {reason}; see `autosplit doctor`"
         ) from error

@@ -18,6 +18,8 @@ from pydantic import (
     NonNegativeInt,
     PositiveInt,
     ValidationError,
+    computed_field,
+    model_validator,
 )
 
 from autosplit.errors import ConfigError
@@ -37,7 +39,7 @@ def _plain(name: str) -> str:
 
 
 FileName = Annotated[str, AfterValidator(_plain)]
-Backend = Annotated[str, Field(pattern="^(tvm|onnxruntime)$")]
+RuntimeName = Annotated[str, Field(pattern="^(tvm|onnxruntime)$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -91,7 +93,8 @@ class OnnxPart(_Part):
 class StagePart(_Part):
     """One stage: its file, the device it was measured on, and its ports in the order of its function's arguments.
 
-    ``backend`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` the ONNX model of ``onnx`` itself.
+    ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` the ONNX model of
+    ``onnx`` itself. It is also written as ``backend``, the name that older readers of format 1 know.
     ``target`` is what the file was compiled for, where that is not the target of ``environment``. ``onnx`` is None where the
     stage has no ONNX model; ``onnx_absent`` then says why.
     """
@@ -103,10 +106,22 @@ class StagePart(_Part):
     ops: tuple[OpPart, ...]
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
-    backend: Backend = "tvm"
+    runtime: RuntimeName = "tvm"
     target: str | None = None
     onnx: OnnxPart | None = None
     onnx_absent: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_backend(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "backend" in data:
+            return {"runtime": data["backend"], **data}
+        return data
+
+    @computed_field
+    def backend(self) -> str:
+        """The runtime, under its former name."""
+        return self.runtime
 
 
 class FromInput(_Part):

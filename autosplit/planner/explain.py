@@ -38,7 +38,7 @@ def clashing(
 
 def conditions(costs: CostModel, constraints: Constraints) -> list[Condition]:
     """The single conditions of a question."""
-    found = [_together(group) for group in constraints.together]
+    found = [_together(group) for group in constraints.keep_together]
     found += [_pin("stages", "stage", op, s) for op, s in constraints.stages.items()]
     found += [_pin("devices", "device", op, d) for op, d in constraints.devices.items()]
     found += [_tensor("forbid", "no cut at", name) for name in constraints.forbid]
@@ -69,7 +69,9 @@ def _holds(
 
 def _together(group: Sequence[str | int]) -> Condition:
     text = "ops " + ", ".join(map(repr, group)) + " together"
-    return Condition(text, lambda model, c: (model, replace(c, together=(*c.together, group))))
+    return Condition(
+        text, lambda model, c: (model, replace(c, keep_together=(*c.keep_together, group)))
+    )
 
 
 def _pin(field: str, word: str, op: str | int, place: int) -> Condition:

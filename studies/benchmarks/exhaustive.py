@@ -1,6 +1,6 @@
 """A study of at most five trials against every legal two-stage split, measured.
 
-    python -m studies.benchmarks.exhaustive [NET ...] [--backend tvm] [--within 1.5] [--screen S] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.exhaustive [NET ...] [--runtime tvm] [--within 1.5] [--screen S] [--seconds S] [-o FILE]
 
 For each net the planner's study ends first. Then every legal split is measured once, shortly; those that the profile predicts
 to be slower than ``--within`` times its best are left out. The best few and the study's best then work in turns. A net counts
@@ -40,7 +40,7 @@ FEWEST = 6  # results that a short measurement times
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=[name for name in ONNX_NETS if name != "vgg19"])
-    parser.add_argument("--backend", choices=("tvm", "onnxruntime"), default="onnxruntime")
+    parser.add_argument("--runtime", choices=("tvm", "onnxruntime"), default="onnxruntime")
     parser.add_argument("--trials", type=int, default=5, help="of the study at most (default 5)")
     parser.add_argument(
         "--study-seconds", type=float, default=1.0, help="it measures a candidate for (default 1)"
@@ -60,11 +60,11 @@ def main() -> int:
     args = parser.parse_args()
     rows, results, left_out = [], [], 0
     for net in args.nets:
-        with finished(config_of(net, args.backend, args.study_seconds, trials=args.trials)) as on:
+        with finished(config_of(net, args.runtime, args.study_seconds, trials=args.trials)) as on:
             pick, trials, space = best_split(on), len(on.study.get_trials(deepcopy=False)), on.space
         splits = promising(space, args.within)
         left_out += len(space.listed) - len(splits)
-        model = load(net, args.backend)
+        model = load(net, args.runtime)
         best = screened(net, model, splits, Budget(args.screen, items=FEWEST, latency_items=1))
         own, *others = in_turns(
             model, list(dict.fromkeys([pick, *best])), Budget(seconds=args.seconds)
@@ -95,7 +95,7 @@ def main() -> int:
             good >= SHARE * len(results),
         )
     ]
-    name = "exhaustive" if args.backend == "onnxruntime" else f"exhaustive_{args.backend}"
+    name = "exhaustive" if args.runtime == "onnxruntime" else f"exhaustive_{args.runtime}"
     return finish(name, columns, rows, notes=notes, bars=bars, file=args.file)
 
 

@@ -34,12 +34,12 @@ BUILT = ("branches", "transformer")  # made by the zoo itself; the others come w
 ONNX_NETS = tuple(name for name in catalog.NAMES if name not in BUILT)
 
 
-def config_of(net: str, backend: str, seconds: float, **search: Any) -> StudyConfig:
+def config_of(net: str, runtime: str, seconds: float, **search: Any) -> StudyConfig:
     """A study of two stages of a zoo net; a candidate is measured for at most ``seconds``."""
     document = {
         "name": net,
         "zoo": net,
-        "backend": backend,
+        "runtime": runtime,
         "stages": 2,
         "measure": {"seconds": seconds},
         "search": search,
@@ -51,7 +51,7 @@ def config_of(net: str, backend: str, seconds: float, **search: Any) -> StudyCon
 def finished(config: StudyConfig) -> Iterator[OpenStudy]:
     """A study, run to its end in a database that is gone afterwards; its bench is open meanwhile."""
     print(
-        f"study of {config.zoo or config.model}, {config.backend} stages",
+        f"study of {config.zoo or config.model}, {config.runtime} stages",
         file=sys.stderr,
         flush=True,
     )
@@ -119,6 +119,6 @@ def looped(session: Any, items: Sequence[Item], budget: Budget) -> Spread:
     return spread(measure.gaps(ends))
 
 
-def load(net: str, backend: str) -> Any:
-    """A zoo net whose stages run on a backend."""
-    return api.load_model(catalog.cached(net), backend=backend)
+def load(net: str, runtime: str) -> Any:
+    """A zoo net whose stages run on a runtime."""
+    return api.load_model(catalog.cached(net), runtime=runtime)

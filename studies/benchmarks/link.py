@@ -57,7 +57,7 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
 
     def linked() -> Any:
         return [
-            model.runner.stage(ports, device)
+            model.runtime.stage(ports, device)
             for ports, device in zip(wiring.stages, devices, strict=True)
         ]
 

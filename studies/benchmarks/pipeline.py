@@ -97,7 +97,7 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
         made: dict[str, Any] = dict(model.items(1)[0])
         for ports, device in zip(model.wiring(stages).stages, devices, strict=True):
             one = stack.enter_context(
-                Pipeline(by_itself(ports), [model.runner.stage(ports, device)], trace=True)
+                Pipeline(by_itself(ports), [model.runtime.stage(ports, device)], trace=True)
             )
             item = {p.name: made[p.name] for p in ports.inputs}
             made |= one.run([item])[0]

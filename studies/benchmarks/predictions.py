@@ -1,6 +1,6 @@
 """Studies of two stages on this machine: how well periods are predicted, and what the best split is worth.
 
-    python -m studies.benchmarks.predictions [NET ...] [--backend onnxruntime] [--trials N] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.predictions [NET ...] [--runtime onnxruntime] [--trials N] [--seconds S] [-o FILE]
     python -m studies.benchmarks.predictions [NET ...] --repeat 3
 
 For each net a study measures ``--trials`` splits without stopping early. Told are the median of |predicted / measured - 1| over
@@ -38,7 +38,7 @@ def main() -> int:
         "nets", nargs="*", default=[name for name in catalog.NAMES if name != "vgg19"]
     )
     parser.add_argument(
-        "--backend",
+        "--runtime",
         choices=("tvm", "onnxruntime"),
         default="tvm",
         help="what runs stages (default tvm)",
@@ -63,7 +63,7 @@ def once(args: Any) -> int:
     rows, errors = [], []
     for net in args.nets:
         with finished(
-            config_of(net, args.backend, args.seconds, trials=args.trials, converge=False)
+            config_of(net, args.runtime, args.seconds, trials=args.trials, converge=False)
         ) as on:
             trials, stored = on.study.get_trials(deepcopy=False), on.study.user_attrs
         found = best_trial(trials, stored)
@@ -89,7 +89,7 @@ def once(args: Any) -> int:
         f"error: median of |predicted / measured - 1| over the trials after the first {FIRST}",
         "after each period of the unsplit model: by how much more or less the best split does in the same time",
     ]
-    name = "study" if args.backend == "tvm" else f"study_{args.backend}"
+    name = "study" if args.runtime == "tvm" else f"study_{args.runtime}"
     return finish(name, columns, rows, notes=notes, bars=bars, file=args.file)
 
 
@@ -116,11 +116,11 @@ def repeated(args: Any) -> int:
     for net in args.nets:
         picks: list[Stages] = []
         for _ in range(args.repeat):
-            with finished(config_of(net, args.backend, args.seconds, trials=args.trials)) as on:
+            with finished(config_of(net, args.runtime, args.seconds, trials=args.trials)) as on:
                 picks.append(best_split(on))
         different = list(dict.fromkeys(picks))
         periods = in_turns(
-            load(net, args.backend), different, Budget(seconds=max(args.seconds, 5.0))
+            load(net, args.runtime), different, Budget(seconds=max(args.seconds, 5.0))
         )
         told = ending(periods)
         rows.append((net, args.repeat, len(different), "; ".join(map(shown, periods)), told))
@@ -133,7 +133,7 @@ def repeated(args: Any) -> int:
             )
         )
     columns = ("net", "studies", "different splits", "their periods in turns, ms", "result")
-    name = "repeat" if args.backend == "tvm" else f"repeat_{args.backend}"
+    name = "repeat" if args.runtime == "tvm" else f"repeat_{args.runtime}"
     return finish(name, columns, rows, bars=bars, file=args.file)
 
 

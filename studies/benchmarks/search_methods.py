@@ -122,7 +122,7 @@ def planner(case: Case, trials: int) -> list[Measured]:
     )
     search = {"trials": trials, "seed": case.seed}
     config = StudyConfig.model_validate(
-        {"name": "search", "backend": "simulated", "stages": case.stages, "search": search}
+        {"name": "search", "runtime": "simulated", "stages": case.stages, "search": search}
     )
     run_study(OpenStudy(study, "memory://", config, case.bench, case.space), Silent())
     return list(history_of(case.space, study.trials).measured)

@@ -78,7 +78,7 @@ def gaps(costs: CostModel, stages: int, trials: int = TRIALS) -> list[Times]:
     bench = _Timed(graph_of(costs), costs, [f"cores:{i}" for i in range(stages)], Simulation())
     bench.marks = []
     config = StudyConfig.model_validate(
-        {"name": "overhead", "backend": "simulated", "stages": stages, "search": {"trials": trials}}
+        {"name": "overhead", "runtime": "simulated", "stages": stages, "search": {"trials": trials}}
     )
     converged = stopping._converged
 

@@ -1,6 +1,6 @@
 """Draw the pictures of the documentation from real splits.
 
-    python -m studies.tools.pictures
+python -m studies.tools.pictures
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def section(name: str, parser: argparse.ArgumentParser) -> str:
 def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
     """Each argument as it is written, and what it means."""
     for action in parser._actions:
-        if COMMON & set(action.option_strings):
+        if COMMON & set(action.option_strings) or action.help == argparse.SUPPRESS:
             continue
         value = "" if action.nargs == 0 else shown_value(action)
         names = action.option_strings or [value]

@@ -12,7 +12,7 @@ from autosplit.cli import main
 from autosplit.planner import CostModel, to_workload
 
 pytest.importorskip("onnxruntime")
-STUDY = 'backend = "simulated"\nstages = 2\n[search]\ntrials = 1\n[simulated]\nops = 6\n'
+STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 1\n[simulated]\nops = 6\n'
 
 
 @pytest.fixture(scope="module")

@@ -226,11 +226,17 @@ def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured,
 @pytest.mark.parametrize(
     "option",
     [["--shape", "x=1"], ["--devices", "cores:0"], ["--target", "llvm"], ["--device-target", "a=b"],
-     ["--backend", "onnxruntime"]],
+     ["--runtime", "onnxruntime"]],
 )  # fmt: skip
 def test_options_of_a_model_are_refused_for_a_graph_file(graph, said, option):
     code, line = said("plan", graph(), "--stages", "2", *option)
     assert (code, "a graph file has its costs" in line) == (2, True)
+
+
+def test_the_former_name_of_runtime_is_refused_with_the_new_one(graph, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", graph(), "--stages", "2", "--backend", "onnxruntime"])
+    assert "write --runtime onnxruntime" in capsys.readouterr().err
 
 
 def test_costs_that_cannot_be_saved_are_named(graph, said, tmp_path):

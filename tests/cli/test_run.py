@@ -8,7 +8,7 @@ from autosplit.cli import main
 
 STUDY = """
 name = "net"
-backend = "simulated"
+runtime = "simulated"
 stages = 3
 [search]
 trials = 3

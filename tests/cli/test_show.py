@@ -10,7 +10,7 @@ import pytest
 from autosplit.cli import main
 from autosplit.cli.show import emit
 
-STUDY = 'backend = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
+STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
 
 
 @pytest.fixture(scope="module")

@@ -133,14 +133,14 @@ def prepared(monkeypatch):
     def prepare(make):
         made = []
 
-        def load_stage(backend, file, sha256, inputs, outputs, on):
+        def load_stage(runtime, file, sha256, inputs, outputs, on):
             made.append(make(len(made)))
             return made[-1]
 
         document = sound()
         document["environment"] = {"architecture": platform.machine()}
         for stage in document["stages"]:
-            stage.update(backend="onnxruntime")
+            stage.update(runtime="onnxruntime")
         monkeypatch.setattr(
             loading.manifest, "read", lambda folder: Manifest.model_validate(document)
         )
@@ -192,7 +192,7 @@ def test_the_weights_beside_an_onnx_stage_are_checked_as_the_stage_is(tmp_path):
         "data_sha256": digest(b"weights"),
     }
     document["stages"][0].update(
-        backend="onnxruntime", file="a.onnx", sha256=digest(b"model"), onnx=part
+        runtime="onnxruntime", file="a.onnx", sha256=digest(b"model"), onnx=part
     )
     stage = Manifest.model_validate(document).stages[0]
     assert loading._stage_file(tmp_path, stage) == tmp_path / "a.onnx"

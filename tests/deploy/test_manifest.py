@@ -61,7 +61,7 @@ def test_the_document_spells_from_as_it_stands(put):
         {"input": "x"},
         {"stage": 0, "output": 0},
     ]
-    assert found["stages"][0]["backend"] == "tvm"
+    assert found["stages"][0]["runtime"] == "tvm"
 
 
 def refused(change):
@@ -142,9 +142,17 @@ def test_a_digest_is_64_small_hex_digits(digest):
     assert refused(lambda d: d["model"].update(sha256=digest)) == "model.sha256"
 
 
-@pytest.mark.parametrize("backend", ["", "TVM", "tvmx", "xonnxruntime", "os", None])
-def test_a_backend_that_is_none_is_refused(backend):
-    assert refused(lambda d: d["stages"][0].update(backend=backend)) == "stages.0.backend"
+@pytest.mark.parametrize("runtime", ["", "TVM", "tvmx", "xonnxruntime", "os", None])
+def test_an_unknown_runtime_is_refused(runtime):
+    assert refused(lambda d: d["stages"][0].update(runtime=runtime)) == "stages.0.runtime"
+
+
+def test_the_former_key_of_a_runtime_is_read_and_written(put):
+    document = sound()
+    document["stages"][0]["backend"] = "onnxruntime"
+    stage = manifest.read(put(document)).stages[0]
+    assert stage.runtime == "onnxruntime"
+    assert stage.model_dump()["backend"] == "onnxruntime"
 
 
 @pytest.mark.parametrize(

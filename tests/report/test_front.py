@@ -16,7 +16,7 @@ from autosplit.report.documents.record import read
 from autosplit.report.html import page, tables
 
 STUDY = """
-backend = "simulated"
+runtime = "simulated"
 stages = "auto"
 devices = ["cores:0", "cores:1", "cores:2"]
 objective = ["throughput", "latency"]

@@ -110,7 +110,7 @@ def test_the_nets_that_are_compared_are_those_of_the_onnx_package() -> None:
 
 def test_a_study_of_a_net_has_two_stages_and_the_time_given() -> None:
     config = finished_study.config_of("squeezenet", "onnxruntime", 0.5, trials=7)
-    assert (config.zoo, config.backend, config.stages, config.measure.seconds) == (
+    assert (config.zoo, config.runtime, config.stages, config.measure.seconds) == (
         "squeezenet",
         "onnxruntime",
         2,

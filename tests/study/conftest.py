@@ -61,7 +61,7 @@ def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
 
     def open_it(bench: Any, force: bool = False, name: str = "s", **search: Any) -> OpenStudy:
         config = StudyConfig.model_validate(
-            {"name": name, "backend": "simulated", "stages": len(bench.devices), "search": search}
+            {"name": name, "runtime": "simulated", "stages": len(bench.devices), "search": search}
         )
         return open_study(
             config, bench, storage_url("s", str(tmp_path / "s.db")), Silent(), force=force

@@ -23,7 +23,7 @@ SHARED = "w"  # of that which many workers share
 LEASE = 2  # seconds, in worker.py
 STUDY = """
 name = "k"
-backend = "simulated"
+runtime = "simulated"
 stages = 4
 [search]
 trials = {trials}

@@ -209,7 +209,7 @@ def auto(tmp_path: Path) -> Callable[..., OpenStudy]:
     def open_it(bench: Any, **search: Any) -> OpenStudy:
         document = {
             "name": "s",
-            "backend": "simulated",
+            "runtime": "simulated",
             "stages": "auto",
             "devices": list(bench.devices),
         }
@@ -262,7 +262,7 @@ def test_a_trial_holds_a_place_for_every_device(
 
 
 STUDY = """
-backend = "simulated"
+runtime = "simulated"
 stages = "auto"
 devices = ["cores:0", "cores:1", "cores:2"]
 [search]
@@ -298,5 +298,5 @@ def test_a_split_of_a_fixed_number_keeps_its_key(chain_bench: Make) -> None:
 
 def test_as_many_stages_as_cores_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosplit.study.config.study_file.available", lambda: (0, 2, 3))
-    config = StudyConfig.model_validate({"name": "n", "backend": "simulated", "stages": "auto"})
+    config = StudyConfig.model_validate({"name": "n", "runtime": "simulated", "stages": "auto"})
     assert config.places == 3

@@ -17,7 +17,7 @@ pytest.importorskip("onnxruntime")
 STUDY = """
 zoo = "branches"
 stages = 2
-backend = "onnxruntime"
+runtime = "onnxruntime"
 export = "{folder}"
 [search]
 trials = 2
@@ -30,7 +30,7 @@ share = 0.5
 
 def test_the_quickstart_is_a_study_file():
     config = load(Path(__file__).parents[2] / "studies" / "quickstart_onnxruntime.toml")
-    assert (config.zoo, config.stages, config.backend) == ("squeezenet", 2, "onnxruntime")
+    assert (config.zoo, config.stages, config.runtime) == ("squeezenet", 2, "onnxruntime")
 
 
 def test_a_tuning_database_is_refused():
@@ -38,7 +38,7 @@ def test_a_tuning_database_is_refused():
         ValueError, match="it is for TVM's kernels, not for onnxruntime; remove tuning"
     ):
         StudyConfig.model_validate(
-            {"name": "s", "zoo": "branches", "stages": 2, "backend": "onnxruntime", "tuning": "db"}
+            {"name": "s", "zoo": "branches", "stages": 2, "runtime": "onnxruntime", "tuning": "db"}
         )
 
 
@@ -51,10 +51,10 @@ def test_a_study_runs_is_told_apart_and_exports(branches, tmp_path, monkeypatch,
     assert [t["state"] for t in found["trials"]][:1] == ["COMPLETE"]
     assert found["baselines"][0]["name"] == "one core"
     manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
-    assert {s["backend"] for s in manifest["stages"]} == {"onnxruntime"}
+    assert {s["runtime"] for s in manifest["stages"]} == {"onnxruntime"}
     items = branches.items(1)
     with autosplit.load(tmp_path / "out") as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal
     file.write_text(STUDY.format(folder=tmp_path / "out").replace('"onnxruntime"', '"tvm"'))
     assert main(["run", str(file)]) == ConfigError.exit_code
-    assert "backend" in capsys.readouterr().err
+    assert "runtime was" in capsys.readouterr().err

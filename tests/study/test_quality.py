@@ -29,7 +29,7 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
     config = StudyConfig.model_validate(
         {
             "name": "q",
-            "backend": "simulated",
+            "runtime": "simulated",
             "stages": space.stages,
             "search": {"trials": trials, "sampler": name},
         }

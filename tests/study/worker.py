@@ -18,7 +18,7 @@ from autosplit.study.loop.run import run_study
 def main(url: str, trials: str, delay: str) -> None:
     search = {"trials": int(trials), "sampler": "random", "lease": 2}
     config = StudyConfig.model_validate(
-        {"name": "w", "backend": "simulated", "stages": 3, "search": search}
+        {"name": "w", "runtime": "simulated", "stages": 3, "search": search}
     )
     bench = chain(30, [f"cores:{i}" for i in range(3)], Simulation())
     measure = bench.measure

@@ -25,12 +25,12 @@ class Bench(Protocol):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What a study must not mix: model sha256, target, devices, backend, versions."""
+        """What a study must not mix: model sha256, target, devices, runtime, versions."""
         ...
 
     @property
-    def together(self) -> Sequence[Sequence[int]]:
-        """Sets of ops that no cut may part, by index: those between which the backend cannot cut."""
+    def keep_together(self) -> Sequence[Sequence[int]]:
+        """Sets of ops that no cut may part, by index: those between which the runtime cannot cut."""
         ...
 
     def profile(self) -> Sequence[Profile]:

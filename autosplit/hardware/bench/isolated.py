@@ -40,7 +40,7 @@ class IsolatedBench:
         budget: Budget,
         targets: Mapping[str, str] | None = None,
         tuning: Path | None = None,
-        backend: str = TVM,
+        runtime: str = TVM,
         regions: Sequence[Mapping[str, Any]] = (),
         patience_s: float = 600.0,
         memory: int | None = None,
@@ -54,7 +54,7 @@ class IsolatedBench:
             "target": target,
             "targets": dict(targets or {}),
             "tuning": str(tuning) if tuning else None,
-            "backend": backend,
+            "runtime": runtime,
             "regions": [dict(r) for r in regions],
             "measure": asdict(budget),
         }
@@ -80,9 +80,9 @@ class IsolatedBench:
         return tuple(self._description["devices"])
 
     @property
-    def together(self) -> Sequence[Sequence[int]]:
+    def keep_together(self) -> Sequence[Sequence[int]]:
         """See Bench."""
-        found: list[list[int]] = self._description["together"]
+        found: list[list[int]] = self._description["keep_together"]
         return found
 
     @property

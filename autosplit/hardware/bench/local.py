@@ -17,6 +17,7 @@ from autosplit.cuts.stages import Stages
 from autosplit.errors import MachineError, StageError, line_of
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.target import spelled
+from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Item, Pipeline
@@ -35,7 +36,6 @@ from autosplit.hardware.measurement.results import (
     Spread,
 )
 from autosplit.hardware.measurement.statistics import spread
-from autosplit.hardware.model import Model
 
 
 class LocalBench:
@@ -47,7 +47,7 @@ class LocalBench:
 
     def __init__(
         self,
-        model: Model,
+        model: CompiledModel,
         places: Sequence[Device],
         budget: Budget | None = None,
         items: int = 3,
@@ -60,7 +60,7 @@ class LocalBench:
         self._wait_s = wait_s
         self.budget = budget or Budget()
         self._items = model.items(items)
-        model.runner.check(self.places)
+        model.runtime.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.target_on(d)) for d in self.places}
         self._wait_s = rpc.RETURN_S
@@ -76,9 +76,9 @@ class LocalBench:
         return tuple(map(str, self.places))
 
     @property
-    def together(self) -> Sequence[Sequence[int]]:
+    def keep_together(self) -> Sequence[Sequence[int]]:
         """See Bench."""
-        return self.model.runner.together
+        return self.model.runtime.keep_together
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
@@ -87,7 +87,7 @@ class LocalBench:
 
     @property
     def untuned(self) -> float:
-        """See Model.untuned_on; that of the first device."""
+        """See CompiledModel.untuned_on; that of the first device."""
         return self.model.untuned_on(self.places[0])
 
     @property
@@ -104,7 +104,7 @@ class LocalBench:
         return {
             **self.model.identity,
             **targets,
-            "backend": self.model.backend,
+            "backend": self.model.runtime_name,  # the key of stored studies
             "devices": " ".join(self.devices),
         }
 
@@ -187,7 +187,7 @@ class LocalBench:
 
     def _compile(self) -> None:
         self._tell("compiling kernels")
-        self.model.runner.prepare(self.places)
+        self.model.runtime.prepare(self.places)
 
     def _pipeline(self, stages: Stages) -> Pipeline:
         self._compile()

@@ -66,7 +66,7 @@ class SimulatedBench:
             )
         self.graph, self.costs, self.devices = graph, costs, tuple(devices)
         self.simulation = simulation or Simulation()
-        self.together: Sequence[Sequence[int]] = ()
+        self.keep_together: Sequence[Sequence[int]] = ()
         self.true = _hidden(costs, self.simulation, len(devices))
         known = repr((costs.names, costs.predecessors, costs.times, costs.send, costs.receive))
         self.identity: Mapping[str, str] = {

@@ -23,9 +23,9 @@ def open_bench(
     ``more``: what it does beside measuring, by kind; each gets the bench and the job.
     """
     from autosplit.hardware.bench.local import LocalBench
+    from autosplit.hardware.compiled_model import load_model
     from autosplit.hardware.devices import device
     from autosplit.hardware.measurement.measure import Budget
-    from autosplit.hardware.model import load_model
     from autosplit.lowering.external.registry import named
 
     tell("reading the model")
@@ -40,7 +40,7 @@ def open_bench(
         setting["target"],
         tuning,
         backends=regions,
-        backend=setting["backend"],
+        runtime=setting["runtime"],
         targets=setting.get("targets", {}),
     )
     places = device.along(setting["stages"], setting["devices"])
@@ -62,7 +62,7 @@ def _describe(bench: Any, job: Mapping[str, Any]) -> Any:
         "graph": dump(bench.graph),
         "devices": bench.devices,
         "identity": dict(bench.identity),
-        "together": bench.together,
+        "keep_together": bench.keep_together,
         "regions": dict(bench.regions),
         "untuned": bench.untuned,
     }

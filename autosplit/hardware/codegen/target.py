@@ -11,7 +11,7 @@ from autosplit.errors import ConfigError, line_of
 from autosplit.hardware.devices.device import Cores, Cuda, Device
 
 if TYPE_CHECKING:
-    from autosplit.hardware.devices.rpc import Connection
+    from autosplit.hardware.devices.rpc import ServerConnection
 
 _V3 = ["avx2", "bmi2", "f16c", "fma"]
 
@@ -40,7 +40,7 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
     if isinstance(device, Cores):
         return _checked(device, target_of(text), "llvm") if text else default
     if isinstance(device, Cuda):
-        return _gpu(device, "cuda", text, device.runtime(), default)
+        return _gpu(device, "cuda", text, device.tvm_device(), default)
     if device.kind == "cpu" and text:
         return _checked(device, target_of(text), "llvm")
     from autosplit.hardware.devices.rpc import connect
@@ -48,7 +48,7 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
     connection = connect(device)
     if device.kind == "cpu":
         return _reported(connection) or default
-    return _gpu(device, device.kind, text, connection.runtime, _reported(connection) or default)
+    return _gpu(device, device.kind, text, connection.tvm_device, _reported(connection) or default)
 
 
 def architecture(target: Any) -> str:
@@ -64,7 +64,7 @@ def foreign_triple(target: Any) -> str | None:
     return str(host.attrs["mtriple"]) if architecture(host) != platform.machine() else None
 
 
-def _reported(connection: Connection) -> Any | None:
+def _reported(connection: ServerConnection) -> Any | None:
     """The target of a server's processor, as its TVM reports it; None where it was built without a compiler."""
     cpu, triple = (connection.ask(f"target.llvm_get_system_{what}") for what in ("cpu", "triple"))
     if not cpu or not triple:

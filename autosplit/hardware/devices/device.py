@@ -32,7 +32,7 @@ class Cores:
     def __str__(self) -> str:
         return "cores:" + ",".join(map(str, self.numbers))
 
-    def runtime(self) -> Any:
+    def tvm_device(self) -> Any:
         """The device as TVM's runtime has it."""
         import tvm
 
@@ -61,7 +61,7 @@ class Cuda:
     def __str__(self) -> str:
         return f"cuda:{self.number}"
 
-    def runtime(self) -> Any:
+    def tvm_device(self) -> Any:
         """The device as TVM's runtime has it. Raises MachineError where there is none, or TVM cannot use it."""
         import tvm
 

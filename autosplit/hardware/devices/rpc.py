@@ -33,7 +33,7 @@ class DeviceLost(StageError):
     """A server went away while something ran there."""
 
 
-class Connection:
+class ServerConnection:
     """One session with a server. Its calls may come from several threads; they run one at a time."""
 
     def __init__(self, device: Rpc, session: Any) -> None:
@@ -42,13 +42,17 @@ class Connection:
         self._lock = threading.Lock()
         self._sent_files = 0
         self._modules: OrderedDict[str, tuple[int, Any]] = OrderedDict()
-        self.runtime = session.device(device.kind, device.number)
+        self.tvm_device = session.device(device.kind, device.number)
         self._ping = session.get_function("runtime.NumThreads")
 
     @property
-    def runtimes(self) -> list[Any]:
+    def tvm_devices(self) -> list[Any]:
         """The devices of a virtual machine there: its own, and the processor for what runs beside it."""
-        return [self.runtime] if self.device.kind == "cpu" else [self.runtime, self._session.cpu(0)]
+        return (
+            [self.tvm_device]
+            if self.device.kind == "cpu"
+            else [self.tvm_device, self._session.cpu(0)]
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -118,11 +122,11 @@ class Connection:
         return DeviceLost(f"device '{self.device}' was lost while {doing}; start its server again")
 
 
-_OPEN: WeakValueDictionary[Rpc, Connection] = WeakValueDictionary()
+_OPEN: WeakValueDictionary[Rpc, ServerConnection] = WeakValueDictionary()
 _OPENING = threading.Lock()
 
 
-def connect(device: Rpc, wait_s: float = 0.0) -> Connection:
+def connect(device: Rpc, wait_s: float = 0.0) -> ServerConnection:
     """The connection of this process to a server, opened if there is none that answers; hold it while it is in use.
 
     A server that refuses is tried again for ``wait_s`` seconds. Raises MachineError, naming the address and the remedy,
@@ -131,13 +135,13 @@ def connect(device: Rpc, wait_s: float = 0.0) -> Connection:
     with _OPENING:
         found = _OPEN.get(device)
         if found is None or not found.is_alive:
-            found = Connection(device, _session(device, wait_s))
+            found = ServerConnection(device, _session(device, wait_s))
             _OPEN[device] = found
         return found
 
 
 @contextlib.contextmanager
-def reached(devices: Iterable[Device], wait_s: float = 0.0) -> Iterator[list[Connection]]:
+def reached(devices: Iterable[Device], wait_s: float = 0.0) -> Iterator[list[ServerConnection]]:
     """Hold the servers among some devices open for a while; see ``connect`` for ``wait_s`` in seconds.
 
     Raises MachineError where one is not there.

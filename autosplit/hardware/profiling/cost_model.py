@@ -38,11 +38,11 @@ def cost_model(
     graph: FusedGraph,
     profiles: Sequence[Profile],
     links: Sequence[LinkCost] = (),
-    together: Iterable[Iterable[int]] = (),
+    keep_together: Iterable[Iterable[int]] = (),
 ) -> CostModel:
     """The costs of a graph on the devices along a pipeline, in ms; devices that are all alike share one row.
 
-    ``links`` are in the order of ``profiles``; without them moving a tensor costs nothing. ``together``: ops, by index, that
+    ``links`` are in the order of ``profiles``; without them moving a tensor costs nothing. ``keep_together``: ops, by index, that
     no cut may part.
     """
     rows = [p.op_ms for p in profiles]
@@ -55,4 +55,4 @@ def cost_model(
         links=[Link(link.bandwidth, link.latency_ms) for link in links] if priced else None,
         overheads=[link.call_ms for link in links] if priced else (0.0,),
     )
-    return model.with_groups(together)
+    return model.with_groups(keep_together)

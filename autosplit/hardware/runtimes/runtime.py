@@ -1,4 +1,4 @@
-"""What runs stages, chosen by the name of its backend: TVM's virtual machine or onnxruntime."""
+"""What runs stages, chosen by the name of its runtime: TVM's virtual machine or onnxruntime."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.runtimes.stage import Stage
 
 if TYPE_CHECKING:
-    from autosplit.hardware.model import Model
+    from autosplit.hardware.compiled_model import CompiledModel
 
-TVM, ONNXRUNTIME = BACKENDS = ("tvm", "onnxruntime")
+TVM, ONNXRUNTIME = RUNTIMES = ("tvm", "onnxruntime")
 
 
-class Runner(Protocol):
+class Runtime(Protocol):
     """Runs the stages of one model."""
 
     suffix: str
@@ -32,12 +32,12 @@ class Runner(Protocol):
         ...
 
     @property
-    def together(self) -> tuple[tuple[int, ...], ...]:
+    def keep_together(self) -> tuple[tuple[int, ...], ...]:
         """Sets of ops that no cut may part, by index."""
         ...
 
     def check(self, devices: Sequence[Device]) -> None:
-        """Raises ConfigError for a device on which the backend cannot run."""
+        """Raises ConfigError for a device on which the runtime cannot run."""
         ...
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
@@ -45,11 +45,11 @@ class Runner(Protocol):
         ...
 
     def stage(self, ports: StagePorts, device: Device) -> Stage:
-        """The stage that computes some ops on a device. Raises SplitError where the backend cannot cut there."""
+        """The stage that computes some ops on a device. Raises SplitError where the runtime cannot cut there."""
         ...
 
     def whole(self, ports: StagePorts, device: Device) -> Stage:
-        """All ops on a device, as fast as the backend runs them there."""
+        """All ops on a device, as fast as the runtime runs them there."""
         ...
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
@@ -65,30 +65,30 @@ class Runner(Protocol):
         ...
 
 
-def runner_of(model: Model, backend: str) -> Runner:
-    """The runner of a model for one of the BACKENDS."""
-    if backend == TVM:
-        from autosplit.hardware.runtimes.tvm.runtime import TvmRunner
+def runtime_of(model: CompiledModel, runtime: str) -> Runtime:
+    """The runtime of a model for one of the RUNTIMES."""
+    if runtime == TVM:
+        from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
 
-        return TvmRunner(model)
-    from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxRunner
+        return TvmRuntime(model)
+    from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 
-    return OnnxRunner(model)
+    return OnnxruntimeRuntime(model)
 
 
 def load_stage(
-    backend: str,
+    runtime: str,
     file: Path,
     sha256: str,
     inputs: Sequence[Port],
     outputs: Sequence[Port],
     device: Device,
 ) -> Stage:
-    """The stage of a file, with that digest, that a runner of ``backend`` wrote."""
-    if backend == ONNXRUNTIME:
+    """The stage of a file, with that digest, that a runtime of ``runtime`` wrote."""
+    if runtime == ONNXRUNTIME:
         from autosplit.hardware.runtimes.onnxruntime.stage import OnnxStage
 
-        return OnnxStage(file, inputs, outputs, local_cores(backend, device))
+        return OnnxStage(file, inputs, outputs, local_cores(runtime, device))
     if isinstance(device, Rpc):
         from autosplit.hardware.devices import rpc
         from autosplit.hardware.runtimes.tvm.remote_stage import RpcStage
@@ -117,10 +117,10 @@ def _library(file: Path) -> Any:
         return tvm_ffi.load_module(str(link))
 
 
-def local_cores(backend: str, device: Device) -> Cores:
+def local_cores(runtime: str, device: Device) -> Cores:
     """The device, if it is a set of local cores. Raises ConfigError otherwise."""
     if not isinstance(device, Cores):
         raise ConfigError(
-            f"backend '{backend}' runs on local cores, not on '{device}'; use backend tvm there, or write cores:0"
+            f"runtime '{runtime}' runs on local cores, not on '{device}'; use runtime tvm there, or write cores:0"
         )
     return device

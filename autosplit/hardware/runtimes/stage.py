@@ -38,11 +38,11 @@ class VmStage:
         from tvm import relax
 
         self._device = device
-        self._runtime = device.runtime()
+        self._tvm_device = device.tvm_device()
         self._is_local = isinstance(device, Cores)
-        runtimes = self._runtime if self._is_local else [self._runtime, tvm.cpu()]
+        tvm_devices = self._tvm_device if self._is_local else [self._tvm_device, tvm.cpu()]
         self._weights = tuple(weights)
-        self._main = relax.VirtualMachine(module, runtimes)["main"]
+        self._main = relax.VirtualMachine(module, tvm_devices)["main"]
 
     def open(self) -> None:
         """Keep the calling thread and its kernel threads on the stage's cores."""
@@ -53,7 +53,7 @@ class VmStage:
         """See Stage; results of other TVM stages are taken without a copy where they lie in the same memory."""
         results = tuple(self._main(*map(self._accepted, values), *self._weights))
         if not self._is_local:
-            self._runtime.sync()  # a GPU's kernels are only started by then
+            self._tvm_device.sync()  # a GPU's kernels are only started by then
         return results
 
     def close(self) -> None:
@@ -62,8 +62,8 @@ class VmStage:
     def _accepted(self, value: Any) -> Any:
         import tvm
 
-        if isinstance(value, tvm.runtime.Tensor) and value.device == self._runtime:
+        if isinstance(value, tvm.runtime.Tensor) and value.device == self._tvm_device:
             return value
         return tvm.runtime.tensor(
-            value if not hasattr(value, "numpy") else value.numpy(), self._runtime
+            value if not hasattr(value, "numpy") else value.numpy(), self._tvm_device
         )

@@ -20,9 +20,9 @@ def named(
     name: str,
     merge: bool = True,
     markers: Sequence[str] = (),
-    together: Sequence[Sequence[str]] = (),
+    keep_together: Sequence[Sequence[str]] = (),
 ) -> Backend:
-    """The backend ``name``; ``markers`` add to its own, ``together`` are regions no cut may part.
+    """The backend ``name``; ``markers`` add to its own, ``keep_together`` are regions no cut may part.
 
     Raises MachineError where its package fails, ConfigError where that returns something else.
     """
@@ -43,5 +43,5 @@ def named(
         backend,
         merge=backend.merge and merge,
         markers=(*backend.markers, *(m for m in markers if m not in backend.markers)),
-        regions=tuple(map(tuple, together)),
+        regions=tuple(map(tuple, keep_together)),
     )

@@ -47,7 +47,7 @@ class Lowered:
 
     ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name; ``outputs`` pairs each output name of
     the model with the tensor that holds it; ``composites`` are what external backends run, by the symbol an op calls,
-    ``together`` the ops of each region that no cut may part. ``dtypes`` are the element types it computes in, those inside
+    ``keep_together`` the ops of each region that no cut may part. ``dtypes`` are the element types it computes in, those inside
     a fused op too. ``integers_below``: by name of an input of integers what random values of it stay below, where its use is
     known.
     """
@@ -58,7 +58,7 @@ class Lowered:
     inputs: tuple[Signature, ...]
     outputs: tuple[tuple[str, str], ...]
     composites: Mapping[str, Composite] = field(default_factory=dict)
-    together: tuple[tuple[int, ...], ...] = ()
+    keep_together: tuple[tuple[int, ...], ...] = ()
     dtypes: frozenset[str] = frozenset()
     integers_below: Mapping[str, int] = field(default_factory=dict)
 
@@ -86,8 +86,8 @@ def lower(source: SourceModel, target: Any, backends: Sequence[Backend] = ()) ->
     lowered = _Reader(
         source, fuse(module, target, partial(require_static, source)), composites
     ).lowered()
-    together = groups(lowered.graph, composites, backends)
-    return replace(lowered, together=together, integers_below=integers_below(source))
+    keep_together = groups(lowered.graph, composites, backends)
+    return replace(lowered, keep_together=keep_together, integers_below=integers_below(source))
 
 
 def constants(call: Call) -> Iterator[Any]:

@@ -17,11 +17,13 @@ _T = TypeVar("_T")
 
 def limited(costs: CostModel, stages: int, constraints: Constraints) -> CostModel:
     """The costs with the groups and the memory of the constraints. Raises ConfigError for an unknown op or tensor."""
-    together = [bitset(_op_index(costs, op) for op in group) for group in constraints.together]
+    keep_together = [
+        bitset(_op_index(costs, op) for op in group) for group in constraints.keep_together
+    ]
     tensors = {t.name: t for t in costs.tensors if t.producer is not None}
     for name in constraints.forbid:
         tensor = _find_tensor(tensors, name)
-        together.append(bitset(tensor.consumers) | 1 << (tensor.producer or 0))
+        keep_together.append(bitset(tensor.consumers) | 1 << (tensor.producer or 0))
     if len(constraints.memory) not in (1, stages):
         raise ConfigError(
             f"memory of {len(constraints.memory)} devices given for {stages} stages; give 1 or {stages}"
@@ -29,9 +31,9 @@ def limited(costs: CostModel, stages: int, constraints: Constraints) -> CostMode
     memory = tuple(min(value(costs.memory, d), value(constraints.memory, d)) for d in range(stages))
     alike = len(set(memory)) == 1
     changed = replace(
-        costs, groups=(*costs.groups, *together), memory=memory[:1] if alike else memory
+        costs, groups=(*costs.groups, *keep_together), memory=memory[:1] if alike else memory
     )
-    return changed if together or changed.memory != costs.memory else costs
+    return changed if keep_together or changed.memory != costs.memory else costs
 
 
 def levels(

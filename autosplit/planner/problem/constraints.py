@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 class Constraints:
     """Conditions on a split, in the user's words: ops by id, tensors by name, stages and devices by index from 0.
 
-    ``together``: ops that stay on one stage; ``stages``: op to stage; ``devices``: op to device of the cost model;
+    ``keep_together``: ops that stay on one stage; ``stages``: op to stage; ``devices``: op to device of the cost model;
     ``forbid``: tensors that no cut may separate from a reader; ``require``: tensors that some cut separates from a
     reader; ``live_tensors`` and ``live_bytes``: the most that may be live at any cut; ``memory``: bytes each device
     holds, one value for all or one per device.
     """
 
-    together: Sequence[Sequence[str | int]] = ()
+    keep_together: Sequence[Sequence[str | int]] = ()
     stages: Mapping[str | int, int] = field(default_factory=dict)
     devices: Mapping[str | int, int] = field(default_factory=dict)
     forbid: Sequence[str] = ()

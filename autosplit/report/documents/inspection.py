@@ -12,10 +12,10 @@ from autosplit.graph import FusedGraph
 from autosplit.units import counted, size
 
 if TYPE_CHECKING:
-    from autosplit.hardware.model import Model
+    from autosplit.hardware.compiled_model import CompiledModel
 
 
-def document(model: Model) -> dict[str, Any]:
+def document(model: CompiledModel) -> dict[str, Any]:
     """The document of ``inspect -f json``; DESIGN fixes its keys."""
     graph = model.graph
     count = cuts.count(graph)

@@ -23,6 +23,7 @@ from autosplit.report.documents.plain import (
     strings_of,
     text_of,
 )
+from autosplit.study.config.former_names import with_current_names
 from autosplit.study.config.objectives import of_study
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def read(study: optuna.Study) -> Study:
     graph = _graph(attributes.get("graph"))
     verdict = mapping_of(attributes.get("verdict"))
     duel = mapping_of(attributes.get("duel"))
+    identity = with_current_names(mapping_of(attributes.get("identity")))
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     return Study(
         name=study.study_name,
@@ -152,8 +154,8 @@ def read(study: optuna.Study) -> Study:
         choice=text_of(verdict.get("choice")),
         verdict=text_of(verdict.get("text")),
         stopped=text_of(attributes.get("stopped")),
-        identity={k: text_of(v) for k, v in mapping_of(attributes.get("identity")).items()},
-        config=mapping_of(attributes.get("config")),
+        identity={k: text_of(v) for k, v in identity.items()},
+        config=with_current_names(mapping_of(attributes.get("config"))),
         trials=tuple(_trial(t, graph, of_study(attributes)[0] == "throughput") for t in trials),
         duel=_duel(duel, sum(t.state.name == "COMPLETE" for t in trials)),
         version=text_of(mapping_of(attributes.get("autosplit")).get("version")),

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import available
+from autosplit.study.config.former_names import with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
     Measure,
@@ -75,7 +76,7 @@ class StudyConfig(Section):
     zoo: Text | None = None
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
-    backend: Literal["tvm", "onnxruntime", "simulated"] = "tvm"
+    runtime: Literal["tvm", "onnxruntime", "simulated"] = "tvm"
     objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
         default_factory=dict
@@ -129,19 +130,19 @@ class StudyConfig(Section):
             sources.append("simulated.graph")
         if len(sources) > 1:
             raise ValueError(f"{' and '.join(sources)} are both given; keep one")
-        if not sources and self.backend != "simulated":
+        if not sources and self.runtime != "simulated":
             raise ValueError('no model is given; add model = "FILE.onnx" or zoo = "squeezenet"')
-        if self.simulated and self.backend != "simulated":
+        if self.simulated and self.runtime != "simulated":
             raise ValueError(
-                f"[simulated] is given, backend is '{self.backend}'; set backend = \"simulated\""
+                f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
             )
-        if self.tuning and self.backend == "onnxruntime":
+        if self.tuning and self.runtime == "onnxruntime":
             raise ValueError(
                 "tuning is given, but it is for TVM's kernels, not for onnxruntime; remove tuning"
             )
-        if self.regions and self.backend != "tvm":
+        if self.regions and self.runtime != "tvm":
             raise ValueError(
-                f"regions are given, but backend is '{self.backend}'; set backend = \"tvm\""
+                f"regions are given, but runtime is '{self.runtime}'; set runtime = \"tvm\""
             )
         for region in self.regions:
             if region.device and self.devices is not None and region.device not in self.devices:
@@ -149,7 +150,7 @@ class StudyConfig(Section):
                 raise ValueError(
                     f"regions.device is '{region.device}', which is none of {known}; name one of the devices"
                 )
-        if self.export and self.backend == "simulated":
+        if self.export and self.runtime == "simulated":
             raise ValueError(
                 "export is given, but simulated hardware builds nothing; remove export"
             )
@@ -173,7 +174,9 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
 def stored(data: object, study: str) -> StudyConfig:
     """The study file kept with a study. Raises ConfigError where it is none that this version reads."""
     try:
-        return StudyConfig.model_validate(data)
+        return StudyConfig.model_validate(
+            with_current_names(data) if isinstance(data, dict) else data
+        )
     except ValidationError as error:
         raise ConfigError(
             f"study '{study}' was not stored by this version of autosplit: {_explain(error)}"
@@ -237,6 +240,8 @@ def _explain(error: ValidationError) -> str:
     )  # a misspelt key may make another one missing
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
+        if key == "backend":
+            return f"backend is now called runtime; write runtime = {first['input']!r}"
         return f"{key} is no key; {_known(first['loc'])}"
     if first["type"] == "missing":
         return f"{key} is missing; add {key} = ..."

@@ -17,7 +17,7 @@ WORKER = "autosplit.deploy.worker:open_bench"  # a name, loaded in the worker al
 
 def open_bench(config: StudyConfig) -> Bench:
     """Open it. Raises ConfigError, ModelError or MachineError, one line, where it cannot be had."""
-    return _simulated(config) if config.backend == "simulated" else _real(config)
+    return _simulated(config) if config.runtime == "simulated" else _real(config)
 
 
 def _real(config: StudyConfig) -> Bench:
@@ -35,7 +35,7 @@ def _real(config: StudyConfig) -> Bench:
         target=config.target,
         targets=config.targets,
         tuning=Path(config.tuning) if config.tuning else None,
-        backend=TVM if config.backend == "simulated" else config.backend,
+        runtime=TVM if config.runtime == "simulated" else config.runtime,
         regions=[r.model_dump() for r in config.regions],
         budget=Budget(**config.measure.model_dump()),
         handler=WORKER,

@@ -91,7 +91,7 @@ def _write(
 ) -> None:
     if not hasattr(bench, "export"):
         raise ConfigError(
-            "simulated hardware has no stages to export; run the study on a real backend"
+            "simulated hardware has no stages to export; run the study on a real runtime"
         )
     stored = trial.user_attrs
     latency = records.read_spread(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)

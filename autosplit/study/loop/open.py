@@ -58,7 +58,7 @@ def alone_on_devices(config: StudyConfig) -> AbstractContextManager[None]:
     """
     return (
         contextlib.nullcontext()
-        if config.backend == "simulated"
+        if config.runtime == "simulated"
         else one_at_a_time(DEVICES, stopped=config.search.lease)
     )
 
@@ -99,7 +99,7 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     placed = _placed(config)
     return {
         **bench.identity,
-        "backend": config.backend,
+        "backend": config.runtime,  # the key of stored studies
         "objective": ", ".join(config.objectives),
         "stages": str(config.stages),
         **(
@@ -226,7 +226,7 @@ def _costs(bench: Bench, profile: list[Profile], links: list[LinkCost]) -> CostM
         model = own(profile)
         assert isinstance(model, CostModel)
         return model
-    return cost_model(bench.graph, profile, links, bench.together)
+    return cost_model(bench.graph, profile, links, bench.keep_together)
 
 
 def _store(study: optuna.Study, url: str, values: Mapping[str, Any]) -> None:

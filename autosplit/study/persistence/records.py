@@ -11,6 +11,7 @@ from autosplit.cuts import bitset, live, members
 from autosplit.cuts.stages import Stages
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.study.config.former_names import FORMER_NAMES
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -179,7 +180,8 @@ def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str
 def _changed(key: str, before: object, after: object) -> str:
     if _DIGEST.fullmatch(str(before)) and _DIGEST.fullmatch(str(after)):
         return f"the {key} has changed (sha256 {str(before)[:12]}, now {str(after)[:12]})"
-    return f"{key} was {_short(before)}, is {_short(after)}"
+    name = FORMER_NAMES.get(key, key)
+    return f"{name} was {_short(before)}, is {_short(after)}"
 
 
 def _short(value: object) -> str:

@@ -65,7 +65,7 @@ class FakeWorker:
 
 ANSWERS = {
     "describe": {
-        "graph": dump(GRAPH), "devices": ["cores:0"], "together": [[0]], "regions": {"npu": [0]}, "identity": {"cpu": "c"},
+        "graph": dump(GRAPH), "devices": ["cores:0"], "keep_together": [[0]], "regions": {"npu": [0]}, "identity": {"cpu": "c"},
         "untuned": 0.5,
     },
     "profile": [dump(Profile("cores:0", (1.5,), (0.1,)))],
@@ -89,7 +89,7 @@ def bench(monkeypatch):
 
 def test_values_come_back_as_they_were(bench):
     assert bench.graph == GRAPH
-    assert (bench.devices, bench.together, bench.regions, bench.untuned) == (
+    assert (bench.devices, bench.keep_together, bench.regions, bench.untuned) == (
         ("cores:0",),
         [[0]],
         {"npu": [0]},
@@ -119,7 +119,7 @@ def test_a_worker_is_told_all_that_describes_the_bench(bench):
     more = {
         "targets": {"cores:0": "llvm"},
         "tuning": Path("records"),
-        "backend": "onnxruntime",
+        "runtime": "onnxruntime",
         "regions": regions,
     }
     known = {

@@ -9,7 +9,7 @@ import pytest
 from autosplit.errors import MachineError, StageError
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, Rpc
-from autosplit.hardware.devices.rpc import Connection, DeviceLost
+from autosplit.hardware.devices.rpc import DeviceLost, ServerConnection
 from tests.hardware.fakes import PATIENCE_S, wait_for
 
 HERE = Rpc("host", 9090)
@@ -58,7 +58,7 @@ def server():
 
 @pytest.fixture
 def connection(server):
-    return Connection(HERE, server)
+    return ServerConnection(HERE, server)
 
 
 def writes(content):
@@ -124,8 +124,8 @@ def test_a_server_is_asked_for_what_it_has(connection, server):
 
 
 def test_beside_another_kind_of_device_runs_the_processor(server):
-    assert Connection(HERE, server).runtimes == [("cpu", 0)]
-    assert Connection(GPU, server).runtimes == [("cuda", 1), ("cpu", 0)]
+    assert ServerConnection(HERE, server).tvm_devices == [("cpu", 0)]
+    assert ServerConnection(GPU, server).tvm_devices == [("cuda", 1), ("cpu", 0)]
 
 
 def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):

@@ -234,14 +234,14 @@ def test_a_gpu_that_cannot_be_used_says_why(monkeypatch, enabled, there, told):
     monkeypatch.setattr(tvm.runtime, "enabled", lambda name: enabled)
     monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=there, number=number))
     with pytest.raises(MachineError, match=f"device 'cuda:3' .*{told}"):
-        Cuda(3).runtime()
+        Cuda(3).tvm_device()
 
 
 def test_a_gpu_that_is_there_is_given(monkeypatch):
     tvm = pytest.importorskip("tvm")
     monkeypatch.setattr(tvm.runtime, "enabled", lambda name: name == "cuda")
     monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=True, number=number))
-    assert Cuda(3).runtime().number == 3
+    assert Cuda(3).tvm_device().number == 3
 
 
 def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):

@@ -15,11 +15,11 @@ from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.model import Model
 from tests import nets
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
@@ -95,9 +95,9 @@ def test_a_stage_leaves_no_file_on_the_server(split, two):
 
 def test_a_stage_is_sent_once_while_its_server_is_held(split, two, monkeypatch):
     sent = []
-    real = rpc.Connection._sent
+    real = rpc.ServerConnection._sent
     monkeypatch.setattr(
-        rpc.Connection, "_sent", lambda self, write: sent.append(write) or real(self, write)
+        rpc.ServerConnection, "_sent", lambda self, write: sent.append(write) or real(self, write)
     )
     with rpc.reached([devices.parse(two[0].device)]):
         for _ in range(2):
@@ -133,7 +133,7 @@ def test_a_kernel_that_is_not_compiled_for_a_device_takes_for_ever(model, two, m
         return real(by_symbol, target)
 
     monkeypatch.setattr(kernels, "_build", fails)
-    limited = Model(
+    limited = CompiledModel(
         **{**vars(model_fields(model)), "targets": {two[0].device: "llvm -mcpu=x86-64"}}
     )
     (relu,) = (i for i, op in enumerate(limited.graph.ops) if op.kernel == "relu")
@@ -207,15 +207,15 @@ def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, tw
 
 
 def test_onnxruntime_runs_on_local_cores_alone(model, two):
-    other = autosplit.load_model(model.path, backend="onnxruntime")
+    other = autosplit.load_model(model.path, runtime="onnxruntime")
     with pytest.raises(
-        ConfigError, match="backend 'onnxruntime' runs on local cores, not on 'rpc:"
+        ConfigError, match="runtime 'onnxruntime' runs on local cores, not on 'rpc:"
     ):
         LocalBench(other, devices.along(2, [two[0].device] * 2))
 
 
 def test_a_target_for_another_kind_of_device_is_refused(model, two):
-    wrong = Model(**{**vars(model_fields(model)), "targets": {two[0].device: "cuda"}})
+    wrong = CompiledModel(**{**vars(model_fields(model)), "targets": {two[0].device: "cuda"}})
     with pytest.raises(ConfigError, match="is of kind 'cuda'; give one that starts with 'llvm'"):
         wrong.target_on(devices.parse(two[0].device))
 
@@ -313,4 +313,4 @@ def model_fields(model):
     from dataclasses import fields
     from types import SimpleNamespace
 
-    return SimpleNamespace(**{f.name: getattr(model, f.name) for f in fields(Model)})
+    return SimpleNamespace(**{f.name: getattr(model, f.name) for f in fields(CompiledModel)})

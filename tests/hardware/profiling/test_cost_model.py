@@ -82,5 +82,5 @@ def test_each_stage_takes_the_times_of_its_device_and_what_its_link_costs():
 
 
 def test_what_no_cut_may_part_stays_together():
-    costs = cost_model(CHAIN, profiles((3.0, 3.0, 1.0)), together=[[0, 1]])
+    costs = cost_model(CHAIN, profiles((3.0, 3.0, 1.0)), keep_together=[[0, 1]])
     assert plan(costs, 2).stages == ((0, 1), (2,))

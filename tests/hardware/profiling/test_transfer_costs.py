@@ -32,7 +32,7 @@ def test_no_noise_makes_a_cost_negative(times):
 
 
 def test_the_memory_of_this_machine_is_measured_too():
-    found = transfer_costs.measure("here", device.along(1)[0].runtime(), lambda: None)
+    found = transfer_costs.measure("here", device.along(1)[0].tvm_device(), lambda: None)
     assert found.device == "here"
     assert found.latency_ms + (1 << 22) / found.bandwidth > 0
 

@@ -17,7 +17,7 @@ from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.runtime import BACKENDS
+from autosplit.hardware.runtimes.runtime import RUNTIMES
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -25,14 +25,14 @@ BRIEF = Budget(seconds=0.2, share=0.5, items=4, latency_items=1)
 HERE = devices.along(2)
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request):
+@pytest.fixture(params=RUNTIMES)
+def runtime(request):
     return request.param
 
 
 @pytest.fixture
-def model(backend, branches):
-    return replace(branches, backend=backend)
+def model(runtime, branches):
+    return replace(branches, runtime_name=runtime)
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def outputs(pipeline, items):
         (nets.boundaries(), [["skip"], ["early", "both"], ["far"]]),
     ],
 )
-def test_a_split_computes_what_the_whole_does(save, backend, proto, after):
-    nets.judge(model := autosplit.load_model(save(proto), backend=backend), model.split(after))
+def test_a_split_computes_what_the_whole_does(save, runtime, proto, after):
+    nets.judge(model := autosplit.load_model(save(proto), runtime=runtime), model.split(after))
 
 
 def test_the_whole_model_runs_on_one_device_and_on_all(model):
@@ -120,15 +120,15 @@ def test_a_profile_has_a_time_for_every_op(model):
     assert sum(found.op_ms) > 0
 
 
-def test_a_profile_is_kept_apart_by_backend(model):
-    other = replace(model, backend=next(b for b in BACKENDS if b != model.backend))
+def test_a_profile_is_kept_apart_by_runtime(model):
+    other = replace(model, runtime_name=next(b for b in RUNTIMES if b != model.runtime_name))
     own = model.profile(HERE[0], seconds=0.1)
     assert other.profile(HERE[0], seconds=0.1) != own == model.profile(HERE[0], seconds=0.1)
 
 
 def test_ops_kept_together_can_be_grouped_for_the_planner(model):
     costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-    assert planner.plan(costs.with_groups(model.runner.together), 2).stages
+    assert planner.plan(costs.with_groups(model.runtime.keep_together), 2).stages
 
 
 def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
@@ -144,7 +144,7 @@ def test_an_export_runs_verifies_and_is_measured(split, tmp_path):
 
 def test_an_exported_part_runs(model, tmp_path):
     part = model.extract([model.graph.ops[0].name, *(op.name for op in model.graph.ops[1:3])])
-    manifest = part.export(tmp_path / f"part{model.runner.suffix}")
+    manifest = part.export(tmp_path / f"part{model.runtime.suffix}")
     with part.pipeline() as live, autosplit.load(manifest) as loaded:
         items = [{p.name: np.ones(p.shape, p.dtype) for p in part.wiring.inputs}]
         assert compare(loaded.run(items), live.run(items)).equal
@@ -152,7 +152,7 @@ def test_an_exported_part_runs(model, tmp_path):
 
 def test_a_changed_stage_file_is_refused(split, tmp_path):
     split.export(tmp_path)
-    file = tmp_path / f"stage1{split.model.runner.suffix}"
+    file = tmp_path / f"stage1{split.model.runtime.suffix}"
     file.write_bytes(file.read_bytes() + b"\0")
     with pytest.raises(ConfigError, match="it was changed, export it again"):
         autosplit.load(tmp_path)
@@ -160,7 +160,7 @@ def test_a_changed_stage_file_is_refused(split, tmp_path):
 
 def test_a_bench_measures_candidates_baselines_and_turns(split):
     here = LocalBench(split.model, HERE, BRIEF)
-    assert here.identity["backend"] == split.model.backend
+    assert here.identity["backend"] == split.model.runtime_name
     found = here.measure(split.stages)
     assert found.accuracy.equal
     assert len(found.stage_ms) == 2
@@ -178,7 +178,7 @@ def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
         here.measure(split.stages)
 
 
-def test_a_worker_measures_with_the_backend_it_is_given(split):
+def test_a_worker_measures_with_the_runtime_it_is_given(split):
     model = split.model
     far = IsolatedBench(
         model.path,
@@ -187,17 +187,17 @@ def test_a_worker_measures_with_the_backend_it_is_given(split):
         devices=(),
         target=None,
         budget=BRIEF,
-        backend=model.backend,
+        runtime=model.runtime_name,
         patience_s=120,
     )
     try:
         assert far.identity == dict(LocalBench(model, HERE).identity)
-        assert [tuple(g) for g in far.together] == list(model.runner.together)
+        assert [tuple(g) for g in far.keep_together] == list(model.runtime.keep_together)
         assert far.measure(split.stages).accuracy.equal
     finally:
         far.close()
 
 
-def test_an_unknown_backend_is_refused(save):
-    with pytest.raises(ConfigError, match="backend 'tensorrt' is unknown; use tvm or onnxruntime"):
-        autosplit.load_model(save(nets.residual()), backend="tensorrt")
+def test_an_unknown_runtime_is_refused(save):
+    with pytest.raises(ConfigError, match="runtime 'tensorrt' is unknown; use tvm or onnxruntime"):
+        autosplit.load_model(save(nets.residual()), runtime="tensorrt")

@@ -1,4 +1,4 @@
-"""Which runner a backend has, and which devices it takes."""
+"""Runtimes by their names, and the devices they take."""
 
 import pytest
 
@@ -12,10 +12,10 @@ def test_local_cores_are_the_device_itself():
 
 
 @pytest.mark.parametrize("device", [Cuda(0), Rpc("h", 1)])
-def test_another_device_names_the_backend_the_device_and_the_remedy(device):
+def test_another_device_names_the_runtime_the_device_and_the_remedy(device):
     with pytest.raises(
         ConfigError,
-        match=f"'onnxruntime' runs on local cores, not on '{device}'; use backend tvm there",
+        match=f"'onnxruntime' runs on local cores, not on '{device}'; use runtime tvm there",
     ):
         runtime.local_cores("onnxruntime", device)
 
@@ -27,10 +27,10 @@ def test_an_onnx_stage_for_another_device_is_refused_before_its_file_is_read(tmp
 
 
 @pytest.mark.parametrize(
-    ("backend", "kind", "suffix"),
-    [("tvm", "TvmRunner", ".so"), ("onnxruntime", "OnnxRunner", ".onnx")],
+    ("runtime_name", "kind", "suffix"),
+    [("tvm", "TvmRuntime", ".so"), ("onnxruntime", "OnnxruntimeRuntime", ".onnx")],
 )
-def test_each_backend_has_its_runner_and_suffix(branches, backend, kind, suffix):
+def test_each_runtime_has_its_class_and_suffix(branches, runtime_name, kind, suffix):
     pytest.importorskip("onnxruntime")
-    found = runtime.runner_of(branches, backend)
+    found = runtime.runtime_of(branches, runtime_name)
     assert (type(found).__name__, found.suffix) == (kind, suffix)

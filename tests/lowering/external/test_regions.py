@@ -221,10 +221,9 @@ def test_c6_a_region_holds_ops_of_its_backend_alone(load, reference):
 
 def test_c6_the_ops_of_a_region_stay_together(load, reference):
     model = load(branches(), regions=(("a0", "a1"), ("b2", "b1")))
-    assert [{model.graph.ops[i].sources[0] for i in group} for group in model.lowered.together] == [
-        {"a0", "a1"},
-        {"b1", "b2"},
-    ]
+    assert [
+        {model.graph.ops[i].sources[0] for i in group} for group in model.lowered.keep_together
+    ] == [{"a0", "a1"}, {"b1", "b2"}]
     with pytest.raises(
         SplitError, match="cut 1 lies between ops 'op0_reference_conv' and 'op1_reference_conv1'"
     ):

@@ -58,7 +58,7 @@ def package(tmp_path, monkeypatch):
 
 
 def test_c7_a_package_offers_a_backend_by_name(package):
-    found = named("reference", merge=False, markers=["relax.tanh"], together=[["a", "b"]])
+    found = named("reference", merge=False, markers=["relax.tanh"], keep_together=[["a", "b"]])
     assert (found.name, found.merge, found.regions) == ("reference", False, (("a", "b"),))
     assert found.markers == ("relax.astype", "relax.tanh")
     assert len(found.patterns) == 5
@@ -91,7 +91,7 @@ def test_c7_a_study_measures_regions_in_its_worker(package, save):
     try:
         external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]
         (profile, *_) = bench.profile()
-        (group,) = bench.together
+        (group,) = bench.keep_together
         found = bench.measure(
             (tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops))))
         )
@@ -117,6 +117,6 @@ def test_c7_the_study_file_has_a_table_of_regions(tmp_path):
         ["relax.astype"],
         [],
     )
-    file.write_text(text.replace("stages", 'backend = "onnxruntime"\nstages'), encoding="utf-8")
+    file.write_text(text.replace("stages", 'runtime = "onnxruntime"\nstages'), encoding="utf-8")
     with pytest.raises(ConfigError, match="regions are given"):
         study_file.load(file)

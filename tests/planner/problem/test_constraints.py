@@ -27,7 +27,7 @@ def constrained(draw):
         stages,
         allow_empty,
         Constraints(
-            together=draw(st.lists(st.lists(op, min_size=2, max_size=2), max_size=1)),
+            keep_together=draw(st.lists(st.lists(op, min_size=2, max_size=2), max_size=1)),
             stages=draw(st.dictionaries(op, st.integers(0, stages - 1), max_size=1)),
             devices=draw(st.dictionaries(op, st.integers(0, stages - 1), max_size=1)),
             forbid=draw(some),
@@ -58,7 +58,7 @@ def accepts(model, constraints):
         cuts = range(1, len(stages))
         live = [[t for t in model.tensors if crosses(t, where, cut)] for cut in cuts]
         return (
-            all(len({where[index[op]] for op in group}) == 1 for group in constraints.together)
+            all(len({where[index[op]] for op in group}) == 1 for group in constraints.keep_together)
             and all(where[index[op]] == s for op, s in pins)
             and all(len(stages_met) == 1 for stages_met in ends)
             and all(
@@ -117,7 +117,7 @@ def test_with_no_live_tensor_chains_stay_whole():
     ("constraints", "named"),
     [
         (
-            Constraints(together=[["op0", "op5"]], stages={"op2": 1, "op0": 0}),
+            Constraints(keep_together=[["op0", "op5"]], stages={"op2": 1, "op0": 0}),
             ["'op0', 'op5' together"],
         ),
         (Constraints(stages={"op4": 0, "op1": 1}), ["op 'op4' on stage 0", "op 'op1' on stage 1"]),
@@ -136,7 +136,7 @@ def test_with_no_live_tensor_chains_stay_whole():
             ["op 'op4' on device 0", "op 'op1' on device 1"],
         ),
         (
-            Constraints(together=[["op0", "op2"], ["op2", "op5"], ["op3", "op4"]]),
+            Constraints(keep_together=[["op0", "op2"], ["op2", "op5"], ["op3", "op4"]]),
             ["'op0', 'op2'", "'op2', 'op5'"],
         ),
         (
@@ -202,7 +202,7 @@ def test_memory_that_is_too_little_is_named():
 @pytest.mark.parametrize(
     "constraints",
     [
-        Constraints(together=[["op0", "nobody"]]),
+        Constraints(keep_together=[["op0", "nobody"]]),
         Constraints(stages={"nobody": 0}),
         Constraints(stages={"op0": 2}),
         Constraints(devices={"op0": -1}),

@@ -48,7 +48,7 @@ def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
             "objective": objective,
         }
         config = StudyConfig.model_validate(
-            {"name": "s", "backend": "simulated", **asked, "search": search}
+            {"name": "s", "runtime": "simulated", **asked, "search": search}
         )
         return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent())
 
@@ -263,7 +263,7 @@ def test_a_study_whose_file_no_longer_reads_is_not_exported(
 
 
 STUDY = """
-backend = "simulated"
+runtime = "simulated"
 stages = 3
 objective = ["throughput", "latency"]
 [search]

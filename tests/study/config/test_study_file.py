@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from autosplit.errors import ConfigError
-from autosplit.study.config.study_file import SIZE_LIMIT, StudyConfig, load
+from autosplit.study.config.study_file import SIZE_LIMIT, StudyConfig, load, stored
 
 GOOD = 'zoo = "squeezenet"\nstages = 2\n'
 
@@ -69,6 +69,7 @@ def test_the_quickstart_is_a_study_file() -> None:
     ("text", "told"),
     [
         (GOOD + "trails = 3", "trails is no key; did you mean search.trials?"),
+        (GOOD + 'backend = "onnxruntime"', "write runtime = 'onnxruntime'"),
         (GOOD + "[search]\nzebra = 1", "search.zebra is no key; keys are name"),
         (
             GOOD + "[search]\ntrials = 0",
@@ -84,10 +85,10 @@ def test_the_quickstart_is_a_study_file() -> None:
         (GOOD + 'model = "a.onnx"', "model and zoo are both given; keep one"),
         (GOOD + 'devices = ["cores:0"]', "stages is 2, devices are 1; give one device a stage"),
         (GOOD + "devices = []", "devices is []"),
-        (GOOD + "[simulated]\nnoise = 0.1", 'set backend = "simulated"'),
+        (GOOD + "[simulated]\nnoise = 0.1", 'set runtime = "simulated"'),
         (GOOD + 'name = "../x"', "name is '../x'"),
         (GOOD + "[shapes]\nx = [1, 0]", "'x' has a dimension below 1"),
-        ('backend = "simulated"\nstages = 2\nexport = "out"', "remove export"),
+        ('runtime = "simulated"\nstages = 2\nexport = "out"', "remove export"),
         ("stages = 2", "no model is given"),
         ('zoo = "x"', "stages is missing"),
         (
@@ -99,8 +100,8 @@ def test_the_quickstart_is_a_study_file() -> None:
             "targets name 'cores:0', which is none of the devices",
         ),
         (GOOD + 'devices = ["a", "b"]\ntargets = {c = "llvm"}', "targets name 'c'"),
-        (GOOD + 'backend = "onnxruntime"\ntuning = "tuned"', "remove tuning"),
-        (GOOD + 'backend = "onnxruntime"\n[[regions]]\nbackend = "b"', 'set backend = "tvm"'),
+        (GOOD + 'runtime = "onnxruntime"\ntuning = "tuned"', "remove tuning"),
+        (GOOD + 'runtime = "onnxruntime"\n[[regions]]\nbackend = "b"', 'set runtime = "tvm"'),
         (
             GOOD + 'devices = ["a", "b"]\n[[regions]]\nbackend = "b"\ndevice = "c"',
             "regions.device is 'c'",
@@ -153,6 +154,11 @@ def test_what_lies_just_within_the_limits_is_taken(tmp_path: Path, text: str) ->
     read(tmp_path, f'zoo = "x"\n{text}')
 
 
+def test_a_stored_study_of_an_earlier_version_is_read() -> None:
+    config = stored({"name": "s", "zoo": "x", "stages": 2, "backend": "onnxruntime"}, "s")
+    assert config.runtime == "onnxruntime"
+
+
 def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_not(
     tmp_path: Path,
 ) -> None:
@@ -163,7 +169,7 @@ def test_files_that_are_read_lie_beside_the_study_file_and_what_is_written_does_
         "out",
     )
     drawn = read(
-        tmp_path, 'backend = "simulated"\nstages = 2\n[simulated]\ngraph = "g.json"\nops = 7'
+        tmp_path, 'runtime = "simulated"\nstages = 2\n[simulated]\ngraph = "g.json"\nops = 7'
     )
     assert drawn.simulated is not None
     assert (drawn.simulated.graph, drawn.simulated.ops) == (str(tmp_path / "g.json"), 7)

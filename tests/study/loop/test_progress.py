@@ -16,7 +16,7 @@ from autosplit.study.loop.progress import Lines, LiveTable, Silent, Status, dura
 pty = pytest.importorskip("pty")
 
 STUDY = """
-backend = "simulated"
+runtime = "simulated"
 stages = 3
 [search]
 trials = 14

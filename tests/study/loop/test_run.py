@@ -464,7 +464,7 @@ def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open
 
 STUDY = """
 name = "k"
-backend = "simulated"
+runtime = "simulated"
 stages = 3
 [search]
 trials = 5

@@ -158,6 +158,7 @@ def test_what_was_measured_is_told_in_single_numbers_too(
             {"m": "b" * 64},
             [f"the m has changed (sha256 {'a' * 12}, now {'b' * 12})"],
         ),
+        ({"backend": "a"}, {"backend": "b"}, ["runtime was 'a', is 'b'"]),
         ({"t": "a" * 64}, {"t": "shipped"}, [f"t was '{'a' * 12}', is 'shipped'"]),
         ({"r": f"x {'a' * 64} y"}, {"r": "z"}, [f"r was 'x {'a' * 12} y', is 'z'"]),
         ({"a": "y" * 78}, {"a": "z" * 79}, [f"a was '{'y' * 78}', is '{'z' * 76}..."]),

@@ -87,7 +87,7 @@ def test_a_storage_without_heartbeats_has_no_leases() -> None:
 @pytest.mark.slow
 def test_a_disk_that_fills_up_is_one_line_and_the_study_is_whole(tmp_path: Path) -> None:
     study = (
-        'name = "k"\nbackend = "simulated"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
+        'name = "k"\nruntime = "simulated"\nstages = 3\n[search]\nsampler = "random"\ntrials = {}\n'
     )
     (tmp_path / "k.toml").write_text(study.format(3))
     command = [sys.executable, "-m", "autosplit", "run", "k.toml"]

@@ -23,7 +23,7 @@ class Cover:
     nodes: tuple[frozenset[int], ...]
 
     @property
-    def together(self) -> tuple[tuple[int, ...], ...]:
+    def keep_together(self) -> tuple[tuple[int, ...], ...]:
         """The groups of more than one op."""
         return tuple(g for g in self.groups if len(g) > 1)
 
@@ -36,20 +36,20 @@ def cover(whole: Whole, graph: FusedGraph, outputs: Iterable[tuple[str, str]]) -
     whole model cannot be computed so.
     """
     outputs = tuple(outputs)
-    together = [
+    keep_together = [
         bitset([t.producer, *t.consumers])
         for t in graph.tensors.values()
         if t.producer is not None and t.consumers and not whole.holds(t.name)
     ]
     while True:
-        groups = [tuple(members(g)) for g in contract(graph.predecessors, together).groups]
+        groups = [tuple(members(g)) for g in contract(graph.predecessors, keep_together).groups]
         found = [_nodes(whole, graph, ops, outputs) for ops in groups]
         further = [
             bitset((*ops, *more)) for ops, (_, more) in zip(groups, found, strict=True) if more
         ]
         if not further:
             return Cover(tuple(groups), tuple(nodes for nodes, _ in found))
-        together += further
+        keep_together += further
 
 
 def _nodes(
@@ -62,7 +62,7 @@ def _nodes(
     if walk.missing:
         raise ConfigError(
             f"onnxruntime cannot run stages of '{graph.name}': tensor '{walk.missing[0]}' is not in the ONNX graph; "
-            'use backend = "tvm"'
+            'use runtime = "tvm"'
         )
     reads = {p.name for p in ports.inputs}
     return walk.nodes, tuple(_maker(graph, t) for t in walk.met if t not in reads)
@@ -75,6 +75,6 @@ def _maker(graph: FusedGraph, tensor: str) -> int:
     if not makers:
         raise ConfigError(
             f"onnxruntime cannot run stages of '{graph.name}': its nodes read '{tensor}', which no fused op does; "
-            'use backend = "tvm"'
+            'use runtime = "tvm"'
         )
     return makers[0]

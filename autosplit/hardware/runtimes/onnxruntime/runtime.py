@@ -23,37 +23,37 @@ from autosplit.hardware.runtimes.onnxruntime.stage import OnnxStage
 from autosplit.hardware.runtimes.runtime import ONNXRUNTIME, local_cores
 
 if TYPE_CHECKING:
-    from autosplit.hardware.model import Model
+    from autosplit.hardware.compiled_model import CompiledModel
 
 
 @dataclass(frozen=True)
-class OnnxRunner:
-    """Implements Runner for a model that was read from an ONNX file."""
+class OnnxruntimeRuntime:
+    """Implements Runtime for a model that was read from an ONNX file."""
 
-    model: Model
+    model: CompiledModel
     suffix = ".onnx"
 
     @property
     def versions(self) -> str:
-        """See Runner; the graph that is split is still fused by TVM."""
+        """See Runtime; the graph that is split is still fused by TVM."""
         return f"{toolchain()},onnxruntime {require_onnxruntime().__version__}"
 
     @property
-    def together(self) -> tuple[tuple[int, ...], ...]:
+    def keep_together(self) -> tuple[tuple[int, ...], ...]:
         """Ops between which the ONNX graph has no tensor: kernels of one node, mostly."""
-        return self._cover.together
+        return self._cover.keep_together
 
     def check(self, devices: Sequence[Device]) -> None:
-        """See Runner; onnxruntime runs on local cores."""
+        """See Runtime; onnxruntime runs on local cores."""
         for device in devices:
             local_cores(ONNXRUNTIME, device)
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
-        """See Runner."""
+        """See Runtime."""
         self._cover  # noqa: B018  a cached property
 
     def stage(self, ports: StagePorts, device: Device) -> OnnxStage:
-        """See Runner."""
+        """See Runtime."""
         return self._session(ports, local_cores(ONNXRUNTIME, device), spinning=False)
 
     def whole(self, ports: StagePorts, device: Device) -> OnnxStage:
@@ -61,7 +61,7 @@ class OnnxRunner:
         return self._session(ports, local_cores(ONNXRUNTIME, device), spinning=True)
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
-        """See Runner."""
+        """See Runtime."""
         model, cores = self.model, local_cores(ONNXRUNTIME, device)
         ops = ",".join(op.name for op in model.graph.ops)
         key = (
@@ -88,7 +88,7 @@ class OnnxRunner:
         return profile.cached(key, measure, force)
 
     def link(self, device: Device) -> LinkCost:
-        """See Runner; stages share this machine's memory."""
+        """See Runtime; stages share this machine's memory."""
         return LinkCost(str(local_cores(ONNXRUNTIME, device)))
 
     def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
@@ -100,8 +100,8 @@ class OnnxRunner:
         whole = submodels.whole(self.model)
         if whole is None:
             raise ConfigError(
-                f"backend 'onnxruntime' needs an ONNX file, but '{self.model.graph.name}' was read from something else; "
-                'use backend = "tvm"'
+                f"runtime 'onnxruntime' needs an ONNX file, but '{self.model.graph.name}' was read from something else; "
+                'use runtime = "tvm"'
             )
         return whole
 

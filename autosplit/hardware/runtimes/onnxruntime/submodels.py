@@ -17,7 +17,7 @@ from autosplit.files import refused, replace
 from autosplit.hardware.execution.wiring import Port, StagePorts
 
 if TYPE_CHECKING:
-    from autosplit.hardware.model import Model
+    from autosplit.hardware.compiled_model import CompiledModel
 
 EXTERNAL = (
     1 << 30
@@ -179,7 +179,7 @@ def _infer(model: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def whole(model: Model) -> Whole | None:
+def whole(model: CompiledModel) -> Whole | None:
     """The ONNX model that ``model`` was read from, None where it was read from something else."""
     from autosplit.frontend.onnx import file as onnx_file
     from autosplit.hardware.measurement.reference import OnnxRuntime

@@ -10,7 +10,7 @@ import numpy as np
 
 from autosplit.errors import StageError
 from autosplit.hardware.codegen.link import ENTRY
-from autosplit.hardware.devices.rpc import Connection
+from autosplit.hardware.devices.rpc import ServerConnection
 from autosplit.hardware.execution.wiring import Port
 
 
@@ -22,19 +22,19 @@ class RpcStage:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         key: str,
         write: Callable[[Path], object],
         inputs: Sequence[Port],
         outputs: int,
     ) -> None:
         self._outputs = outputs
-        self._connection: Connection | None = connection
+        self._connection: ServerConnection | None = connection
         self._machine, self._inputs = None, []
         module = connection.load(key, write)
         with connection.guarded("a stage was set up"):
             self._machine = machine_of(connection, module)
-            self._inputs = [empty(p, connection.runtime) for p in inputs]
+            self._inputs = [empty(p, connection.tvm_device) for p in inputs]
 
     def open(self) -> None:
         """The calling thread only waits for the server, so it may run anywhere."""
@@ -56,11 +56,11 @@ class RpcStage:
         self._machine, self._inputs, self._connection = None, [], None
 
 
-def machine_of(connection: Connection, module: Any) -> Any:
+def machine_of(connection: ServerConnection, module: Any) -> Any:
     """The virtual machine of a library that was loaded on a server."""
     from tvm import relax
 
-    return relax.VirtualMachine(module, connection.runtimes)
+    return relax.VirtualMachine(module, connection.tvm_devices)
 
 
 def empty(port: Port, runtime: Any) -> Any:

@@ -21,28 +21,28 @@ from autosplit.hardware.runtimes.stage import Stage, VmStage
 from autosplit.hardware.runtimes.tvm.remote_stage import RpcStage, machine_of
 
 if TYPE_CHECKING:
-    from autosplit.hardware.model import Model
+    from autosplit.hardware.compiled_model import CompiledModel
 
 
 @dataclass(frozen=True)
-class TvmRunner:
-    """Implements Runner."""
+class TvmRuntime:
+    """Implements Runtime."""
 
-    model: Model
+    model: CompiledModel
     suffix = ".so"
 
     @property
-    def together(self) -> tuple[tuple[int, ...], ...]:
+    def keep_together(self) -> tuple[tuple[int, ...], ...]:
         """Ops of an external backend that were asked to be one region."""
-        return self.model.lowered.together
+        return self.model.lowered.keep_together
 
     @property
     def versions(self) -> str:
-        """See Runner."""
+        """See Runtime."""
         return toolchain()
 
     def check(self, devices: Sequence[Device]) -> None:
-        """See Runner; TVM runs on all of them."""
+        """See Runtime; TVM runs on all of them."""
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """Compile the kernels that the cache does not hold, for each device."""
@@ -52,7 +52,7 @@ class TvmRunner:
                 kernels.module  # noqa: B018  a cached property
 
     def stage(self, ports: StagePorts, device: Device) -> Stage:
-        """See Runner. Raises ModelError where the device cannot run an op of the stage."""
+        """See Runtime. Raises ModelError where the device cannot run an op of the stage."""
         lowered, kernels, target = self._on(device)
         if not isinstance(device, Cores):
             single_ops.require_all(kernels, lowered, ports, str(device))
@@ -70,11 +70,11 @@ class TvmRunner:
         return RpcStage(rpc.connect(device), key, written, ports.inputs, len(ports.outputs))
 
     def whole(self, ports: StagePorts, device: Device) -> Stage:
-        """See Runner."""
+        """See Runtime."""
         return self.stage(ports, device)
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
-        """See Runner."""
+        """See Runtime."""
         _, kernels, _ = self._on(device)
         composites = {symbol: c.key for symbol, c in self.model.lowered.composites.items()}
         symbols = composites | dict(kernels.symbols)
@@ -87,14 +87,14 @@ class TvmRunner:
         )
 
     def link(self, device: Device) -> LinkCost:
-        """See Runner."""
+        """See Runtime."""
         if isinstance(device, Cores):
             return LinkCost(str(device))
         if isinstance(device, Rpc):
             connection = rpc.connect(device)
             with connection.guarded("its link was measured"):
-                return transfer_costs.measure(str(device), connection.runtime, connection.call)
-        runtime = device.runtime()
+                return transfer_costs.measure(str(device), connection.tvm_device, connection.call)
+        runtime = device.tvm_device()
         return transfer_costs.measure(str(device), runtime, runtime.sync)
 
     def write(self, ports: StagePorts, file: Path, device: Device) -> None:
@@ -131,11 +131,11 @@ class TvmRunner:
             with connection.guarded("it was profiled"):
                 machine = machine_of(connection, module)
                 return single_ops.profile_apart(
-                    lowered, kernels, machine, connection.runtime, *common
+                    lowered, kernels, machine, connection.tvm_device, *common
                 )
         from tvm import cpu, relax
 
-        runtime = device.runtime()
+        runtime = device.tvm_device()
         machine = relax.VirtualMachine(
             link_each(lowered, kernels, functions, target), [runtime, cpu()]
         )

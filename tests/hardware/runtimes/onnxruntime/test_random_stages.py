@@ -59,9 +59,11 @@ def test_random_cuts_of_random_nets_are_equal(program, data):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.onnx"
         path.write_bytes(proto.SerializeToString())
-        model = autosplit.load_model(path, backend="onnxruntime")
+        model = autosplit.load_model(path, runtime="onnxruntime")
         assume(model.graph.ops)  # a net that only renames its inputs has none
-        groups = cuts.contract(model.graph.predecessors, map(cuts.bitset, model.runner.together))
+        groups = cuts.contract(
+            model.graph.predecessors, map(cuts.bitset, model.runtime.keep_together)
+        )
         places = data.draw(st.sets(st.integers(1, max(1, len(groups.groups) - 1)), max_size=3))
         order = [
             groups.expand((1 << place) - 1)

@@ -24,7 +24,7 @@ pytest.importorskip("onnxruntime")
 @pytest.fixture
 def load(save):
     return lambda proto, **options: autosplit.load_model(
-        save(proto), backend="onnxruntime", **options
+        save(proto), runtime="onnxruntime", **options
     )
 
 
@@ -45,10 +45,10 @@ def aliased():
 def test_kernels_of_one_node_are_kept_together(load):
     model = load(nets.inside_a_node())
     inner = next(i for i, op in enumerate(model.graph.ops) if not op.sources)
-    (group,) = model.runner.together
+    (group,) = model.runtime.keep_together
     assert inner in group
     assert {t for i in group for t in model.graph.ops[i].outputs} - set(
-        model.runner._original.makers
+        model.runtime._original.makers
     )
 
 
@@ -73,14 +73,14 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
             opset=11,  # whose shape inference does not see through Gather: the shape of e stays unknown
         )
     )
-    assert model.runner.together == (tuple(range(len(model.graph.ops))),)
+    assert model.runtime.keep_together == (tuple(range(len(model.graph.ops))),)
     nets.judge(model, model.split([]))
 
 
 def test_no_plan_parts_what_is_kept_together(load):
     model = load(nets.inside_a_node())
     costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-    for found in planner.k_best(costs.with_groups(model.runner.together), 2, 50):
+    for found in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
         nets.judge(model, api.Split(model, found.stages))
 
 
@@ -88,7 +88,7 @@ def test_every_cut_that_parts_no_group_runs(load):
     for proto in (nets.tuples(), nets.boundaries(), nets.preactivation(), aliased()):
         model = load(proto)
         costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-        for found in planner.k_best(costs.with_groups(model.runner.together), 2, 50):
+        for found in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
             nets.judge(model, api.Split(model, found.stages), 1)
 
 
@@ -114,11 +114,11 @@ def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
 
 
 def test_an_export_runs_without_tvm(branches, tmp_path):
-    autosplit.plan(replace(branches, backend="onnxruntime"), 2).export(tmp_path / "out")
+    autosplit.plan(replace(branches, runtime_name="onnxruntime"), 2).export(tmp_path / "out")
     code = (
         "import sys; sys.modules['tvm'] = None\n"
-        "from pathlib import Path; from autosplit.hardware.measure import Budget\n"
-        "from autosplit.report.verify import bench, verify\n"
+        "from pathlib import Path; from autosplit.hardware.measurement.measure import Budget\n"
+        "from autosplit.deploy.verify import bench, verify\n"
         "assert verify(Path(sys.argv[1]))[0].equal\n"
         "bench(Path(sys.argv[1]), Budget(seconds=0.1, items=4))\n"
         "assert 'tvm.relax' not in sys.modules"
@@ -132,25 +132,25 @@ def test_an_export_runs_without_tvm(branches, tmp_path):
 def test_the_manifest_says_what_runs_a_stage(load, tmp_path):
     file = load(nets.residual()).split([["relu1a"]]).export(tmp_path)
     for stage in json.loads(file.read_text(encoding="utf-8"))["stages"]:
-        assert stage["backend"] == "onnxruntime"
+        assert stage["runtime"] == "onnxruntime"
         assert stage["file"] == stage["onnx"]["file"] == f"stage{stage['index']}.onnx"
     assert not list(tmp_path.glob("*.so"))
 
 
-def test_a_manifest_without_a_backend_is_for_tvm(branches, tmp_path):
+def test_a_manifest_without_a_runtime_is_for_tvm(branches, tmp_path):
     file = autosplit.plan(branches, 2).export(tmp_path)
     document = json.loads(file.read_text(encoding="utf-8"))
     for stage in document["stages"]:
-        assert stage.pop("backend") == "tvm"
+        assert stage.pop("runtime") == stage.pop("backend") == "tvm"
     file.write_text(json.dumps(document), encoding="utf-8")
     items = branches.items(1)
     with autosplit.load(tmp_path) as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal
 
 
-def test_stages_of_both_backends_work_in_one_pipeline(branches, tmp_path):
+def test_stages_of_both_runtimes_work_in_one_pipeline(branches, tmp_path):
     split = autosplit.plan(branches, 2)
-    other = api.Split(replace(branches, backend="onnxruntime"), split.stages)
+    other = api.Split(replace(branches, runtime_name="onnxruntime"), split.stages)
     mixed = json.loads(split.export(tmp_path).read_text(encoding="utf-8"))
     mixed["stages"][1] = json.loads(other.export(tmp_path).read_text(encoding="utf-8"))["stages"][1]
     (tmp_path / "split.json").write_text(json.dumps(mixed), encoding="utf-8")
@@ -187,8 +187,8 @@ def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
 def test_a_model_that_is_no_onnx_file_is_refused(transformer):
     from autosplit.hardware.measurement.reference import Unfused
 
-    model = replace(transformer, backend="onnxruntime", judge=Unfused(None, None))
-    with pytest.raises(ConfigError, match="backend 'onnxruntime' needs an ONNX file"):
+    model = replace(transformer, runtime_name="onnxruntime", judge=Unfused(None, None))
+    with pytest.raises(ConfigError, match="runtime 'onnxruntime' needs an ONNX file"):
         model.profile(devices.along(1)[0])
 
 
@@ -196,7 +196,7 @@ def test_what_only_tvm_can_use_is_refused(save, tmp_path):
     with pytest.raises(
         ConfigError, match=r"tuning '.*' is for TVM, but the stages run in onnxruntime"
     ):
-        autosplit.load_model(save(nets.residual()), backend="onnxruntime", tuning=tmp_path)
+        autosplit.load_model(save(nets.residual()), runtime="onnxruntime", tuning=tmp_path)
 
 
 def test_without_onnxruntime_the_package_is_named(load, monkeypatch):
@@ -208,24 +208,24 @@ def test_without_onnxruntime_the_package_is_named(load, monkeypatch):
 
 @pytest.mark.parametrize("net", ["branches", "transformer"])
 def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
-    model = replace(request.getfixturevalue(net), backend="onnxruntime")
-    runner = model.runner
-    shares = Shares(runner._original, model.graph, runner._cover, runner._original.model)
-    for node in runner._original.model.graph.node:
+    model = replace(request.getfixturevalue(net), runtime_name="onnxruntime")
+    runtime = model.runtime
+    shares = Shares(runtime._original, model.graph, runtime._cover, runtime._original.model)
+    for node in runtime._original.model.graph.node:
         found = shares.of(node.name)
         assert sum(found.values()) == pytest.approx(1)
         holds = [
             g
-            for g, nodes in enumerate(runner._cover.nodes)
-            if runner._original.makers[node.output[0]] in nodes
+            for g, nodes in enumerate(runtime._cover.nodes)
+            if runtime._original.makers[node.output[0]] in nodes
         ]
         if holds and len(found) < len(model.graph.ops):
-            assert set(found) <= {i for g in holds for i in runner._cover.groups[g]}
+            assert set(found) <= {i for g in holds for i in runtime._cover.groups[g]}
 
 
 def test_a_node_nobody_knows_counts_for_all_ops(transformer):
-    runner = replace(transformer, backend="onnxruntime").runner
-    shares = Shares(runner._original, transformer.graph, runner._cover, runner._original.model)
+    runtime = replace(transformer, runtime_name="onnxruntime").runtime
+    shares = Shares(runtime._original, transformer.graph, runtime._cover, runtime._original.model)
     assert set(shares.of("nobody")) == set(range(len(transformer.graph.ops)))
 
 

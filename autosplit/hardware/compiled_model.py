@@ -26,7 +26,7 @@ from autosplit.hardware.execution.wiring import Wiring, wire
 from autosplit.hardware.measurement import reference
 from autosplit.hardware.measurement.reference import Judge
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.runtimes.runtime import BACKENDS, TVM, Runner, runner_of
+from autosplit.hardware.runtimes.runtime import RUNTIMES, TVM, Runtime, runtime_of
 from autosplit.hardware.runtimes.stage import Stage
 from autosplit.lowering.external.composites import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
@@ -36,8 +36,8 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model lowered for a target, its stages run by ``backend``; kernels are compiled when first needed.
+class CompiledModel:
+    """A model lowered for a target, its stages run by ``runtime``; kernels are compiled when first needed.
 
     ``targets`` gives devices, by their spelling, targets of their own; the graph is one for all. ``path`` is the original
     file, None for an object; ``judge`` runs the original by other means than stages. Stages are tuples of op indices, as the
@@ -51,7 +51,7 @@ class Model:
     judge: Judge
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     tuning: Path | None = None
-    backend: str = TVM
+    runtime_name: str = TVM
     targets: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -66,7 +66,7 @@ class Model:
 
     def untuned_on(self, device: Device) -> float:
         """The share of the arithmetic, 0 to 1, that kernels do for which no schedule is known; 0 where TVM runs no stage."""
-        work = work_of(self.graph) if self.backend == TVM else {}
+        work = work_of(self.graph) if self.runtime_name == TVM else {}
         plain = self.kernels_on(device).unscheduled if work else frozenset()
         return sum(amount for name, amount in work.items() if name in plain) / (
             sum(work.values()) or 1.0
@@ -104,9 +104,9 @@ class Model:
         return {}
 
     @cached_property
-    def runner(self) -> Runner:
+    def runtime(self) -> Runtime:
         """What runs the stages."""
-        return runner_of(self, self.backend)
+        return runtime_of(self, self.runtime_name)
 
     @cached_property
     def whole(self) -> Wiring:
@@ -136,7 +136,7 @@ class Model:
         loaded: list[Stage] = []
         try:
             for ports, device in zip(wiring.stages, devices, strict=True):
-                loaded.append(self.runner.stage(ports, device))
+                loaded.append(self.runtime.stage(ports, device))
         except BaseException:
             for stage in loaded:
                 stage.close()
@@ -144,19 +144,19 @@ class Model:
         return Pipeline(wiring, loaded, depth, trace)
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
-        """The whole model on one device, run as fast as the backend can."""
-        return Pipeline(self.whole, [self.runner.whole(self.whole.stages[0], device)], trace=trace)
+        """The whole model on one device, run as fast as the runtime can."""
+        return Pipeline(self.whole, [self.runtime.whole(self.whole.stages[0], device)], trace=trace)
 
     def profile(self, device: Device, seconds: float = 2.0, force: bool = False) -> Profile:
         """The time of every op on a device, from the cache where it was measured before on this machine.
 
         ``force`` measures again and replaces what the cache holds.
         """
-        return self.runner.profile(device, seconds, force)
+        return self.runtime.profile(device, seconds, force)
 
     def link(self, device: Device) -> LinkCost:
         """What it takes to move tensors to a device and to call it, measured now; nothing for local cores."""
-        return self.runner.link(device)
+        return self.runtime.link(device)
 
     def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
         """Random items: for each the array of every input by name, in its shape and dtype; alike for a ``seed``."""
@@ -182,14 +182,16 @@ class Model:
         records = files.sha256(self.tuning / RECORDS) if self.tuning else "shipped"
         composites = sorted(c.key for c in self.lowered.composites.values())
         external = (
-            {"regions": f"{' '.join(composites)} {self.lowered.together}"} if composites else {}
+            {"regions": f"{' '.join(composites)} {self.lowered.keep_together}"}
+            if composites
+            else {}
         )
         return external | {
             "model": self.sha256,
             "shapes": shapes,
             "target": spelled(self.target),
             "tuning": records,
-            "versions": self.runner.versions,
+            "versions": self.runtime.versions,
         }
 
 
@@ -199,22 +201,22 @@ def load_model(
     target: str | None = None,
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
-    backend: str = TVM,
+    runtime: str = TVM,
     targets: Mapping[str, str] | None = None,
-) -> Model:
+) -> CompiledModel:
     """Read and fuse a model: an ONNX file, TVMScript (.py), a saved module (.json), a saved exported program (.pt2); or an
     object, a TVM IRModule or a ``torch.export.ExportedProgram``.
 
     ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor, ``targets`` are
     those of devices by their spelling, and a device that is left out is asked for its own; ``tuning`` is the folder of a
-    tuning database; ``backends`` run what their patterns match. ``backend`` runs the stages: ``tvm``, or ``onnxruntime`` for
-    a model from an ONNX file. Raises ModelError or ConfigError where the model, the shapes or the backend are wrong,
+    tuning database; ``backends`` run what their patterns match. ``runtime`` runs the stages: ``tvm``, or ``onnxruntime`` for
+    a model from an ONNX file. Raises ModelError or ConfigError where the model, the shapes or the runtime are wrong,
     MachineError without the package that reads it.
     """
     from autosplit.frontend import importing
 
     require_pair()
-    _check(backend, tuning, backends)
+    _check(runtime, tuning, backends)
     path = Path(model) if isinstance(model, str | Path) else None
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     source = importing.read(path or model, given)
@@ -222,19 +224,19 @@ def load_model(
     judge = reference.judge_of(source, path, where)
     digest = files.sha256(path) if path else _digest(source.module)
     lowered = lower(source, where, backends)
-    return Model(
-        path, digest, where, lowered, judge, given, tuning, backend, _targets(targets or {})
+    return CompiledModel(
+        path, digest, where, lowered, judge, given, tuning, runtime, _targets(targets or {})
     )
 
 
-def _check(backend: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
-    """Raises ConfigError where the backend is unknown, or given what only TVM can use, or where nothing was tuned."""
-    if backend not in BACKENDS:
-        raise ConfigError(f"backend '{backend}' is unknown; use {' or '.join(BACKENDS)}")
-    if backend != TVM and (tuning or backends):
+def _check(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
+    """Raises ConfigError where the runtime is unknown, or given what only TVM can use, or where nothing was tuned."""
+    if runtime not in RUNTIMES:
+        raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join(RUNTIMES)}")
+    if runtime != TVM and (tuning or backends):
         what = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
         raise ConfigError(
-            f"{what} is for TVM, but the stages run in {backend}; remove one of the two"
+            f"{what} is for TVM, but the stages run in {runtime}; remove one of the two"
         )
     if tuning:
         require(tuning)
