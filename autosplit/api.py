@@ -20,8 +20,8 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
 from autosplit.hardware.runtimes.runtime import TVM
-from autosplit.lowering import extract as convex
-from autosplit.lowering.external.composites import Backend
+from autosplit.lowering import convex
+from autosplit.lowering.external.backend import Backend
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel

@@ -28,7 +28,7 @@ from autosplit.hardware.measurement.reference import Judge
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.runtimes.runtime import RUNTIMES, TVM, Runtime, runtime_of
 from autosplit.hardware.runtimes.stage import Stage
-from autosplit.lowering.external.composites import Backend
+from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
 

@@ -19,8 +19,8 @@ from typing import Any
 from autosplit import api, planner
 from autosplit.frontend.onnx import importer
 from autosplit.hardware.devices.device import along
-from autosplit.lowering.fuse.dynamic import require_static
-from autosplit.lowering.fuse.fuse import fuse
+from autosplit.lowering.fuse.passes import fuse
+from autosplit.lowering.fuse.tensors import require_static
 from autosplit.zoo import catalog
 from studies.benchmarks.result import arguments, at_least, finish
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from autosplit import api
-from autosplit.lowering.external.composites import Backend
+from autosplit.lowering.external.backend import Backend
 from autosplit.report.drawing.graph import split_graph
 from autosplit.zoo import catalog
 from tests import external_backend, nets

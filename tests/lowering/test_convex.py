@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.lowering.extract import between, require_convex
+from autosplit.lowering.convex import between, require_convex
 
 
 def graph(reads: list[set[int]]) -> FusedGraph:

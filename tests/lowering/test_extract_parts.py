@@ -11,7 +11,7 @@ import autosplit
 from autosplit import cuts
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
-from autosplit.lowering import extract
+from autosplit.lowering import convex
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -123,10 +123,10 @@ def test_b2_a_set_is_convex_or_shows_a_way_out_and_back(data):
         p for p in graph.paths() if p[0] in chosen and p[-1] in chosen and not chosen.issuperset(p)
     ]
     if not paths:
-        assert set(extract.require_convex(graph, chosen)) == chosen
+        assert set(convex.require_convex(graph, chosen)) == chosen
         return
     with pytest.raises(SplitError) as error:
-        extract.require_convex(graph, chosen)
+        convex.require_convex(graph, chosen)
     shown = [
         int(name)
         for name in str(error.value).split("the path ")[1].split(" leaves")[0].split(" -> ")
@@ -144,10 +144,10 @@ def test_b2_what_lies_between_two_ops_are_the_paths_between_them(data):
     wanted = {i for p in graph.paths() if p[0] == first and p[-1] == last for i in p}
     if not wanted:
         with pytest.raises(SplitError):
-            extract.between(graph, [first], [last])
+            convex.between(graph, [first], [last])
         return
-    assert set(extract.between(graph, [first], [last])) == wanted
-    assert extract.require_convex(graph, wanted)
+    assert set(convex.between(graph, [first], [last])) == wanted
+    assert convex.require_convex(graph, wanted)
 
 
 class Reads:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import autosplit
 from autosplit import api, cuts
-from autosplit.lowering.external.composites import Backend
+from autosplit.lowering.external.backend import Backend
 from tests import external_backend, relax_nets
 
 

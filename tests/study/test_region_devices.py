@@ -12,7 +12,7 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.profiling.cost_model import on_own_devices
-from autosplit.lowering.external.composites import Backend
+from autosplit.lowering.external.backend import Backend
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig, load
 from autosplit.study.loop.open import OpenStudy, open_study

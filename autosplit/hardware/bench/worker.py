@@ -26,7 +26,7 @@ def open_bench(
     from autosplit.hardware.compiled_model import load_model
     from autosplit.hardware.devices import device
     from autosplit.hardware.measurement.measure import Budget
-    from autosplit.lowering.external.registry import named
+    from autosplit.lowering.external.backend import named
 
     tell("reading the model")
     tuning = Path(setting["tuning"]) if setting["tuning"] else None

@@ -16,8 +16,9 @@ from autosplit.hardware.codegen.kernels import Kernels, used
 from autosplit.hardware.codegen.target import foreign_triple
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.lowering.external.regions import generate
-from autosplit.lowering.fuse.amounts import bytes_of
-from autosplit.lowering.fuse.lowered import Call, Lowered, constants
+from autosplit.lowering.fuse.calls import Call, constants
+from autosplit.lowering.fuse.lowered import Lowered
+from autosplit.lowering.fuse.tensors import bytes_of
 
 ENTRY = "main"
 LARGE = (

@@ -1,7 +1,8 @@
-"""External backends: composites that a code generator outside TVM runs, as nodes of the graph.
+"""Composites: what a code generator outside TVM computes, as opaque calls in ``main``.
 
-A composite (one match of a backend's pattern, for TVM a *layer*) is taken out of ``main`` before anything is lowered and
-stands there as one opaque call, so that no pass and no cut gets inside. The stages put it back, see ``external_regions``.
+A composite is one match of a backend's pattern; TVM calls it a layer. It is taken out of ``main``
+before anything is lowered, so that no pass and no cut gets inside. ``regions`` puts it back into
+a stage.
 """
 
 from __future__ import annotations
@@ -16,26 +17,10 @@ from typing import Any
 from autosplit.errors import ConfigError, ModelError, line_of
 from autosplit.frontend.relax.main_function import bindings, rebind, renamed, with_main
 from autosplit.frontend.source import SourceModel, mark
+from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.attribution import match
-from autosplit.lowering.fuse.flat import Flat, variables
+from autosplit.lowering.fuse.flat_calls import FlatCalls, variables
 from autosplit.lowering.fuse.provenance import adopt_names
-
-
-@dataclass(frozen=True)
-class Backend:
-    """An external backend: the code generator ``relax.ext.<name>``.
-
-    ``patterns`` are TVM FusionPatterns or the tuples that make one, named ``<name>.<layer>``, first come first served;
-    without any, those in TVM's registry whose names start with ``<name>.``. ``merge``: neighbouring layers in a stage
-    become one region. ``markers`` are Relax ops (``relax.astype``) that do not break a region: where one lies between two
-    layers the backend takes it too, as the layer ``<name>.astype``. ``regions``: ops or source nodes that stay together.
-    """
-
-    name: str
-    patterns: tuple[Any, ...] = ()
-    merge: bool = True
-    markers: tuple[str, ...] = ()
-    regions: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +36,8 @@ class Composite:
         """Changes with what the composite computes and with its backend."""
         import tvm
 
-        return f"{self.backend.name}-{hashlib.sha256(tvm.ir.save_json(self.function).encode()).hexdigest()[:20]}"
+        digest = hashlib.sha256(tvm.ir.save_json(self.function).encode()).hexdigest()
+        return f"{self.backend.name}-{digest[:20]}"
 
     @cached_property
     def constants(self) -> tuple[Any, ...]:
@@ -59,21 +45,21 @@ class Composite:
         import tvm
         from tvm import relax
 
-        found: dict[Any, None] = {}
+        constants: dict[Any, None] = {}
 
         def visit(node: Any) -> None:
             if isinstance(node, tvm.ir.GenericConst):
-                found[node] = None
+                constants[node] = None
 
         relax.analysis.post_order_visit(self.function, visit)
-        return tuple(found)
+        return tuple(constants)
 
 
 def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, dict[str, Composite]]:
-    """The module of ``source`` with every composite of the backends as an opaque call, and the composites by symbol.
+    """The module of ``source`` with composites as opaque calls, and the composites by symbol.
 
-    An earlier backend takes what it can before a later one. Raises ConfigError for a backend without patterns, ModelError
-    where TVM cannot apply them.
+    An earlier backend takes what it can before a later one. Raises ConfigError for a backend
+    without patterns, ModelError where TVM cannot apply them.
     """
     from tvm.relax import transform as t
 
@@ -82,12 +68,12 @@ def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, di
     try:
         module = t.FuseOpsByPattern(patterns, bind_constants=True)(plain)
     except Exception as error:
-        reason = line_of(error, last=True)
+        names = ", ".join(backend.name for backend in backends)
         raise ModelError(
-            f"the patterns of {', '.join(b.name for b in backends)} cannot be applied: {reason}"
+            f"the patterns of {names} cannot be applied: {line_of(error, last=True)}"
         ) from error
     module = _without_edge_markers(module, backends)
-    module = _named(source, plain, module)
+    module = _with_marks(source, plain, module)
     composites = _composites(module, backends)
     return _opaque(module, composites), {c.symbol: c for c in composites.values()}
 
@@ -97,25 +83,25 @@ def _patterns(backend: Backend) -> list[Any]:
     from tvm.relax.dpl import is_op
     from tvm.relax.transform import FusionPattern
 
-    found = [p if isinstance(p, FusionPattern) else FusionPattern(*p) for p in backend.patterns]
-    found = found or list(get_patterns_with_prefix(f"{backend.name}."))
-    if not found:
+    prefix = f"{backend.name}."
+    patterns = [p if isinstance(p, FusionPattern) else FusionPattern(*p) for p in backend.patterns]
+    patterns = patterns or list(get_patterns_with_prefix(prefix))
+    if not patterns:
         raise ConfigError(
-            f"backend '{backend.name}' has no patterns; register some under '{backend.name}.' or give them"
+            f"backend '{backend.name}' has no patterns; register some under '{prefix}' or give them"
         )
-    for pattern in found:
-        if not pattern.name.startswith(f"{backend.name}."):
+    for pattern in patterns:
+        if not pattern.name.startswith(prefix):
             raise ConfigError(
-                f"pattern '{pattern.name}' is not of backend '{backend.name}'; call it {backend.name}.…"
+                f"pattern '{pattern.name}' is not of backend '{backend.name}'; call it {prefix}…"
             )
-    markers = [
-        FusionPattern(_marker(backend, op), is_op(op)(varg_default_wildcard=True))
-        for op in backend.markers
-    ]
-    return [*found, *markers]
+    for op in backend.markers:
+        pattern = is_op(op)(varg_default_wildcard=True)
+        patterns.append(FusionPattern(_marker_layer(backend, op), pattern))
+    return patterns
 
 
-def _marker(backend: Backend, op: str) -> str:
+def _marker_layer(backend: Backend, op: str) -> str:
     return f"{backend.name}.{op.removeprefix('relax.')}"
 
 
@@ -123,32 +109,57 @@ def _layer(module: Any, value: Any) -> str | None:
     """The name of the layer that a bound value calls, None where it calls none."""
     import tvm
 
-    if isinstance(getattr(value, "op", None), tvm.ir.GlobalVar):
-        attributes = module[value.op].attrs or {}
-        return str(attributes["Composite"]) if "Composite" in attributes else None
-    return None
+    if not isinstance(getattr(value, "op", None), tvm.ir.GlobalVar):
+        return None
+    attributes = module[value.op].attrs or {}
+    return str(attributes["Composite"]) if "Composite" in attributes else None
 
 
 def _without_edge_markers(module: Any, backends: Sequence[Backend]) -> Any:
-    """Put markers back into ``main`` that do not lie between two layers of their backend, other markers aside."""
-    markers = {_marker(b, op): b.name for b in backends for op in b.markers}
-    found = bindings(module["main"])
-    reads = {b.var: list(variables(b.value)) for b in found if hasattr(b, "value")}
-    layers = {b.var: layer for b in found if (layer := _layer(module, getattr(b, "value", None)))}
-    before = _reached(layers, markers, reads)
+    """Put back into ``main`` the markers that do not lie between two layers of their backend."""
+    markers = {_marker_layer(b, op): b.name for b in backends for op in b.markers}
+    layers: dict[Any, str] = {}
+    inputs: dict[Any, list[Any]] = {}
     readers: dict[Any, list[Any]] = {}
-    for var, inputs in reads.items():
-        for each in inputs:
-            readers.setdefault(each, []).append(var)
-    after = _reached(layers, markers, {var: readers.get(var, []) for var in reversed(list(reads))})
-    dropped = {
-        v for v, layer in layers.items() if layer in markers and not (v in before and v in after)
-    }
-    return _inlined(module, dropped) if dropped else module
+    for binding in bindings(module["main"]):
+        value = getattr(binding, "value", None)
+        layer = _layer(module, value)
+        if layer:
+            layers[binding.var] = layer
+        if value is not None:
+            inputs[binding.var] = list(variables(value))
+            for var in inputs[binding.var]:
+                readers.setdefault(var, []).append(binding.var)
+    # Forwards from the layers before a marker, backwards from those after it; other markers on
+    # the way do not count as layers.
+    backwards = {var: readers.get(var, []) for var in reversed(list(inputs))}
+    between = _reached(layers, markers, inputs) & _reached(layers, markers, backwards)
+    edge = {var for var, layer in layers.items() if layer in markers and var not in between}
+    return _inlined(module, edge) if edge else module
+
+
+def _reached(
+    layers: Mapping[Any, str], markers: Mapping[str, str], neighbours: Mapping[Any, Iterable[Any]]
+) -> set[Any]:
+    """The markers beside a layer of their backend, or beside a marker that is.
+
+    ``neighbours`` are in the order of the walk.
+    """
+    reached: set[Any] = set()
+    for var, others in neighbours.items():
+        backend = markers.get(layers.get(var, ""))
+        if backend is None:
+            continue
+        for other in others:
+            layer = layers.get(other, "")
+            counts = layer not in markers or other in reached
+            if layer.startswith(f"{backend}.") and counts:
+                reached.add(var)
+    return reached
 
 
 def _inlined(module: Any, dropped: set[Any]) -> Any:
-    """``main`` with the composites bound to some variables put back; each is one call of an operator."""
+    """``main`` with the composites bound to some variables put back; each is one operator call."""
     import tvm
     from tvm import relax
 
@@ -162,56 +173,33 @@ def _inlined(module: Any, dropped: set[Any]) -> Any:
             function = module[call.op]
             (inner,) = bindings(function)
             values = dict(zip(function.params, call.args, strict=True))
-            made = relax.Call(
-                inner.value.op, [_put(a, values) for a in inner.value.args], inner.value.attrs
-            )
-            rebind(self, binding.var, made, binding.var.name)
+            arguments = [_substituted(a, values) for a in inner.value.args]
+            operator = relax.Call(inner.value.op, arguments, inner.value.attrs)
+            rebind(self, binding.var, operator, binding.var.name)
 
     main = Inline(module).visit_expr(module["main"])
-    called = {
-        b.value.op
-        for b in bindings(main)
-        if isinstance(getattr(getattr(b, "value", None), "op", None), tvm.ir.GlobalVar)
+    called = {getattr(getattr(b, "value", None), "op", None) for b in bindings(main)}
+    functions = {
+        gvar: function
+        for gvar, function in module.functions.items()
+        if "Composite" not in (function.attrs or {}) or gvar in called
     }
-    kept = {
-        g: f
-        for g, f in module.functions.items()
-        if "Composite" not in (f.attrs or {}) or g in called
-    }
-    return with_main(tvm.IRModule(kept, attrs=module.attrs), main)
+    return with_main(tvm.IRModule(functions, attrs=module.attrs), main)
 
 
-def _put(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """An argument with parameters replaced by what they stand for."""
+def _substituted(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """An argument with parameters replaced by their values."""
     from tvm import relax
 
     if isinstance(expression, relax.Tuple):
-        return relax.Tuple([_put(field, values) for field in expression.fields])
+        return relax.Tuple([_substituted(field, values) for field in expression.fields])
     return values.get(expression, expression) if isinstance(expression, relax.Var) else expression
 
 
-def _reached(
-    layers: Mapping[Any, str], markers: Mapping[str, str], beside: Mapping[Any, Iterable[Any]]
-) -> set[Any]:
-    """The markers beside a layer of their backend, or beside a marker that is; ``beside`` in the order of the walk."""
-    found: set[Any] = set()
-    for var, others in beside.items():
-        backend = markers.get(layers.get(var, ""))
-        for other in others:
-            layer = layers.get(other, "")
-            if (
-                backend
-                and layer.startswith(f"{backend}.")
-                and (layer not in markers or other in found)
-            ):
-                found.add(var)
-    return found
-
-
-def _named(source: SourceModel, plain: Any, module: Any) -> Any:
-    """The module with the results of composites marked again: the pass gives them names of its own."""
+def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:
+    """The module with the results of composites marked again, which the pass has renamed."""
     number = {tensor: i for i, tensor in enumerate(source.tensors)}
-    _, results = match(Flat(source, plain), module)
+    _, results = match(FlatCalls(source, plain), module)
     names = {}
     for position, binding in enumerate(bindings(module["main"])):
         tensors = results.get(position, ())
@@ -221,23 +209,27 @@ def _named(source: SourceModel, plain: Any, module: Any) -> Any:
 
 
 def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite]:
-    """The composites by the variable of the function, each under a symbol of its own, in the order of the calls."""
-    owners = {backend.name: backend for backend in backends}
-    found: dict[Any, Composite] = {}
-    count: Counter[str] = Counter()
+    """The composites by the variable of the function, each under a symbol of its own.
+
+    They are in the order of the calls.
+    """
+    by_name = {backend.name: backend for backend in backends}
+    composites: dict[Any, Composite] = {}
+    uses: Counter[str] = Counter()
     for binding in bindings(module["main"]):
         value: Any = getattr(binding, "value", None)
         layer = _layer(module, value)
-        if layer is None or value.op in found:
+        if layer is None or value.op in composites:
             continue
-        symbol = layer.replace(".", "_") + (str(count[layer]) if count[layer] else "")
-        count[layer] += 1
-        found[value.op] = Composite(symbol, owners[layer.partition(".")[0]], module[value.op])
-    return found
+        symbol = layer.replace(".", "_") + (str(uses[layer]) if uses[layer] else "")
+        uses[layer] += 1
+        backend = by_name[layer.partition(".")[0]]
+        composites[value.op] = Composite(symbol, backend, module[value.op])
+    return composites
 
 
 def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
-    """``main`` with the call of each composite as a call by symbol, and no composite in the module."""
+    """``main`` with the call of each composite as a call by symbol, and no composite beside it."""
     import tvm
     from tvm import relax
 
@@ -247,12 +239,16 @@ def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
             call = super().visit_call_(call)
             if call.op not in composites:
                 return call
-            kind = call.ty
-            results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
-            return relax.call_dps_packed(
-                composites[call.op].symbol, relax.Tuple(list(call.args)), results
-            )
+            return call_by_symbol(composites[call.op].symbol, list(call.args), call.ty)
 
     main = Replace(module).visit_expr(module["main"])
-    kept = {g: f for g, f in module.functions.items() if g not in composites}
-    return with_main(tvm.IRModule(kept, attrs=module.attrs), main)
+    functions = {g: f for g, f in module.functions.items() if g not in composites}
+    return with_main(tvm.IRModule(functions, attrs=module.attrs), main)
+
+
+def call_by_symbol(symbol: str, arguments: list[Any], kind: Any) -> Any:
+    """A call of an external function that writes a result of type ``kind``."""
+    from tvm import relax
+
+    results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
+    return relax.call_dps_packed(symbol, relax.Tuple(arguments), results)

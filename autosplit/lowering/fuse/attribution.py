@@ -1,4 +1,4 @@
-"""Which source nodes each fused op came from, what its results are called, and why a node left no op."""
+"""Which source nodes each fused op came from, and what its results are called."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ from typing import Any
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel
 from autosplit.graph import Folded
-from autosplit.lowering.fuse.flat import Env, Flat, is_call, made, resolve, start
-from autosplit.lowering.fuse.folded_nodes import MERGED, Folding
-from autosplit.lowering.fuse.fuse import FusedModule
+from autosplit.lowering.fuse.flat_calls import (
+    Environment,
+    FlatCalls,
+    is_call,
+    parameters,
+    resolve,
+    results_of,
+)
+from autosplit.lowering.fuse.folded_nodes import MERGED, FoldedNodes
+from autosplit.lowering.fuse.passes import FusedModule
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """By position of a binding in the fused ``main``: source nodes whose result the op makes (``sources``) or of which it
-    only makes a part (``parts``), and the names of its results (None where no source tensor matches).
+    """The source names of fused ops, by the position of their binding in the fused ``main``.
+
+    ``sources`` are the nodes whose result the op computes, ``parts`` those of which it computes
+    only a part, ``results`` the names of its results (None where no source tensor matches).
     """
 
     sources: Mapping[int, tuple[str, ...]]
@@ -28,88 +37,81 @@ class Attribution:
 
 def attribute(source: SourceModel, module: FusedModule) -> Attribution:
     """Match the calls of the fused ``main`` with the nodes of ``source``."""
-    flat = Flat(source, module.flat)
+    flat = FlatCalls(source, module.flat)
     members, results = match(flat, module.grouped)
-    folding = Folding(source)
-    home = _homes(source, flat, members, folding)
-    owners = {
-        p: {flat.owner[n] for n in numbers if n in flat.owner} for p, numbers in members.items()
-    }
+    reasons = FoldedNodes(source)
+    op_of = _op_of_node(source, flat, members, reasons)
     names = [node.name for node in source.nodes]
-    return Attribution(
-        sources={
-            p: tuple(names[n] for n in sorted(n for n, h in home.items() if h == p))
-            for p in members
-        },
-        parts={
-            p: tuple(names[n] for n in sorted(o for o in owners[p] if home.get(o) != p))
-            for p in members
-        },
-        results=results,
-        folded=tuple(
-            Folded(names[n], folding.reason(n)) for n in range(len(names)) if n not in home
-        ),
-    )
+    sources, parts = {}, {}
+    for position, calls in members.items():
+        whole = [node for node, op in op_of.items() if op == position]
+        touched = {flat.node_of[call] for call in calls if call in flat.node_of}
+        sources[position] = tuple(names[node] for node in sorted(whole))
+        parts[position] = tuple(names[node] for node in sorted(touched.difference(whole)))
+    folded = [Folded(names[i], reasons.reason(i)) for i in range(len(names)) if i not in op_of]
+    return Attribution(sources, parts, results, tuple(folded))
 
 
 def match(
-    flat: Flat, module: Any
+    flat: FlatCalls, module: Any
 ) -> tuple[dict[int, list[int]], dict[int, tuple[str | None, ...]]]:
-    """By position in the ``main`` of a grouped module: the flat calls inside, and the source tensors it results in."""
+    """The flat calls inside each binding of a grouped ``main``, and the names of its results."""
     import tvm
 
     members: dict[int, list[int]] = {}
     results: dict[int, tuple[str | None, ...]] = {}
-    env = start(module["main"])
+    environment = parameters(module["main"])
     for position, binding in enumerate(bindings(module["main"])):
         value: Any = getattr(binding, "value", None)
         if not is_call(value):
-            env[binding.var] = resolve(value, env)
+            environment[binding.var] = resolve(value, environment)
             continue
         if isinstance(value.op, tvm.ir.GlobalVar):
-            members[position], env[binding.var] = _enter(
-                flat, module[value.op], [resolve(a, env) for a in value.args]
-            )
+            arguments = [resolve(a, environment) for a in value.args]
+            members[position], content = _enter(flat, module[value.op], arguments)
         else:
-            number = flat.take(value, env)
-            members[position], env[binding.var] = [number], made(number, value)
-        held = env[binding.var] if isinstance(env[binding.var], list) else [env[binding.var]]
-        results[position] = tuple(map(flat.name, held))
+            number = flat.take(value, environment)
+            members[position], content = [number], results_of(number, value)
+        environment[binding.var] = content
+        fields = content if isinstance(content, list) else [content]
+        results[position] = tuple(map(flat.name, fields))
     return members, results
 
 
-def _enter(flat: Flat, function: Any, arguments: list[Any]) -> tuple[list[int], Any]:
-    """The flat calls inside a fused function that is called on ``arguments``, and what its result holds."""
-    env: Env = dict(zip(function.params, arguments, strict=True))
+def _enter(flat: FlatCalls, function: Any, arguments: list[Any]) -> tuple[list[int], Any]:
+    """The flat calls inside a function called on ``arguments``, and the content it returns."""
+    environment: Environment = dict(zip(function.params, arguments, strict=True))
     members = []
     for binding in bindings(function):
         if is_call(binding.value):
-            number = flat.take(binding.value, env)
+            number = flat.take(binding.value, environment)
             members.append(number)
-            env[binding.var] = made(number, binding.value)
+            environment[binding.var] = results_of(number, binding.value)
         else:
-            env[binding.var] = resolve(binding.value, env)
-    return members, resolve(function.body.body, env)
+            environment[binding.var] = resolve(binding.value, environment)
+    return members, resolve(function.body.body, environment)
 
 
-def _homes(
-    source: SourceModel, flat: Flat, members: Mapping[int, list[int]], folding: Folding
+def _op_of_node(
+    source: SourceModel, flat: FlatCalls, members: Mapping[int, list[int]], reasons: FoldedNodes
 ) -> dict[int, int]:
-    """Source node -> position of the op that makes its result, or that took it in; folded nodes are absent."""
-    home: dict[int, int] = {}
-    for position, numbers in members.items():
-        for number in numbers:
-            for tensor in flat.tensors[number].values():
-                if tensor in flat.maker:
-                    home[flat.maker[tensor]] = position
+    """By source node the position of the op that computes it or took it in; folded ones absent."""
+    op_of: dict[int, int] = {}
+    for position, calls in members.items():
+        for call in calls:
+            for tensor in flat.tensors[call].values():
+                if tensor in flat.producer:
+                    op_of[flat.producer[tensor]] = position
     readers: dict[int, list[int]] = {}
     for i, node in enumerate(source.nodes):
         for tensor in node.inputs:
-            if tensor in flat.maker:
-                readers.setdefault(flat.maker[tensor], []).append(i)
+            if tensor in flat.producer:
+                readers.setdefault(flat.producer[tensor], []).append(i)
+    # A node that simplification merged away went into the op of its first reader. Readers come
+    # later, so walking backwards meets them first.
     for i in reversed(range(len(source.nodes))):
-        if i not in home and folding.reason(i) == MERGED:
-            later = [home[r] for r in readers.get(i, ()) if r in home]
+        if i not in op_of and reasons.reason(i) == MERGED:
+            later = [op_of[reader] for reader in readers.get(i, ()) if reader in op_of]
             if later:
-                home[i] = later[0]
-    return home
+                op_of[i] = later[0]
+    return op_of

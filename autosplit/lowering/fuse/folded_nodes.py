@@ -1,4 +1,4 @@
-"""Why a source node left no op of its own. Pure: it only looks at the source graph."""
+"""Why a source node left no op of its own; from the source graph alone."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from autosplit.frontend.source import SourceModel
 MERGED = "merged away by simplification"
 
 
-class Folding:
-    """The reasons by source node; nodes are taken in the source's order, which is topological."""
+class FoldedNodes:
+    """Reasons by source node; the nodes of a source are in topological order."""
 
     def __init__(self, source: SourceModel) -> None:
         self._source = source
 
     def reason(self, index: int) -> str:
-        """Why node ``index`` may have left no op; MERGED where nothing about the source explains it."""
-        node = self._source.nodes[index]
-        known = self._source.constants
-        if known.intersection(node.outputs) and all(
-            t in known or t in self._source.alias for t in node.outputs
-        ):
+        """Why node ``index`` may have left no op; MERGED where the source does not explain it."""
+        outputs = self._source.nodes[index].outputs
+        constants, alias = self._source.constants, self._source.alias
+        if outputs and all(t in alias for t in outputs) and not constants.intersection(outputs):
+            return f"identity: passes '{alias[outputs[0]]}' on"
+        if constants.intersection(outputs) and all(t in constants or t in alias for t in outputs):
             return "constant: known without running the model"
-        if node.outputs and all(t in self._source.alias for t in node.outputs):
-            return f"identity: passes '{self._source.alias[node.outputs[0]]}' on"
         if index not in self._live:
             return "dead: no output of the model needs it"
         if index not in self._varying:
@@ -33,6 +31,7 @@ class Folding:
 
     @cached_property
     def _live(self) -> frozenset[int]:
+        """The nodes that some output depends on."""
         needed, live = set(self._source.outputs), set()
         for i, node in reversed(list(enumerate(self._source.nodes))):
             if needed.intersection(node.outputs):
@@ -42,6 +41,7 @@ class Folding:
 
     @cached_property
     def _varying(self) -> frozenset[int]:
+        """The nodes that depend on some input."""
         tensors, varying = {i.name for i in self._source.inputs}, set()
         for i, node in enumerate(self._source.nodes):
             if tensors.intersection(node.inputs):

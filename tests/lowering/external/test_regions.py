@@ -8,7 +8,7 @@ import autosplit
 from autosplit import api
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.hardware.measurement.parity import compare
-from autosplit.lowering.external.composites import Backend
+from autosplit.lowering.external.backend import Backend
 from tests import external_backend, nets
 
 pytest.importorskip("onnxruntime")

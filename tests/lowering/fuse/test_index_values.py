@@ -8,7 +8,7 @@ import pytest
 from autosplit import api, files
 from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
-from autosplit.lowering.fuse.index_range import FREE
+from autosplit.lowering.fuse.index_values import NOT_INDICES
 from tests.nets import judge, net
 
 pytest.importorskip("onnxruntime")
@@ -29,8 +29,8 @@ LOOK_UP = "(int64[6] i) => (float[6,4] y)"
         ("(int64[2,6] i) => (float[2,6] y) { y = GatherElements<axis=0>(w, i) }", {"w": (3, 6)}, 3),
         ("(int64[2,2] i) => (float[2] y) { y = GatherND(w, i) }", {"w": (7, 6)}, 6),
         ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }", TABLE, 9),
-        ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, FREE),
-        ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, FREE),
+        ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, NOT_INDICES),
+        ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, NOT_INDICES),
         ("(int64[6] i) => (float[6] y) { c = Cast<to=3>(i) d = Cast<to=7>(c) y = Gather(w, d) }", {"w": (200,)}, 100),
     ],
 )  # fmt: skip

@@ -10,10 +10,10 @@ import pytest
 
 from autosplit.frontend.relax import script
 from autosplit.frontend.source import Signature, SourceModel, SourceNode
-from autosplit.lowering.fuse.amounts import bytes_of, flops_of, size_of, static_shape
-from autosplit.lowering.fuse.fold import fold_weights
-from autosplit.lowering.fuse.folded_nodes import MERGED, Folding
+from autosplit.lowering.fuse.constants import fold_weights
+from autosplit.lowering.fuse.folded_nodes import MERGED, FoldedNodes
 from autosplit.lowering.fuse.indices import bound_indices
+from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
 
 A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
 B = np.array([[2.0], [4.0]], np.float32)
@@ -246,11 +246,11 @@ def source(
     ],
 )
 def test_a_node_that_left_no_op_says_why(given: SourceModel, reason: str) -> None:
-    assert Folding(given).reason(0) == reason
+    assert FoldedNodes(given).reason(0) == reason
 
 
 def test_what_a_constant_feeds_is_constant_and_what_the_input_feeds_is_not() -> None:
-    folding = Folding(
+    folding = FoldedNodes(
         source({"a": ("w", "k"), "b": ("k w", "j"), "c": ("x j", "i"), "d": ("i j", "y")})
     )
     assert [folding.reason(i) == MERGED for i in range(4)] == [False, False, True, True]

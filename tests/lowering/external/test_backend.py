@@ -10,7 +10,7 @@ import pytest
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.lowering.external.registry import named
+from autosplit.lowering.external.backend import named
 from tests import external_backend, nets
 
 pytest.importorskip("onnxruntime")
@@ -18,7 +18,7 @@ pytest.importorskip("onnxruntime")
 PACKAGE = """
 
 def backend():
-    from autosplit.lowering.external import Backend
+    from autosplit.lowering.external.backend import Backend
 
     register()
     return Backend(NAME, patterns(), markers=("relax.astype",))

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
-from autosplit.lowering.fuse.fold import fold_weights
+from autosplit.lowering.fuse.constants import fold_weights
 from autosplit.lowering.fuse.indices import bound_indices
 from autosplit.lowering.fuse.provenance import adopt_names
 
 
 @dataclass(frozen=True)
 class FusedModule:
-    """One module at three moments: ``flat`` (a kernel an op), ``grouped`` (calls to fused functions; equal ones share one)
-    and ``fused`` (one PrimFunc a fused op). ``grouped`` and ``fused`` bind the same calls in the same order.
+    """One module at three moments.
+
+    ``flat`` has a kernel an op. ``grouped`` calls fused functions; equal ones share one. ``fused``
+    has one PrimFunc a fused op. The last two bind the same calls in the same order.
     """
 
     flat: Any
@@ -25,17 +27,14 @@ class FusedModule:
 
 
 def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedModule:
-    """Lower and fuse the function ``main`` of ``module`` for ``target``. Raises ModelError where a pass fails.
+    """Lower and fuse the function ``main`` of ``module``. Raises ModelError where a pass fails.
 
-    ``check`` looks at the module before and after constants are folded, and raises ModelError for what cannot be lowered.
+    ``check`` gets the module before and after constants are folded, and whether they are. It
+    raises ModelError for a module that cannot be lowered.
     """
     from tvm.relax import backend
     from tvm.relax import transform as t
 
-    dispatch = [
-        backend.DispatchSampling(),
-        backend.DispatchSortScan(),
-    ]  # ops that LegalizeOps leaves to them
     simplify = [
         t.FoldBatchnormToConv2D(),
         t.DecomposeOpsForInference(),
@@ -44,7 +43,10 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         t.FoldConstant(),
     ]
     legalise = [
-        *dispatch,
+        t.CanonicalizeBindings(),
+        # LegalizeOps leaves sampling and sorting to these two.
+        backend.DispatchSampling(),
+        backend.DispatchSortScan(),
         t.LegalizeOps(),
         t.AnnotateTIROpPattern(),
         t.FoldConstant(),
@@ -57,15 +59,16 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
             check(module, False)
             module = adopt_names(_run(simplify, module))
             check(module, True)
-            module = adopt_names(_run(legalise, t.CanonicalizeBindings()(module)))
+            module = adopt_names(_run(legalise, module))
             check(module, True)
             grouped = t.FuseOps()(module)
             return FusedModule(module, grouped, t.FuseTIR()(grouped))
         except ModelError:
             raise
-        except Exception as error:
+        except Exception as error:  # TVM raises errors of many kinds
             raise ModelError(
-                f"the model cannot be lowered for target {target.kind.name}: {line_of(error, last=True)}"
+                f"the model cannot be lowered for target {target.kind.name}: "
+                f"{line_of(error, last=True)}"
             ) from error
 
 

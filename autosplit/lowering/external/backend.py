@@ -1,0 +1,117 @@
+"""External backends, by object or by name, and the regions of ops that the user asks for.
+
+Study files and worker processes can give only a name. An installed package offers a backend under
+the entry point group ``autosplit.backends``: a function without arguments that registers the code
+generator and returns a Backend. Without such a package TVM's own registry is asked for patterns.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.graph import FusedGraph
+from autosplit.lowering.convex import require_convex
+
+GROUP = "autosplit.backends"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An external backend: the code generator ``relax.ext.<name>``.
+
+    - ``patterns``: TVM FusionPatterns or the tuples that make one, named ``<name>.<layer>``; the
+      first that matches wins. Without any, those in TVM's registry whose names begin so.
+    - ``merge``: neighbouring layers in a stage become one region.
+    - ``markers``: Relax ops (``relax.astype``) that do not break a region. One that lies between
+      two layers is taken too, as the layer ``<name>.astype``.
+    - ``regions``: ops or source nodes that stay together.
+    """
+
+    name: str
+    patterns: tuple[Any, ...] = ()
+    merge: bool = True
+    markers: tuple[str, ...] = ()
+    regions: tuple[tuple[str, ...], ...] = ()
+
+
+def named(
+    name: str,
+    merge: bool = True,
+    markers: Sequence[str] = (),
+    keep_together: Sequence[Sequence[str]] = (),
+) -> Backend:
+    """The backend ``name``; ``markers`` add to those it has, ``keep_together`` are its regions.
+
+    Raises MachineError where its package fails, ConfigError where that returns something else.
+    """
+    backend = _installed(name) or Backend(name)
+    return replace(
+        backend,
+        merge=backend.merge and merge,
+        markers=tuple(dict.fromkeys((*backend.markers, *markers))),
+        regions=tuple(map(tuple, keep_together)),
+    )
+
+
+def _installed(name: str) -> Backend | None:
+    entry = next(iter(importlib.metadata.entry_points(group=GROUP, name=name)), None)
+    if entry is None:
+        return None
+    try:
+        backend = entry.load()()
+    except Exception as error:
+        raise MachineError(
+            f"backend '{name}' of {entry.value} does not load: {error}; repair its package"
+        ) from error
+    if not isinstance(backend, Backend) or backend.name != name:
+        raise ConfigError(
+            f"entry point '{name}' of {GROUP} gives {backend!r}, not a Backend called '{name}'"
+        )
+    return backend
+
+
+def groups(
+    graph: FusedGraph, ops_of: Mapping[str, Sequence[int]], backends: Sequence[Backend]
+) -> tuple[tuple[int, ...], ...]:
+    """The op indices of every region the backends ask for; ``ops_of`` are the ops of each backend.
+
+    Raises SplitError naming the ops where one is unknown or not the backend's, and where a region
+    is not convex, with the path that leaves it and returns.
+    """
+    regions: list[tuple[int, ...]] = []
+    for backend in backends:
+        for names in backend.regions:
+            ops = _ops_of_region(graph, backend, names, ops_of.get(backend.name, ()))
+            try:
+                regions.append(require_convex(graph, ops))
+            except SplitError as error:
+                raise SplitError(
+                    f"a region of backend '{backend.name}' cannot run as one: {error}"
+                ) from error
+    return tuple(regions)
+
+
+def _ops_of_region(
+    graph: FusedGraph, backend: Backend, names: Sequence[str], backend_ops: Sequence[int]
+) -> list[int]:
+    ops: list[int] = []
+    for name in names:
+        matches = [i for i, op in enumerate(graph.ops) if name == op.name or name in op.sources]
+        if not matches:
+            raise SplitError(
+                f"region of backend '{backend.name}' names '{name}', "
+                "which is no op and no source node"
+            )
+        for i in matches:
+            if i not in backend_ops:
+                raise SplitError(
+                    f"region of backend '{backend.name}' holds op '{graph.ops[i].name}' "
+                    f"(named '{name}'), which none of its patterns matches; "
+                    "leave it out or add a pattern"
+                )
+        ops += matches
+    return ops

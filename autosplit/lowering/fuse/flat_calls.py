@@ -1,0 +1,198 @@
+"""The calls of the flat module, before fusion: what each reads, and which source node it is of.
+
+A call holds a source tensor if its variable is marked. An unmarked one computes a part of the
+node that its first reader belongs to. The same walk reads a fused module: FuseOps moves calls
+without changing what they call on what.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autosplit.frontend.relax.main_function import bindings
+from autosplit.frontend.source import SourceModel, marked
+
+Environment = dict[Any, Any]
+"""Variable to its content: ("call", number, item), ("input", index), ("const", object) or, for a
+tuple, a list of those."""
+
+
+class FlatCalls:
+    """The calls of the flat ``main`` by number, in order."""
+
+    def __init__(self, source: SourceModel, module: Any) -> None:
+        self.producer = {
+            tensor: i for i, node in enumerate(source.nodes) for tensor in node.outputs
+        }
+        self.tensors: list[dict[int, str]] = []  # by call: result index -> source tensor
+        self.node_of: dict[int, int] = {}  # call -> source node
+        self._copied: dict[int, Any] = {}  # call that only copies -> the content it copies
+        self._by_key: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
+        self._representative: dict[int, int] = {}  # call -> the first call that computes the same
+        self._read(source, module["main"])
+
+    def take(self, call: Any, environment: Environment) -> int:
+        """The number of the flat call that ``call`` is; each flat call is taken once."""
+        key, weights = self._key(call, environment)
+        candidates = self._by_key[key]
+        for position, (candidate_weights, _) in enumerate(candidates):
+            if candidate_weights == weights:
+                return candidates.pop(position)[1]
+        return candidates.pop(0)[1]
+
+    def name(self, content: Any) -> str | None:
+        """The source tensor that a content is, or merely copies; None where none matches."""
+        while content[0] == "call":
+            _, number, item = content
+            name: str | None = self.tensors[number].get(item)
+            if name is not None or number not in self._copied:
+                return name
+            content = self._copied[number]
+        return None
+
+    def _read(self, source: SourceModel, main: Any) -> None:
+        environment = parameters(main)
+        readers: dict[int, list[int]] = defaultdict(list)
+        for binding in bindings(main):
+            value: Any = getattr(binding, "value", None)
+            if is_call(value):
+                number = self._enter(value, environment, readers)
+                environment[binding.var] = results_of(number, value)
+            elif value is not None:
+                environment[binding.var] = resolve(value, environment)
+            index = marked(binding.var.name)
+            if index is not None:
+                self._name(environment.get(binding.var), source.tensors[index])
+        result = resolve(main.body.body, environment)
+        fields = result if isinstance(result, list) else [result]
+        for name, content in zip(source.outputs, fields, strict=False):
+            self._name(content, name)
+        self._assign_nodes(readers)
+
+    def _enter(self, call: Any, environment: Environment, readers: dict[int, list[int]]) -> int:
+        number = len(self.tensors)
+        key, weights = self._key(call, environment)
+        self._representative[number] = number
+        for equal_weights, equal in self._by_key[key]:
+            if equal_weights == weights:
+                self._representative[number] = self._representative[equal]
+                break
+        self._by_key[key].append((weights, number))
+        self.tensors.append({})
+        for content in _flatten([environment.get(v) for v in variables(call)]):
+            if content[0] == "call":
+                readers[content[1]].append(number)
+        if _only_copies(call):
+            self._copied[number] = resolve(call.args[1][0], environment)
+        return number
+
+    def _key(self, call: Any, environment: Environment) -> tuple[Any, Any]:
+        """What is called on which computed values, and on which constants.
+
+        Constants are kept apart, for a pass may copy one. Calls that compute the same stand for
+        each other, for a pass may reorder them.
+        """
+        import tvm
+
+        callee = [getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))]
+        arguments = list(call.args)
+        if arguments and isinstance(arguments[0], tvm.ir.GlobalVar):
+            callee.append(arguments.pop(0).name_hint)
+        read: list[Any] = []
+        weights: list[Any] = []
+        for content in _flatten([resolve(a, environment) for a in arguments]):
+            if content[0] == "const":
+                weights.append(content[1])
+            elif content[0] == "call":
+                read.append(("call", self._representative[content[1]], content[2]))
+            else:
+                read.append(content)
+        return (tuple(callee), tuple(read)), tuple(weights)
+
+    def _name(self, content: Any, tensor: str) -> None:
+        if isinstance(content, tuple) and content[0] == "call":
+            self.tensors[content[1]].setdefault(content[2], tensor)
+
+    def _assign_nodes(self, readers: Mapping[int, list[int]]) -> None:
+        # From the last call on, so that the readers of a call have their nodes already.
+        for number in reversed(range(len(self.tensors))):
+            nodes = [self.producer[t] for t in self.tensors[number].values() if t in self.producer]
+            nodes += [self.node_of[r] for r in readers.get(number, ()) if r in self.node_of]
+            if nodes:
+                self.node_of[number] = nodes[0]
+
+
+def parameters(function: Any) -> Environment:
+    """The contents of a function's parameters."""
+    return {parameter: ("input", i) for i, parameter in enumerate(function.params)}
+
+
+def results_of(number: int, call: Any) -> Any:
+    """The content of a variable that is bound to call ``number``."""
+    from tvm import relax
+
+    if not isinstance(call.ty, relax.TupleType):
+        return ("call", number, 0)
+    return [("call", number, i) for i in range(len(call.ty.fields))]
+
+
+def resolve(value: Any, environment: Environment) -> Any:
+    """The content of an expression without computation."""
+    from tvm import relax
+
+    if isinstance(value, relax.Var):
+        return environment.get(value, ("const", value))
+    if isinstance(value, relax.Tuple):
+        return [resolve(field, environment) for field in value.fields]
+    if isinstance(value, relax.TupleGetItem):
+        content = resolve(value.tuple_value, environment)
+        return content[value.index] if isinstance(content, list) else ("const", value)
+    return ("const", value)
+
+
+def is_call(value: Any) -> bool:
+    """Whether a bound value computes something."""
+    from tvm import relax
+
+    return isinstance(value, relax.Call)
+
+
+def variables(value: Any) -> Iterator[Any]:
+    """The variables an expression reads."""
+    from tvm import relax
+
+    if isinstance(value, relax.Var):
+        yield value
+    elif isinstance(value, relax.Call):
+        for argument in value.args:
+            yield from variables(argument)
+    elif isinstance(value, relax.Tuple):
+        for field in value.fields:
+            yield from variables(field)
+    elif isinstance(value, relax.TupleGetItem):
+        yield from variables(value.tuple_value)
+
+
+def _only_copies(call: Any) -> bool:
+    """Whether a call broadcasts a tensor to the shape it has.
+
+    Importers leave such calls, and fusion keeps them.
+    """
+    import tvm
+    import tvm_ffi
+
+    if not call.args or not isinstance(call.args[0], tvm.ir.GlobalVar):
+        return False
+    if not call.args[0].name_hint.startswith("broadcast_to") or len(call.args[1]) != 1:
+        return False
+    return bool(tvm_ffi.structural_equal(call.args[1][0].ty, call.ty))
+
+
+def _flatten(content: Any) -> Iterator[Any]:
+    if isinstance(content, list):
+        for item in content:
+            yield from _flatten(item)
+    elif content is not None:
+        yield content

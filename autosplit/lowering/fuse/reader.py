@@ -1,0 +1,192 @@
+"""Reading a fused ``main``: its calls as ops of a graph, with names and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.frontend.relax.main_function import bindings
+from autosplit.frontend.source import SourceModel
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.lowering.external.composites import Composite
+from autosplit.lowering.fuse.attribution import attribute
+from autosplit.lowering.fuse.calls import Call, constants
+from autosplit.lowering.fuse.flat_calls import variables
+from autosplit.lowering.fuse.passes import FusedModule
+from autosplit.lowering.fuse.tensors import bytes_of, flops_of, is_constant, size_of, static_shape
+
+Outputs = tuple[tuple[str, str], ...]
+
+
+def read(
+    source: SourceModel, module: FusedModule, composites: Mapping[str, Composite]
+) -> tuple[FusedGraph, tuple[Call, ...], Outputs]:
+    """The graph, the call of each op, and each output of the model with the tensor that holds it.
+
+    Raises ModelError for an op without a kernel and for a size that is not known.
+    """
+    reader = _Reader(source, module, composites)
+    outputs = reader.walk()
+    tensors = tuple(dict.fromkeys(tensor for _, tensor in outputs))
+    graph = build(
+        source.name,
+        reader.ops,
+        reader.tensors,
+        (i.name for i in source.inputs),
+        tensors,
+        reader.names.folded,
+    )
+    return graph, tuple(reader.calls), outputs
+
+
+class _Reader:
+    """Walks the fused ``main``.
+
+    ``_content`` maps a variable to a tensor name, a constant or, for a tuple, a list of those.
+    """
+
+    def __init__(
+        self, source: SourceModel, module: FusedModule, composites: Mapping[str, Composite]
+    ) -> None:
+        self.ops: list[Op] = []
+        self.calls: list[Call] = []
+        self.tensors: dict[str, tuple[tuple[int, ...], str, int]] = {}
+        self.names = attribute(source, module)
+        self._source = source
+        self._main = module.fused["main"]
+        self._composites = composites
+        self._content: dict[Any, Any] = {}
+        self._flops = {
+            gvar.name_hint: flops_of(function)
+            for gvar, function in module.fused.functions.items()
+            if gvar.name_hint != "main"
+        }
+
+    def walk(self) -> Outputs:
+        from tvm import relax
+
+        for var, signature in zip(self._main.params, self._source.inputs, strict=True):
+            self._content[var] = self._enter_tensor(signature.name, var.ty)
+        for position, binding in enumerate(bindings(self._main)):
+            value = getattr(binding, "value", None)
+            if isinstance(value, relax.Call):
+                self._enter_call(position, binding.var, value)
+            elif value is not None:
+                self._content[binding.var] = self._resolve(value)
+            else:
+                raise ModelError(
+                    f"variable '{binding.var.name}' has a shape known only at run time; "
+                    "give static shapes"
+                )
+        return self._outputs(self._main.body.body)
+
+    def _enter_call(self, position: int, var: Any, value: Any) -> None:
+        from tvm import relax
+
+        kernel = self._kernel(position, value)
+        name = f"op{len(self.ops)}_{kernel}"
+        is_tuple = isinstance(var.ty, relax.TupleType)
+        source_names = self.names.results.get(position, ())
+        results = []
+        for i, kind in enumerate(var.ty.fields if is_tuple else [var.ty]):
+            source_name = source_names[i] if i < len(source_names) else None
+            results.append(self._enter_tensor(source_name or f"{name}.{i}", kind))
+        self._content[var] = results if is_tuple else results[0]
+        weights = self._composites[kernel].constants if kernel in self._composites else ()
+        call = Call(value, {v: self._content[v] for v in variables(value)}, weights)
+        self._enter_op(name, kernel, call, results, position)
+
+    def _kernel(self, position: int, value: Any) -> str:
+        """The name of what a call runs. Raises ModelError for an operator that was not lowered."""
+        import tvm
+
+        if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
+            names = self.names.sources.get(position, ()) or self.names.parts.get(position, ())
+            raise ModelError(
+                f"op {value.op.name} of node '{' '.join(names)}' has no kernel for this target; "
+                "replace it in the model"
+            )
+        callee = value.args[0] if value.args else None
+        candidates = (
+            getattr(callee, "name_hint", None),
+            getattr(callee, "global_symbol", None),
+            getattr(value.op, "name", None),
+            getattr(value.op, "name_hint", None),
+        )
+        return next((str(name) for name in candidates if name), "call")
+
+    def _enter_op(
+        self, name: str, kernel: str, call: Call, results: list[str], position: int
+    ) -> None:
+        inputs = dict.fromkeys(t for v in call.reads.values() for t in _tensor_names(v))
+        self.ops.append(
+            Op(
+                name=name,
+                kernel=kernel,
+                sources=self.names.sources.get(position, ()),
+                inputs=tuple(inputs),
+                outputs=tuple(results),
+                weight_bytes=bytes_of(constants(call)),
+                flops=self._flops.get(kernel, 0.0),
+                parts=self.names.parts.get(position, ()),
+            )
+        )
+        self.calls.append(call)
+
+    def _enter_tensor(self, name: str, kind: Any) -> str:
+        """Enter a tensor under ``name``, or under the first free ``name.2``, ``name.3``, ..."""
+        unique = name
+        numbers = count(2)
+        while unique in self.tensors:
+            unique = f"{name}.{next(numbers)}"
+        shape = static_shape(unique, kind)
+        dtype = str(kind.dtype)
+        self.tensors[unique] = (shape, dtype, size_of(shape, dtype))
+        return unique
+
+    def _resolve(self, value: Any) -> Any:
+        """The content of an expression without computation."""
+        from tvm import relax
+
+        if isinstance(value, relax.Var):
+            return self._content[value]
+        if isinstance(value, relax.Tuple):
+            return [self._resolve(field) for field in value.fields]
+        if isinstance(value, relax.TupleGetItem):
+            return self._resolve(value.tuple_value)[value.index]
+        if is_constant(value):
+            return value
+        raise ModelError(
+            f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut"
+        )
+
+    def _outputs(self, body: Any) -> Outputs:
+        result = self._resolve(body)
+        is_tuple = self._source.tupled or len(self._source.outputs) > 1
+        values = result if isinstance(result, list) and is_tuple else [result]
+        # A graph may list an output twice.
+        unique = dict(zip(self._source.outputs, values, strict=True))
+        outputs = []
+        for name, value in unique.items():
+            tensor = value if isinstance(value, str) else self._constant_output(name, value)
+            outputs.append((name, tensor))
+        return tuple(outputs)
+
+    def _constant_output(self, name: str, value: Any) -> str:
+        """Enter an output that is known without running the model: some stage must return it."""
+        if not is_constant(value):
+            raise ModelError(f"output '{name}' is no tensor; only tensors can leave a pipeline")
+        tensor = self._enter_tensor(name, value.ty)
+        op = f"op{len(self.ops)}_constant"
+        self._enter_op(op, "constant", Call(value, {}), [tensor], -1)
+        return tensor
+
+
+def _tensor_names(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for item in content:
+            yield from _tensor_names(item)

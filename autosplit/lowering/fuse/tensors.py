@@ -1,0 +1,102 @@
+"""Sizes: shapes, bytes and element types of tensors in Relax, and the arithmetic of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.frontend.relax.main_function import bindings
+from autosplit.frontend.source import SourceModel, marked
+
+
+def static_shape(name: str, kind: Any) -> tuple[int, ...]:
+    """The shape of tensor ``name``, whose Relax type is ``kind``.
+
+    Raises ModelError where it is no tensor, or one whose sizes are not all known.
+    """
+    from tvm import relax
+
+    if not isinstance(kind, relax.TensorType) or _has_unknown_size(kind):
+        raise ModelError(
+            f"tensor '{name}' has a shape known only at run time ({kind}); "
+            "give static shapes by --shape"
+        )
+    return tuple(int(size.value) for size in kind.shape.values)
+
+
+def require_static(source: SourceModel, module: Any, folded: bool) -> None:
+    """Raises ModelError for a ``main`` in which the size of a tensor depends on values.
+
+    The error names the first such node of ``source``: all input sizes are known, so only an op
+    such as NonZero, Compress or Range can leave a size open. Before constants are ``folded``, a
+    size that is an expression may still become a number and is let through.
+    """
+    main = bindings(module["main"])
+    if not folded and all(t.shape is not None for b in main for t in tensor_types(b.var.ty)):
+        return
+    unknown = False
+    for binding in main:
+        unknown = unknown or any(map(_has_unknown_size, tensor_types(binding.var.ty)))
+        # The variable with the open size may be part of a node: the next marked one names it.
+        index = marked(binding.var.name) if unknown else None
+        if index is None:
+            continue
+        for node in source.nodes:
+            if source.tensors[index] in node.outputs:
+                raise ModelError(
+                    f"node '{node.name}' ({node.kind}) makes a tensor whose size depends on the "
+                    "data, and a split needs fixed sizes; replace the node, or leave it and what "
+                    "follows it out of the model"
+                )
+
+
+def _has_unknown_size(kind: Any) -> bool:
+    sizes = getattr(kind.shape, "values", None)
+    return sizes is None or not all(hasattr(size, "value") for size in sizes)
+
+
+def size_of(shape: tuple[int, ...], dtype: str) -> int:
+    """The bytes of a dense tensor, whole bytes an element."""
+    import tvm
+
+    kind = tvm.DataType(dtype)
+    return prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
+
+
+def bytes_of(constants: Iterable[Any]) -> int:
+    """The bytes of constants, each counted once."""
+    unique = dict.fromkeys(constants)
+    return sum(size_of(tuple(map(int, c.value.shape)), str(c.value.dtype)) for c in unique)
+
+
+def dtypes_of(function: Any) -> frozenset[str]:
+    """The element types of all that a Relax function binds."""
+    return frozenset(str(t.dtype) for b in bindings(function) for t in tensor_types(b.var.ty))
+
+
+def tensor_types(kind: Any) -> list[Any]:
+    """The types of the tensors in a Relax type: itself, or the fields of a tuple."""
+    from tvm import relax
+
+    fields = kind.fields if isinstance(kind, relax.TupleType) else (kind,)
+    return [f for f in fields if isinstance(f, relax.TensorType)]
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a Relax expression is a constant."""
+    import tvm
+
+    return isinstance(value, tvm.ir.GenericConst)
+
+
+def flops_of(function: Any) -> float:
+    """The floating-point operations of one call of a PrimFunc, 0 where TVM cannot tell."""
+    import tvm
+    from tvm.s_tir.analysis import estimate_tir_flops
+
+    try:
+        return float(estimate_tir_flops(tvm.IRModule({"main": function})))
+    except (RuntimeError, ValueError, TypeError):
+        return 0.0  # an external kernel, or one whose loops are not static
