@@ -34,20 +34,20 @@ def residual(save):
     return autosplit.load_model(save(nets.residual()))
 
 
-def test_b2_a_block_between_two_nodes_equals_the_tensors_of_the_whole(residual):
+def test_a_block_between_two_nodes_equals_the_tensors_of_the_whole(residual):
     part = residual.extract(first=["conv1a"], last=["out1"])
     assert [p.name for p in part.wiring.inputs] == ["out0"]
     assert [p.name for p in part.wiring.outputs] == ["out1"]
     judge_part(residual, part, intermediate(residual, residual.items(1)[0]))
 
 
-def test_b2_every_single_op_equals_the_tensors_of_the_whole(branches):
+def test_every_single_op_equals_the_tensors_of_the_whole(branches):
     known = intermediate(branches, branches.items(1)[0])
     for op in branches.graph.ops:
         judge_part(branches, branches.extract([op.name]), known)
 
 
-def test_b2_a_part_may_read_and_make_several_tensors(save):
+def test_a_part_may_read_and_make_several_tensors(save):
     model = autosplit.load_model(save(nets.parallel()))
     part = model.extract(["b0", "d1", "d0"])
     assert {p.name for p in part.wiring.inputs} == {"stem"}
@@ -55,14 +55,14 @@ def test_b2_a_part_may_read_and_make_several_tensors(save):
     judge_part(model, part, intermediate(model, model.items(1)[0]))
 
 
-def test_b2_a_part_hands_out_the_models_outputs_inside_it(save):
+def test_a_part_hands_out_the_models_outputs_inside_it(save):
     model = autosplit.load_model(save(nets.boundaries()))
     part = model.extract(["both", "mid"])
     assert {p.name for p in part.wiring.outputs} == {"both", "mid"}
     judge_part(model, part, intermediate(model, model.items(1)[0]))
 
 
-def test_b2_a_set_that_is_not_convex_shows_the_path_that_leaves_and_returns(save):
+def test_a_set_that_is_not_convex_shows_the_path_that_leaves_and_returns(save):
     model = autosplit.load_model(save(nets.parallel()))
     op = {source: op.name for op in model.graph.ops for source in op.sources}
     with pytest.raises(SplitError) as error:
@@ -71,7 +71,7 @@ def test_b2_a_set_that_is_not_convex_shows_the_path_that_leaves_and_returns(save
     assert f"add '{op['d1']}', '{op['d2']}'" in str(error.value)
 
 
-def test_b2_no_path_between_two_ops_is_an_error_that_names_one(save):
+def test_no_path_between_two_ops_is_an_error_that_names_one(save):
     model = autosplit.load_model(save(nets.parallel()))
     op = {source: op.name for op in model.graph.ops for source in op.sources}
     with pytest.raises(SplitError, match=op["a0"]):
@@ -82,7 +82,7 @@ def test_b2_no_path_between_two_ops_is_an_error_that_names_one(save):
         model.extract([])
 
 
-def test_b2_a_written_part_runs_and_verifies_by_itself(residual, tmp_path):
+def test_a_written_part_runs_and_verifies_by_itself(residual, tmp_path):
     from autosplit.deploy.verify import verify
 
     manifest = residual.extract(first=["conv1a"], last=["out1"]).export(tmp_path / "block.so")
@@ -95,7 +95,7 @@ def test_b2_a_written_part_runs_and_verifies_by_itself(residual, tmp_path):
     assert verify(manifest)[0].equal
 
 
-def test_b2_a_part_whose_boundary_is_inside_a_node_says_so(save, tmp_path):
+def test_a_part_whose_boundary_is_inside_a_node_says_so(save, tmp_path):
     model = autosplit.load_model(save(nets.inside_a_node()))
     inner = next(op.name for op in model.graph.ops if not op.sources)
     manifest = model.extract([inner]).export(tmp_path / "block.so")
@@ -108,7 +108,7 @@ def test_b2_a_part_whose_boundary_is_inside_a_node_says_so(save, tmp_path):
         )
 
 
-def test_b2_a_part_is_no_json_file(residual, tmp_path):
+def test_a_part_is_no_json_file(residual, tmp_path):
     for name in ("block.json", "block.onnx", "block"):
         with pytest.raises(ConfigError, match="block"):
             residual.extract(["out0"]).export(tmp_path / name)
@@ -116,7 +116,7 @@ def test_b2_a_part_is_no_json_file(residual, tmp_path):
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_b2_a_set_is_convex_or_shows_a_way_out_and_back(data):
+def test_a_set_is_convex_or_shows_a_way_out_and_back(data):
     graph = Reads(data.draw(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)))
     chosen = data.draw(st.sets(st.integers(0, len(graph.ops) - 1), min_size=1))
     paths = [
@@ -137,7 +137,7 @@ def test_b2_a_set_is_convex_or_shows_a_way_out_and_back(data):
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_b2_what_lies_between_two_ops_are_the_paths_between_them(data):
+def test_what_lies_between_two_ops_are_the_paths_between_them(data):
     graph = Reads(data.draw(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)))
     ends = st.integers(0, len(graph.ops) - 1)
     first, last = data.draw(ends), data.draw(ends)

@@ -45,14 +45,14 @@ def chained(folder, items):
         (nets.boundaries(), [["skip"], ["early", "both"], ["far"]]),
     ],
 )
-def test_b3_the_written_submodels_chain_to_the_original(save, tmp_path, proto, after):
+def test_the_written_submodels_chain_to_the_original(save, tmp_path, proto, after):
     model = autosplit.load_model(save(proto))
     model.split(after).export(tmp_path / "out")
     items = model.items(2)
     assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
 
 
-def test_b3_a_stage_without_its_boundary_in_the_graph_says_why(save, tmp_path):
+def test_a_stage_without_its_boundary_in_the_graph_says_why(save, tmp_path):
     model = autosplit.load_model(save(nets.inside_a_node()))
     inner = next(op.name for op in model.graph.ops if not op.sources)
     file = model.split([[inner]]).export(tmp_path / "out")
@@ -61,7 +61,7 @@ def test_b3_a_stage_without_its_boundary_in_the_graph_says_why(save, tmp_path):
         assert "is not in the ONNX graph" in stage["onnx_absent"]
 
 
-def test_b3_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
+def test_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
     proto = nets.net(
         """g (float[2,3,4] x) => (float[2,12] y) {
             a = Exp(x)
@@ -81,7 +81,7 @@ def test_b3_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
     assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
 
 
-def test_b3_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
+def test_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
     monkeypatch.setattr(submodels, "EXTERNAL", 500)
     weight = nets.net(
         "g (float[2,400] x) => (float[2,400] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
@@ -96,7 +96,7 @@ def test_b3_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
     assert compare(chained(tmp_path / "out", items), model.expected(items)).equal
 
 
-def test_b3_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save):
+def test_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save):
     model = autosplit.load_model(save(nets.boundaries()))
     stages = model.split([["skip"], ["both"], ["mid"]]).stages
     whole = submodels.whole(model)
@@ -106,7 +106,7 @@ def test_b3_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(sa
     assert held == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
 
 
-def test_b3_a_full_disk_is_one_line(save, tmp_path):
+def test_a_full_disk_is_one_line(save, tmp_path):
     model = autosplit.load_model(save(nets.residual(1)))
     whole = submodels.whole(model)
     (tmp_path / "taken").write_text("")

@@ -36,7 +36,7 @@ def known(model):
     return dict(item) | nets.every_tensor(model, item)
 
 
-def test_b1_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
+def test_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
     nodes = [n.name or n.output[0] for n in submodels.whole(model).model.graph.node]
     found = Counter(name for op in model.graph.ops for name in op.sources)
     found.update(f.name for f in model.graph.folded)
@@ -45,13 +45,13 @@ def test_b1_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
     assert all(op.sources or op.parts for op in model.graph.ops)
 
 
-def test_b1_every_node_can_be_asked_for(model):
+def test_every_node_can_be_asked_for(model):
     for op in model.graph.ops:
         for name in op.sources:
             assert inspection.find(model.graph, name)["op"] == op.name
 
 
-def test_b1_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
+def test_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
     """One stage an op: what each hands out is what onnxruntime has under that name."""
     (item,) = model.items(1)
     outputs = tuple(
@@ -66,7 +66,7 @@ def test_b1_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
     )  # the rest lies inside nodes that take several kernels
 
 
-def test_b2_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, known):
+def test_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, known):
     """From the first op past a third to the first it leads to past two thirds, of those whose boundary ONNX names."""
     graph = model.graph
     third = len(graph.ops) // 3
@@ -81,7 +81,7 @@ def test_b2_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, 
     assert compare([got], [{p.name: known[p.name] for p in part.wiring.outputs}]).equal
 
 
-def test_b3_onnxruntime_chained_over_the_submodels_equals_the_original(model, known):
+def test_onnxruntime_chained_over_the_submodels_equals_the_original(model, known):
     """Cut near the thirds, at the first cuts of which the ONNX graph has every live tensor."""
     count = len(model.graph.ops)
     cut = [
@@ -107,7 +107,7 @@ def test_b3_onnxruntime_chained_over_the_submodels_equals_the_original(model, kn
     ).equal
 
 
-def test_b3_every_op_whose_boundary_is_named_is_a_submodel(model, known):
+def test_every_op_whose_boundary_is_named_is_a_submodel(model, known):
     whole = submodels.whole(model)
     tried = 0
     for i, op in enumerate(model.graph.ops):

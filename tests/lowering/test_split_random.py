@@ -14,14 +14,14 @@ from tests import external_backend, relax_nets
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(relax_nets.steps(), st.data())
-def test_a11_random_splits_of_random_graphs_are_equal(steps, data):
+def test_random_splits_of_random_graphs_are_equal(steps, data):
     made = relax_nets.build(steps)
     check(made, autosplit.load_model(made.module), data.draw)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(relax_nets.steps(), st.data())
-def test_c2_random_splits_with_regions_of_a_backend_are_equal(steps, data):
+def test_random_splits_with_regions_of_a_backend_are_equal(steps, data):
     from tvm.relax.dpl import is_op, wildcard
 
     name = external_backend.NAME

@@ -22,7 +22,7 @@ def split(save):
     return make
 
 
-def test_a1_a_sum_with_two_readers_is_one_connection_and_one_input(split):
+def test_a_sum_with_two_readers_is_one_connection_and_one_input(split):
     found = split(nets.preactivation(), ["add0"])
     wiring = found.model.wiring(found.stages)
     assert nets.live(found) == ("add0",)
@@ -34,14 +34,14 @@ def test_a1_a_sum_with_two_readers_is_one_connection_and_one_input(split):
     nets.judge(found.model, found)
 
 
-def test_a1_two_readers_on_two_stages_are_one_connection(split):
+def test_two_readers_on_two_stages_are_one_connection(split):
     found = split(nets.preactivation(), ["add0"], ["r1"])
     of_sum = [c for c in found.model.wiring(found.stages).connections if c.tensor == "add0"]
     assert [(c.source, c.stages) for c in of_sum] == [((0, 0), (1, 2))]
     nets.judge(found.model, found)
 
 
-def test_a2_a_cut_inside_a_residual_block_connects_both_live_tensors(split):
+def test_a_cut_inside_a_residual_block_connects_both_live_tensors(split):
     found = split(nets.residual(), ["relu1a"])
     wiring = found.model.wiring(found.stages)
     assert set(nets.live(found)) == {"out0", "relu1a"}
@@ -53,20 +53,20 @@ def test_a2_a_cut_inside_a_residual_block_connects_both_live_tensors(split):
     nets.judge(found.model, found)
 
 
-def test_a3_a_cut_after_several_blocks_takes_them_all_along(split):
+def test_a_cut_after_several_blocks_takes_them_all_along(split):
     found = split(nets.residual(4), ["out2"])
     assert {"out0", "out1", "out2"} <= nets.sources(found, 0)
     assert nets.live(found) == ("out2",)
     nets.judge(found.model, found)
 
 
-def test_a4_branches_cut_at_different_depths(split):
+def test_branches_cut_at_different_depths(split):
     found = split(nets.parallel(), ["b0", "d1"])
     assert set(nets.live(found)) == {"stem", "b0", "d1"}
     nets.judge(found.model, found)
 
 
-def test_a4_one_branch_wholly_before_and_another_wholly_after(split):
+def test_one_branch_wholly_before_and_another_wholly_after(split):
     found = split(nets.parallel(), ["d2"], ["b1"])
     assert {"d0", "d1", "d2"} <= nets.sources(found, 0)
     assert nets.sources(found, 1) == {"b0", "b1"}
@@ -74,27 +74,27 @@ def test_a4_one_branch_wholly_before_and_another_wholly_after(split):
     nets.judge(found.model, found)
 
 
-def test_a5_tensors_out_of_tuples_cross_cuts(split):
+def test_tensors_out_of_tuples_cross_cuts(split):
     model = split(nets.tuples()).model
     for i, op in enumerate(model.graph.ops):
         if cuts.closure(model.graph, [i]) != cuts.full(model.graph):
             nets.judge(model, model.split([[op.name]]), items=2)
 
 
-def test_a5_only_the_items_that_are_read_later_cross(split):
+def test_only_the_items_that_are_read_later_cross(split):
     found = split(nets.tuples(), ["k"])
     assert {"p", "r", "q", "k"} == set(nets.live(found))
     nets.judge(found.model, found)
 
 
-def test_a6_the_live_tensor_is_not_the_last_ops_output(split):
+def test_the_live_tensor_is_not_the_last_ops_output(split):
     found = split(nets.boundaries(), ["skip", "early"])
     assert nets.live(found) == ("skip",)
     assert found.model.graph.ops[found.stages[0][-1]].outputs == ("early",)
     nets.judge(found.model, found)
 
 
-def test_a7_inputs_outputs_and_weights_go_where_they_are_read(split):
+def test_inputs_outputs_and_weights_go_where_they_are_read(split):
     found = split(nets.boundaries(), ["skip", "early", "both"], ["far"], ["end"])
     wiring = found.model.wiring(found.stages)
     by_tensor = {c.tensor: c for c in wiring.connections}
@@ -107,7 +107,7 @@ def test_a7_inputs_outputs_and_weights_go_where_they_are_read(split):
     nets.judge(found.model, found)
 
 
-def test_a7_a_weight_of_two_stages_is_held_by_both(split):
+def test_a_weight_of_two_stages_is_held_by_both(split):
     found = split(nets.boundaries(), ["skip"], ["both"])
     graph = found.model.graph
     assert [sum(graph.ops[i].weight_bytes > 0 for i in stage) > 0 for stage in found.stages] == [
@@ -117,7 +117,7 @@ def test_a7_a_weight_of_two_stages_is_held_by_both(split):
     nets.judge(found.model, found)
 
 
-def test_a8_a_tensor_that_skips_two_stages_goes_to_its_reader_only(split):
+def test_a_tensor_that_skips_two_stages_goes_to_its_reader_only(split):
     proto = nets.net(
         """g (float[4,4] x) => (float[4,4] y) {
             s = MatMul(x, w)  a = MatMul(x, v)  b = MatMul(a, w)
@@ -130,13 +130,13 @@ def test_a8_a_tensor_that_skips_two_stages_goes_to_its_reader_only(split):
     nets.judge(found.model, found)
 
 
-def test_a9_a_stage_without_a_model_input(split):
+def test_a_stage_without_a_model_input(split):
     found = split(nets.boundaries(), ["both"], ["mid"])
     assert [p.name for p in found.model.wiring(found.stages).stages[1].inputs] == ["both"]
     nets.judge(found.model, found)
 
 
-def test_a9_a_stage_that_reads_nothing_at_all(split):
+def test_a_stage_that_reads_nothing_at_all(split):
     proto = nets.net(
         """g (float[2,3] x) => (float[2,3] y, float[3] c) {
             c = Relu(w)

@@ -18,6 +18,6 @@ EVERY = [
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a12_one_op_a_stage_is_equal(zoo_model, name):
+def test_one_op_a_stage_is_equal(zoo_model, name):
     model = zoo_model(name)
     nets.judge(model, api.Split(model, tuple((i,) for i in range(len(model.graph.ops)))), items=2)

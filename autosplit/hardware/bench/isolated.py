@@ -25,7 +25,7 @@ class IsolatedBench:
     """Implements Bench. After a crash, a hang or an out-of-memory the next job gets a fresh worker.
 
     ``patience_s`` is how long a candidate may take beyond its measuring time, ``memory`` the worker's address space in bytes.
-    ``regions``: the arguments of ``autosplit.lowering.external_named.named``, one mapping a backend.
+    ``regions``: the arguments of ``autosplit.lowering.external.backend.named``, one mapping a backend.
     ``handler``: what the worker does, ``module:function``; one that only measures by default.
     """
 

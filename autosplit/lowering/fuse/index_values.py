@@ -202,9 +202,9 @@ def _result(name: str, ranges: list[Range]) -> Range:
     if name in _KEEPS or name in ("concat", "split", "stack"):
         return ranges[0]
     if name == "where":
-        known_branch = {(0, 0): ranges[2], (1, 1): ranges[1]}
-        condition = ranges[0]
-        return known_branch[condition] if condition in known_branch else _union(ranges[1:])
+        if ranges[0] == (0, 0):
+            return ranges[2]
+        return ranges[1] if ranges[0] == (1, 1) else _union(ranges[1:])
     if len(ranges) != 2 or ranges[0] is None or ranges[1] is None:
         return None
     (a, b), (c, d) = ranges[0], ranges[1]

@@ -64,7 +64,7 @@ class SimulatedHardware(Section):
 
 
 class Regions(Section):
-    """Ops that an external backend runs; see ``autosplit.lowering.external.Backend``.
+    """Ops that an external backend runs; see ``autosplit.lowering.external.backend.Backend``.
 
     ``merge``: neighbours in a stage become one region; ``markers``: Relax ops that do not break one; ``together``: groups
     of ops or source nodes that no cut may part. ``device``: the one of the study's devices that these ops run on; without

@@ -57,21 +57,21 @@ def package(tmp_path, monkeypatch):
         external_backend.unregister()
 
 
-def test_c7_a_package_offers_a_backend_by_name(package):
+def test_a_package_offers_a_backend_by_name(package):
     found = named("reference", merge=False, markers=["relax.tanh"], keep_together=[["a", "b"]])
     assert (found.name, found.merge, found.regions) == ("reference", False, (("a", "b"),))
     assert found.markers == ("relax.astype", "relax.tanh")
     assert len(found.patterns) == 5
 
 
-def test_c7_a_package_that_fails_is_one_line(package):
+def test_a_package_that_fails_is_one_line(package):
     with pytest.raises(MachineError, match="no driver"):
         named("broken")
     with pytest.raises(ConfigError, match="gives 3"):
         named("other")
 
 
-def test_c7_a_study_measures_regions_in_its_worker(package, save):
+def test_a_study_measures_regions_in_its_worker(package, save):
     bench = IsolatedBench(
         save(nets.residual(2)),
         shapes={},
@@ -102,7 +102,7 @@ def test_c7_a_study_measures_regions_in_its_worker(package, save):
     assert found.accuracy.equal
 
 
-def test_c7_the_study_file_has_a_table_of_regions(tmp_path):
+def test_the_study_file_has_a_table_of_regions(tmp_path):
     from autosplit.study.config import study_file
 
     file = tmp_path / "s.toml"

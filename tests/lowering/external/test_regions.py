@@ -67,7 +67,7 @@ def external(model):
     return [op for op in model.graph.ops if op.kernel in model.lowered.composites]
 
 
-def test_c1_a_composite_is_one_op_with_all_its_nodes(load, reference):
+def test_a_composite_is_one_op_with_all_its_nodes(load, reference):
     model = load(row())
     assert [op.sources for op in model.graph.ops] == [
         ("c0", "b0", "r0"),
@@ -82,7 +82,7 @@ def test_c1_a_composite_is_one_op_with_all_its_nodes(load, reference):
     }
 
 
-def test_c1_every_split_leaves_composites_whole(load, reference):
+def test_every_split_leaves_composites_whole(load, reference):
     model = load(row())
     for after in ([["c0"]], [["b1"]], [["c0"], ["c1"]]):
         split = model.split(after)
@@ -93,7 +93,7 @@ def test_c1_every_split_leaves_composites_whole(load, reference):
         nets.judge(model, split)
 
 
-def test_c1_patterns_come_from_tvms_registry_by_prefix(save, reference):
+def test_patterns_come_from_tvms_registry_by_prefix(save, reference):
     from tvm.relax.backend import pattern_registry
 
     pattern_registry.register_patterns(list(reversed(external_backend.patterns())))
@@ -102,13 +102,13 @@ def test_c1_patterns_come_from_tvms_registry_by_prefix(save, reference):
     nets.judge(model, model.split([["r0"]]))
 
 
-def test_c2_neighbours_in_a_stage_become_one_region(load, reference):
+def test_neighbours_in_a_stage_become_one_region(load, reference):
     model = load(row())
     nets.judge(model, model.split([["r0"]]))
     assert sorted(map(len, reference.layers().values())) == [1, 2]
 
 
-def test_c2_without_merge_every_layer_is_a_region(load, reference):
+def test_without_merge_every_layer_is_a_region(load, reference):
     model = load(row(), merge=False)
     nets.judge(model, model.split([["r0"]]))
     assert sorted(map(len, reference.layers().values())) == [1, 1, 1]
@@ -117,7 +117,7 @@ def test_c2_without_merge_every_layer_is_a_region(load, reference):
 CAST = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  h{i} = Cast<to=10>(c{i})  {y} = Cast<to=1>(h{i})"
 
 
-def test_c2_marker_ops_do_not_break_a_region(load, reference):
+def test_marker_ops_do_not_break_a_region(load, reference):
     model = load(row(3, CAST), markers=("relax.astype",))
     split = model.split([["r0"]])  # after the second cast of the first layer
     with split.pipeline() as pipeline:
@@ -130,7 +130,7 @@ def test_c2_marker_ops_do_not_break_a_region(load, reference):
     ]
 
 
-def test_c2_a_marker_at_the_edge_stays_outside(load, reference):
+def test_a_marker_at_the_edge_stays_outside(load, reference):
     proto = nets.net(
         """g (float16[1,4,6,6] x) => (float16[1,4,6,6] y) {
             f = Cast<to=1>(x)
@@ -145,7 +145,7 @@ def test_c2_a_marker_at_the_edge_stays_outside(load, reference):
     assert list(reference.layers().values()) == [["reference.conv"] * 2]
 
 
-def test_c3_three_layers_in_a_row_are_one_region_of_three_and_never_nested(load, reference):
+def test_three_layers_in_a_row_are_one_region_of_three_and_never_nested(load, reference):
     model = load(row())
     nets.judge(model, model.split([]))
     (region,) = reference.regions.values()
@@ -154,7 +154,7 @@ def test_c3_three_layers_in_a_row_are_one_region_of_three_and_never_nested(load,
     assert all(external_backend.local(layer) == [] for layer in layers)
 
 
-def test_c4_two_branches_are_two_regions_of_three_and_the_rest_is_untouched(load, reference):
+def test_two_branches_are_two_regions_of_three_and_the_rest_is_untouched(load, reference):
     model = load(branches())
     plain = autosplit.load_model(model.path)
     nets.judge(model, model.split([]))
@@ -166,13 +166,13 @@ def test_c4_two_branches_are_two_regions_of_three_and_the_rest_is_untouched(load
     ]
 
 
-def test_c4_every_cut_of_the_branches_is_equal(load, reference):
+def test_every_cut_of_the_branches_is_equal(load, reference):
     model = load(branches())
     for after in ([["a1"]], [["b0", "a2"]], [["c1"], ["a0"], ["b2"]]):
         nets.judge(model, model.split(after), items=2)
 
 
-def test_c5_a_region_hands_out_several_tensors(load, reference):
+def test_a_region_hands_out_several_tensors(load, reference):
     proto = nets.net(
         """g (float[1,4,6,6] x) => (float[1,4,6,6] y, float[1,4,6,6] z) {
             c0 = Conv(x, w0)  c1 = Conv(c0, w1)  c2 = Conv(c1, w2)
@@ -187,14 +187,14 @@ def test_c5_a_region_hands_out_several_tensors(load, reference):
     nets.judge(model, model.split([["c1"]]))
 
 
-def test_c6_a_missing_code_generator_names_the_ops(load):
+def test_a_missing_code_generator_names_the_ops(load):
     with pytest.raises(
         MachineError, match="has no code generator for ops op0_reference_conv_norm_relu, op1"
     ):
         load(row()).split([["r1"]]).pipeline()
 
 
-def test_c6_a_code_generator_that_fails_names_the_ops(load, reference, monkeypatch):
+def test_a_code_generator_that_fails_names_the_ops(load, reference, monkeypatch):
     import tvm
 
     def fails(functions, options, names):
@@ -205,7 +205,7 @@ def test_c6_a_code_generator_that_fails_names_the_ops(load, reference, monkeypat
         load(row()).split([]).pipeline()
 
 
-def test_c6_a_region_that_is_not_convex_shows_the_path(load, reference):
+def test_a_region_that_is_not_convex_shows_the_path(load, reference):
     with pytest.raises(
         SplitError,
         match=r"op\d+_reference_conv -> op\d+_reference_conv1 -> op\d+_reference_conv2 leaves",
@@ -213,13 +213,13 @@ def test_c6_a_region_that_is_not_convex_shows_the_path(load, reference):
         load(branches(), regions=(("a0", "a2"),))
 
 
-def test_c6_a_region_holds_ops_of_its_backend_alone(load, reference):
+def test_a_region_holds_ops_of_its_backend_alone(load, reference):
     for names, told in ((("a0", "c0"), "'c0'"), (("a0", "nope"), "'nope'")):
         with pytest.raises(SplitError, match=told):
             load(branches(), regions=(names,))
 
 
-def test_c6_the_ops_of_a_region_stay_together(load, reference):
+def test_the_ops_of_a_region_stay_together(load, reference):
     model = load(branches(), regions=(("a0", "a1"), ("b2", "b1")))
     assert [
         {model.graph.ops[i].sources[0] for i in group} for group in model.lowered.keep_together
@@ -231,7 +231,7 @@ def test_c6_the_ops_of_a_region_stay_together(load, reference):
     nets.judge(model, model.split([["a1"], ["b2"]]))
 
 
-def test_c7_an_exported_split_runs_its_regions(load, reference, tmp_path):
+def test_an_exported_split_runs_its_regions(load, reference, tmp_path):
     model = load(row())
     model.split([["r0"]]).export(tmp_path / "out")
     items = model.items(2)
@@ -240,14 +240,14 @@ def test_c7_an_exported_split_runs_its_regions(load, reference, tmp_path):
     assert sorted(map(len, reference.layers().values())) == [1, 2]
 
 
-def test_c6_patterns_of_another_backend_or_none_are_an_error(save, reference):
+def test_patterns_of_another_backend_or_none_are_an_error(save, reference):
     with pytest.raises(ConfigError, match="has no patterns"):
         autosplit.load_model(save(row()), backends=[Backend("nobody")])
     with pytest.raises(ConfigError, match=r"reference\.conv"):
         autosplit.load_model(save(row()), backends=[Backend("other", external_backend.patterns())])
 
 
-def test_c7_regions_are_profiled_like_any_op(load, reference):
+def test_regions_are_profiled_like_any_op(load, reference):
     from autosplit.hardware.devices import device
 
     model = load(branches())
@@ -260,7 +260,7 @@ def test_c7_regions_are_profiled_like_any_op(load, reference):
     assert set(reference.calls) >= {op.kernel for op in external(model)}
 
 
-def test_c7_regions_are_measured_like_any_op(load, reference):
+def test_regions_are_measured_like_any_op(load, reference):
     from autosplit.hardware.measurement import measure
 
     model = load(row())
@@ -273,7 +273,7 @@ def test_c7_regions_are_measured_like_any_op(load, reference):
     assert min(busy) > 0
 
 
-def test_c7_two_backends_never_share_a_region(save, reference):
+def test_two_backends_never_share_a_region(save, reference):
     import tvm
     from tvm_ffi.registry import remove_global_func
 
@@ -334,7 +334,7 @@ def quantised(tmp_path_factory):
     return folder / "qdq.onnx"
 
 
-def test_c5_a_quantised_net_runs_as_regions_of_several_layers(quantised, reference):
+def test_a_quantised_net_runs_as_regions_of_several_layers(quantised, reference):
     markers = ("relax.quantize", "relax.dequantize")
     backend = Backend(NAME, external_backend.patterns(), markers=markers)
     model = autosplit.load_model(quantised, backends=[backend])
@@ -347,7 +347,7 @@ def test_c5_a_quantised_net_runs_as_regions_of_several_layers(quantised, referen
     assert {"reference.quantize", "reference.dequantize"} <= set(layers)
 
 
-def test_c5_a_quantised_net_is_equal_however_it_is_cut(quantised, reference):
+def test_a_quantised_net_is_equal_however_it_is_cut(quantised, reference):
     model = autosplit.load_model(quantised, backends=[Backend(NAME, external_backend.patterns())])
     items = model.items(2)
     one_each = api.Split(model, tuple((i,) for i in range(len(model.graph.ops))))
