@@ -1,9 +1,11 @@
-"""Tune the kernels of zoo nets for a portable x86-64-v3 target and write the records that ship with the package.
+"""Tune the kernels of zoo nets for a portable x86-64-v3 target and write the records that ship with
+the package.
 
     python studies/make_schedules.py DATABASE [NET ...] [--samples N]
 
-DATABASE is a folder; kernels it knows already are not tuned again, so the command can be interrupted and repeated. The traces
-of everything in it are written to autosplit/hardware/codegen/schedules.json.gz, beside those there already.
+DATABASE is a folder; kernels it knows already are not tuned again, so the command can be
+interrupted and repeated. The traces of everything in it are written to
+autosplit/hardware/codegen/schedules.json.gz, beside those there already.
 """
 
 from __future__ import annotations

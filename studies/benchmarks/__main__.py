@@ -45,7 +45,9 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Ran:
-    """A benchmark that was run: its exit code, seconds, and what it found, None where it left no result."""
+    """A benchmark that was run: its exit code, seconds, and what it found, None where it left no
+    result.
+    """
 
     name: str
     code: int

@@ -1,10 +1,11 @@
 """A study of at most five trials against every legal two-stage split, measured.
 
-    python -m studies.benchmarks.exhaustive [NET ...] [--runtime tvm] [--within 1.5] [--screen S] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.exhaustive [NET ...] [--runtime tvm] [--within 1.5] [-o FILE]
 
-For each net the planner's study ends first. Then every legal split is measured once, shortly; those that the profile predicts
-to be slower than ``--within`` times its best are left out. The best few and the study's best then work in turns. A net counts
-where the study's best is the best of them, or a tie with it: their 95 % intervals overlap. Bar: seven nets in eight.
+For each net the planner's study ends first. Then every legal split is measured once, shortly; those
+that the profile predicts to be slower than ``--within`` times its best are left out. The best few
+and the study's best then work in turns. A net counts where the study's best is the best of them, or
+a tie with it: their 95 % intervals overlap. Bar: seven nets in eight.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def main() -> int:
         "result",
     )
     notes = [
-        f"{left_out} splits were left out, predicted to be slower than {args.within:g} times the best prediction"
+        f"{left_out} splits were left out: predicted to be slower than {args.within:g} times "
+        "the best prediction"
     ]
     good = len(results) - results.count("WORSE")
     bars = [

@@ -1,11 +1,14 @@
-"""What is left of a study that is killed again and again, and of one that four workers share while two of them fail.
+"""What is left of a study that is killed again and again, and of one that four workers share while
+two of them fail.
 
     python -m studies.benchmarks.faults [--kills 20] [-o FILE]
 
-On simulated hardware. Killed: a study of 40 trials meets SIGKILL at 20 random moments and is started again each time; beside it
-one runs through. Shared: four processes on one study of 60 trials, in SQLite and, where it is installed, in PostgreSQL; one is
-killed while it measures, one stopped for longer than its lease. Bars: no finished trial is lost, a kill repeats one trial at
-most, none is left running, no split is measured twice, numbers are unique, and the killed study ends as the other did.
+On simulated hardware. Killed: a study of 40 trials meets SIGKILL at 20 random moments and is
+started again each time; beside it one runs through. Shared: four processes on one study of 60
+trials, in SQLite and, where it is installed, in PostgreSQL; one is killed while it measures, one
+stopped for longer than its lease. Bars: no finished trial is lost, a kill repeats one trial at
+most, none is left running, no split is measured twice, numbers are unique, and the killed study
+ends as the other did.
 """
 
 from __future__ import annotations
@@ -62,13 +65,17 @@ def main() -> int:
         "measured twice",
     )
     notes.append(
-        f"{found.kills} of {args.kills} kills met the study before its end; their moments have seed {seed}"
+        f"{found.kills} of {args.kills} kills met the study before its end; "
+        f"their moments have seed {seed}"
     )
     return finish("faults", columns, rows, notes=notes, bars=bars, file=args.file)
 
 
 def row(name: str, left: faults.Remains, lost: str) -> tuple[object, ...]:
-    """A study as a row; taken over: trials that a dead or silent worker left and another measured again."""
+    """A study as a row.
+
+    Taken over: trials that a dead or silent worker left and another measured again.
+    """
     again = left.deaths + left.states.count("FAIL")
     return name, len(left.states), len(left.keys), lost, again, left.running, left.measured_twice
 

@@ -1,4 +1,7 @@
-"""A study of its own, kept only while it is looked at, and duels between splits; what several benchmarks need."""
+"""A study of its own, kept only while it is looked at, and duels between splits.
+
+What several benchmarks need.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def config_of(net: str, runtime: str, seconds: float, **search: Any) -> StudyCon
 
 @contextlib.contextmanager
 def finished(config: StudyConfig) -> Iterator[OpenStudy]:
-    """A study, run to its end in a database that is gone afterwards; its bench is open meanwhile."""
+    """A study that was run to its end in a temporary database, with its bench still open."""
     print(
         f"study of {config.zoo or config.model}, {config.runtime} stages",
         file=sys.stderr,
@@ -81,7 +84,10 @@ def stages_of(trial: Any) -> Stages:
 def in_turns(
     model: Any, splits: Sequence[Stages], budget: Budget, others: Sequence[Contender] = ()
 ) -> list[Spread]:
-    """The periods in ms of splits of a model, and of ``others``, measured in turns; every split is right first."""
+    """The periods in ms of splits of a model, and of ``others``, measured in turns.
+
+    Every split is right first.
+    """
     items = model.items()
     expected = model.expected(items)
     with contextlib.ExitStack() as stack:
@@ -108,7 +114,9 @@ def streamed(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Sprea
 
 
 def looped(session: Any, items: Sequence[Item], budget: Budget) -> Spread:
-    """The time in ms between two results of a plain loop, averaged over neighbours as a pipeline's is."""
+    """The time in ms between two results of a plain loop, averaged over neighbours as a pipeline's
+    is.
+    """
     stream = cycle(items)
     session.run(None, next(stream))
     ends = [time.perf_counter()]

@@ -1,10 +1,12 @@
-"""Linking a further two-stage candidate against lowering and building its stages afresh, as a ratio in one run.
+"""Linking a further two-stage candidate against lowering and building its stages afresh, as a ratio
+in one run.
 
     python -m studies.benchmarks.link [NET ...] [--repeat N] [-o FILE]
 
-Afresh: the ops of both stages go from unfused Relax through lowering, fusion, kernel compilation and into a loaded virtual
-machine, which is what every guess costs without compiled kernels. Linked: both stages from kernels that exist, up to their
-loaded virtual machines. The two ways alternate; medians and ranges are printed. The bar is 1/100 for each net.
+Afresh: the ops of both stages go from unfused Relax through lowering, fusion, kernel compilation
+and into a loaded virtual machine, which is what every guess costs without compiled kernels. Linked:
+both stages from kernels that exist, up to their loaded virtual machines. The two ways alternate;
+medians and ranges are printed. The bar is 1/100 for each net.
 """
 
 from __future__ import annotations

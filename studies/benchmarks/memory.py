@@ -1,12 +1,15 @@
-"""What candidates leave behind: resident memory while one process links, runs and drops candidate after candidate.
+"""What candidates leave behind: resident memory while one process links, runs and drops candidate
+after candidate.
 
     python -m studies.benchmarks.memory [NET ...] [--candidates 200] [-o FILE]
 
-In a fresh process for each net: two-stage splits chosen at random are linked as pipelines, run once and dropped; what was freed
-is given back to the system after each, as a study's worker does. The interpreter is counted before: with its libraries loaded,
-after another, tiny net was read, fused, compiled and run, so that what the compiler sets up once is in place. What is resident
-above that is set against the weights of the net plus all tensors between its fused ops, each once. Bars: memory grows by less
-than 5 % after the tenth candidate; above the interpreter at most 1.3 times weights and tensors.
+In a fresh process for each net: two-stage splits chosen at random are linked as pipelines, run once
+and dropped; what was freed is given back to the system after each, as a study's worker does. The
+interpreter is counted before: with its libraries loaded, after another, tiny net was read, fused,
+compiled and run, so that what the compiler sets up once is in place. What is resident above that is
+set against the weights of the net plus all tensors between its fused ops, each once. Bars: memory
+grows by less than 5 % after the tenth candidate; above the interpreter at most 1.3 times weights
+and tensors.
 """
 
 from __future__ import annotations
@@ -66,13 +69,16 @@ def main() -> int:
         "share",
     )
     notes = [
-        f"before: libraries loaded, '{TINY}' read, fused, compiled and run; share: resident above that"
+        f"before: libraries loaded, '{TINY}' compiled and run; share: resident memory above that"
     ]
     return finish("memory", columns, rows, notes=notes, bars=bars, file=args.file)
 
 
 def weighed(found: Mapping[str, int]) -> tuple[float, float]:
-    """What is resident above the interpreter, over the bytes needed; and by how many percent it grew after the tenth."""
+    """What is resident above the interpreter, over the bytes needed.
+
+    And by how many percent it grew after the tenth.
+    """
     above = max(found["tenth"], found["end"]) - found["before"]
     return above / found["needed"], 100 * (found["end"] / found["tenth"] - 1)
 
@@ -96,7 +102,10 @@ def in_fresh_process(net: str, candidates: int) -> dict[str, int]:
 
 
 def memory(net: str, candidates: int) -> dict[str, int]:
-    """Bytes resident before the net, after the tenth candidate and after the last; and the bytes it needs."""
+    """Bytes resident before the net, after the tenth candidate and after the last.
+
+    And the bytes it needs.
+    """
     run_candidates(TINY, 2)
     before = resident()
     graph, tenth = run_candidates(net, candidates)
@@ -104,7 +113,7 @@ def memory(net: str, candidates: int) -> dict[str, int]:
 
 
 def run_candidates(net: str, candidates: int) -> tuple[FusedGraph, int]:
-    """Link, run and drop candidates; the graph of the net, and the bytes resident after the tenth."""
+    """Link, run and drop candidates; returns the graph and the bytes resident after the tenth."""
     model = load(net, "tvm")
     items, places, draw = model.items(1), [*range(1, len(model.graph.ops))], random.Random(0)
     tenth = 0

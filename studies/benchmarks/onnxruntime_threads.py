@@ -1,11 +1,13 @@
-"""The best two-stage pipeline of onnxruntime stages against onnxruntime's own two threads on the unsplit model.
+"""The best two-stage pipeline of onnxruntime stages against onnxruntime's own two threads on the
+unsplit model.
 
-    python -m studies.benchmarks.onnxruntime_threads [NET ...] [--trials N] [--study-seconds S] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.onnxruntime_threads [NET ...] [--trials N] [--seconds S] [-o FILE]
 
-For each net a short study (planner) finds the split; then its pipeline and a plain loop over one session with two intra-op
-threads, as onnxruntime sets them up by default, work in turns, A B B A, in one process. A net gains only where the 95 %
-intervals of the two periods do not overlap; else it is a tie. Bars: seven in nine nets gain, the geometric mean of the
-throughput gained is 1.05. Leave the machine alone while it runs.
+For each net a short study (planner) finds the split; then its pipeline and a plain loop over one
+session with two intra-op threads, as onnxruntime sets them up by default, work in turns, A B B A,
+in one process. A net gains only where the 95 % intervals of the two periods do not overlap; else it
+is a tie. Bars: seven in nine nets gain, the geometric mean of the throughput gained is 1.05. Leave
+the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ def bars(results: Sequence[str], gains: Sequence[float]) -> list[Bar]:
 
 
 def duelled(net: str, stages: Stages, budget: Budget) -> tuple[Spread, Spread]:
-    """The periods of the pipeline and of the session with two threads, measured in turns; both are right first."""
+    """The periods of the pipeline and of the session with two threads, measured in turns.
+
+    Both are right first.
+    """
     model = load(net, "onnxruntime")
     items = model.items()
     whole: Any = onnxruntime_session(catalog.cached(net), threads=2)

@@ -1,11 +1,13 @@
-"""How much of its own limit a pipeline reaches: the slowest stage alone on its core against the measured period.
+"""How much of its own limit a pipeline reaches: the slowest stage alone on its core against the
+measured period.
 
     python -m studies.benchmarks.pipeline [NET ...] [--seconds S] [-o FILE]
 
-For each net the plan's two-stage split runs as a pipeline and, in turns with it, each of its stages alone on its own core, in
-many short rounds. The share of a round is the slowest stage's period over the pipeline's; that of a net is the median over its
-rounds, so that a processor that is slower for some seconds slows both alike. Then the cost of a hop: a 1 MB tensor through
-stages that do nothing. Bars: median share 0.95, none below 0.90, 60 microseconds a hop.
+For each net the plan's two-stage split runs as a pipeline and, in turns with it, each of its stages
+alone on its own core, in many short rounds. The share of a round is the slowest stage's period over
+the pipeline's; that of a net is the median over its rounds, so that a processor that is slower for
+some seconds slows both alike. Then the cost of a hop: a 1 MB tensor through stages that do nothing.
+Bars: median share 0.95, none below 0.90, 60 microseconds a hop.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ def by_itself(ports: StagePorts) -> Wiring:
 
 
 def hop_us(items: int = 3000) -> float:
-    """Microseconds that each further stage adds to the period of stages that do nothing with 1 MB."""
+    """Microseconds that a further stage adds to the period of idle stages that pass 1 MB on."""
     return max(0.0, (idle_period(4, items) - idle_period(1, items)) / 3) * 1e6
 
 

@@ -1,10 +1,12 @@
-"""The planner on the public workloads and on graphs too wide to list, against the ways people split today.
+"""The planner on the public workloads and on graphs too wide to list, against the ways people split
+today.
 
   python -m studies.benchmarks.planner [FOLDER] [--wide] [-o FILE]
 
-FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format). Printed are, for each
-workload and number of stages: downsets, period, proven bound, gap, processor seconds, and by how many percent each baseline's
-period is longer. Bars: graph files are solved to the proven optimum, in 3 s together; wide graphs within 5 % of the bound.
+FOLDER holds the workloads of msr-fiddle/dnn-partitioning (any *.json graph file of that format).
+Printed are, for each workload and number of stages: downsets, period, proven bound, gap, processor
+seconds, and by how many percent each baseline's period is longer. Bars: graph files are solved to
+the proven optimum, in 3 s together; wide graphs within 5 % of the bound.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ def main() -> int:
     cells = [[cell(row[c]) for c in columns] for row in rows]
     exact = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is None]
     wide = [row for row, (_, _, seconds) in zip(rows, asked, strict=True) if seconds is not None]
-    note = "columns from ops to Coral: by how many percent the period of that way is longer; empty where it finds none"
+    note = (
+        "columns from ops to Coral: by how many percent the period of that way is longer; "
+        "empty where it finds none"
+    )
     return finish(
         "planner", columns, cells, notes=[note], bars=[*bars(exact, wide)], file=args.file
     )
@@ -116,7 +121,7 @@ def cell(value: object) -> str:
 
 
 def cells(number: int) -> CostModel:
-    """NASNet-like: each cell joins five pairs of branches that read from the two cells before it."""
+    """NASNet-like: each cell joins five pairs of branches that read the two cells before it."""
     random = Random(0)
     edges, n, before, last = [(0, 1)], 2, 0, 1
     for _ in range(number):

@@ -1,14 +1,16 @@
-"""Studies of two stages on this machine: how well periods are predicted, and what the best split is worth.
+"""Studies of two stages on this machine: how well periods are predicted, and what the best split is
+worth.
 
-    python -m studies.benchmarks.predictions [NET ...] [--runtime onnxruntime] [--trials N] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.predictions [NET ...] [--runtime onnxruntime] [-o FILE]
     python -m studies.benchmarks.predictions [NET ...] --repeat 3
 
-For each net a study measures ``--trials`` splits without stopping early. Told are the median of |predicted / measured - 1| over
-the trials after the first five, and from the final comparison, in turns, the periods of the best split, of the unsplit model on
-one core and on all, and of replicas. Bar: 5 % for the median of the errors over all nets.
+For each net a study measures ``--trials`` splits without stopping early. Told are the median of
+|predicted / measured - 1| over the trials after the first five, and from the final comparison, in
+turns, the periods of the best split, of the unsplit model on one core and on all, and of replicas.
+Bar: 5 % for the median of the errors over all nets.
 
-With ``--repeat`` each net is studied that many times from scratch. Bar: the same split each time, or splits whose periods,
-measured in turns, are a tie.
+With ``--repeat`` each net is studied that many times from scratch. Bar: the same split each time,
+or splits whose periods, measured in turns, are a tie.
 """
 
 from __future__ import annotations
@@ -87,14 +89,16 @@ def once(args: Any) -> int:
     ]
     notes = [
         f"error: median of |predicted / measured - 1| over the trials after the first {FIRST}",
-        "after each period of the unsplit model: by how much more or less the best split does in the same time",
+        "after each period of the unsplit model: the throughput of the best split over its own",
     ]
     name = "study" if args.runtime == "tvm" else f"study_{args.runtime}"
     return finish(name, columns, rows, notes=notes, bars=bars, file=args.file)
 
 
 def prediction_errors(trials: Sequence[Any]) -> list[float]:
-    """How far, in percent, predictions were from what was then measured, after the first few trials."""
+    """How far, in percent, predictions were from what was then measured, after the first few
+    trials.
+    """
     measured = [
         t
         for t in sorted(trials, key=lambda t: t.number)

@@ -142,7 +142,8 @@ def read(file: Path) -> Result:
         ) from None
     if any(len(row) != len(columns) for row in rows):
         raise ConfigError(
-            f"'{file}' has a row that is not as wide as its {len(columns)} columns; make it anew with -o"
+            f"'{file}' has a row that is not as wide as its {len(columns)} columns; "
+            "make it anew with -o"
         )
     return result
 

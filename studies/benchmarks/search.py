@@ -1,26 +1,28 @@
-"""How few measurements the search needs, on simulated hardware: costs known to 35 %, 2 % noise on each stage time.
+"""How few measurements the search needs, on simulated hardware.
 
-  python -m studies.benchmarks.search [FOLDER] [--seeds 20] [--first-seed 0] [--graphs NAME,NAME] [--quick] [-o FILE]
-  python -m studies.benchmarks.search --overhead
+    python -m studies.benchmarks.search [FOLDER] [--seeds 20] [--graphs NAME,NAME] [-o FILE]
+    python -m studies.benchmarks.search --overhead
 
-For the zoo's graphs and the graph files in FOLDER (msr-fiddle/dnn-partitioning), into 4 and 8 stages: the best measured
-split is within 1 % of the true optimum after how many measured trials, the final comparison included. What is counted:
+Graphs: the zoo's and the graph files in FOLDER (msr-fiddle/dnn-partitioning), split into 4 and 8
+stages. Op costs are known to 35 %; each measured stage time has 2 % noise. Counted is the number
+of trials after which the best measured split is within 1 % of the true optimum.
 
-- A seed draws the hidden true costs, each op's known time times a lognormal factor, and the noise of every measurement.
-  The true optimum is the exact plan for the true costs.
-- A trial is one split measured, as a time of each of its stages. After its trial n a search is taken to end: the few best
-  measured splits are compared once more, with a quarter of the noise, as at the end of a study, and the winner's true
-  period is set against the optimum. Its number is the first n whose winner is within 1 %, infinite where there is none.
-  The measurements of that last comparison are not counted.
-- "ends after": the trials after which the study stops by itself, 20 at most; "at loss %": how far the winner then is from
-  the optimum, median / 90th percentile.
+- A seed draws the hidden true costs (each op's known time times a lognormal factor) and the
+  noise of every measurement. The true optimum is the exact plan for the true costs.
+- A trial measures one split: a time for each of its stages. After its n-th trial a search is
+  taken to end: the few best measured splits are compared once more, with a quarter of the
+  noise, as at the end of a study, and the winner's true period is compared with the optimum.
+  The result is the first n whose winner is within 1 %, infinite if there is none. The
+  measurements of that final comparison are not counted.
+- "ends after": the trials after which the study stops by itself, at most 20. "at loss %": how
+  far the winner then is from the optimum, median / 90th percentile.
 
-Median / 90th percentile over the seeds for the default sampler; medians over some of the seeds for Optuna's TPE on sorted
-cut indices and on shares of the cost (the plan its first trial), for random splits, all three up to a cap (> 40: not
-within it), and for Coral's partitioner, of which the candidates it measures are counted; and what the plan alone, nothing
-measured, would lose. A zoo graph has times by its ops' operations and bytes. --first-seed tries other seeds than those of
-the table. --overhead: what a trial costs beside building and measuring it.
-"""
+The default sampler: median / 90th percentile over the seeds. Medians over some of the seeds for
+Optuna's TPE on sorted cut indices and on shares of the cost (with the plan as first trial) and
+for random splits, all up to a cap (> 40: not within it); for Coral's partitioner the number of
+candidates it measures; and the loss of the plan alone. A zoo graph has times by its ops'
+operations and bytes. --first-seed tries other seeds. --overhead measures the cost of a trial
+beside building and measuring."""
 
 from __future__ import annotations
 
@@ -116,7 +118,8 @@ def main() -> int:
         results = pool.map(compared, *zip(*reversed(asked), strict=True), repeat(seeds))
         found = dict(zip(keys, reversed(list(results)), strict=True))
     notes = [
-        f"trials: median / 90th percentile over the seeds {seeds[0]} to {seeds[-1]}; the other ways over "
+        f"trials: median / 90th percentile over the seeds {seeds[0]} to {seeds[-1]}; "
+        "the other ways over "
         f"{len(seeds[::SHARE])} of them, up to {CAP} trials",
         *(
             []
@@ -140,7 +143,10 @@ def graphs(folder: Path | None, names: set[str]) -> Iterator[tuple[str, CostMode
 
 
 def zoo_costs(name: str) -> CostModel:
-    """A net of the zoo with times by its ops' operations and bytes; kept as a graph file, lowering it takes seconds."""
+    """A net of the zoo with times by its ops' operations and bytes.
+
+    Kept as a graph file, lowering it takes seconds.
+    """
 
     def make(file: Path) -> None:
         graph = api.load_model(catalog.cached(name)).graph
@@ -152,7 +158,9 @@ def zoo_costs(name: str) -> CostModel:
 
 
 def op_times(graph: FusedGraph) -> list[float]:
-    """The roofline of each op, in ms: its operations or its bytes, whichever takes longer, and its call."""
+    """The roofline of each op, in ms: its operations or its bytes, whichever takes longer, and its
+    call.
+    """
     times = []
     for op in graph.ops:
         moved = op.weight_bytes + sum(graph.tensors[t].bytes for t in (*op.inputs, *op.outputs))
@@ -181,7 +189,8 @@ def row(found: Mapping[str, Sequence[Found]]) -> list[str]:
     """The cells of one graph after its name, ops and stages."""
     own, coral = found["planner"], found["Coral"]
     return [
-        f"{number(median(f.trials for f in own), TRIALS)} / {number(percentile([f.trials for f in own]), TRIALS)}",
+        f"{number(median(f.trials for f in own), TRIALS)} / "
+        f"{number(percentile([f.trials for f in own]), TRIALS)}",
         number(median(f.measured for f in own), TRIALS),
         f"{percent(own)} / {100 * percentile([f.loss for f in own]):.1f}",
         *(number(median(f.trials for f in found[name]), CAP) for name in SAMPLERS),

@@ -1,7 +1,7 @@
 """Ways to search for a split on simulated hardware, each as the splits it measures, in its order.
 
-What a way would end with after n trials is judged alike for all: the best measured few compete once more, as at the end of a
-study, and the winner's true period is set against the true optimum.
+What a way would end with after n trials is judged alike for all: the best measured few compete once
+more, as at the end of a study, and the winner's true period is set against the true optimum.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ CORAL_LIMIT = 3000  # candidates after which it is stopped
 
 @lru_cache(maxsize=2)
 def space_of(costs: CostModel, stages: int) -> Space:
-    """The space of a graph, one for all seeds: what is known before anything is measured depends on none."""
+    """The space of a graph, one for all seeds: what is known before anything is measured depends on
+    none.
+    """
     return Space(costs, stages)
 
 
@@ -87,10 +89,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: after how many ``trials`` it would first end within 1 % of the optimum, infinite for never.
+    """What a search found: after how many ``trials`` it would first end within 1 % of the optimum,
+    infinite for never.
 
-    ``settled``: from which trial on it always would. ``measured``: all its trials, after which it is ``loss`` above the
-    optimum.
+    ``settled``: from which trial on it always would. ``measured``: all its trials, after which it
+    is ``loss`` above the optimum.
     """
 
     trials: float
@@ -129,7 +132,10 @@ def planner(case: Case, trials: int) -> list[Measured]:
 
 
 def tpe_on_indices(case: Case, trials: int) -> list[Measured]:
-    """Optuna's TPE on K-1 places in the model's order of the ops, sorted; places that coincide or do not fit are pruned."""
+    """Optuna's TPE on K-1 places in the model's order of the ops, sorted.
+
+    Places that coincide or do not fit are pruned.
+    """
     groups = case.costs.contraction.groups
     downsets = [0, *accumulate(groups, int.__or__)]
 
@@ -145,7 +151,9 @@ def tpe_on_indices(case: Case, trials: int) -> list[Measured]:
 
 
 def tpe_on_shares(case: Case, trials: int) -> list[Measured]:
-    """Optuna's TPE on the shares of the known cost before each cut, the plan enqueued as its first trial."""
+    """Optuna's TPE on the shares of the known cost before each cut, the plan enqueued as its first
+    trial.
+    """
 
     def split(trial: optuna.Trial) -> Stages | None:
         stages = case.space.decode(
@@ -170,12 +178,14 @@ def plan_alone(case: Case) -> list[Measured]:
 
 
 def coral(case: Case) -> Found:
-    """Coral's profiling partitioner (libcoral, partition_with_profiling): a bisection on the time of the slowest stage.
+    """Coral's profiling partitioner (libcoral, partition_with_profiling): a bisection on the time
+    of the slowest stage.
 
-    It starts between the fastest and the slowest stage of an even split. For a target each stage but the last is cut
-    shorter, op by op, until it meets it; if the last then does too, the target is lowered, else raised. Each new length
-    is a partition that is built and measured whole; what is known of any of its stages is not measured again. Found is
-    what it ends with and how many partitions it measured; when it was near is not looked at.
+    It starts between the fastest and the slowest stage of an even split. For a target each stage
+    but the last is cut shorter, op by op, until it meets it; if the last then does too, the target
+    is lowered, else raised. Each new length is a partition that is built and measured whole; what
+    is known of any of its stages is not measured again. Found is what it ends with and how many
+    partitions it measured; when it was near is not looked at.
     """
     search = _Coral(case)
     best = search.run()
@@ -191,7 +201,10 @@ def _optimize(
     split: Callable[[optuna.Trial], Stages | None],
     first: dict[str, float] | None = None,
 ) -> list[Measured]:
-    """Up to ``trials`` measured splits, or twice as many tries; one measured before is told again at no cost."""
+    """Up to ``trials`` measured splits, or twice as many tries.
+
+    One measured before is told again at no cost.
+    """
     study = optuna.create_study(sampler=by)
     if first:
         study.enqueue_trial(first)
@@ -211,7 +224,10 @@ def _optimize(
 
 
 class _Coral:
-    """The bisection of one case along the model's order of its groups of ops; a partition is how many a stage has."""
+    """The bisection of one case along the model's order of its groups of ops.
+
+    A partition is how many a stage has.
+    """
 
     def __init__(self, case: Case) -> None:
         self.case, self.stages = case, case.stages
@@ -242,7 +258,9 @@ class _Coral:
     def shorten(
         self, partition: list[int], stage: int, target: float, dead: set[tuple[int, int]]
     ) -> list[int] | None:
-        """The partition whose stages from ``stage`` on, but for the last, are as long as the target lets them be."""
+        """The partition whose stages from ``stage`` on, but for the last, are as long as the target
+        lets them be.
+        """
         if stage == self.stages - 1:
             return partition
         start = sum(partition[:stage])

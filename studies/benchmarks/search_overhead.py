@@ -1,4 +1,4 @@
-"""What a trial costs beside building and measuring it: the sampler, the storage and the attributes."""
+"""The time of a trial beside building and measuring it: sampler, storage and attributes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class _Timed(SimulatedBench):
 def overhead(
     nets: Iterable[tuple[str, CostModel]],
 ) -> tuple[str, Sequence[str], list[Sequence[object]]]:
-    """The table: for each net and number of stages, medians of the time between one measurement and the next."""
+    """The table: for each net and number of stages, medians of the time between one measurement and
+    the next.
+    """
     rows: list[Sequence[object]] = []
     for name, costs in nets:
         for stages in STAGES:
@@ -74,7 +76,9 @@ def bars(rows: Iterable[Sequence[object]]) -> list[Bar]:
 
 
 def gaps(costs: CostModel, stages: int, trials: int = TRIALS) -> list[Times]:
-    """The time from the end of one measurement to the begin of the next, in a study in SQLite that does not converge."""
+    """The time from the end of one measurement to the begin of the next, in a study in SQLite that
+    does not converge.
+    """
     bench = _Timed(graph_of(costs), costs, [f"cores:{i}" for i in range(stages)], Simulation())
     bench.marks = []
     config = StudyConfig.model_validate(

@@ -1,11 +1,13 @@
-"""Hours of a stream through an exported pipeline: every result the right one, in order, none lost, memory flat.
+"""Hours of a stream through an exported pipeline: every result the right one, in order, none lost,
+memory flat.
 
-    python -m studies.benchmarks.soak                          # an hour of the net `branches` in three stages, exported for it
-    python -m studies.benchmarks.soak out/ --minutes 5         # of a folder that `autosplit export` wrote
-    python -m studies.benchmarks.soak --rate 5                 # five items a second, as a camera hands them in
+    python -m studies.benchmarks.soak                  # an hour of `branches` in three stages
+    python -m studies.benchmarks.soak out/ --minutes 5 # of a folder that `autosplit export` wrote
+    python -m studies.benchmarks.soak --rate 5         # five items a second, as from a camera
 
-One thread submits, another takes the results. Items repeat after a prime number of different ones, so a lost, repeated or
-exchanged item shows as a wrong output; outputs must be equal to the bit. Exits 1 where one is wrong or memory grew.
+One thread submits, another takes the results. Items repeat after a prime number of different ones,
+so a lost, repeated or exchanged item shows as a wrong output; outputs must be equal to the bit.
+Exits 1 where one is wrong or memory grew.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _MEMORY = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class Soak:
-    """What a soak found: results taken, the first wrong one, resident memory in bytes every ``SAMPLE`` results."""
+    """What a soak found: results taken, the first wrong one, resident memory in bytes every
+    ``SAMPLE`` results.
+    """
 
     results: int
     wrong: int | None
@@ -47,7 +51,10 @@ class Soak:
 
     @property
     def grown(self) -> float:
-        """By how many bytes memory grew from the second quarter to the last; the first is for warming up."""
+        """By how many bytes memory grew from the second quarter to the last.
+
+        The first is for warming up.
+        """
         quarter = len(self.memory) // 4
         if not quarter:
             return 0.0
@@ -74,17 +81,29 @@ def main() -> int:
         deadline = time.monotonic() + args.minutes * 60
         with autosplit.load(folder) as pipeline:
             found = soak(pipeline, until(deadline, args.rate))
-    print(
-        f"{found.results} results in {found.seconds / 60:.1f} min, {found.results / found.seconds:.1f} a second, "
-        f"{'all right and in order' if found.wrong is None else f'number {found.wrong} is WRONG'}, memory "
-        f"{found.memory[-1] / 1e6 if found.memory else 0:.0f} MB, grown by {found.grown / 1e6:.2f} MB"
-        f"{'' if found.grown <= GROWTH else ', which is TOO MUCH'}"
-    )
+    print(report(found))
     return 0 if found.sound else 1
 
 
+def report(result: Soak) -> str:
+    """The result in one line."""
+    minutes, rate = result.seconds / 60, result.results / result.seconds
+    order = "all right and in order"
+    if result.wrong is not None:
+        order = f"number {result.wrong} is WRONG"
+    megabytes = result.memory[-1] / 1e6 if result.memory else 0
+    excess = "" if result.grown <= GROWTH else ", which is TOO MUCH"
+    return (
+        f"{result.results} results in {minutes:.1f} min, {rate:.1f} a second, {order}, "
+        f"memory {megabytes:.0f} MB, grown by {result.grown / 1e6:.2f} MB{excess}"
+    )
+
+
 def until(deadline: float, rate: float = float("inf")) -> Callable[[int], bool]:
-    """Whether an item may still go in, before ``deadline`` of ``time.monotonic``; waits where ``rate`` a second says so."""
+    """Whether an item may still go in, before ``deadline`` of ``time.monotonic``.
+
+    Waits where ``rate`` a second says so.
+    """
     start = time.monotonic()
 
     def goes_on(number: int) -> bool:
@@ -101,7 +120,10 @@ def exported(folder: Path) -> Path:
 
 
 def soak(pipeline: Pipeline, goes_on: Callable[[int], bool]) -> Soak:
-    """Stream items while ``goes_on(number)``, checking every result, and end the pipeline. StageError where a stage fails."""
+    """Stream items while ``goes_on(number)``, checking every result, and end the pipeline.
+
+    StageError where a stage fails.
+    """
     items = different(pipeline)
     expected = [pipeline.run([item])[0] for item in items]
     submitted = Submitter(pipeline, items, goes_on)
@@ -129,7 +151,10 @@ def watched(
 
 
 class Submitter(threading.Thread):
-    """Submits items one after the other; ``tokens`` has True for each that went in, then False; ``error`` says why it ended."""
+    """Submits items one after the other.
+
+    ``tokens`` has True for each that went in, then False; ``error`` says why it ended.
+    """
 
     def __init__(
         self, pipeline: Pipeline, items: Sequence[Item], goes_on: Callable[[int], bool]

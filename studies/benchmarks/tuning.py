@@ -1,10 +1,12 @@
-"""What quick tuning brings: a net on one core before and after `autosplit tune`, against onnxruntime's single thread.
+"""What quick tuning brings: a net on one core before and after `autosplit tune`, against
+onnxruntime's single thread.
 
     python -m studies.benchmarks.tuning [NET ...] [--samples N] [--seconds S] [-o FILE]
 
-The command runs as a user would type it, into an empty folder, and its whole time counts. Before it, the schedules that ship
-with the package; after it, the database it made. Both and a plain loop over a session with one thread then work in turns, in
-one process. Bars: within four times onnxruntime's time, in four minutes. Leave the machine alone while it runs.
+The command runs as a user would type it, into an empty folder, and its whole time counts. Before
+it, the schedules that ship with the package; after it, the database it made. Both and a plain loop
+over a session with one thread then work in turns, in one process. Bars: within four times
+onnxruntime's time, in four minutes. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def tuned(net: str, folder: Path, samples: int | None) -> float:
 
 
 def before_and_after(net: str, folder: Path, budget: Budget) -> list[Spread]:
-    """Milliseconds an item on one core, in turns: shipped schedules, those in a folder, onnxruntime; all are right first."""
+    """Milliseconds an item on one core, in turns: shipped schedules, those in a folder,
+    onnxruntime; all are right first.
+    """
     path = catalog.cached(net)
     models = [api.load_model(path), api.load_model(path, tuning=folder)]
     items = models[0].items()

@@ -1,9 +1,11 @@
-"""Serve a stream: one thread hands items in as they come, another takes the results, in the same order.
+"""Serve a stream: one thread hands items in as they come, another takes the results, in the same
+order.
 
     python studies/examples/serve_stream.py out/ --items 100
 
-``out/`` is a folder that `autosplit export` or `autosplit split` wrote. A pipeline holds a bounded number of items, so
-``submit`` waits where the stream is faster than the stages. Should a stage fail, both threads are told at once.
+``out/`` is a folder that `autosplit export` or `autosplit split` wrote. A pipeline holds a bounded
+number of items, so ``submit`` waits where the stream is faster than the stages. Should a stage
+fail, both threads are told at once.
 """
 
 from __future__ import annotations
@@ -44,14 +46,21 @@ def main() -> int:
 
 
 def stream(pipeline: autosplit.Pipeline, count: int) -> Iterator[dict[str, np.ndarray]]:
-    """Random items; yours come from a camera, a socket, a queue. One array an input, which stays as it is until its result."""
+    """Random items.
+
+    Yours come from a camera, a socket, a queue. One array an input, which stays as it is until its
+    result.
+    """
     random = np.random.default_rng(0)
     for _ in range(count):
         yield {p.name: random.random(p.shape).astype(p.dtype) for p in pipeline.wiring.inputs}
 
 
 def feed(pipeline: autosplit.Pipeline, items: Iterator[dict[str, np.ndarray]]) -> None:
-    """Hand all items in; where that fails, end the pipeline, so that nobody waits for results that never come."""
+    """Hand all items in.
+
+    Where that fails, end the pipeline, so that nobody waits for results that never come.
+    """
     try:
         for item in items:
             pipeline.submit(item)

@@ -1,9 +1,11 @@
-"""Use the stages from a program of your own: split.json says how they are wired, TVM runs them; autosplit is not needed.
+"""Use the stages from a program of your own: split.json says how they are wired, TVM runs them;
+autosplit is not needed.
 
     python studies/examples/stages_alone.py out/
 
-Runs one item through the stages, one after the other in this process, and prints the outputs. A program that spreads them
-over processes or machines sends each tensor along its connection: once to every stage named in ``to``.
+Runs one item through the stages, one after the other in this process, and prints the outputs. A
+program that spreads them over processes or machines sends each tensor along its connection: once to
+every stage named in ``to``.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def main() -> int:
 
 
 def load(folder: Path, stage: dict[str, Any]) -> Any:
-    """The function of one stage, from a shared library that is the one the split was exported with."""
+    """The function of one stage, from the shared library that the split was exported with."""
     file = folder / stage["file"]
     if hashlib.sha256(file.read_bytes()).hexdigest() != stage["sha256"]:
         sys.exit(f"{file} is not the file that was exported")
@@ -46,7 +48,10 @@ def load(folder: Path, stage: dict[str, Any]) -> Any:
 def run(
     split: dict[str, Any], stages: list[Any], item: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The model's outputs for one item; a stage takes its inputs in the order of its ``inputs`` and returns a tuple."""
+    """The model's outputs for one item.
+
+    A stage takes its inputs in the order of its ``inputs`` and returns a tuple.
+    """
     reads: list[dict[str, Any]] = [{} for _ in stages]
     outputs: dict[str, np.ndarray] = {}
 

@@ -61,7 +61,10 @@ def write(name: str, model: Any, stages: Any, title: str) -> None:
 
 def row() -> Any:
     """Convolution, batch norm and relu, three times in a row."""
-    layer = "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
+    layer = (
+        "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  "
+        "b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
+    )
     names = ["x", "r0", "r1", "y"]
     text = " ".join(
         layer.format(i=i, x=names[i]) + f"{names[i + 1]} = Relu(b{i})" for i in range(3)

@@ -1,4 +1,6 @@
-"""Write docs/reference/command-line.md from the commands themselves: python -m studies.tools.reference"""
+"""Write docs/reference/command-line.md from the commands themselves: python -m
+studies.tools.reference
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ HEAD = """\
 
 Made from the commands themselves by `python -m studies.tools.reference`.
 
-Results go to standard output, progress and messages to standard error. Exit codes: 0; 1 it ran, but nothing feasible was
-found or outputs differ; 2 a wrong call, model or file; 3 something is missing or broken on this machine; 130 interrupted.
+Results go to standard output, progress and messages to standard error. Exit codes: 0 success; 1 it
+ran, but nothing was feasible or outputs differ; 2 usage, model or configuration; 3 environment
+(package, disk, storage, device); 130 interrupted.
 
-Every command takes `-f json` for one JSON document in place of tables, `--debug` for the traceback of an error, and `--help`.
+Every command takes `-f json` for one JSON document in place of tables, `--debug` for the traceback
+of an error, and `--help`.
 """
 COMMON = {"--help", "--format", "--debug"}
 

@@ -4,9 +4,9 @@
 
 A marker is ``<!-- results: NAME -->`` and ends with ``<!-- end -->``; the text between is replaced.
 NAME is that of a file in studies/results: its table, notes, bars, and the line that says how it was
-made. ``NAME bars`` is without the table, ``NAME table`` without the bars, ``summary`` the bars of all
-of them. A missing result is named as such. With --check nothing is written; exits 1 where a table
-differs from the results.
+made. ``NAME bars`` is without the table, ``NAME table`` without the bars, ``summary`` the bars of
+all of them. A missing result is named as such. With --check nothing is written; exits 1 where a
+table differs from the results.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def main() -> int:
 
 
 def filled(text: str, results: Path) -> str:
-    """A page with what its markers ask for. Raises ConfigError where a result is malformed, or a marker has no end."""
+    """A page with what its markers ask for.
+
+    Raises ConfigError where a result is malformed, or a marker has no end.
+    """
     if text.count("<!-- results: ") != len(MARKED.findall(text)):
         raise ConfigError(
             "a marker '<!-- results: NAME -->' has no '<!-- end -->' before the next one; add it"
