@@ -9,15 +9,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run
 
+# HYPOTHESIS_PROFILE=ci tries more examples; no deadline, since compiling takes as long as it takes.
+hypothesis.settings.register_profile("dev", max_examples=25, deadline=None)
+hypothesis.settings.register_profile("ci", max_examples=100, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Kernels are compiled once a run, or once for many runs with AUTOSPLIT_TEST_CACHE; the user's cache is left alone."""
-    folder = Path(os.environ.get(REUSED) or tmp_path_factory.mktemp("cache"))
+    """Kernels are compiled once a run, or once for many runs with AUTOSPLIT_TEST_CACHE.
+
+    The processes of pytest-xdist share one folder; the user's cache is left alone.
+    """
+    run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        run = run.parent
+    folder = Path(os.environ.get(REUSED) or run / "cache")
+    folder.mkdir(parents=True, exist_ok=True)
     before = os.environ.get("AUTOSPLIT_CACHE")
     os.environ["AUTOSPLIT_CACHE"] = str(folder)
     yield folder
