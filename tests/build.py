@@ -18,7 +18,10 @@ def node(
     domain: str = "",
     **attributes: Any,
 ) -> Any:
-    """A node; ``inputs`` and ``outputs`` are tensor names with spaces between; named after its first output."""
+    """A node.
+
+    ``inputs`` and ``outputs`` are tensor names with spaces between; named after its first output.
+    """
     from onnx import helper
 
     given = name if name is not None else outputs.split()[0]
@@ -43,7 +46,10 @@ def onnx_model(
     weights: dict[str, Any] | None = None,
     opset: int = 17,
 ) -> Any:
-    """A ModelProto; outputs given by name are of unknown shape, the input is ``x`` unless said otherwise."""
+    """A ModelProto.
+
+    Outputs given by name are of unknown shape, the input is ``x`` unless said otherwise.
+    """
     from onnx import helper, numpy_helper
 
     graph = helper.make_graph(

@@ -84,7 +84,10 @@ def save(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def said(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """Run a command that must fail in one line and print nothing; returns its exit code and the line."""
+    """Run a command that must fail in one line and print nothing.
+
+    Returns its exit code and the line.
+    """
 
     def run(*arguments: object) -> tuple[int, str]:
         from autosplit.cli import main
@@ -115,5 +118,6 @@ def export(exported: Path, tmp_path: Path) -> Any:
     return Export(Path(shutil.copytree(exported, tmp_path / "export")))
 
 
-# A suite started in the background inherits an ignored SIGINT, and so would the commands that tests interrupt.
+# A suite started in the background inherits an ignored SIGINT, and so would the commands that tests
+# interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,8 @@
-"""A small external backend, registered from Python: it runs regions in numpy, layer by layer, and remembers what it got.
+"""A small external backend, registered from Python: it runs regions in numpy, layer by layer, and
+remembers what it got.
 
-TVM calls ``relax.ext.reference`` with the regions of a stage; each becomes a Python function under the region's name.
+TVM calls ``relax.ext.reference`` with the regions of a stage; each becomes a Python function under
+the region's name.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ NAME = "reference"
 
 
 class Reference:
-    """The code generator: ``regions`` are the functions it was given, ``calls`` how often each symbol ran."""
+    """The code generator: ``regions`` are the functions it was given, ``calls`` how often each
+    symbol ran.
+    """
 
     def __init__(self) -> None:
         self.regions: dict[str, Any] = {}
@@ -163,7 +167,10 @@ OPS: dict[str, Callable[[list[Any], Any], Any]] = {
 
 
 def patterns() -> tuple[Any, ...]:
-    """conv + batch norm + relu, conv + add + relu, conv + relu, conv + add, conv; the longest first."""
+    """conv + batch norm + relu, conv + add + relu, conv + relu, conv + add, conv.
+
+    The longest first.
+    """
     from tvm.relax.dpl import is_op, is_tuple_get_item, wildcard
 
     def conv() -> Any:
@@ -188,7 +195,9 @@ def patterns() -> tuple[Any, ...]:
 
 
 def close(got: list[dict[str, Array]], wanted: list[dict[str, Array]], share: float) -> bool:
-    """Whether all outputs are within ``share`` of the largest value: a step of quantisation may round another way."""
+    """Whether all outputs are within ``share`` of the largest value: a step of quantisation may
+    round another way.
+    """
     return all(
         float(np.abs(mine[name] - theirs[name]).max()) <= share * float(np.abs(theirs[name]).max())
         for mine, theirs in zip(got, wanted, strict=True)

@@ -1,4 +1,5 @@
-"""Small nets that splitters got wrong, written in ONNX's text form, and the judge that compares a split with onnxruntime.
+"""Small nets that splitters got wrong, written in ONNX's text form, and the judge that compares a
+split with onnxruntime.
 
 A node has no name in the text, so it goes by its first output.
 """
@@ -21,7 +22,10 @@ def net(
     seed: int = 0,
     opset: int = 17,
 ) -> Any:
-    """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``; a weight is an array, or a shape to fill by seed."""
+    """A ModelProto from ``g (float[1,4] x) => (float[1,4] y) { … }``.
+
+    A weight is an array, or a shape to fill by seed.
+    """
     from onnx import numpy_helper, parser
 
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
@@ -49,7 +53,9 @@ def batch_norm(number: int, channels: int = 4) -> dict[str, Shape]:
 
 
 def preactivation() -> Any:
-    """A pre-activation ResNet block: the sum ``add0`` is read by a batch norm and by the later sum ``add1``."""
+    """A pre-activation ResNet block: the sum ``add0`` is read by a batch norm and by the later sum
+    ``add1``.
+    """
     return net(
         """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
             c0 = Conv<pads=[1,1,1,1]>(x, w0)
@@ -74,7 +80,7 @@ def preactivation() -> Any:
 
 
 def residual(blocks: int = 3) -> Any:
-    """Residual blocks in a row: ``conv{i}a``, ``relu{i}a``, ``conv{i}b``, ``sum{i}``, ``out{i}``."""
+    """Residual blocks in a row: nodes ``conv{i}a``, ``relu{i}a``, ``conv{i}b``, ``sum{i}``, ...."""
     lines: list[str] = []
     weights: dict[str, tuple[int, ...]] = {}
     before = "x"
@@ -105,7 +111,7 @@ def parallel() -> Any:
 
 
 def tuples() -> Any:
-    """A split in three parts, read out of order and twice, through batch norms, and joined again."""
+    """A Split in three parts, read out of order and twice, through batch norms, and joined."""
     return net(
         """g (float[1,12,5,5] x) => (float[1,12,5,5] y, float[1,4,5,5] z) {
             p, q, r = Split<axis=1>(x)
@@ -129,12 +135,15 @@ def tuples() -> Any:
 
 
 def boundaries() -> Any:
-    """Two inputs, five outputs, a shared weight: ``x`` is read early and late, ``late`` late only, ``early`` leaves early.
+    """Two inputs, five outputs, a shared weight: ``x`` is read early and late, ``late`` late only,
+    ``early`` leaves early.
 
-    ``both`` is an output that later nodes read; ``skip`` is read two products later; ``alone`` reads weights alone.
+    ``both`` is an output that later nodes read; ``skip`` is read two products later; ``alone``
+    reads weights alone.
     """
     return net(
-        """g (float[4,4] x, float[4,4] late) => (float[4,4] early, float[4,4] both, float[4,4] y, float[4,4] z, float[4,4] x2) {
+        """g (float[4,4] x, float[4,4] late) =>
+        (float[4,4] early, float[4,4] both, float[4,4] y, float[4,4] z, float[4,4] x2) {
             skip = MatMul(x, w)
             early = Relu(skip)
             both = MatMul(skip, w)
@@ -151,7 +160,7 @@ def boundaries() -> Any:
 
 
 def judge(model: Any, split: Any, items: int = 3) -> None:
-    """Assert that a split computes what onnxruntime computes on the original file, on random items."""
+    """Assert that a split computes what onnxruntime computes on the file, on random items."""
     given = model.items(items)
     with split.pipeline() as pipeline:
         accuracy = compare(pipeline.run(given), model.expected(given))
@@ -183,7 +192,9 @@ def names(model: Any, ops: Iterable[int]) -> Sequence[str]:
 
 
 def inside_a_node() -> Any:
-    """A softmax over the last three axes of four, which becomes several kernels: tensors between them have no ONNX name."""
+    """A softmax over the last three axes of four, which becomes several kernels: tensors between
+    them have no ONNX name.
+    """
     return net(
         """g (float[2,3,4,5] x) => (float[2,3,4,5] y) {
             a = Softmax<axis=1>(x)
@@ -195,7 +206,9 @@ def inside_a_node() -> Any:
 
 
 def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX graph has."""
+    """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX
+    graph has.
+    """
     from autosplit.hardware.measurement.parity import onnxruntime_outputs
     from autosplit.hardware.runtimes.onnxruntime import submodels
 

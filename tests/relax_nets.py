@@ -1,4 +1,6 @@
-"""Random Relax modules, each with the numpy function that computes the same: splits are judged by it."""
+"""Random Relax modules, each with the numpy function that computes the same: splits are judged by
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ SHAPE = (
 
 @dataclass(frozen=True)
 class Made:
-    """A module, what numpy makes of its inputs, in the order of its outputs, and how many ops it was given."""
+    """A module, what numpy makes of its inputs, in the order of its outputs, and how many ops it
+    was given.
+    """
 
     module: Any
     reference: Callable[[dict[str, Array]], list[Array]]
@@ -27,7 +31,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Step:
-    """An op that reads earlier tensors by number; ``constant`` is the number of a shared constant."""
+    """An op that reads earlier tensors by number; ``constant`` numbers a shared constant."""
 
     kind: str
     reads: tuple[int, ...]
@@ -57,7 +61,10 @@ def constants() -> list[Array]:
 
 
 def build(found: list[Step], inputs: int = 2) -> Made:
-    """The module of some steps. Every result that nothing reads is an output; so is the first result of all."""
+    """The module of some steps.
+
+    Every result that nothing reads is an output; so is the first result of all.
+    """
     from tvm import relax
 
     held = [relax.const(c) for c in constants()]

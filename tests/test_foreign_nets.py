@@ -12,7 +12,10 @@ pytest.importorskip("onnx")
 
 
 def test_indices_into_a_table_of_two_rows_are_never_out_of_it(save, tmp_path):
-    text = "g (int64[2,6] ids, int64[2,6] types) => (float[2,6,4] y) { a = Gather(w, ids) b = Gather(t, types) y = Add(a, b) }"
+    text = (
+        "g (int64[2,6] ids, int64[2,6] types) => (float[2,6,4] y)"
+        " { a = Gather(w, ids) b = Gather(t, types) y = Add(a, b) }"
+    )
     model = api.load_model(save(net(text, {"w": (30, 4), "t": (2, 4)})))
     judge(model, model.split([]))
 
@@ -31,7 +34,10 @@ def test_half_precision_inside_is_judged_as_such(save, tmp_path, after):
 
 
 def test_half_precision_inside_one_fused_op_counts_too(save):
-    text = "g (float[4,64] x) => (float[4,64] y) { h = Cast<to=10>(x) t = Exp(h) u = Sqrt(t) y = Cast<to=1>(u) }"
+    text = (
+        "g (float[4,64] x) => (float[4,64] y)"
+        " { h = Cast<to=10>(x) t = Exp(h) u = Sqrt(t) y = Cast<to=1>(u) }"
+    )
     model = api.load_model(save(net(text)))
     assert {t.dtype for t in model.graph.tensors.values()} == {"float32"}
     assert model.lowered.dtypes == {"float32", "float16"}
@@ -46,15 +52,18 @@ def test_single_precision_is_not_judged_as_half():
 
 FUNCTIONS = """<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
     g (float[2,4] x) => (float[2,4] y) { a = local.nested(x) b = Softmax(a) y = local.twice(b) }
-    <domain: "local", opset_import: ["" : 17]> twice (x) => (y) { k = Constant<value = float {2.0}>() y = Mul(x, k) }
-    <domain: "local", opset_import: ["" : 17, "local" : 1]> nested (x) => (y) { a = local.twice(x) y = Tanh(a) }"""
+    <domain: "local", opset_import: ["" : 17]> twice (x) => (y) {
+        k = Constant<value = float {2.0}>() y = Mul(x, k) }
+    <domain: "local", opset_import: ["" : 17, "local" : 1]> nested (x) => (y) {
+        a = local.twice(x) y = Tanh(a) }"""
 SQUARE = {"w": (4, 4)}
 
 
 def of_ir_3():
     """Initialisers are inputs too, and stand before the one that the caller gives."""
     model = net(
-        "g (float[4,4] w, float[2,4] x) => (float[2,4] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
+        "g (float[4,4] w, float[2,4] x) => (float[2,4] y)"
+        " { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
         SQUARE,
     )
     model.ir_version = 3
@@ -71,7 +80,10 @@ def wide():
     """A concat of 30 products, each read twice."""
     made = [f"a{i}" for i in range(30)]
     lines = " ".join(f"{a} = MatMul(x, w{a})" for a in made)
-    text = f"g (float[1,4] x) => (float[1,240] y) {{ {lines} y = Concat<axis=1>({', '.join(made * 2)}) }}"
+    text = (
+        f"g (float[1,4] x) => (float[1,240] y)"
+        f" {{ {lines} y = Concat<axis=1>({', '.join(made * 2)}) }}"
+    )
     return net(text, {f"w{a}": (4, 4) for a in made})
 
 
@@ -80,7 +92,8 @@ ODD = {
     "ir 3": of_ir_3,
     "wide": wide,
     "scalars": lambda: net(
-        "g (float[2,4] x, float z) => (float y) { a = Mul(x, z) b = MatMul(a, w) c = ReduceSum<keepdims=0>(b) y = Add(c, z) }",
+        "g (float[2,4] x, float z) => (float y)"
+        " { a = Mul(x, z) b = MatMul(a, w) c = ReduceSum<keepdims=0>(b) y = Add(c, z) }",
         SQUARE,
     ),
     "nothing inside": lambda: net(
@@ -90,11 +103,13 @@ ODD = {
     ),
     "bytes and truths": lambda: net(
         """g (uint8[2,4] x, bool[2,4] m, float[2,4] z) => (uint8[2,4] y, bool[2,4] n) {
-            n = Not(m) c = Cast<to=1>(x) b = MatMul(c, w) d = Where(n, b, z) r = Relu(d) s = Softmax(r) y = Cast<to=2>(s) }""",
+            n = Not(m) c = Cast<to=1>(x) b = MatMul(c, w) d = Where(n, b, z)
+            r = Relu(d) s = Softmax(r) y = Cast<to=2>(s) }""",
         SQUARE,
     ),
     "inner outputs": lambda: net(
-        "g (float[2,4] x) => (float[2,4] y, float[2,4] a, float[2,4] x) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
+        "g (float[2,4] x) => (float[2,4] y, float[2,4] a, float[2,4] x)"
+        " { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
         SQUARE,
     ),
 }

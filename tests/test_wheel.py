@@ -1,4 +1,6 @@
-"""What is built: the files in the wheel and the sdist, and that the wheel works in an empty folder, away from the checkout."""
+"""What is built: the files in the wheel and the sdist, and that the wheel works in an empty folder,
+away from the checkout.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def autosplit(built, tmp_path_factory):
-    """Runs the wheel's command line in an empty folder, with the packages that are installed here."""
+    """Runs the wheel's command line in an empty folder, with the packages installed here."""
     site, empty = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("empty")
     pip = [
         sys.executable,

@@ -3,7 +3,8 @@
 A line ``<!-- … -->`` before a block says what the test does with it; more than one may stand there:
 
 - ``file: NAME``: the block is saved under that name instead of run.
-- ``serves``: the block ends with a server; the test reads the page at the address it prints, then interrupts it.
+- ``serves``: the block ends with a server; the test reads the page at the address it prints, then
+  interrupts it.
 - ``exit: N``: the block ends with that exit code.
 - ``not run: WHY``: the block is shown only.
 - ``slow``: only the slow tests run it; at the top of a page, about all of it.

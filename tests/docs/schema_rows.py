@@ -11,7 +11,9 @@ ROOT_PART = "whole"
 
 
 def parts(schema: Schema) -> dict[str, list[tuple[str, str, str]]]:
-    """By part, the whole first: (key, type, default) of each key; a key without which nothing works is ``required``."""
+    """By part, the whole first: (key, type, default) of each key; a key without which nothing works
+    is ``required``.
+    """
     every = {ROOT_PART: schema, **schema.get("$defs", {})}
     return {
         name: [

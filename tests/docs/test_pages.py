@@ -1,4 +1,6 @@
-"""Every command on every page of docs/ runs, in order, in an empty folder, as a reader would run it."""
+"""Every command on every page of docs/ runs, in order, in an empty folder, as a reader would run
+it.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,12 @@ class Reader:
         keep = f"{{ export -p; printf 'cd %q\\n' \"$PWD\"; }} > {shlex.quote(str(self._state))}"
         done = subprocess.run(
             ["bash", "-eu", "-c", f". {shlex.quote(str(self._state))}\n{script}\n{keep}"],
-            env=self._environment, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            stdin=subprocess.DEVNULL,
+        )
         assert done.returncode == code, f"{script}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr
 
@@ -92,7 +98,9 @@ class Reader:
 
 @contextlib.contextmanager
 def needed(thing: str) -> Iterator[str]:
-    """What a page needs: the address of a server for PostgreSQL, a skip with the reason where something is not here."""
+    """What a page needs: the address of a server for PostgreSQL, a skip with the reason where
+    something is not here.
+    """
     if thing == "postgresql":
         with postgresql() as server:
             yield server.url
@@ -104,7 +112,9 @@ def needed(thing: str) -> Iterator[str]:
 
 
 def cases(slow: bool) -> list[object]:
-    """The pages with something to run: the slow ones or with slow blocks, or those with something that is not slow."""
+    """The pages with something to run: the slow ones or with slow blocks, or those with something
+    that is not slow.
+    """
     found = []
     for page in pages():
         running = [block for block in page.blocks() if block.runs]

@@ -1,4 +1,6 @@
-"""The references say what the code says: keys, types, defaults; a difference names the row that is wrong."""
+"""The references say what the code says: keys, types, defaults; a difference names the row that is
+wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An exported pipeline under load: ten thousand items, and a stage that fails in the middle of them."""
+"""An exported pipeline under load: ten thousand items, and a stage that fails in the middle of
+them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ class Tampered:
 
 @pytest.fixture
 def tamper(exported: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Load the export with one stage tampered with; the first runs are those that make what is expected."""
+    """Load the export with one stage tampered with.
+
+    The first runs are those that make what is expected.
+    """
 
     def load(stage: int, at: int, instead: Any) -> Any:
         real, made = loading.load_stage, list[Any]()

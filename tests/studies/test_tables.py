@@ -32,7 +32,8 @@ def page(*markers: str) -> str:
 def test_a_table_stands_between_its_markers(results: Path) -> None:
     text = tables.filled(page("study"), results)
     assert text.startswith(
-        "before\n<!-- results: study -->\n| net | a\\|b |\n|---|---|\n| \\<x> | 1 |\n\n- so \\*it\\* is"
+        "before\n<!-- results: study -->\n| net | a\\|b |\n|---|---|\n| \\<x> | 1 |\n\n"
+        "- so \\*it\\* is"
     )
     assert "| error | 6 | at most 5 | MISSED |" in text
     assert text.endswith("\n<!-- end -->\nbetween\nafter")
