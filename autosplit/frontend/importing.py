@@ -8,6 +8,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend.relax import file
+from autosplit.frontend.relax.saved_module import require_harmless
 from autosplit.frontend.source import SourceModel
 from autosplit.frontend.torch import importer
 
@@ -36,6 +37,7 @@ def _object(model: Any, shapes: Shapes) -> SourceModel:
     import tvm
 
     if isinstance(model, tvm.IRModule):
+        require_harmless(model)
         return file.convert(model, "module", shapes)
     if importer.is_program(model):
         return importer.convert(model, "program", shapes)

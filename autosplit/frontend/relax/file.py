@@ -6,7 +6,6 @@ the module; every parameter of ``main`` is an input.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from autosplit.errors import ModelError, line_of
 from autosplit.frontend.relax import script
 from autosplit.frontend.relax.inline import inlined
 from autosplit.frontend.relax.main_function import bindings, renamed
+from autosplit.frontend.relax.saved_module import load_harmless
 from autosplit.frontend.relax.shapes import ENTRY, Shapes, bind_shapes
 from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark
 
@@ -27,36 +27,28 @@ def load(path: Path, shapes: Shapes | None = None) -> SourceModel:
 
 
 def read(path: Path) -> Any:
-    """The IRModule of a TVMScript (.py) or JSON (.json) file; what it calls must be in it.
+    """The IRModule of a TVMScript (.py) or JSON (.json) file; no code of the file is run.
 
-    Raises ModelError for anything else: no Python is run, and a function of another library is refused, since a call of
-    it by name would run whatever is registered under that name.
+    Raises:
+        ModelError: The file cannot be read, or holds something that is not on the allow-list.
     """
     import tvm
 
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ModelError(f"model '{path}' cannot be read as text: {error}") from error
-    if path.suffix == ".json":
-        try:
-            module = tvm.ir.load_json(text)
-        except Exception as error:
-            raise ModelError(
-                f"model '{path}' is no module that tvm.ir.save_json wrote; save it again"
-            ) from error
-        if not isinstance(module, tvm.IRModule):
-            raise ModelError(
-                f"model '{path}' holds a {type(module).__name__}, not a module; save the IRModule"
-            )
-    else:
-        try:
-            module = script.parse(text)
-        except ModelError as error:
-            raise ModelError(f"model '{path}': {error}") from error
-    for name in _foreign(module):
+    try:
+        module = load_harmless(text) if path.suffix == ".json" else script.parse(text)
+    except ModelError as error:
+        raise ModelError(f"model '{path}': {error}") from error
+    except ValueError as error:
         raise ModelError(
-            f"model '{path}' calls '{name}', which it does not hold; give such a module in the API"
+            f"model '{path}' is no module that tvm.ir.save_json wrote ({error}); save it again"
+        ) from error
+    if not isinstance(module, tvm.IRModule):
+        raise ModelError(
+            f"model '{path}' holds a {type(module).__name__}, not a module; save the IRModule"
         )
     return module
 
@@ -71,37 +63,6 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
     except Exception as error:
         raise ModelError(f"the module is not well formed: {line_of(error)}") from error
     return _Names(module, name).source()
-
-
-def _foreign(module: Any) -> Iterator[str]:
-    """The functions of other libraries that the module calls by name."""
-    import tvm
-    from tvm import relax
-
-    found: dict[str, None] = {}
-
-    def relax_node(node: Any) -> None:
-        if isinstance(node, relax.ExternFunc):
-            found[str(node.global_symbol)] = None
-
-    for function in module.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function, relax_node)
-        elif isinstance(function, tvm.tirx.PrimFunc):
-            nodes = json.loads(tvm.ir.save_json(function))["nodes"]  # tirx has no visitor in Python
-            found |= {
-                n["data"]: None for n in nodes if n["type"] == "ir.Op" and _calls_by_name(n["data"])
-            }
-        else:
-            found[type(function).__name__] = None
-    yield from found
-
-
-def _calls_by_name(op: str) -> bool:
-    kind = op.rpartition(".")[2]
-    return kind.startswith(
-        ("call_extern", "call_pure_extern", "call_packed", "call_cpacked", "tvm_call", "call_llvm")
-    ) or (kind.endswith(("packed", "packed_lowered")))
 
 
 class _Names:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.frontend.relax.saved_module import load_harmless, require_harmless
 
 LIMIT = 512 << 20  # bytes; weights stand in the text as base64
 
@@ -104,7 +105,7 @@ def parse(text: str) -> Any:
     given = dict(vocabulary)
     try:
         if metadata is not None:
-            given["metadata"] = tvm.ir.load_json(metadata)
+            given["metadata"] = load_harmless(metadata)
         found = tvm.script.from_source(ast.unparse(definitions), given)
     except (
         Exception
@@ -114,6 +115,7 @@ def parse(text: str) -> Any:
         raise ModelError(
             f"the TVMScript text holds a {type(found).__name__}; write one class under @I.ir_module"
         )
+    require_harmless(found)
     return found
 
 
