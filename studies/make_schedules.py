@@ -20,6 +20,7 @@ from typing import Any
 from autosplit import api
 from autosplit.deploy.environment import environment
 from autosplit.hardware.codegen import schedules, tuning
+from autosplit.hardware.codegen.tuning_database import database
 from autosplit.zoo import catalog
 
 TARGET = "llvm -mcpu=x86-64-v3"
@@ -57,9 +58,9 @@ def main() -> None:
 
 def _traces(folder: Path) -> dict[str, Any]:
     """The best trace of each kernel by its structural hash."""
-    known = tuning.database(folder)
+    records = database(folder)
     best: dict[str, tuple[float, Any]] = {}
-    for record in known.get_all_tuning_records():
+    for record in records.get_all_tuning_records():
         key = schedules.key_of(record.workload.mod["main"])
         seconds = min(float(s) for s in record.run_secs)
         if key not in best or seconds < best[key][0]:

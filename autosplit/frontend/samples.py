@@ -38,6 +38,30 @@ def random_items(
     ]
 
 
+def special_items(
+    signature: Signature, count: int, seed: int, below: Mapping[str, int] | None = None
+) -> list[dict[str, Array]]:
+    """Random items with special values among their floats, a kind an item in turn.
+
+    The kinds are NaN, both infinities, denormals, negative zeros and the largest finite number.
+    Few elements are special, so that an op that hides one is seen behind an op that spreads it.
+    """
+    items = random_items(signature, count, seed, below)
+    for number, item in enumerate(items):
+        for name, array in item.items():
+            if array.dtype.kind == "f" and array.size:
+                generator = np.random.default_rng([seed, number, 1, *name.encode()])
+                places = generator.choice(array.size, max(1, array.size // 64), replace=False)
+                array.flat[places] = _special_value(number, array.dtype)
+    return items
+
+
+def _special_value(number: int, dtype: np.dtype[Any]) -> Any:
+    limits = np.finfo(dtype)
+    values = (np.nan, np.inf, -np.inf, limits.tiny / 4, -0.0, limits.max)
+    return values[number % len(values)]
+
+
 def _draw(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], below: int | None, seed: int, item: int
 ) -> Array:

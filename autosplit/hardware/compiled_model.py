@@ -18,7 +18,8 @@ from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.kernels import Kernels, compile_kernels
 from autosplit.hardware.codegen.target import spelled, target_of, target_on
-from autosplit.hardware.codegen.tuning import RECORDS, require, work_of
+from autosplit.hardware.codegen.tuning import work_of
+from autosplit.hardware.codegen.tuning_database import RECORDS, require
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.pipeline import Pipeline

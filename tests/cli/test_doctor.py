@@ -67,7 +67,7 @@ def test_a_missing_package_is_exit_code_3_only_where_it_is_needed(examined, pret
 
 
 def test_without_a_linker_it_says_what_to_install(examined, monkeypatch):
-    monkeypatch.setattr(toolchain, "_found", lambda: None)
+    monkeypatch.setattr(toolchain, "_driver", lambda: None)
     code, checks = examined()
     assert code == 0
     assert "install gcc or clang" in checks["linker"]["remedy"]

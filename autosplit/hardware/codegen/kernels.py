@@ -1,6 +1,7 @@
-"""Kernels compiled once: an object file a kernel, by content, target and TVM version; one library a model.
+"""Kernels compiled once: an object file a kernel, by content, target and TVM version.
 
-A kernel goes by the digest of its content, names in it included: calls of equal content share one file.
+A kernel's symbol is the digest of its content, names in it included: calls of equal content share
+one file. All files of a model make one library.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.schedules import is_scheduled, schedule
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.codegen.target import toolchain as versions
+from autosplit.lowering.special_values import keep_special_values
 
 
 @dataclass(frozen=True)
 class Kernels:
     """Compiled kernels of one model for one target.
 
-    ``symbols`` maps a kernel's name to its symbol; ``views`` are the kernels that only reshape; ``objects`` maps a symbol to
-    its object file, empty where nothing here can link or the target has no such files (then ``built`` is the module).
-    ``absent`` are the names of kernels that could not be compiled for the target, ``unscheduled`` those that run as TVM lowered
-    them, for neither a database nor a shipped record has a schedule for them.
+    - ``symbols``: a kernel's name to its symbol; ``views``: the kernels that only reshape.
+    - ``objects``: a symbol to its object file; empty where nothing here can link or the target has
+      no such files, and then ``built`` is the module.
+    - ``absent``: names of kernels that could not be compiled for the target.
+    - ``unscheduled``: names of kernels that run as TVM lowered them, for want of a schedule.
     """
 
     symbols: Mapping[str, str]
@@ -40,13 +43,16 @@ class Kernels:
 
     @cached_property
     def module(self) -> Any:
-        """The kernels loaded into this process, callable by symbol; of no use where they are for another architecture."""
+        """The kernels loaded into this process, callable by symbol.
+
+        It is of no use where they are for another architecture.
+        """
         import tvm
 
         if self.built is not None:
             return self.built
         library = cache.folder() / "libraries" / f"{cache.digest(*sorted(self.objects))}.so"
-        objects = [self.objects[s] for s in sorted(self.objects)]
+        objects = [self.objects[symbol] for symbol in sorted(self.objects)]
         cache.keep(library, lambda file: toolchain.link_shared(file, objects or [_empty(file)]))
         return tvm.runtime.load_module(str(library))
 
@@ -56,19 +62,19 @@ def compile_kernels(
 ) -> Kernels:
     """Compile PrimFuncs by name for ``target``, taking from the cache what it holds.
 
-    Kernels are scheduled as the database in the folder ``tuning`` says, else as the records that ship with the package say.
-    Raises ModelError naming a kernel that cannot be built, MachineError where the cache cannot be written; with ``partly``
-    what cannot be built is ``absent``.
+    ``tuning`` is the folder of a tuning database. Raises ModelError naming a kernel that cannot be
+    built, MachineError where the cache cannot be written; with ``partly`` such a kernel is
+    ``absent``.
     """
     views = frozenset(name for name, function in functions.items() if _only_reshapes(function))
-    functions = schedule(functions, target, tuning)
-    plain = (
-        frozenset(name for name, function in functions.items() if not is_scheduled(function))
-        - views
-    )
+    scheduled = schedule(functions, target, tuning)
+    plain = frozenset(name for name, f in scheduled.items() if not is_scheduled(f)) - views
+    if target.kind.name == "llvm":
+        # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
+        scheduled = {name: keep_special_values(f) for name, f in scheduled.items()}
     where = f"{spelled(target)},{versions()}"
-    symbols = {name: _symbol(function, where) for name, function in functions.items()}
-    by_symbol = {symbols[name]: (name, function) for name, function in functions.items()}
+    symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
+    by_symbol = {symbols[name]: (name, function) for name, function in scheduled.items()}
     in_files = target.kind.name == "llvm" and toolchain.is_available()
     folder = cache.folder() / "kernels" / cache.digest(where)
     objects: dict[str, Path] = {}
@@ -76,9 +82,8 @@ def compile_kernels(
     for symbol, named in by_symbol.items() if in_files or partly else ():
         try:
             if in_files:
-                objects[symbol] = cache.keep(
-                    folder / f"{symbol}.o", partial(_write, symbol, named, target)
-                )
+                write = partial(_write, symbol, named, target)
+                objects[symbol] = cache.keep(folder / f"{symbol}.o", write)
             else:
                 _build({symbol: named}, target)
         except ModelError:
@@ -87,14 +92,21 @@ def compile_kernels(
             failed.add(symbol)
     absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
     symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
-    there = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
-    return Kernels(
-        symbols, views, objects, None if in_files else _build(there, target), absent, plain
-    )
+    remaining = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
+    built = None if in_files else _build(remaining, target)
+    return Kernels(symbols, views, objects, built, absent, plain)
+
+
+def used(symbols: Iterable[str], kernels: Kernels) -> list[Path]:
+    """The object files of some symbols, each once, in a fixed order."""
+    return [kernels.objects[symbol] for symbol in sorted(set(symbols))]
 
 
 def _only_reshapes(function: Any) -> bool:
-    """Whether a kernel copies all it reads, in its order: TVM's pattern also fits one that copies the first part."""
+    """Whether a kernel copies all it reads, in its order.
+
+    TVM's pattern also fits one that copies the first part alone.
+    """
     from tvm.relax.analysis import has_reshape_pattern
 
     if not has_reshape_pattern(function):
@@ -106,9 +118,10 @@ def _only_reshapes(function: Any) -> bool:
 def _symbol(function: Any, where: str) -> str:
     import tvm
 
-    attributes = function.attrs or {}
-    plain = function.without_attr("global_symbol") if "global_symbol" in attributes else function
-    return "k" + hashlib.sha256(f"{where}\0{tvm.ir.save_json(plain)}".encode()).hexdigest()[:24]
+    if "global_symbol" in (function.attrs or {}):
+        function = function.without_attr("global_symbol")
+    digest = hashlib.sha256(f"{where}\0{tvm.ir.save_json(function)}".encode()).hexdigest()
+    return f"k{digest[:24]}"
 
 
 def _write(symbol: str, named: tuple[str, Any], target: Any, file: Path) -> None:
@@ -118,9 +131,7 @@ def _write(symbol: str, named: tuple[str, Any], target: Any, file: Path) -> None
 def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
     import tvm
 
-    functions = {
-        s: function.with_attr("global_symbol", s) for s, (_, function) in by_symbol.items()
-    }
+    functions = {s: f.with_attr("global_symbol", s) for s, (_, f) in by_symbol.items()}
     try:
         return tvm.tirx.build(tvm.IRModule(functions), target=target)
     except Exception as error:
@@ -132,12 +143,7 @@ def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
 
 
 def _empty(beside: Path) -> Path:
-    """An object file without code: a model may have no kernel of its own."""
+    """A source file without code, for a model without a kernel."""
     source = beside.with_suffix(".c")
     source.write_text("", encoding="ascii")
     return source
-
-
-def used(symbols: Iterable[str], kernels: Kernels) -> list[Path]:
-    """The object files of some symbols, each once, in a fixed order."""
-    return [kernels.objects[s] for s in sorted(set(symbols))]

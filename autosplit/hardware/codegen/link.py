@@ -1,7 +1,8 @@
-"""A stage as a program: calls to kernels that exist already, linked in milliseconds.
+"""A stage as a program that calls compiled kernels, linked in milliseconds.
 
-The calls are by symbol (``call_dps_packed``), so that no kernel's code goes through the passes again. Constants are
-shared by reference: however many candidates there are, weights are held once.
+The calls are by symbol (``call_dps_packed``), so that no kernel's code goes through the passes
+again. Constants are shared by reference: weights are in memory once, whatever the number of
+candidates.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from autosplit.lowering.fuse.lowered import Lowered
 from autosplit.lowering.fuse.tensors import bytes_of
 
 ENTRY = "main"
-LARGE = (
-    1 << 16
-)  # bytes of a constant that makes a program slow to make with it inside: TVM hashes what it holds
-_BUILDING = threading.Lock()  # TVM's block builders form one stack, whichever thread they are of
+# TVM hashes the constants inside a program; from so many bytes on that makes linking slow.
+LARGE = 1 << 16
+# TVM's block builders form one stack, whichever thread they belong to.
+_BUILDING = threading.Lock()
 
 
 def link(
@@ -37,8 +38,9 @@ def link(
 ) -> Any:
     """The runtime module of one stage, to be run in this process.
 
-    ``merge``: neighbouring composites of an external backend may become one region; without it each runs by itself.
-    ``weights``: constants (see ``large_weights``) that the stage takes after its inputs instead of holding them.
+    ``merge``: neighbouring composites of an external backend may become one region; without it
+    each runs by itself. ``weights``: constants (see ``large_weights``) that the stage takes after
+    its inputs instead of containing them.
     """
     with _BUILDING:
         return _executable(
@@ -47,16 +49,21 @@ def link(
 
 
 def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
-    """The large constants that kernels of a stage read, each once; those of an external backend stay in its code."""
-    ops = [i for i in ports.ops if lowered.graph.ops[i].kernel not in lowered.composites]
-    found = dict.fromkeys(c for i in ops for c in constants(lowered.calls[i]))
-    return tuple(c for c in found if bytes_of(iter((c,))) >= LARGE)
+    """The large constants that kernels of a stage read, each once.
+
+    Those of an external backend stay in its code.
+    """
+    unique: dict[Any, None] = {}
+    for i in ports.ops:
+        if lowered.graph.ops[i].kernel not in lowered.composites:
+            unique.update(dict.fromkeys(constants(lowered.calls[i])))
+    return tuple(constant for constant in unique if bytes_of([constant]) >= LARGE)
 
 
 def link_each(
     lowered: Lowered, kernels: Kernels, functions: Mapping[str, StagePorts], target: Any
 ) -> Any:
-    """The runtime module of several stages, each a function of its own name, to be run in this process."""
+    """The runtime module of several stages, each a function by its name, to be run here."""
     with _BUILDING:
         return _executable(lowered, kernels, functions, target, [kernels.module], merge=False)
 
@@ -91,16 +98,18 @@ def write(
 
 
 def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
-    """Bytecode and constants as an object file; as C source, the default, large weights would take minutes."""
+    """Bytecode and constants as an object file.
+
+    As C source, TVM's default, large weights take minutes.
+    """
 
     def pack(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
         from tvm.runtime import _ffi_api
 
         host = target.host or target
         file = Path(folder) / f"{prefix}imports.o"
-        _ffi_api.ModulePackImportsToLLVM(module, is_system_lib, str(host), prefix).write_to_file(
-            str(file)
-        )
+        packed = _ffi_api.ModulePackImportsToLLVM(module, is_system_lib, str(host), prefix)
+        packed.write_to_file(str(file))
         return str(file)
 
     return pack
@@ -145,7 +154,7 @@ def _function(
     ports: StagePorts,
     weights: Sequence[Any],
 ) -> None:
-    """Add a Relax function that takes the stage's inputs, then ``weights``, and returns a tuple of its outputs."""
+    """Add a Relax function of the stage's inputs, then ``weights``, that returns its outputs."""
     from tvm import relax
 
     params = {
@@ -153,57 +162,61 @@ def _function(
         for i, p in enumerate(ports.inputs)
     }
     params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
-    env: dict[Any, Any] = dict(params)
+    values: dict[Any, Any] = dict(params)
     leaving = {p.name for p in ports.outputs}
     with builder.function(name, list(params.values())):
         with builder.dataflow():
             for i in ports.ops:
                 op = lowered.graph.ops[i]
+                # A tensor that leaves the stage must have memory that is not its input's.
                 view = op.kernel in kernels.views and not leaving.intersection(op.outputs)
-                value = builder.emit(_expression(lowered.calls[i], op.kernel, kernels, env, view))
-                several = isinstance(value.ty, relax.TupleType)
+                call = _expression(lowered.calls[i], op.kernel, kernels, values, view)
+                value = builder.emit(call)
+                is_tuple = isinstance(value.ty, relax.TupleType)
                 for k, tensor in enumerate(op.outputs):
-                    env[tensor] = builder.emit(relax.TupleGetItem(value, k)) if several else value
-            result = builder.emit_output(relax.Tuple([env[p.name] for p in ports.outputs]))
+                    item = builder.emit(relax.TupleGetItem(value, k)) if is_tuple else value
+                    values[tensor] = item
+            result = builder.emit_output(relax.Tuple([values[p.name] for p in ports.outputs]))
         builder.emit_func_output(result)
 
 
-def _expression(call: Call, kernel: str, kernels: Kernels, env: dict[Any, Any], view: bool) -> Any:
-    """The op's call on this stage's variables; a kernel that only reshapes becomes a view where nobody outside sees it."""
+def _expression(
+    call: Call, kernel: str, kernels: Kernels, values: dict[Any, Any], view: bool
+) -> Any:
+    """The op's call on this stage's variables; with ``view`` as a reshape without a kernel."""
     from tvm import relax
 
     value = call.value
     if not isinstance(value, relax.Call):
-        return env.get(value, value)
-    arguments = [_argument(a, call.reads, env) for a in value.args]
+        return values.get(value, value)
+    arguments = [_argument(a, call.reads, values) for a in value.args]
     if kernel not in kernels.symbols:
         return relax.Call(value.op, arguments, value.attrs, value.ty_args)
+    result = value.ty_args[0]
     if view:
-        return relax.op.reshape(arguments[1][0], value.ty_args[0].shape)
-    kind = value.ty_args[0]
-    results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
-    return relax.call_dps_packed(kernels.symbols[kernel], arguments[1], results)
+        return relax.op.reshape(arguments[1][0], result.shape)
+    fields = list(result.fields) if isinstance(result, relax.TupleType) else result
+    return relax.call_dps_packed(kernels.symbols[kernel], arguments[1], fields)
 
 
-def _argument(expression: Any, reads: Any, env: dict[Any, Any]) -> Any:
+def _argument(expression: Any, reads: Any, values: dict[Any, Any]) -> Any:
     from tvm import relax
 
     if isinstance(expression, relax.Var):
-        return _value(reads[expression], env)
+        return _value(reads[expression], values)
     if isinstance(expression, relax.Tuple):
-        return relax.Tuple([_argument(f, reads, env) for f in expression.fields])
+        return relax.Tuple([_argument(field, reads, values) for field in expression.fields])
     if isinstance(expression, relax.TupleGetItem):
-        return relax.TupleGetItem(_argument(expression.tuple_value, reads, env), expression.index)
-    return env.get(expression, expression)
+        tuple_value = _argument(expression.tuple_value, reads, values)
+        return relax.TupleGetItem(tuple_value, expression.index)
+    return values.get(expression, expression)
 
 
-def _value(held: Any, env: dict[Any, Any]) -> Any:
+def _value(content: Any, values: dict[Any, Any]) -> Any:
     from tvm import relax
 
-    if isinstance(held, str):
-        return env[held]
-    return (
-        relax.Tuple([_value(h, env) for h in held])
-        if isinstance(held, list)
-        else env.get(held, held)
-    )
+    if isinstance(content, str):
+        return values[content]
+    if isinstance(content, list):
+        return relax.Tuple([_value(item, values) for item in content])
+    return values.get(content, content)

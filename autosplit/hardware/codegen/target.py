@@ -1,4 +1,4 @@
-"""What kernels are compiled for, spelled so that a cache and a manifest can hold it; for each device its own."""
+"""Targets: what kernels of each device are compiled for, and how a target is spelled."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _V3 = ["avx2", "bmi2", "f16c", "fma"]
 
 
 def target_of(text: str | None = None) -> Any:
-    """A tvm Target: this machine's processor by default, else ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it.
+    """A tvm Target: this machine's processor by default.
 
-    Raises ConfigError where TVM does not know it.
+    ``text`` is ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it. Raises ConfigError where
+    TVM does not know it.
     """
     import tvm
 
@@ -33,9 +34,10 @@ def target_of(text: str | None = None) -> Any:
 
 
 def target_on(device: Device, text: str | None, default: Any) -> Any:
-    """The target of a device: the one given as ``text``, else what the device says of itself, else ``default``.
+    """The target of a device: ``text``, else what the device reports, else ``default``.
 
-    Raises ConfigError where ``text`` is for another kind of device, MachineError where the device is not there.
+    Raises ConfigError where ``text`` is for another kind of device, MachineError where the device
+    does not answer.
     """
     if isinstance(device, Cores):
         return _checked(device, target_of(text), "llvm") if text else default
@@ -52,21 +54,28 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
 
 
 def architecture(target: Any) -> str:
-    """The processor architecture of an LLVM target, as ``platform.machine`` spells it; this machine's where it is unsaid."""
+    """The processor architecture of an LLVM target, spelled as by ``platform.machine``.
+
+    It is this machine's where the target does not say.
+    """
     triple = str(target.attrs.get("mtriple", "") or "")
     name = triple.partition("-")[0].lower()
     return {"": platform.machine(), "amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def foreign_triple(target: Any) -> str | None:
-    """The triple of the processor code is for, where that is none of this machine's architecture; else None."""
+    """The triple of a target whose architecture is not this machine's, else None."""
     host = target.host or target
     return str(host.attrs["mtriple"]) if architecture(host) != platform.machine() else None
 
 
 def _reported(connection: ServerConnection) -> Any | None:
-    """The target of a server's processor, as its TVM reports it; None where it was built without a compiler."""
-    cpu, triple = (connection.ask(f"target.llvm_get_system_{what}") for what in ("cpu", "triple"))
+    """The target of a server's processor as its TVM reports it.
+
+    None where that TVM was built without a compiler.
+    """
+    cpu = connection.ask("target.llvm_get_system_cpu")
+    triple = connection.ask("target.llvm_get_system_triple")
     if not cpu or not triple:
         return None
     import tvm
@@ -81,21 +90,19 @@ def _gpu(device: Device, kind: str, text: str | None, runtime: Any, host: Any) -
     """The target of a GPU with the target of the processor that calls its kernels."""
     import tvm
 
-    given = _checked(device, target_of(text), kind) if text else None
-    if given is not None and given.host is not None:
-        return given
-    if given is None:
-        version = str(runtime.compute_version or "").replace(".", "") if kind == "cuda" else ""
-        given = tvm.target.Target(
-            {"kind": kind, "arch": f"sm_{version}"} if version else {"kind": kind}
-        )
-    return tvm.target.Target(given, host)
+    if text:
+        target = _checked(device, target_of(text), kind)
+        return target if target.host is not None else tvm.target.Target(target, host)
+    version = str(runtime.compute_version or "").replace(".", "") if kind == "cuda" else ""
+    options = {"kind": kind, "arch": f"sm_{version}"} if version else {"kind": kind}
+    return tvm.target.Target(tvm.target.Target(options), host)
 
 
 def _checked(device: Device, target: Any, kind: str) -> Any:
     if target.kind.name != kind:
         raise ConfigError(
-            f"the target given for device '{device}' is of kind '{target.kind.name}'; give one that starts with '{kind}'"
+            f"the target given for device '{device}' is of kind '{target.kind.name}'; "
+            f"give one that starts with '{kind}'"
         )
     return target
 
@@ -107,11 +114,9 @@ def spelled(target: Any) -> str:
 
 def toolchain() -> str:
     """The versions a compiled kernel depends on."""
-    names = ("apache-tvm", "apache-tvm-ffi")
-    return (
-        ",".join(f"{n} {importlib.metadata.version(n)}" for n in names)
-        + f",{platform.system()} {platform.machine()}"
-    )
+    packages = ("apache-tvm", "apache-tvm-ffi")
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    return ",".join([*versions, f"{platform.system()} {platform.machine()}"])
 
 
 def _host() -> dict[str, str]:
@@ -123,7 +128,10 @@ def _host() -> dict[str, str]:
 
 
 def _best(cpu: str, machine: str, target: Any) -> dict[str, str]:
-    """x86-64-v3 on every x86 processor with AVX2: the level the shipped schedules were found for, and exports run elsewhere."""
+    """x86-64-v3 on every x86 processor with AVX2, else ``cpu``.
+
+    The shipped schedules were found for that level, and exports run on other machines.
+    """
     from tvm.target import codegen
 
     is_v3 = machine in ("x86_64", "AMD64") and codegen.target_has_features(_V3, target)
@@ -135,8 +143,8 @@ def _parsed(text: str) -> dict[str, Any] | str:
         parsed = json.loads(text)
         return parsed if isinstance(parsed, dict) else text
     kind, *options = text.split()
-    pairs = (option.lstrip("-").partition("=") for option in options)
-    return {
-        "kind": kind,
-        **{key: value.split(",") if key == "mattr" else value for key, _, value in pairs},
-    }
+    attributes: dict[str, Any] = {"kind": kind}
+    for option in options:
+        key, _, value = option.lstrip("-").partition("=")
+        attributes[key] = value.split(",") if key == "mattr" else value
+    return attributes

@@ -1,4 +1,4 @@
-"""Linking object files into a shared library: the system's compiler, or the one that comes as a Python package."""
+"""Linking object files into a shared library, by the system's compiler or the package ziglang."""
 
 from __future__ import annotations
 
@@ -21,48 +21,51 @@ _TIMEOUT_S = 600
 def link_shared(
     output: str | Path, objects: Sequence[str | Path], triple: str | None = None
 ) -> None:
-    """Link ``objects`` into the shared library ``output``, for the machine of an LLVM ``triple`` where it is another.
+    """Link ``objects`` into the shared library ``output``.
 
-    Raises MachineError where there is no compiler driver, or where it fails (its last line is in the message).
+    An LLVM ``triple`` is that of another machine. Raises MachineError where there is no compiler
+    driver, and with the last line of its output where it fails.
     """
     command = [*compiler(triple), "-shared", "-o", str(output), *map(str, objects)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineError(f"the linker '{command[0]}' did not run: {error}") from error
-    if done.returncode != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+    if process.returncode != 0:
+        lines = (process.stderr or process.stdout).strip().splitlines() or ["no message"]
         raise MachineError(f"linking '{Path(output).name}' with '{command[0]}' failed: {lines[-1]}")
 
 
 def is_available() -> bool:
     """Whether anything here can link a shared library."""
-    return _found() is not None
+    return _driver() is not None
 
 
 def compiler(triple: str | None = None) -> tuple[str, ...]:
-    """The compiler driver: ``CC`` if set, cc, gcc or clang, else the package ziglang. Raises MachineError without one.
+    """The compiler driver: ``CC`` if set, cc, gcc or clang, else the package ziglang.
 
-    For a foreign ``triple`` it is a cross compiler of that name, else ziglang.
+    For a foreign ``triple`` it is a cross compiler of that name, else ziglang. Raises MachineError
+    without one.
     """
     if triple:
         return _cross(triple)
-    found = _found()
-    if found is None:
+    driver = _driver()
+    if driver is None:
         raise MachineError(
             f"no compiler driver to link with; install gcc or clang, or {install('link')}"
         )
-    return found
+    return driver
 
 
 def _cross(triple: str) -> tuple[str, ...]:
     architecture, *rest = triple.split("-")
     abi = rest[-1] if rest and rest[-1].startswith(("gnu", "musl")) else "gnu"
     names = (f"{triple}-gcc", f"{architecture}-linux-{abi}-gcc")
-    if found := next((name for name in names if shutil.which(name)), None):
-        return (found,)
+    for name in names:
+        if shutil.which(name):
+            return (name,)
     if _has_zig():
         return (sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-{abi}")
     raise MachineError(
@@ -75,9 +78,9 @@ def _has_zig() -> bool:
 
 
 @cache
-def _found() -> tuple[str, ...] | None:
-    wanted = shlex.split(os.environ.get("CC", ""))
-    for command in ([wanted] if wanted else []) + [["cc"], ["gcc"], ["clang"]]:
-        if shutil.which(command[0]):
+def _driver() -> tuple[str, ...] | None:
+    commands = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
+    for command in commands:
+        if command and shutil.which(command[0]):
             return tuple(command)
     return (sys.executable, "-m", "ziglang", "cc") if _has_zig() else None

@@ -1,7 +1,6 @@
-"""Kernel tuning: a few schedules a kernel from MetaSchedule's own design space, built and timed, the best kept in a database.
+"""Kernel tuning: a few schedules a kernel from MetaSchedule's design space, built and timed.
 
-The database is MetaSchedule's (``database_workload.json`` and ``database_tuning_record.json`` in a folder), so one made by any
-other tool on the same kernels serves as well, and what is made here serves others.
+The fastest goes into the database, if it is faster than the kernel as it runs without one.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,20 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.graph import FusedGraph
+from autosplit.hardware.codegen.schedules import schedule
+from autosplit.hardware.codegen.tuning_database import database, quiet
 
-WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
-MOST = 4  # times the usual number of samples that a kernel is given at most
-_PARALLEL_CORES = (
-    16  # the design space splits work for so many; a stage with one core runs it in one thread
-)
+# A kernel gets at most so many times the average number of samples.
+MOST = 4
+# The design space splits work for so many cores; a stage with one core runs it in one thread.
+_PARALLEL_CORES = 16
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What came of one kernel: its time in ms before (with a shipped schedule where there is one) and after; ``note`` says
-    why it keeps its default.
+    """The outcome for one kernel.
+
+    Times are in ms, without the database and with it; ``note`` says why it keeps its default.
     """
 
     kernel: str
@@ -42,37 +41,6 @@ class Tuned:
     after_ms: float | None
     tried: int
     note: str = ""
-
-
-def require(folder: Path) -> None:
-    """Raises ConfigError where ``folder`` holds no tuning database."""
-    if not all((folder / name).is_file() for name in (WORKLOADS, RECORDS)):
-        raise ConfigError(
-            f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); `autosplit tune` makes one"
-        )
-
-
-def database(folder: Path, create: bool = False) -> Any:
-    """The database in ``folder``.
-
-    Raises ConfigError where it is damaged, or there is none and none shall be made, MachineError where it cannot be made.
-    """
-    from tvm.s_tir import meta_schedule as ms
-
-    files = [folder / WORKLOADS, folder / RECORDS]
-    if create:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise MachineError(f"cannot write the database '{folder}': {error.strerror}") from error
-    else:
-        require(folder)
-    try:
-        return ms.database.JSONDatabase(*map(str, files))
-    except Exception as error:
-        raise ConfigError(
-            f"the tuning database '{folder}' is damaged: {line_of(error, last=True)}"
-        ) from error
 
 
 def tune(
@@ -84,82 +52,72 @@ def tune(
     is_over: Callable[[], bool] = lambda: False,
     work: Mapping[str, float] | None = None,
 ) -> Iterator[Tuned]:
-    """Tune the kernels one after the other, those the database knows left out; yields what came of each.
+    """Tune one kernel after the other, except those the database knows; yields each outcome.
 
-    ``samples`` is for a kernel on average: with ``work``, the arithmetic each does for one item, the heavy ones get more.
-    Every record is on disk when it is yielded, so an interrupted run goes on where it stopped. ``is_over`` ends it early.
-    Raises as ``database`` does.
+    ``samples`` is the average for a kernel: with ``work``, the arithmetic each does for one item,
+    heavy ones get more. A record is on disk when its outcome is yielded, so an interrupted run can
+    be continued. ``is_over`` ends it early. Raises as ``database`` does.
     """
-    known = database(folder, create=True)
+    records = database(folder, create=True)
     tries = shares({name: (work or {}).get(name, 0.0) for name in functions}, samples)
     for position, (name, function) in enumerate(functions.items()):
         if is_over():
             return
-        yield _tune_one(name, function, target, known, tries[name], seed + position)
+        yield _tune_one(name, function, target, records, tries[name], seed + position)
 
 
 def shares(work: Mapping[str, float], samples: int) -> dict[str, int]:
-    """How many schedules to try of each kernel, ``samples`` on average: by the square root of its work, since a further
-    schedule brings ever less; at least one, at most ``MOST`` times the average. Alike where nothing is known.
+    """How many schedules to try of each kernel, ``samples`` on average.
+
+    Tries grow with the square root of the work, since a further schedule brings ever less; at
+    least one, at most ``MOST`` times the average. All kernels are alike where no work is known.
     """
     roots = {name: math.sqrt(amount) for name, amount in work.items()}
-    whole = sum(roots.values())
-    if not whole:
+    total = sum(roots.values())
+    if not total:
         return dict.fromkeys(work, samples)
-    return {
-        name: min(MOST * samples, max(1, round(samples * len(work) * root / whole)))
-        for name, root in roots.items()
-    }
+    tries = {name: round(samples * len(work) * root / total) for name, root in roots.items()}
+    return {name: min(MOST * samples, max(1, count)) for name, count in tries.items()}
 
 
 def work_of(graph: FusedGraph) -> dict[str, float]:
     """The floating-point operations of each kernel for one item, over all the ops that call it."""
-    found: dict[str, float] = {}
+    work: dict[str, float] = {}
     for op in graph.ops:
-        found[op.kernel] = found.get(op.kernel, 0.0) + op.flops
-    return found
+        work[op.kernel] = work.get(op.kernel, 0.0) + op.flops
+    return work
 
 
-def _tune_one(name: str, function: Any, target: Any, known: Any, samples: int, seed: int) -> Tuned:
+def _tune_one(
+    name: str, function: Any, target: Any, records: Any, samples: int, seed: int
+) -> Tuned:
     import tvm
 
-    module = tvm.IRModule(
-        {"main": function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)}
-    )
+    main = function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
+    module = tvm.IRModule({"main": main})
     with quiet():
-        if known.query_tuning_record(module, target, name) is not None:
+        if records.query_tuning_record(module, target, name) is not None:
             return Tuned(name, None, None, 0, "known to the database")
         arguments = _arguments(module)
         if arguments is None:
             return Tuned(name, None, None, 0, "it takes what no buffer can hold")
-        before = _time(tvm.IRModule({"main": _standing(module["main"], target)}), target, arguments)
-        best, best_candidate, tried = before, None, 0
-        for candidate in _candidates(module, target, samples, seed):
-            tried += 1
+        default = schedule({"main": main}, target)["main"].with_attr("global_symbol", "main")
+        before = _time(tvm.IRModule({"main": default}), target, arguments)
+        best, best_candidate = before, None
+        candidates = _candidates(module, target, samples, seed)
+        for candidate in candidates:
             after = _time(candidate.sch.mod, target, arguments)
             if after is not None and (best is None or after < best):
                 best, best_candidate = after, candidate
-        if best_candidate is None or best is None:
-            return Tuned(
-                name,
-                before,
-                before,
-                tried,
-                "no sample was faster" if tried else "it has no schedule to vary",
-            )
-        _commit(known, module, best_candidate, best, target)
-    return Tuned(name, before, best, tried)
-
-
-def _standing(function: Any, target: Any) -> Any:
-    """The kernel as it runs without a database."""
-    from autosplit.hardware.codegen.schedules import schedule
-
-    return schedule({"main": function}, target)["main"].with_attr("global_symbol", "main")
+        if best_candidate is not None and best is not None:
+            _commit(records, module, best_candidate, best, target)
+            return Tuned(name, before, best, len(candidates))
+    note = "no sample was faster" if candidates else "it has no schedule to vary"
+    return Tuned(name, before, before, len(candidates), note)
 
 
 def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
-    """Schedules drawn from the design space; none where the kernel is not one that MetaSchedule can vary."""
+    """Schedules drawn from the design space; none where MetaSchedule cannot vary the kernel."""
     import tvm
     from tvm.s_tir import meta_schedule as ms
 
@@ -175,43 +133,40 @@ def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
             num_threads=1,
         )
         spaces = context.generate_design_space()
-        context.pre_tuning(
-            samples, samples, spaces, ms.database.MemoryDatabase(), ms.cost_model.RandomModel()
-        )
+        memory, model = ms.database.MemoryDatabase(), ms.cost_model.RandomModel()
+        context.pre_tuning(samples, samples, spaces, memory, model)
         return list(context.generate_measure_candidates() or ())
-    except Exception:  # TVM raises errors of many kinds for a kernel it has no schedule for
+    except Exception:  # TVM raises errors of many kinds for a kernel without a design space
         return []
 
 
 def _define_intrinsics() -> None:
     """Have TVM define its tensor intrinsics, once, in little time.
 
-    Each goes through TVM's parser, which asks for the whole stack with its source lines and reads the frames only. Where many
-    modules are loaded (PyTorch, say) looking up the lines takes half a minute.
+    Each goes through TVM's parser, which asks for the whole stack with its source lines and reads
+    the frames only. Where many modules are loaded (PyTorch, say) the lines take half a minute.
     """
 
     def frames_alone(context: int = 1) -> list[Any]:
-        return [
-            SimpleNamespace(frame=f, code_context=None)
-            for f, _ in traceback.walk_stack(sys._getframe(1))
-        ]
+        frames = traceback.walk_stack(sys._getframe(1))
+        return [SimpleNamespace(frame=frame, code_context=None) for frame, _ in frames]
 
-    real = inspect.stack
+    original = inspect.stack
     inspect.stack = frames_alone
     try:
         import_module("tvm.s_tir.tensor_intrin")
     finally:
-        inspect.stack = real
+        inspect.stack = original
 
 
-def _commit(known: Any, module: Any, candidate: Any, ms_time: float, target: Any) -> None:
+def _commit(records: Any, module: Any, candidate: Any, time_ms: float, target: Any) -> None:
     from tvm.s_tir import meta_schedule as ms
 
-    workload = known.commit_workload(module)
-    record = ms.database.TuningRecord(
-        candidate.sch.trace, workload, [ms_time / 1e3], target, candidate.args_info
+    workload = records.commit_workload(module)
+    trace = candidate.sch.trace
+    records.commit_tuning_record(
+        ms.database.TuningRecord(trace, workload, [time_ms / 1e3], target, candidate.args_info)
     )
-    known.commit_tuning_record(record)
 
 
 def _arguments(module: Any) -> list[Any] | None:
@@ -223,16 +178,19 @@ def _arguments(module: Any) -> list[Any] | None:
     if not all(isinstance(i, TensorInfo) for i in infos):
         return None
     rng = np.random.default_rng(0)
-    made = []
+    arguments = []
     for info in infos:
         shape, dtype = tuple(map(int, info.shape)), str(info.dtype)
         values = rng.standard_normal(shape) if dtype.startswith("float") else np.zeros(shape)
-        made.append(tvm.runtime.tensor(values.astype(dtype)))
-    return made
+        arguments.append(tvm.runtime.tensor(values.astype(dtype)))
+    return arguments
 
 
 def _time(module: Any, target: Any, arguments: list[Any]) -> float | None:
-    """The least time in ms of a kernel, which a busy machine disturbs least; None where it cannot be built or run."""
+    """The least time of a kernel in ms, which a busy machine disturbs least.
+
+    None where it cannot be built or run.
+    """
     import tvm
 
     try:
@@ -241,17 +199,3 @@ def _time(module: Any, target: Any, arguments: list[Any]) -> float | None:
         return min(map(float, timer(*arguments).results)) * 1e3
     except Exception:  # TVM raises errors of many kinds for a schedule that does not build
         return None
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """MetaSchedule warns of every kernel it does not know and of every draw that fails; both are answers here."""
-    import logging
-
-    logger = logging.getLogger("tvm.s_tir.meta_schedule")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

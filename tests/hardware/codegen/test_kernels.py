@@ -120,7 +120,7 @@ def test_a_cache_that_cannot_be_written_is_named(fresh, save, said):
 
 
 def test_without_a_linker_a_split_runs_but_cannot_be_exported(fresh, save, monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain, "_found", lambda: None)
+    monkeypatch.setattr(toolchain, "_driver", lambda: None)
     model = api.load_model(save(NET))
     assert runs(model)
     with pytest.raises(
@@ -131,14 +131,14 @@ def test_without_a_linker_a_split_runs_but_cannot_be_exported(fresh, save, monke
 
 
 def test_a_linker_that_fails_is_named_with_its_last_line(fresh, monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain, "_found", lambda: ("cc",))
+    monkeypatch.setattr(toolchain, "_driver", lambda: ("cc",))
     (tmp_path / "broken.o").write_text("no object")
     with pytest.raises(MachineError, match=r"linking 'out.so' with 'cc' failed: "):
         toolchain.link_shared(tmp_path / "out.so", [tmp_path / "broken.o"])
 
 
 def test_a_linker_that_is_not_there_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain, "_found", lambda: ("no-such-driver",))
+    monkeypatch.setattr(toolchain, "_driver", lambda: ("no-such-driver",))
     with pytest.raises(MachineError, match="the linker 'no-such-driver' did not run"):
         toolchain.link_shared(tmp_path / "out.so", [])
 

@@ -19,11 +19,11 @@ def machine(monkeypatch):
         monkeypatch.setenv("CC", cc)
         monkeypatch.setattr(shutil, "which", lambda name: name if name in commands else None)
         monkeypatch.setattr(toolchain, "_has_zig", lambda: zig)
-        toolchain._found.cache_clear()
+        toolchain._driver.cache_clear()
 
     yield pretend
     monkeypatch.undo()
-    toolchain._found.cache_clear()
+    toolchain._driver.cache_clear()
 
 
 @pytest.mark.parametrize(

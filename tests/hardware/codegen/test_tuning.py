@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from autosplit import api
 from autosplit.errors import ConfigError
-from autosplit.hardware.codegen.tuning import MOST, RECORDS, database, shares, tune, work_of
+from autosplit.hardware.codegen.tuning import MOST, shares, tune, work_of
+from autosplit.hardware.codegen.tuning_database import RECORDS, database
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.measurement.parity import compare
 from tests.nets import net

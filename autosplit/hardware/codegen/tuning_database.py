@@ -1,0 +1,61 @@
+"""The database of tuned schedules.
+
+It is MetaSchedule's (``database_workload.json`` and ``database_tuning_record.json`` in a folder):
+one made by another tool on the same kernels serves here, and this one serves there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from autosplit.errors import ConfigError, MachineError, line_of
+
+WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
+
+
+def require(folder: Path) -> None:
+    """Raises ConfigError where ``folder`` holds no tuning database."""
+    if not all((folder / name).is_file() for name in (WORKLOADS, RECORDS)):
+        raise ConfigError(
+            f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); "
+            "`autosplit tune` makes one"
+        )
+
+
+def database(folder: Path, create: bool = False) -> Any:
+    """The database in ``folder``.
+
+    Raises ConfigError where it is damaged or, without ``create``, absent; MachineError where the
+    folder cannot be created.
+    """
+    from tvm.s_tir import meta_schedule as ms
+
+    if create:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MachineError(f"cannot write the database '{folder}': {error.strerror}") from error
+    else:
+        require(folder)
+    try:
+        return ms.database.JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
+    except Exception as error:  # TVM raises errors of many kinds
+        raise ConfigError(
+            f"the tuning database '{folder}' is damaged: {line_of(error, last=True)}"
+        ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence MetaSchedule's warnings of unknown kernels and failed draws: both are answers."""
+    logger = logging.getLogger("tvm.s_tir.meta_schedule")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,111 @@
+"""NaN and infinities in kernels: they come out where numpy and onnxruntime give them.
+
+TVM's ``max(x, 0)`` is the processor's maximum, which is 0 for a NaN, so that a ReLU, a clip or a
+pool hides it. A comparison and a selection keep it, and cost no more where one side is a constant:
+LLVM makes the same instruction of them with its operands exchanged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+_LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
+
+
+def keep_special_values(function: Any) -> Any:
+    """The PrimFunc with every maximum and minimum of floats in a form that keeps NaN.
+
+    Reductions start at an infinity instead of the largest finite number. Apply it after
+    scheduling: the schedule primitives recognise a reduction by TVM's own ``max`` and ``min``.
+    """
+    import tvm_ffi
+    from tvm import tirx
+    from tvm.s_tir import SBlock
+
+    return tvm_ffi.structural_map(
+        function,
+        (
+            (tirx.Max, lambda node: _kept(node, lambda a, b: a > b)),
+            (tirx.Min, lambda node: _kept(node, lambda a, b: a < b)),
+            (SBlock, _with_infinite_start),
+        ),
+    )
+
+
+def keep_special_values_in(module: Any) -> Any:
+    """The module with ``keep_special_values`` applied to each of its PrimFuncs."""
+    import tvm
+
+    functions = {
+        gvar: keep_special_values(f) if isinstance(f, tvm.tirx.PrimFunc) else f
+        for gvar, f in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
+    from tvm import tirx
+
+    if not str(node.ty.dtype).startswith("float"):
+        return node
+    a, b = node.a, node.b
+    if _is_number(a):
+        a, b = b, a
+    if _is_number(b):
+        # A comparison with a NaN is false, so the NaN is what is left.
+        return _shared(a, lambda x: tirx.Select(wins(b, x), b, x))
+    return _shared(
+        a, lambda x: _shared(b, lambda y: tirx.Select(tirx.Or(wins(x, y), tirx.isnan(x)), x, y))
+    )
+
+
+def _is_number(value: Any) -> bool:
+    from tvm import tirx
+
+    if isinstance(value, tirx.Broadcast):
+        value = value.value
+    return isinstance(value, tirx.FloatImm) and not math.isnan(value.value)
+
+
+def _shared(value: Any, use: Callable[[Any], Any]) -> Any:
+    """``use`` of a value that is computed once."""
+    from tvm import tirx
+
+    if isinstance(value, tirx.Var | tirx.FloatImm):
+        return use(value)
+    variable = tirx.Var("value", value.ty)
+    return tirx.Let(variable, value, use(variable))
+
+
+def _with_infinite_start(block: Any) -> Any:
+    """A block whose reduction starts at the largest finite number starts at infinity instead."""
+    import tvm_ffi
+    from tvm import tirx
+    from tvm.s_tir import SBlock
+
+    def infinite(store: Any) -> Any:
+        value = store.value
+        largest = _LARGEST.get(str(value.ty.dtype)) if isinstance(value, tirx.FloatImm) else None
+        if largest is None or abs(value.value) != largest:
+            return store
+        infinity = tirx.const(math.copysign(math.inf, value.value), value.ty.dtype)
+        return tirx.BufferStore(store.buffer, infinity, store.indices)
+
+    rule = (tirx.BufferStore, infinite)
+    if block.init is None:
+        # ``decompose_reduction`` gives the start of a reduction a block of this name.
+        is_start = block.name_hint.endswith("_init")
+        return tvm_ffi.structural_map(block, rule) if is_start else block
+    return SBlock(
+        block.iter_vars,
+        block.reads,
+        block.writes,
+        block.name_hint,
+        block.body,
+        tvm_ffi.structural_map(block.init, rule),
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
