@@ -19,6 +19,7 @@ from autosplit.frontend.source import SourceModel
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.measurement.parity import onnxruntime_outputs
 from autosplit.lowering.fuse.indices import bound_indices
+from autosplit.lowering.special_values import keep_special_values_in
 
 Item = Mapping[str, np.ndarray[Any, Any]]
 Outputs = dict[str, np.ndarray[Any, Any]]
@@ -71,6 +72,7 @@ class Unfused:
                 backend.DispatchSampling(),
                 backend.DispatchSortScan(),
                 t.LegalizeOps(),
+                keep_special_values_in,
             ):
                 module = step(module)
             try:
