@@ -1,4 +1,4 @@
-"""Where the dashboard's pictures come from: drawn when they are first looked at, or from a folder."""
+"""Artifact stores for the dashboard's pictures: drawn when first looked at, or kept in a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Draw = Callable[[], bytes]
 
-_KEPT = 256  # pictures held in memory, about 30 MB
+_CACHED_PICTURES = 256  # in memory, about 30 MB
 _NAMESPACE = uuid.UUID("7ad2f8f6-2d0a-5c58-9f3a-6d5f3c1c9a51")
 
 
@@ -31,12 +31,12 @@ def identity(*parts: object) -> str:
     return str(uuid.uuid5(_NAMESPACE, repr(parts)))
 
 
-class Drawn:
-    """An artifact store in memory that draws a picture when it is read and keeps the latest ones."""
+class LazyPictures:
+    """An artifact store in memory that draws a picture when it is read, and caches the latest."""
 
     def __init__(self) -> None:
         self._draw: dict[str, Draw] = {}
-        self._kept: dict[str, bytes] = {}
+        self._cache: dict[str, bytes] = {}  # the least recently read first
         self._lock = threading.Lock()
 
     def put(self, identity: str, draw: Draw) -> None:
@@ -44,31 +44,31 @@ class Drawn:
         self._draw[identity] = draw
 
     def open_reader(self, artifact_id: str) -> BinaryIO:
-        """The picture's bytes; raises Optuna's ArtifactNotFound where none was put."""
+        """The picture's bytes. Raises Optuna's ArtifactNotFound if none was put."""
         from optuna.artifacts.exceptions import ArtifactNotFound
 
         if artifact_id not in self._draw:
             raise ArtifactNotFound(f"no picture {artifact_id}")
         with self._lock:
-            data = self._kept.pop(artifact_id, None) or self._draw[artifact_id]()
-            self._kept[artifact_id] = data
-            while len(self._kept) > _KEPT:
-                del self._kept[next(iter(self._kept))]
-        return io.BytesIO(data)
+            picture = self._cache.pop(artifact_id, None) or self._draw[artifact_id]()
+            self._cache[artifact_id] = picture
+            while len(self._cache) > _CACHED_PICTURES:
+                del self._cache[next(iter(self._cache))]
+        return io.BytesIO(picture)
 
     def write(self, artifact_id: str, content_body: BinaryIO) -> None:
         """Take a picture that is already drawn."""
-        data = content_body.read()
-        self.put(artifact_id, lambda: data)
+        picture = content_body.read()
+        self.put(artifact_id, lambda: picture)
 
     def remove(self, artifact_id: str) -> None:
         """Forget a picture."""
         self._draw.pop(artifact_id, None)
-        self._kept.pop(artifact_id, None)
+        self._cache.pop(artifact_id, None)
 
 
-class Folder:
-    """Pictures as files in a folder, as Optuna's own file store keeps artifacts; drawn once."""
+class PictureFolder:
+    """Pictures as files in a folder, in the layout of Optuna's own file store; each drawn once."""
 
     def __init__(self, folder: Path) -> None:
         from optuna.artifacts import FileSystemArtifactStore
@@ -78,6 +78,6 @@ class Folder:
         self.store: FileSystemArtifactStore = FileSystemArtifactStore(folder)
 
     def put(self, identity: str, draw: Draw) -> None:
-        """Draw a picture into the folder where it is not there yet."""
+        """Draw a picture into the folder if it is not there yet."""
         if not (self._folder / identity).exists():
             self.store.write(identity, io.BytesIO(draw()))

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.resources import files
-from pathlib import Path, PurePath
+from pathlib import Path
 from string import Template
-from typing import Any
 
 from autosplit.files import atomic_write
 from autosplit.report.documents.record import Study, Trial, profile_of
@@ -21,8 +20,8 @@ from autosplit.report.drawing.graph import split_graph
 from autosplit.report.drawing.study import convergence, stage_times, throughput_latency
 from autosplit.report.html import tables
 from autosplit.report.html.inline_svg import inline
+from autosplit.report.html.study_file import study_file
 from autosplit.report.html.tables import Table, plain, rate, spread_text
-from autosplit.report.html.toml_text import dumps
 from autosplit.study.loop.verdict import rival_of
 from autosplit.units import milliseconds
 
@@ -151,7 +150,7 @@ def _again(study: Study) -> str:
     name = study.name if re.fullmatch(r"\w[\w.-]*", study.name, re.ASCII) else "study"
     file = f"{name}.toml"
     steps = f"autosplit run {file}\nautosplit report {file} -o {name}.html\nautosplit export {file} -o {name}-split/"
-    text = dumps(_shareable(study.config))
+    text = study_file(study.config)
     if not study.config or len(text) > _STUDY_FILE:
         return f"<p>The study file was not recorded; with it:</p><pre>{_code(steps)}</pre>"
     which = f"autosplit {study.version}" if study.version else "autosplit"
@@ -159,18 +158,6 @@ def _again(study: Study) -> str:
         f"<p>With {_text(which)} and the versions above, save this as <code>{_text(file)}</code>, with the files it "
         f"names beside it:</p><pre>{_code(text)}</pre><p>Then:</p><pre>{_code(steps)}</pre>"
     )
-
-
-def _shareable(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The study file as recorded, defaults filled in, with its files beside it; no storage: a URL may hold a password."""
-    shown = {key: value for key, value in config.items() if key not in ("name", "storage")}
-    for key in ("model", "tuning"):
-        if isinstance(shown.get(key), str):
-            shown[key] = PurePath(shown[key]).name
-    simulated = shown.get("simulated")
-    if isinstance(simulated, dict) and isinstance(simulated.get("graph"), str):
-        shown["simulated"] = simulated | {"graph": PurePath(simulated["graph"]).name}
-    return {"name": config["name"], **shown} if "name" in config else shown
 
 
 def _figure(name: str, draw: Callable[..., bytes], about: str, kind: str) -> str:

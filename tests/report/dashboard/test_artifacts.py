@@ -5,7 +5,7 @@ import io
 import pytest
 
 from autosplit.report.dashboard import artifacts
-from autosplit.report.dashboard.artifacts import Drawn, Folder, identity
+from autosplit.report.dashboard.artifacts import LazyPictures, PictureFolder, identity
 
 
 def counted(data=b"png"):
@@ -32,7 +32,7 @@ def test_equal_values_have_one_identity_and_others_another():
 
 def test_a_picture_is_drawn_when_it_is_read_and_only_then():
     calls, draw = counted()
-    store = Drawn()
+    store = LazyPictures()
     store.put("id", draw)
     assert not calls
     assert [store.open_reader("id").read() for _ in range(3)] == [b"png"] * 3
@@ -40,8 +40,8 @@ def test_a_picture_is_drawn_when_it_is_read_and_only_then():
 
 
 def test_the_pictures_read_longest_ago_are_drawn_again(monkeypatch):
-    monkeypatch.setattr(artifacts, "_KEPT", 2)
-    store, draws = Drawn(), {name: counted() for name in "abc"}
+    monkeypatch.setattr(artifacts, "_CACHED_PICTURES", 2)
+    store, draws = LazyPictures(), {name: counted() for name in "abc"}
     for name, (_, draw) in draws.items():
         store.put(name, draw)
     for name in "abaca":  # a stays in use, so b goes when c comes
@@ -53,7 +53,7 @@ def test_the_pictures_read_longest_ago_are_drawn_again(monkeypatch):
 def test_what_was_never_put_or_was_removed_is_not_found():
     from optuna.artifacts.exceptions import ArtifactNotFound
 
-    store = Drawn()
+    store = LazyPictures()
     store.write("id", io.BytesIO(b"given"))
     assert store.open_reader("id").read() == b"given"
     store.remove("id")
@@ -66,6 +66,9 @@ def test_what_was_never_put_or_was_removed_is_not_found():
 def test_a_folder_draws_what_it_does_not_hold_yet(tmp_path):
     calls, draw = counted()
     for _ in range(2):
-        Folder(tmp_path / "deep" / "pictures").put(identity("x"), draw)
+        PictureFolder(tmp_path / "deep" / "pictures").put(identity("x"), draw)
     assert len(calls) == 1
-    assert Folder(tmp_path / "deep" / "pictures").store.open_reader(identity("x")).read() == b"png"
+    assert (
+        PictureFolder(tmp_path / "deep" / "pictures").store.open_reader(identity("x")).read()
+        == b"png"
+    )

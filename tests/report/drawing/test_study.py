@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -9,18 +8,11 @@ import matplotlib.axes
 import pytest
 
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.report.documents.record import Study, read
-from autosplit.report.documents.study_reader import StudyReader
+from autosplit.report.documents.record import Study
 from autosplit.report.drawing.study import convergence, stage_times, throughput_latency
 
 CHARTS = (convergence, stage_times, throughput_latency)
 ZERO = Spread(0.0, 0.0, 0.0)
-
-
-@pytest.fixture
-def study(database: Path) -> Study:
-    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
-        return read(found)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.report.documents.record import Study, read
-from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.html.notes import escape, headline, study_note, trial_note
 
 JSON = st.recursive(
@@ -44,12 +42,6 @@ TRIAL_KEYS = (
     "max_rel_error",
     "error",
 )
-
-
-@pytest.fixture
-def study(database: Path) -> Study:
-    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
-        return read(found)
 
 
 def test_a_note_shows_each_stage_with_its_ops_times_and_what_it_sends_on(study: Study) -> None:

@@ -22,7 +22,9 @@ from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.html import page
 from autosplit.report.html.inline_svg import inline
-from tests.report import browser as driving
+from tests.report import graphs
+from tests.report.browser import Browser
+from tests.report.studies import make_study
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
 PICTURES = ("graph", "balance", "convergence", "stages", "pareto")
@@ -97,12 +99,6 @@ def safe(text: str) -> Seen:
     ids = [attributes["id"] for _, attributes in seen.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     return seen
-
-
-@pytest.fixture
-def study(database: Path) -> Study:
-    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
-        return read(found)
 
 
 def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -> None:
@@ -273,9 +269,9 @@ OWN = ("stages", "cuts", "live", "period_ms", "latency_ms", "stage_ms", "error")
 
 
 @pytest.fixture(scope="module")
-def brief(make: Any, graphs: Any) -> optuna.Study:
+def brief() -> optuna.Study:
     """A study whose page is drawn in a moment."""
-    return make("sqlite://", graphs.chain(14), trials=2)
+    return make_study("sqlite://", graphs.chain(14), trials=2)
 
 
 @settings(max_examples=25, deadline=None)
@@ -349,41 +345,36 @@ WIDER = "return document.documentElement.scrollWidth - document.documentElement.
 OUTSIDE = """return [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll') && !e.closest('pre')
   && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
 DRAWN = "return [...document.querySelectorAll('svg')].filter(e => e.getBoundingClientRect().width >= 300).length"
-DARK = "return getComputedStyle(document.body).backgroundColor"
+COLOUR = "return getComputedStyle(document.body).backgroundColor"
 
 
-@pytest.mark.skipif(
-    not (driving.CHROMIUM and driving.DRIVER),
-    reason="needs chromium and chromedriver: apt install chromium-driver",
-)
-def test_a_person_reads_it_offline_on_a_desk_and_on_a_phone(database: Path, tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    assert main(["report", str(database), "-o", str(file)]) == 0
-    with driving.browsing(tmp_path) as browser:
-        for width in (1400, 400):
-            browser.view(width)
-            browser.open(file.as_uri())
-            assert browser.run(WIDER) == 0
-            assert browser.run(OUTSIDE) == []
-            assert browser.run(DRAWN) == 5
-            assert "do not split" in browser.run("return document.body.innerText")
-        light = browser.run(DARK)
-        browser.view(400, dark=True)
-        assert browser.run(DARK) != light
-        assert browser.errors() == []
-        assert browser.requested() == set()
-
-
-@pytest.mark.skipif(
-    not (driving.CHROMIUM and driving.DRIVER),
-    reason="needs chromium and chromedriver: apt install chromium-driver",
-)
-def test_a_hostile_page_runs_nothing_and_fits_the_phone(database: Path, tmp_path: Path) -> None:
-    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
-        page.write(read(hostile(found, HOSTILE + "x" * 300)), tmp_path / "report.html")
-    with driving.browsing(tmp_path) as browser:
-        browser.view(400)
+@pytest.mark.integration
+def test_a_person_reads_it_offline_on_a_desk_and_on_a_phone(
+    browser: Browser, study: Study, tmp_path: Path
+) -> None:
+    page.write(study, tmp_path / "report.html")
+    for width in (1400, 400):
+        browser.view(width)
         browser.open((tmp_path / "report.html").as_uri())
-        assert browser.run("return document.querySelectorAll('script, img').length") == 0
         assert browser.run(WIDER) == 0
-        assert browser.errors() == []
+        assert browser.run(OUTSIDE) == []
+        assert browser.run(DRAWN) == 5
+        assert "do not split" in browser.run("return document.body.innerText")
+    light = browser.run(COLOUR)
+    browser.view(400, dark=True)
+    assert browser.run(COLOUR) != light
+    assert browser.errors() == []
+    assert browser.requested() == set()
+
+
+@pytest.mark.integration
+def test_a_hostile_page_runs_nothing_and_fits_the_phone(
+    browser: Browser, finished: Path, tmp_path: Path
+) -> None:
+    with StudyReader(f"sqlite:///{finished}", "fire").open() as stored:
+        page.write(read(hostile(stored, HOSTILE + "x" * 300)), tmp_path / "report.html")
+    browser.view(400)
+    browser.open((tmp_path / "report.html").as_uri())
+    assert browser.run("return document.querySelectorAll('script, img').length") == 0
+    assert browser.run(WIDER) == 0
+    assert browser.errors() == []

@@ -10,7 +10,7 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.report.dashboard import plots
-from autosplit.report.dashboard.artifacts import Drawn
+from autosplit.report.dashboard.artifacts import LazyPictures
 from autosplit.report.dashboard.snapshot import prepare
 from autosplit.report.documents.record import read
 from autosplit.report.html import page, tables
@@ -57,7 +57,7 @@ def test_the_front_on_the_plot_is_the_one_that_optuna_tells(study: optuna.Study)
 
 
 def test_the_dashboard_has_both_objectives_by_name(study: optuna.Study) -> None:
-    shown = prepare(study, Drawn())
+    shown = prepare(study, LazyPictures())
     assert len(shown.directions) == 2
     assert shown.metric_names == ["period in ms", "latency in ms"]
 
@@ -75,7 +75,7 @@ def test_the_page_marks_the_trials_of_the_front_and_draws_it(study: optuna.Study
 def test_a_trial_that_leaves_devices_unused_has_its_picture(study: optuna.Study) -> None:
     pictures: dict[str, Any] = {}
 
-    class Kept(Drawn):
+    class Kept(LazyPictures):
         def put(self, identity: str, draw: Any) -> None:
             pictures[identity] = draw
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 from xml.etree import ElementTree
 
 import networkx as nx
@@ -27,6 +26,7 @@ from autosplit.report.drawing.paths import trace
 from autosplit.report.drawing.rows import IO, SPACE, arrange_rows, fitted
 from autosplit.report.drawing.style import label, lines
 from autosplit.report.drawing.timeline import Event, timeline
+from tests.report import graphs
 
 
 def png_size(data: bytes) -> tuple[int, int]:
@@ -115,14 +115,14 @@ def test_two_crossed_edges_are_untangled() -> None:
 @pytest.mark.parametrize(
     ("net", "count"), [("fire_net", 41), ("inception_net", 84), ("dense_net", 242)]
 )
-def test_graph_pictures_are_1400_wide_and_not_a_strip(graphs: Any, net: str, count: int) -> None:
+def test_graph_pictures_are_1400_wide_and_not_a_strip(net: str, count: int) -> None:
     graph = getattr(graphs, net)()
     width, height = png_size(split_graph(graph, graphs.prefix_stages(graph, 3)))
     assert (len(graph.ops), width) == (count, 2 * 1400)
     assert 0.12 < height / width < 1
 
 
-def test_a_long_chain_keeps_the_ops_at_the_cut_apart(graphs: Any) -> None:
+def test_a_long_chain_keeps_the_ops_at_the_cut_apart() -> None:
     graph = graphs.dense_net()
     paths = trace(graph, graphs.prefix_stages(graph, 2), columns=9)
     cut = paths.cut_columns[0]
@@ -133,7 +133,7 @@ def test_a_long_chain_keeps_the_ops_at_the_cut_apart(graphs: Any) -> None:
 
 
 @pytest.mark.parametrize("stages", [1, 5, 6, 8, 48])
-def test_many_stages_go_on_below_and_the_picture_stays_1400_wide(graphs: Any, stages: int) -> None:
+def test_many_stages_go_on_below_and_the_picture_stays_1400_wide(stages: int) -> None:
     graph = graphs.dense_net()
     assert (
         png_size(split_graph(graph, graphs.prefix_stages(graph, stages), form="png"))[0] == 2 * 1400
@@ -190,7 +190,7 @@ def test_tensors_keep_ways_of_their_own_after_a_cut() -> None:
     assert len([slot for slot in beside_c if slot.kind == "through"]) == 2
 
 
-def test_stages_that_are_no_split_are_refused(graphs: Any) -> None:
+def test_stages_that_are_no_split_are_refused() -> None:
     with pytest.raises(SplitError, match="conv5"):
         split_graph(graphs.chain(6), [[0, 1, 2], [3, 4]])
 

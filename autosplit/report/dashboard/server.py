@@ -1,0 +1,148 @@
+"""The HTTP server of the dashboard: waitress, with bounds on what a slow or greedy client can take.
+
+A client that dribbles its request, never ends its headers or never reads its answer (slowloris)
+holds a connection, and no thread. Its connection is closed after a while, and at once where
+somebody else needs the place.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import waitress
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+
+from autosplit.errors import ConfigError, MachineError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from _typeshed.wsgi import WSGIApplication
+
+THREADS = 8
+CONNECTIONS = 100  # that are not being answered; beyond that the oldest is closed
+REQUEST_SECONDS = 20.0  # for a whole request, however the client spreads its bytes
+IDLE_SECONDS = 30.0  # without a byte read or written between two requests
+MAX_HEADER, MAX_BODY = 2**15, 2**26  # bytes; only --writable takes bodies
+_POLL_SECONDS = 0.5
+
+
+class _TimedRequest(HTTPRequestParser):  # type: ignore[misc]
+    """A request that knows when its first byte arrived."""
+
+    def __init__(self, adjustments: Any) -> None:
+        super().__init__(adjustments)
+        self.began = time.monotonic()
+
+
+class _Connection(HTTPChannel):  # type: ignore[misc]
+    parser_class = _TimedRequest
+
+    def is_overdue(self) -> bool:
+        """Whether the client is too slow; never while its request is being answered."""
+        if self.requests:
+            return False
+        if self.request is not None and time.monotonic() - self.request.began > REQUEST_SECONDS:
+            return True
+        idle: float = time.time() - self.last_activity
+        return idle > IDLE_SECONDS
+
+
+class Server:
+    """Listens on one address and answers with a WSGI application, until it is stopped.
+
+    Port 0 picks a free one, see ``port``.
+
+    Raises:
+        ConfigError: the port is no port.
+        MachineError: the address or port cannot be had.
+    """
+
+    def __init__(self, app: WSGIApplication, host: str, port: int) -> None:
+        listener = _listen(host, port)
+        self.port = int(listener.getsockname()[1])
+        # Standard error is for what the user can act on, not for clients that go away.
+        logging.getLogger("waitress").setLevel(logging.ERROR)
+        self._waitress = waitress.create_server(
+            app,
+            sockets=[listener],
+            threads=THREADS,
+            connection_limit=2 * CONNECTIONS,
+            max_request_header_size=MAX_HEADER,
+            max_request_body_size=MAX_BODY,
+            # A thread never waits for a client: what is not read goes to a temporary file.
+            outbuf_high_watermark=sys.maxsize,
+            log_socket_errors=False,
+        )
+        self._waitress.channel_class = _Connection
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def serve_forever(self) -> None:
+        """Answer requests until ``stop`` is called from another thread."""
+        while not self._stopped.is_set():
+            wasyncore.loop(_POLL_SECONDS, use_poll=True, map=self._waitress._map, count=1)
+            self._close_slow_connections()
+
+    def stop(self) -> None:
+        """Let ``serve_forever`` return."""
+        self._stopped.set()
+        self._waitress.pull_trigger()
+
+    def close(self) -> None:
+        """Close all connections, stop listening and let the threads go."""
+        self._waitress.task_dispatcher.shutdown(timeout=1)
+        wasyncore.close_all(self._waitress._map)
+
+    def _close_slow_connections(self) -> None:
+        connections = self._waitress.active_channels.values()
+        waiting = sorted((c for c in connections if not c.requests), key=lambda c: c.creation_time)
+        # The oldest go: the newest may belong to somebody whose request is on its way.
+        excess = max(0, len(waiting) - CONNECTIONS)
+        for place, connection in enumerate(waiting):
+            if place < excess or connection.is_overdue():
+                connection.handle_close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port {port} is none; give --port 1 to 65535, or 0 for a free one")
+    try:
+        family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(resolved, family=family)
+    except OSError as error:
+        raise MachineError(_reason(host, port, error)) from error
+
+
+def address(host: str, port: int) -> str:
+    """Host and port as they stand in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reason(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is in use; give another with --port, or --port 0 for a free one"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} needs more rights than this user has; give one above 1023 with --port"
+    reason = error.strerror or error
+    return f"cannot listen on {address(host, port)}: {reason}; give an address of this machine"

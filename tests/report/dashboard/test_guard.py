@@ -1,0 +1,100 @@
+"""The guard in front of the dashboard, without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+from wsgiref.headers import Headers
+from wsgiref.util import setup_testing_defaults
+
+import pytest
+
+from autosplit.report.dashboard.guard import Guard, is_loopback
+
+HOSTS = {"localhost", "127.0.0.1", "[::1]"}
+METHODS = ["DELETE", "POST", "PUT", "PATCH", "OPTIONS", "TRACE", "MIGRATE"]
+
+
+def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """An application that lets every origin read it."""
+    start_response("200 OK", [("Access-Control-Allow-Origin", "*"), ("X-Kept", "yes")])
+    return [b"page"]
+
+
+def ask(
+    path: str = "/", method: str = "GET", host: str = "localhost", *, guard: Any = None, **more: str
+) -> tuple[int, Headers]:
+    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "HTTP_HOST": host}
+    environ |= more
+    setup_testing_defaults(environ)
+    answers: list[tuple[int, Headers]] = []
+
+    def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
+        answers.append((int(status.split()[0]), Headers(headers)))
+
+    (guard or Guard(lambda: application, HOSTS))(environ, start)
+    return answers[0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_read_only_refuses_every_method_that_could_write(method: str) -> None:
+    status, headers = ask("/api/studies/1", method)
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "", "[::2]", "[::1"],
+)
+def test_another_host_is_refused(host: str) -> None:
+    assert ask(host=host)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:80", "LOCALHOST", " 127.0.0.1:80", "[::1]:80"])
+def test_this_machine_is_answered(host: str) -> None:
+    assert ask(host=host)[0] == ask(host=host, method="HEAD")[0] == 200
+
+
+def test_any_address_is_numeric() -> None:
+    guard = Guard(lambda: application, HOSTS, any_address=True)
+    hosts = ("192.168.1.7:8080", "[2001:db8::1]:80", "rebound.evil.example:8080", "1.2.3.4.evil")
+    assert [ask(host=host, guard=guard)[0] for host in hosts] == [200, 200, 403, 403]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"HTTP_ORIGIN": "http://localhost"}, 200),
+        ({"HTTP_ORIGIN": "http://evil.example"}, 403),
+        ({"HTTP_ORIGIN": "null"}, 403),
+        ({"HTTP_SEC_FETCH_SITE": "none"}, 200),
+        ({"HTTP_SEC_FETCH_SITE": "same-site"}, 403),
+        ({"HTTP_SEC_FETCH_SITE": "cross-site"}, 403),
+    ],
+)
+def test_writable_lets_only_its_own_pages_write(headers: dict[str, str], status: int) -> None:
+    guard = Guard(lambda: application, HOSTS, writable=True)
+    assert ask("/api/studies/1", "DELETE", guard=guard, **headers)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("path", "policy"),
+    [
+        ("/dashboard/studies/1", "default-src 'self'; script-src 'self' 'unsafe-eval';"),
+        ("/artifacts/1/1/x", "sandbox; default-src 'none'"),
+    ],
+)
+def test_headers_keep_others_out(path: str, policy: str) -> None:
+    headers = ask(path)[1]
+    assert headers["Content-Security-Policy"].startswith(policy)
+    assert headers["Access-Control-Allow-Origin"] is None
+    assert headers["X-Kept"] == "yes"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+def test_loopback_addresses_are_known() -> None:
+    hosts = ("127.0.0.1", "127.9.9.9", "::1", "localhost")
+    assert [is_loopback(h) for h in hosts] == [True] * 4
+    others = ("0.0.0.0", "::", "10.0.0.1", "example.org", "")
+    assert [is_loopback(h) for h in others] == [False] * 5

@@ -1,0 +1,101 @@
+"""The dashboard over a study in PostgreSQL: shown as from a file, and never written to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy
+
+from autosplit.cli import main
+from autosplit.errors import MachineError
+from autosplit.report.dashboard import app
+from autosplit.report.documents.study_reader import StudyReader, find_study
+from tests.report import graphs
+from tests.report.serving import dashboard
+from tests.report.studies import make_study
+from tests.study.server import Server, postgresql
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with postgresql() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def reader(server: Server) -> StudyReader:
+    make_study(server.url, graphs.fire_net())
+    return find_study("fire", server.url)
+
+
+def rows(url: str) -> dict[str, list[str]]:
+    """Everything that the database holds."""
+    engine = sqlalchemy.create_engine(url)
+    with engine.connect() as connection:
+        tables = sqlalchemy.inspect(engine).get_table_names()
+        contents = {}
+        for table in tables:
+            selected = connection.execute(sqlalchemy.text(f'SELECT * FROM "{table}"'))
+            contents[table] = sorted(map(repr, selected))
+    engine.dispose()
+    return contents
+
+
+def test_trials_notes_pictures_and_plots_are_shown_and_nothing_is_written(
+    reader: StudyReader,
+) -> None:
+    before = rows(reader.url)
+    with dashboard(reader) as client:
+        page = client.study()
+        picture = page["trials"][3]["note"]["body"].split("](")[1].split(")")[0]
+        assert client.ask(picture).body.startswith(b"\x89PNG")
+    assert (len(page["trials"]), len(page["plotly_graph_objects"])) == (12, 4)
+    assert "stage 1 ended by signal 11" in page["trials"][5]["note"]["body"].replace("&#45;", "-")
+    assert rows(reader.url) == before
+
+
+@pytest.mark.parametrize("method", ["DELETE", "POST", "PUT", "PATCH"])
+def test_what_could_write_is_refused(reader: StudyReader, method: str) -> None:
+    with dashboard(reader) as client:
+        assert client.ask("/api/studies/1", method).status == 405
+
+
+def test_the_database_itself_refuses_to_be_written_through_a_reader(reader: StudyReader) -> None:
+    with (
+        pytest.raises(Exception, match=r"read-only|exception is raised during the commit"),
+        reader.open() as study,
+    ):
+        study.set_user_attr("mine", 1)
+    with reader.open() as study:
+        assert "mine" not in study.user_attrs
+
+
+def test_the_command_reads_a_study_there_by_its_name(
+    reader: StudyReader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", "fire", "--storage", reader.url, "-f", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["trials"]) == 12
+    assert main(["dashboard", "water", "--storage", reader.url, "--port", "0"]) == 2
+    assert "holds no study 'water'; it holds fire" in capsys.readouterr().err
+
+
+def test_a_server_that_stops_leaves_what_was_read(
+    reader: StudyReader,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(app, "REFRESH", 0.0)
+    with dashboard(reader) as client:
+        server.stop()
+        try:
+            assert len(client.study()["trials"]) == 12
+            assert "showing what was read before: storage 'post" in capsys.readouterr().err
+            with pytest.raises(MachineError, match=r"cannot be read: .*; see to it"):
+                app.open_server(reader, port=0)
+        finally:
+            server.start()

@@ -1,0 +1,129 @@
+"""Which study a user means, and reading it from databases that anybody may have written."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from autosplit.errors import AutosplitError, ConfigError
+from autosplit.report.documents.study_reader import StudyReader, find_study
+from tests.report import graphs
+from tests.report.studies import make_study
+
+HALF_DONE = """
+import os, signal, sqlite3, sys
+base = sqlite3.connect(sys.argv[1], isolation_level=None)
+base.execute("PRAGMA cache_size = 1")
+base.execute("BEGIN IMMEDIATE")
+update = "UPDATE trial_user_attributes SET value_json = '[]' WHERE trial_user_attribute_id = ?"
+insert = "INSERT INTO study_user_attributes (study_id, key, value_json) VALUES (1, ?, ?)"
+for i in range(400):
+    base.execute(update, (i,))
+    base.execute(insert, (f"k{i}", "x" * 2000))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def foreign(file: Path) -> None:
+    optuna.create_study(study_name="other", storage=f"sqlite:///{file}")
+
+
+def newer(file: Path) -> None:
+    optuna.create_study(study_name="new", storage=f"sqlite:///{file}").set_user_attr(
+        "autosplit", {"format": 99}
+    )
+
+
+def plain_table(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as base:
+        base.execute("CREATE TABLE t (x)")
+
+
+def cut_off(file: Path) -> None:
+    newer(file)
+    file.write_bytes(file.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda f: None, "does not exist"),
+        (lambda f: f.touch(), "is empty"),
+        (lambda f: f.write_text("name = 1"), "is no SQLite database"),
+        (Path.mkdir, "cannot be read"),
+        (plain_table, "no such table|holds no study"),
+        (foreign, "holds no study made by autosplit"),
+        (newer, "has format 99"),
+        (cut_off, "malformed"),
+    ],
+)
+def test_a_database_that_cannot_be_shown_is_one_clear_line(
+    tmp_path: Path, make: Callable[[Path], Any], says: str
+) -> None:
+    file = tmp_path / "some.db"
+    make(file)
+    with pytest.raises(AutosplitError, match=says) as caught, find_study(str(file)).open():
+        pass
+    assert "\n" not in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_a_reader_of_the_output_that_leaves_is_no_damage_of_the_database(finished: Path) -> None:
+    with pytest.raises(BrokenPipeError), find_study(str(finished)).open():
+        raise BrokenPipeError
+
+
+def test_several_studies_need_a_name_and_a_name_picks_one(small: Path) -> None:
+    make_study(small, graphs.chain(20), "second", 1)
+    with find_study("second", str(small)).open() as study:
+        assert study.study_name == "second"
+    without_name, unknown = find_study(str(small)), find_study("third", str(small))
+    with pytest.raises(ConfigError, match=r"2 studies \(fire, second\)"), without_name.open():
+        pass
+    with pytest.raises(ConfigError, match=r"no study 'third'; .* fire, second"), unknown.open():
+        pass
+
+
+def test_a_study_file_leads_to_its_database(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = small.with_name("fire.toml")
+    file.write_text('zoo = "squeezenet"\nstages = 2\n')
+    monkeypatch.chdir(small.parent)
+    assert find_study(str(file)).file == small
+
+
+def test_a_password_is_never_shown() -> None:
+    assert "secret" not in StudyReader("postgresql+psycopg://me:secret@host/base", "x").location
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork to kill a writer")
+def test_a_study_whose_writer_was_killed_can_be_read_and_stays_as_it_was(database: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", HALF_DONE, str(database)])
+    assert killed.returncode == -signal.SIGKILL
+    journal = database.with_name("fire.db-journal")
+    before = digest(database), digest(journal)
+    with find_study(str(database)).open() as study:
+        assert len(study.trials) == 12
+        assert "k1" not in study.user_attrs
+    assert (digest(database), digest(journal)) == before
+
+
+def test_a_path_with_url_characters_is_found(small: Path) -> None:
+    odd = shutil.copy(small, small.with_name("a b?%41#c.db"))
+    with find_study(str(odd)).open() as study:
+        assert study.study_name == "fire"

@@ -1,0 +1,89 @@
+"""The recorded study file as TOML, whatever a database holds."""
+
+import math
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.report.html.study_file import study_file
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+VALUE = st.recursive(
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+PLACES = {"storage", "model", "tuning", "simulated"}  # keys that are changed on purpose
+
+
+def as_list(value):
+    return [value]
+
+
+def as_table(value):
+    return {"k": value}
+
+
+def depth(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def nested(wrap, depth):
+    value = 1
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+@given(
+    st.dictionaries(TEXT.filter(lambda key: key not in PLACES), VALUE, max_size=4).filter(
+        lambda v: depth(v) < 8
+    )
+)
+def test_a_study_file_reads_back(values):
+    assert tomllib.loads(study_file({"a": values})) == {"a": values}
+
+
+def test_folders_and_the_storage_are_left_out():
+    config = {"storage": "postgresql://me:secret@db/x", "model": "/home/me/net.onnx", "name": "s"}
+    config |= {"simulated": {"graph": "/home/me/g.json", "ops": 3}, "tuning": "/tmp/tuned"}
+    assert tomllib.loads(study_file(config)) == {
+        "name": "s",
+        "model": "net.onnx",
+        "tuning": "tuned",
+        "simulated": {"graph": "g.json", "ops": 3},
+    }
+
+
+def test_values_of_none_are_left_out():
+    config = {"cuts": [{"after": "a", "none": None}, None, [1, None]], "timeout": None}
+    assert tomllib.loads(study_file(config)) == {"cuts": [{"after": "a"}, [1]]}
+
+
+def test_lone_surrogates_become_question_marks():
+    assert tomllib.loads(study_file({"a\udfff": "\ud800b"})) == {"a?": "?b"}
+
+
+@pytest.mark.parametrize("wrap", [as_list, as_table])
+def test_eight_levels_are_written_and_no_more(wrap):
+    assert tomllib.loads(study_file({"deep": nested(wrap, 8)})) == {"deep": nested(wrap, 8)}
+    for depth in (9, 500):
+        text = study_file({"deep": nested(wrap, depth), "name": "net"})
+        assert tomllib.loads(text)["name"] == "net"
+        assert tomllib.loads(text)["deep"] != nested(wrap, depth)
+
+
+@pytest.mark.parametrize("key", ["", "a.b", "a b", "ü", '"', "]", "\n", "#", "=", "a\x7f"])
+def test_any_key_reads_back_as_a_key_and_as_a_section(key):
+    values = {key: 1, "s": {key: {key: True}}, "empty": {}}
+    assert tomllib.loads(study_file(values)) == values
+
+
+def test_infinities_and_nan_are_toml():
+    values = tomllib.loads(study_file({"a": math.inf, "b": -math.inf, "c": math.nan}))
+    assert (values["a"], values["b"]) == (math.inf, -math.inf)
+    assert math.isnan(values["c"])

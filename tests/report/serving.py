@@ -1,0 +1,69 @@
+"""A dashboard that serves in a thread, and a client for it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from autosplit.report.dashboard.app import open_server
+from autosplit.report.dashboard.server import Server
+from autosplit.report.documents.study_reader import StudyReader
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Client:
+    """Asks the server on ``port``; ``url`` is the page of the study."""
+
+    port: int
+    url: str = ""
+
+    def ask(
+        self, path: str, method: str = "GET", body: str | None = None, **headers: str
+    ) -> Answer:
+        """Underscores in names of headers are dashes; PORT in a value is the server's port."""
+        sent = {k.replace("_", "-"): v.replace("PORT", str(self.port)) for k, v in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, sent)
+            answer = connection.getresponse()
+            names = {k.lower(): v for k, v in answer.getheaders()}
+            return Answer(answer.status, names, answer.read())
+
+    def study(self) -> dict[str, Any]:
+        """The study as the page gets it."""
+        answer = self.ask("/api/studies/1")
+        assert answer.status == 200
+        return dict(json.loads(answer.body))
+
+
+@contextlib.contextmanager
+def running(server: Server, url: str = "") -> Iterator[Client]:
+    """The server, answering in a thread."""
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield Client(server.port, url)
+    finally:
+        server.stop()
+        thread.join()
+        server.close()
+
+
+@contextlib.contextmanager
+def dashboard(reader: StudyReader, **options: Any) -> Iterator[Client]:
+    """The dashboard of a study."""
+    server, url = open_server(reader, port=0, **options)
+    with running(server, url) as client:
+        yield client

@@ -1,0 +1,73 @@
+"""Studies whose trials are not measured: their attributes are those that a real study writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import optuna
+
+from autosplit.graph import FusedGraph
+from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
+from autosplit.study.persistence import records
+from autosplit.study.persistence.storage import set_attributes
+
+REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
+FAILED = 5  # the trial that fails
+DEVICES = ("cores:0", "cores:1")
+BASELINES = (("one core", 20.5, 20.5, 1), ("all cores", 12.1, 12.1, 1), ("replicas", 10.4, 20.9, 2))
+
+
+def make_study(
+    place: Path | str, graph: FusedGraph, name: str = "fire", trials: int = 12
+) -> optuna.Study:
+    """A finished study of two stages; ``place`` is a SQLite file or the URL of a database."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = place if isinstance(place, str) else f"sqlite:///{place}"
+    study = optuna.create_study(study_name=name, storage=storage, direction="minimize")
+    baselines = [Baseline(n, spread(p), spread(q), copies) for n, p, q, copies in BASELINES]
+    times = (0.5,) * len(graph.ops)
+    attributes = {
+        "autosplit": {"format": records.FORMAT, "version": "0.1.0"},
+        "identity": {"target": "llvm", "cpu": "a cpu"},
+        "config": {"name": "fire", "objective": "throughput"},
+        "graph": records.graph_document(graph),
+        "devices": list(DEVICES),
+        "profile": records.profile_document([Profile(d, times, times) for d in DEVICES]),
+        "bound_ms": 10.25,
+        "baselines": [records.baseline_document(b) for b in baselines],
+        "verdict": {
+            "choice": "replicate",
+            "text": "Two replicas are 3 % faster than the best split; do not split.",
+        },
+    }
+    for key, value in attributes.items():
+        study.set_user_attr(key, value)
+    for number in range(trials):
+        add_trial(study, graph, 12 + number)
+    return study
+
+
+def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
+    """A trial whose second stage begins with op ``cut``; an op takes half a millisecond."""
+    trial = study.ask({"share": optuna.distributions.FloatDistribution(0, 1)})
+    stages = [range(cut), range(cut, len(graph.ops))]
+    set_attributes(study, trial._trial_id, records.split_attributes(graph, stages))
+    trial.set_user_attr("predicted_ms", max(map(len, stages)) * 0.5)
+    if trial.number == FAILED:
+        trial.set_user_attr("error", REASON)
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return
+    measurement = measured([len(ops) * 0.5 for ops in stages])
+    set_attributes(study, trial._trial_id, records.measured_attributes(measurement))
+    study.tell(trial, measurement.period_ms.median)
+
+
+def measured(busy: Sequence[float]) -> Measurement:
+    """What a pipeline of stages with these busy times would have measured."""
+    period, latency = spread(max(busy) + 0.2), spread(sum(busy) + 1)
+    return Measurement(period, latency, tuple(busy), Accuracy(True, 1e-6, 2e-6, 2))
+
+
+def spread(value: float) -> Spread:
+    return Spread(value, value * 0.98, value * 1.02)
