@@ -1,34 +1,50 @@
-"""autosplit: the split of a neural network into pipeline stages that runs fastest on the devices it shall run on.
+"""autosplit: the pipeline of a neural network that runs fastest on the target devices.
 
-The names below are imported when first used, so that ``import autosplit`` costs nothing.
+The public names are imported when first used, so that ``import autosplit`` costs nothing. Read
+``api`` first. The packages stand on each other in one order: ``cli``, ``report``, ``study``,
+``deploy``, ``hardware``, ``lowering``, ``frontend``; all of them stand on ``planner``, ``cuts``,
+``graph`` and the small modules beside this file.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import AutosplitError
+from autosplit.versions import VERSION as __version__
 
 if TYPE_CHECKING:
     from autosplit.api import Model, Split, load_model, plan
     from autosplit.deploy.load import load
-    from autosplit.errors import AutosplitError
     from autosplit.hardware.execution.pipeline import Pipeline
 
-__version__ = "0.1.0"
-__all__ = ["AutosplitError", "Model", "Pipeline", "Split", "load", "load_model", "plan"]
-
-_HOME = {
-    "AutosplitError": "autosplit.errors",
-    "Pipeline": "autosplit.hardware.execution.pipeline",
-    "load": "autosplit.deploy.load",  # running an export needs none of the rest
-}
+__all__ = [
+    "AutosplitError",
+    "Model",
+    "Pipeline",
+    "Split",
+    "__version__",
+    "load",
+    "load_model",
+    "plan",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'autosplit' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME.get(name, "autosplit.api")), name)
+    if name == "load":  # running an export needs neither importers nor the planner
+        from autosplit.deploy.load import load
+
+        return load
+    if name == "Pipeline":
+        from autosplit.hardware.execution.pipeline import Pipeline
+
+        return Pipeline
+    from autosplit import api
+
+    return getattr(api, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted(__all__)

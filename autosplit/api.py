@@ -110,9 +110,9 @@ class Part:
 
         ``autosplit.load`` takes the manifest. Raises MachineError where the disk refuses or nothing here links.
         """
-        from autosplit.deploy.extract import export
+        from autosplit.deploy.extract import write_part
 
-        return export(self, Path(file))
+        return write_part(self.model, self.ops, Path(file))
 
 
 @dataclass(frozen=True)
@@ -141,12 +141,12 @@ class Split:
     def export(self, folder: str | Path, devices: Sequence[str] = (), **measured: Any) -> Path:
         """Write ``split.json`` and one loadable file a stage into ``folder``; returns the path of ``split.json``.
 
-        ``measured``: what is known of the split, see ``report.export.export``. Raises as ``pipeline`` does, and MachineError
+        ``measured``: what is known of the split, see ``deploy.export.write_split``. Raises as ``pipeline`` does, and MachineError
         where the disk refuses or nothing here links a stage's file.
         """
-        from autosplit.deploy.export import export
+        from autosplit.deploy.export import write_split
 
-        return export(self.model, self.stages, self._along(devices), Path(folder), **measured)
+        return write_split(self.model, self.stages, self._along(devices), Path(folder), **measured)
 
     def _along(self, devices: Sequence[str]) -> tuple[Device, ...]:
         return device.along(len(self.stages), devices or self.devices)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from autosplit.errors import MachineError
 
@@ -50,6 +53,16 @@ def replace(temporary: Path, file: Path) -> None:
 def refused(path: Path, error: OSError, remedy: str = REMEDY) -> MachineError:
     """The error for a path that the disk refuses to write."""
     return MachineError(f"cannot write '{path}': {error.strerror or error}; {remedy}")
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """Open a file for reading. Raises OSError for anything but a regular file, such as a pipe."""
+    # Without O_NONBLOCK, opening a named pipe waits for a writer.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 def sha256(file: Path) -> str:

@@ -1,22 +1,53 @@
-"""Which versions of TVM fit together; a wrong pair crashes the process, so it is told before TVM is loaded."""
+"""What is installed and on which machine, and which versions of TVM fit together."""
 
 from __future__ import annotations
 
-import importlib.metadata
+import os
+import platform
 import re
+from pathlib import Path
 
 from autosplit.errors import MachineError
 
+VERSION = "0.1.0"
 FFI = "apache-tvm-ffi"
+PACKAGES = ("apache-tvm", FFI, "numpy", "optuna", "networkx", "onnx", "onnxruntime", "pydantic")
 REMEDY = f"pip install '{FFI}>=0.1.14.post0,<0.1.15'"
 
 
 def installed(package: str) -> str | None:
     """The version of a package, None where it is not installed."""
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def environment() -> dict[str, str]:
+    """Where something was measured or built: versions, system, architecture, machine."""
+    packages = {package: installed(package) for package in PACKAGES}
+    return {
+        "autosplit": VERSION,
+        "python": platform.python_version(),
+        **{package: version for package, version in packages.items() if version},
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "machine": machine(),
+    }
+
+
+def machine() -> str:
+    """What a time depends on besides the code: processor, number of cores, host name."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else []
+    for line in lines:
+        if line.startswith("model name"):
+            name = line.partition(":")[2].strip()
+            break
+    return f"{name} x{os.cpu_count()} {platform.node()}"
 
 
 def wrong_pair() -> str | None:

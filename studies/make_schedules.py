@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from autosplit import api
-from autosplit.deploy.environment import environment
 from autosplit.hardware.codegen import schedules, tuning
 from autosplit.hardware.codegen.tuning_database import database
+from autosplit.versions import environment
 from autosplit.zoo import catalog
 
 TARGET = "llvm -mcpu=x86-64-v3"

@@ -16,6 +16,7 @@ import autosplit
 from autosplit.cli import output
 from autosplit.errors import AutosplitError, MachineError
 from autosplit.printable import printable
+from autosplit.versions import VERSION
 
 COMMANDS = (
     "inspect",
@@ -73,7 +74,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="autosplit", description=(autosplit.__doc__ or "").splitlines()[0])
-    parser.add_argument("--version", action="version", version=f"autosplit {autosplit.__version__}")
+    parser.add_argument("--version", action="version", version=f"autosplit {VERSION}")
     common = _Parser(add_help=False)
     common.add_argument(
         "-f", "--format", choices=("table", "json"), default="table", help="how to print the result"

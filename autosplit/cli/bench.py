@@ -35,23 +35,29 @@ def run(args: argparse.Namespace) -> int:
     """Print the measurement."""
     from autosplit.deploy.verify import bench
     from autosplit.hardware.measurement.measure import Budget
+    from autosplit.report.drawing import run as timeline
 
-    period, latency, busy = bench(args.folder, Budget(seconds=args.seconds), args.timeline)
+    if args.timeline:
+        timeline.check(args.timeline)
+    result = bench(args.folder, Budget(seconds=args.seconds))
+    if args.timeline:
+        timeline.write(result.events, tuple(map(str, result.devices)), args.timeline)
+    period, latency = result.period, result.latency
     if args.format == "json":
         output.emit_json(
             {
                 "period_ms": {"median": period.median, "low": period.low, "high": period.high},
                 "latency_ms": {"median": latency.median, "low": latency.low, "high": latency.high},
-                "stages": [{"busy_ms": ms} for ms in busy],
+                "stages": [{"busy_ms": ms} for ms in result.busy_ms],
             }
         )
         return 0
-    rows = [
-        (f"stage {i}", f"{ms:.3f}", f"{100 * ms / period.median:.1f}") for i, ms in enumerate(busy)
-    ]
+    rows = []
+    for index, ms in enumerate(result.busy_ms):
+        rows.append((f"stage {index}", f"{ms:.3f}", f"{100 * ms / period.median:.1f}"))
     title = (
-        f"period {period.median:.3f} ms ({period.low:.3f} to {period.high:.3f}), {1e3 / period.median:.2f} items/s, "
-        f"latency {latency.median:.3f} ms"
+        f"period {period.median:.3f} ms ({period.low:.3f} to {period.high:.3f}), "
+        f"{1e3 / period.median:.2f} items/s, latency {latency.median:.3f} ms"
     )
     output.emit_table(title, ("stage", "busy ms", "% of the period"), rows)
     return 0

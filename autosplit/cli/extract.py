@@ -45,8 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Extract, write, print."""
-    from autosplit.deploy import extract
     from autosplit.errors import ConfigError
+    from autosplit.report.documents import part as part_document
 
     if not (args.ops or (args.first and args.last)) or (args.ops and (args.first or args.last)):
         raise ConfigError("extract needs --from OP and --to OP, or --ops OP,OP")
@@ -56,12 +56,12 @@ def run(args: argparse.Namespace) -> int:
         for given in (args.ops, args.first, args.last)
     )
     part = model.extract(ops, first=first, last=last)
-    found = extract.document(part, part.export(args.output) if args.output else None)
+    found = part_document.document(part, part.export(args.output) if args.output else None)
     if args.format == "json":
         output.emit_json(found)
         return 0
     title = f"{found['model']}: {len(found['ops'])} fused ops: {', '.join(op['name'] for op in found['ops'])}"
-    output.emit_table(title, ("", "tensor", "shape", "dtype", "bytes"), extract.rows(found))
+    output.emit_table(title, ("", "tensor", "shape", "dtype", "bytes"), part_document.rows(found))
     for key in ("file", "manifest", "onnx"):
         if found[key]:
             output.emit_line(found[key])

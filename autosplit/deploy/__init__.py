@@ -1,1 +1,15 @@
-"""The package autosplit/deploy."""
+"""Exported splits: written, loaded, compared with the model and measured, without a study.
+
+Read in this order:
+
+- ``manifest``: the document ``split.json``; ``manifest_file`` reads and writes it.
+- ``wiring_check``: whether the connections of a manifest fit its stages.
+- ``export``: a model and its stages written as a folder; ``export_folder`` replaces what was in
+  that folder in one step; ``extract`` writes a part of a model.
+- ``load``: the running pipeline of a folder; ``private_copy`` makes sure that what is loaded is
+  what was checked.
+- ``verify``: comparison with the original model, and the measurement of an export.
+- ``worker``: the entry of a study's worker process.
+
+Imports hardware, frontend, lowering and the modules at the top; never study, report, api or cli.
+"""

@@ -1,4 +1,7 @@
-"""Writing a split so that it runs elsewhere: ``split.json``, one loadable file a stage, the stage as ONNX where it can be."""
+"""A split as a folder that runs elsewhere: ``split.json``, and for each stage a file that loads.
+
+A stage of TVM is written as ONNX too where its boundary exists in the original ONNX graph.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosplit import files
 from autosplit.deploy import manifest as m
-from autosplit.deploy.environment import environment
+from autosplit.deploy import manifest_file
+from autosplit.deploy.export_folder import replace_export
 from autosplit.errors import MachineError
+from autosplit.files import sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices.device import Cores, Device
-from autosplit.hardware.execution.wiring import Connection, Port, StagePorts
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare, require_equal
-from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
+from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.hardware.runtimes.onnxruntime import submodels
 from autosplit.hardware.runtimes.runtime import ONNXRUNTIME, TVM
+from autosplit.versions import environment
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
-REFERENCE = "reference.npz"
 Items = list[dict[str, np.ndarray[Any, Any]]]
 
 
-def export(
+def write_split(
     model: CompiledModel,
     stages: Sequence[Sequence[int]],
     devices: Sequence[Device],
@@ -38,55 +42,53 @@ def export(
     baselines: Sequence[Baseline] = (),
     verdict: str | None = None,
 ) -> Path:
-    """Write the split into ``folder`` and return the path of its ``split.json``, which is written last.
+    """Write a split into ``folder``, replacing the export that is there; returns its ``split.json``.
 
-    A split that was not measured, and so not compared with the model, is compared first where its devices are cores here.
-    Raises StageError where its outputs are others than the model's, MachineError where the disk refuses or nothing here
-    can link a stage file.
+    A split that was not measured, and so not compared with the model, is compared first where its
+    devices are cores of this machine. Raises StageError where its outputs differ from the model's,
+    MachineError where the disk refuses or nothing here can link a stage file.
     """
-    judged = _judged(model)
-    if judged and not measured:
-        _require_equal(model, stages, devices, judged)
+    reference = _reference_outputs(model)
+    if reference and not measured:
+        _require_equal(model, stages, devices, *reference)
     wiring = model.wiring(stages)
-    original = submodels.whole(model) if model.runtime_name == TVM else None
-    parts = [
-        stage_part(
-            model, ports, folder / f"stage{i}{model.runtime.suffix}", i, devices[i], original
+    original = original_onnx(model)
+    with replace_export(folder) as new:
+        parts = []
+        for index, (ports, device) in enumerate(zip(wiring.stages, devices, strict=True)):
+            file = new.file(f"stage{index}", model.runtime.suffix)
+            parts.append(write_stage(model, ports, file, index, device, original))
+        document = m.Manifest(
+            model=m.ModelPart(
+                name=model.graph.name,
+                sha256=model.sha256,
+                inputs=m.tensor_ports(wiring.inputs),
+                outputs=m.tensor_ports(wiring.outputs),
+                file=str(model.path.resolve()) if model.path else None,
+                dtypes=tuple(sorted(model.lowered.dtypes)),
+                integers_below=dict(model.lowered.integers_below),
+            ),
+            stages=tuple(parts),
+            connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
+            measured=_measured(measured) if measured else None,
+            predicted=m.PredictedPart(period_ms=predicted) if predicted is not None else None,
+            baselines=tuple(map(_baseline, baselines)),
+            verdict=verdict,
+            environment=environment() | {"target": spelled(model.target)},
+            reference=_write_reference(*reference, new.file("reference", ".npz"))
+            if reference
+            else None,
         )
-        for i, ports in enumerate(wiring.stages)
-    ]
-    document = m.Manifest(
-        model=m.ModelPart(
-            name=model.graph.name,
-            sha256=model.sha256,
-            inputs=port_parts(wiring.inputs),
-            outputs=port_parts(wiring.outputs),
-            file=str(model.path.resolve()) if model.path else None,
-            dtypes=tuple(sorted(model.lowered.dtypes)),
-            integers_below=dict(model.lowered.integers_below),
-        ),
-        stages=tuple(parts),
-        connections=tuple(map(connection_part, wiring.connections)),
-        measured=_measured(measured) if measured else None,
-        predicted=m.PredictedPart(period_ms=predicted) if predicted is not None else None,
-        baselines=tuple(
-            m.BaselinePart(
-                name=b.name,
-                period_ms=_spread(b.period_ms),
-                latency_ms=_spread(b.latency_ms),
-                copies=b.copies,
-            )
-            for b in baselines
-        ),
-        verdict=verdict,
-        environment=environment() | {"target": spelled(model.target)},
-        reference=_reference(judged, folder / REFERENCE) if judged else None,
-    )
-    document.write(folder / m.NAME)
+        manifest_file.write(document, new.folder / m.NAME)
     return folder / m.NAME
 
 
-def stage_part(
+def original_onnx(model: CompiledModel) -> submodels.Whole | None:
+    """The ONNX model that stages of TVM are cut out of as well, None where there is none."""
+    return submodels.whole(model) if model.runtime_name == TVM else None
+
+
+def write_stage(
     model: CompiledModel,
     ports: StagePorts,
     file: Path,
@@ -94,59 +96,48 @@ def stage_part(
     device: Device,
     original: submodels.Whole | None,
 ) -> m.StagePart:
-    """Write one stage, and beside it its ONNX submodel where there is one; returns what the manifest says of them."""
-    data = model.runtime.write(ports, file, device)
-    onnx, absent = (
-        (_onnx_file(file, data), None)
-        if model.runtime_name == ONNXRUNTIME
-        else _onnx_part(ports, file.with_suffix(".onnx"), original)
-    )
+    """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
+    weights = model.runtime.write(ports, file, device)
+    onnx, onnx_absent = None, None
+    if model.runtime_name == ONNXRUNTIME:
+        onnx = _onnx_part(file, weights)
+    elif original is None:
+        onnx_absent = "the model was not read from an ONNX file"
+    else:
+        onnx_file = file.with_suffix(".onnx")
+        try:
+            submodel = original.part(ports, file.stem)
+            onnx = _onnx_part(onnx_file, submodels.write(submodel, onnx_file))
+        except submodels.Absent as reason:
+            onnx_absent = str(reason)
+    target = spelled(model.target_on(device))
+    ops = [model.graph.ops[op] for op in ports.ops]
     return m.StagePart(
         index=index,
         device=str(device),
-        target=_own_target(model, device),
+        target=None if target == spelled(model.target) else target,
         file=file.name,
-        sha256=files.sha256(file),
-        ops=tuple(
-            m.OpPart(name=model.graph.ops[o].name, sources=model.graph.ops[o].sources)
-            for o in ports.ops
-        ),
-        inputs=port_parts(ports.inputs),
-        outputs=port_parts(ports.outputs),
+        sha256=sha256(file),
+        ops=tuple(m.OpPart(name=op.name, sources=op.sources) for op in ops),
+        inputs=m.tensor_ports(ports.inputs),
+        outputs=m.tensor_ports(ports.outputs),
         runtime=model.runtime_name,
         onnx=onnx,
-        onnx_absent=absent,
+        onnx_absent=onnx_absent,
     )
 
 
-def _own_target(model: CompiledModel, device: Device) -> str | None:
-    target = spelled(model.target_on(device))
-    return None if target == spelled(model.target) else target
-
-
-def _onnx_part(
-    ports: StagePorts, file: Path, original: submodels.Whole | None
-) -> tuple[m.OnnxPart | None, str | None]:
-    if original is None:
-        return None, "the model was not read from an ONNX file"
-    try:
-        submodel = original.part(ports, file.stem)
-    except submodels.Absent as reason:
-        return None, str(reason)
-    return _onnx_file(file, submodels.write(submodel, file)), None
-
-
-def _onnx_file(file: Path, data: Path | None) -> m.OnnxPart:
+def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
     return m.OnnxPart(
         file=file.name,
-        sha256=files.sha256(file),
-        data=data.name if data else None,
-        data_sha256=files.sha256(data) if data else None,
+        sha256=sha256(file),
+        data=weights.name if weights else None,
+        data_sha256=sha256(weights) if weights else None,
     )
 
 
-def _judged(model: CompiledModel) -> tuple[Items, Items] | None:
-    """Items with the judge's outputs; None where the package that judges is missing."""
+def _reference_outputs(model: CompiledModel) -> tuple[Items, Items] | None:
+    """Items and the reference outputs; None where the package that computes them is missing."""
     items = model.items(2, seed=1)
     try:
         return items, model.expected(items)
@@ -158,59 +149,43 @@ def _require_equal(
     model: CompiledModel,
     stages: Sequence[Sequence[int]],
     devices: Sequence[Device],
-    judged: tuple[Items, Items],
+    items: Items,
+    expected: Items,
 ) -> None:
     if not all(isinstance(device, Cores) for device in devices):
         return
     try:
         pipeline = model.pipeline(stages, devices)
-    except MachineError:  # another machine's cores, or code for another processor
+    except MachineError:  # cores of another machine, or code for another processor
         return
     with pipeline:
-        require_equal(compare(pipeline.run(judged[0]), judged[1], model.lowered.dtypes))
+        require_equal(compare(pipeline.run(items), expected, model.lowered.dtypes))
 
 
-def _reference(judged: tuple[Items, Items], file: Path) -> m.ReferencePart:
-    """Items with the judge's outputs, so that ``verify`` has a judge where the model is not."""
-    arrays = {
-        f"{i}/{way}/{name}": array
-        for way, items in zip(("in", "out"), judged, strict=True)
-        for i, item in enumerate(items)
-        for name, array in item.items()
-    }
-    with files.atomic_write(file) as temporary, temporary.open("wb") as stream:
+def _write_reference(items: Items, expected: Items, file: Path) -> m.ReferencePart:
+    """Write items and reference outputs, which ``verify`` takes where the model is not there."""
+    arrays: dict[str, Any] = {}
+    for number, (inputs, outputs) in enumerate(zip(items, expected, strict=True)):
+        arrays |= {f"{number}/in/{name}": array for name, array in inputs.items()}
+        arrays |= {f"{number}/out/{name}": array for name, array in outputs.items()}
+    with file.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
-    return m.ReferencePart(file=file.name, sha256=files.sha256(file))
+    return m.ReferencePart(file=file.name, sha256=sha256(file))
 
 
-def port_parts(ports: Sequence[Port]) -> tuple[m.TensorPort, ...]:
-    """Ports as the manifest spells them."""
-    return tuple(m.TensorPort(name=p.name, shape=p.shape, dtype=p.dtype) for p in ports)
-
-
-def connection_part(c: Connection) -> m.ConnectionPart:
-    """A connection as the manifest spells it."""
-    source = (
-        m.FromInput(input=c.source)
-        if isinstance(c.source, str)
-        else m.FromStage(stage=c.source[0], output=c.source[1])
-    )
-    to = [m.ToStage(stage=s, input=c.tensor) for s in c.stages] + [
-        m.ToOutput(output=name) for name in c.outputs
-    ]
-    return m.ConnectionPart.model_validate(
-        {"tensor": c.tensor, "bytes": c.bytes, "from": source, "to": tuple(to)}
-    )
-
-
-def _measured(found: Measurement) -> m.MeasuredPart:
+def _measured(measurement: Measurement) -> m.MeasuredPart:
     return m.MeasuredPart(
-        period_ms=_spread(found.period_ms),
-        latency_ms=_spread(found.latency_ms),
-        stage_ms=found.stage_ms,
-        max_rel_error=found.accuracy.max_rel_error,
+        period_ms=m.SpreadPart.of(measurement.period_ms),
+        latency_ms=m.SpreadPart.of(measurement.latency_ms),
+        stage_ms=measurement.stage_ms,
+        max_rel_error=measurement.accuracy.max_rel_error,
     )
 
 
-def _spread(value: Spread) -> m.SpreadPart:
-    return m.SpreadPart(median=value.median, low=value.low, high=value.high)
+def _baseline(baseline: Baseline) -> m.BaselinePart:
+    return m.BaselinePart(
+        name=baseline.name,
+        period_ms=m.SpreadPart.of(baseline.period_ms),
+        latency_ms=m.SpreadPart.of(baseline.latency_ms),
+        copies=baseline.copies,
+    )

@@ -1,14 +1,15 @@
-"""Running an exported split: no model file, no study, no compiler; every file is checked before it is loaded."""
+"""The running pipeline of an exported split, without model file, study and compiler."""
 
 from __future__ import annotations
 
 import platform
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from autosplit import files
-from autosplit.deploy import manifest
-from autosplit.deploy.manifest import Manifest, StagePart
+from autosplit.deploy import manifest_file
+from autosplit.deploy.manifest import Manifest, StagePart, ports_of
+from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.hardware.codegen.target import architecture, target_of
 from autosplit.hardware.devices import device, processor
@@ -22,95 +23,97 @@ from autosplit.versions import require_pair
 def load(
     folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
 ) -> Pipeline:
-    """The pipeline of an exported folder, or of a manifest, on the devices it was made for, or on ``devices``.
+    """The pipeline of an exported folder, or of a manifest.
 
-    Where this machine lacks a core the split was made for, its stages take the cores there are. A stage for a server is
-    sent there. Raises ConfigError for a damaged or miswired folder, MachineError for a stage on this machine that was made
-    for another architecture or for a processor that can do more, for a server that is not there, and where files do not load.
+    It runs on ``devices``, else on those it was exported for; where this machine lacks one of those
+    cores, its local stages take the cores there are. A stage for a server is sent there. An export
+    is code: load only what you would run. Raises ConfigError for a damaged or miswired folder,
+    MachineError for a stage of another architecture or processor, a server that is not there, and
+    a file that does not load.
     """
-    folder = Path(folder)
-    document = manifest.read(folder)
-    folder = folder if folder.is_dir() else folder.parent
-    wiring = document.wiring()
-    places = placed(document, devices)
-    if any(s.runtime == TVM for s in document.stages):
-        require_pair()
-        for stage, device in zip(document.stages, places, strict=True):
-            if not isinstance(device, Rpc):
-                _check_target(document, stage)
-    stage_files = [_stage_file(folder, s) for s in document.stages]
-    stages: list[Stage] = []
-    try:
-        for file, s, device in zip(stage_files, document.stages, places, strict=True):
-            stages.append(_stage(file, s, device))
-    except BaseException:
-        for made in stages:
-            made.close()
-        raise
-    return Pipeline(wiring, stages, depth, trace)
+    file = manifest_file.locate(Path(folder))
+    document = manifest_file.read(file)
+    while True:
+        try:
+            return _pipeline(document, file.parent, devices, depth, trace)
+        except ConfigError:
+            # Another process may have replaced the export since its manifest was read.
+            latest = manifest_file.read(file)
+            if latest == document:
+                raise
+            document = latest
 
 
-def checked(folder: Path, name: str, sha256: str) -> Path:
-    """The path of a file of the export whose content is the one recorded. Raises ConfigError otherwise."""
-    file = folder / name
-    if not file.resolve().is_relative_to(folder.resolve()):
-        raise ConfigError(f"'{name}' leads out of the folder '{folder}'; export the split again")
-    if not file.is_file():
-        raise ConfigError(f"'{file}' is missing; export the split again")
-    found = files.sha256(file)
-    if found != sha256:
-        raise ConfigError(
-            f"'{file}' has sha256 {found[:12]}…, recorded is {sha256[:12]}…; it was changed, export it again"
-        )
-    return file
-
-
-def _stage_file(folder: Path, stage: StagePart) -> Path:
-    """The stage's file, checked with the file of weights beside it."""
-    if stage.runtime == ONNXRUNTIME and stage.onnx and stage.onnx.data:
-        checked(folder, stage.onnx.data, stage.onnx.data_sha256 or "")
-    return checked(folder, stage.file, stage.sha256)
-
-
-def _check_target(document: Manifest, stage: StagePart) -> None:
-    """Raises MachineError where this machine cannot run the code of a stage."""
-    here = platform.machine()
-    target = target_of(stage.target or document.environment.get("target"))
-    made = (
-        document.environment.get("architecture", here)
-        if not stage.target
-        else architecture(target.host or target)
-    )
-    if made != here:
-        raise MachineError(
-            f"the split was exported for {made}, this machine is {here}; export it there"
-        )
-    if stage.runtime == TVM and (missing := processor.lacking(target.host or target)):
-        raise MachineError(
-            f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this processor lacks "
-            f"{', '.join(missing)}; export it on this machine or for an older processor"
-        )
-
-
-def placed(document: Manifest, given: Sequence[str] = ()) -> tuple[Device, ...]:
-    """Where each stage runs here: on ``given``, where the split was made for, or on the cores there are."""
-    if given:
-        return device.along(len(document.stages), given)
-    cores = iter(device.along(len(document.stages)))
+def place_stages(document: Manifest, devices: Sequence[str] = ()) -> tuple[Device, ...]:
+    """The device of each stage here: of ``devices``, of the manifest, or the cores there are."""
+    if devices:
+        return device.along(len(document.stages), devices)
     try:
         return device.apart([device.parse(s.device) for s in document.stages])
     except MachineError:
-        remote = [
-            None if s.device.startswith("cores:") else device.parse(s.device)
-            for s in document.stages
-        ]
-        return device.apart([d or next(cores) for d in remote])
+        cores = iter(device.along(len(document.stages)))
+        places = []
+        for stage in document.stages:
+            is_local = stage.device.startswith("cores:")
+            places.append(next(cores) if is_local else device.parse(stage.device))
+        return device.apart(places)
 
 
-def _stage(file: Path, stage: StagePart, on: Device) -> Stage:
-    inputs, outputs = ([p.port() for p in ports] for ports in (stage.inputs, stage.outputs))
+def require_target(document: Manifest, stage: StagePart) -> None:
+    """Raises MachineError where this machine cannot run the code of a stage."""
+    here = platform.machine()
+    target = target_of(stage.target or document.environment.get("target"))
+    if stage.target:
+        exported_for = architecture(target.host or target)
+    else:
+        exported_for = document.environment.get("architecture", here)
+    if exported_for != here:
+        raise MachineError(
+            f"the split was exported for {exported_for}, this machine is {here}; export it there"
+        )
+    if stage.runtime == TVM and (missing := processor.lacking(target.host or target)):
+        raise MachineError(
+            f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this "
+            f"processor lacks {', '.join(missing)}; "
+            "export it on this machine or for an older processor"
+        )
+
+
+def _pipeline(
+    document: Manifest, folder: Path, devices: Sequence[str], depth: int, trace: bool
+) -> Pipeline:
+    wiring = document.wiring()
+    places = place_stages(document, devices)
+    if any(stage.runtime == TVM for stage in document.stages):
+        require_pair()
+        for stage, place in zip(document.stages, places, strict=True):
+            if not isinstance(place, Rpc):
+                require_target(document, stage)
+    stages: list[Stage] = []
+    # What is loaded stays in memory, so the copies can go once every stage is loaded.
+    with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
+        try:
+            copies = [_copy_stage(folder, stage, Path(private)) for stage in document.stages]
+            for copy, stage, place in zip(copies, document.stages, places, strict=True):
+                stages.append(_load(copy, stage, place))
+        except BaseException:
+            for loaded in stages:
+                loaded.close()
+            raise
+    return Pipeline(wiring, stages, depth, trace)
+
+
+def _copy_stage(folder: Path, stage: StagePart, private: Path) -> Path:
+    """A private copy of the stage's file, with the file of weights beside it."""
+    if stage.runtime == ONNXRUNTIME and stage.onnx and stage.onnx.data:
+        copy_checked(folder, stage.onnx.data, stage.onnx.data_sha256 or "", private)
+    return copy_checked(folder, stage.file, stage.sha256, private)
+
+
+def _load(file: Path, stage: StagePart, place: Device) -> Stage:
+    inputs, outputs = ports_of(stage.inputs), ports_of(stage.outputs)
     try:
-        return load_stage(stage.runtime, file, stage.sha256, inputs, outputs, on)
+        return load_stage(stage.runtime, file, stage.sha256, inputs, outputs, place)
     except (ConfigError, MachineError):
         raise
     except Exception as error:

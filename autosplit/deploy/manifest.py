@@ -1,13 +1,13 @@
-"""``split.json``: everything a program needs to wire the stage files of an exported split, and how it was measured.
+"""The document ``split.json``: everything a program needs to wire and run the stage files.
 
-Version rule: ``format`` goes up when a reader of the old format would go wrong; fields may be added within one format, and
-a reader ignores those it does not know.
+Version rule: ``format`` goes up when a reader of the old format would go wrong. Fields may be added
+within one format; a reader ignores those it does not know.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,28 +17,27 @@ from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
-    ValidationError,
     computed_field,
     model_validator,
 )
 
+from autosplit.deploy.wiring_check import check_wiring
 from autosplit.errors import ConfigError
-from autosplit.files import atomic_write
-from autosplit.graph import FusedGraph
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
+from autosplit.hardware.measurement.results import Spread
 
 FORMAT = 1
 NAME = "split.json"
 
 
-def _plain(name: str) -> str:
+def _inside(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise ValueError(f"'{name}' must be a path inside the folder")
     return name
 
 
-FileName = Annotated[str, AfterValidator(_plain)]
+FileName = Annotated[str, AfterValidator(_inside)]
 RuntimeName = Annotated[str, Field(pattern="^(tvm|onnxruntime)$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -54,15 +53,12 @@ class TensorPort(_Part):
     shape: tuple[NonNegativeInt, ...]
     dtype: str
 
-    def port(self) -> Port:
-        """The same as the hardware room spells it."""
-        return Port(self.name, self.shape, self.dtype)
-
 
 class ModelPart(_Part):
-    """The model that was split; ``file`` is where it lay, a hint for ``verify``; ``dtypes``: element types it computes in.
+    """The model that was split.
 
-    ``integers_below``: by name of an input of integers what random values of it stay below, where its use is known.
+    ``file`` is its original path, a hint for ``verify``. ``dtypes`` are the element types it
+    computes in. ``integers_below`` bounds random values of integer inputs whose use is known.
     """
 
     name: str
@@ -82,7 +78,10 @@ class OpPart(_Part):
 
 
 class OnnxPart(_Part):
-    """The same stage as an ONNX model, its ports by the same names; ``data`` holds its weights where they are large."""
+    """The same stage as an ONNX model with ports of the same names.
+
+    ``data`` is the file of its weights where they are large.
+    """
 
     file: FileName
     sha256: Digest
@@ -91,12 +90,13 @@ class OnnxPart(_Part):
 
 
 class StagePart(_Part):
-    """One stage: its file, the device it was measured on, and its ports in the order of its function's arguments.
+    """One stage: its file, the device it was measured on, and its ports in argument order.
 
-    ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` the ONNX model of
-    ``onnx`` itself. It is also written as ``backend``, the name that older readers of format 1 know.
-    ``target`` is what the file was compiled for, where that is not the target of ``environment``. ``onnx`` is None where the
-    stage has no ONNX model; ``onnx_absent`` then says why.
+    ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` the ONNX model
+    of ``onnx`` itself. It is also written as ``backend``, the name that older readers of format 1
+    know. ``target`` is what the file was compiled for, where that is not the target of
+    ``environment``. ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says
+    why.
     """
 
     index: NonNegativeInt
@@ -131,7 +131,7 @@ class FromInput(_Part):
 
 
 class FromStage(_Part):
-    """A tensor that a stage makes as its output number ``output``."""
+    """A tensor that a stage produces as its output number ``output``."""
 
     stage: NonNegativeInt
     output: NonNegativeInt
@@ -151,12 +151,52 @@ class ToOutput(_Part):
 
 
 class ConnectionPart(_Part):
-    """One tensor, where it comes from and everybody who reads it."""
+    """One tensor, where it comes from and everything that reads it."""
 
     tensor: str
     bytes: NonNegativeInt
     source: FromInput | FromStage = Field(alias="from")
     to: tuple[ToStage | ToOutput, ...]
+
+    @classmethod
+    def of(cls, connection: Connection) -> ConnectionPart:
+        """A connection of a pipeline."""
+        source: FromInput | FromStage
+        if isinstance(connection.source, str):
+            source = FromInput(input=connection.source)
+        else:
+            stage, output = connection.source
+            source = FromStage(stage=stage, output=output)
+        stages = [ToStage(stage=s, input=connection.tensor) for s in connection.stages]
+        outputs = [ToOutput(output=name) for name in connection.outputs]
+        return cls.model_validate(
+            {
+                "tensor": connection.tensor,
+                "bytes": connection.bytes,
+                "from": source,
+                "to": (*stages, *outputs),
+            }
+        )
+
+    def connection(self) -> Connection:
+        """The connection to run. Raises ConfigError where a stage reads it by another name."""
+        source: str | tuple[int, int]
+        if isinstance(self.source, FromInput):
+            source = self.source.input
+        else:
+            source = (self.source.stage, self.source.output)
+        stages, outputs = [], []
+        for end in self.to:
+            if isinstance(end, ToOutput):
+                outputs.append(end.output)
+            elif end.input == self.tensor:
+                stages.append(end.stage)
+            else:
+                raise ConfigError(
+                    f"tensor '{self.tensor}' is read as '{end.input}'; "
+                    "an input goes by its tensor's name"
+                )
+        return Connection(self.tensor, self.bytes, source, tuple(stages), tuple(outputs))
 
 
 class SpreadPart(_Part):
@@ -165,6 +205,11 @@ class SpreadPart(_Part):
     median: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, spread: Spread) -> SpreadPart:
+        """A measured spread."""
+        return cls(median=spread.median, low=spread.low, high=spread.high)
 
 
 class MeasuredPart(_Part):
@@ -177,7 +222,7 @@ class MeasuredPart(_Part):
 
 
 class BaselinePart(_Part):
-    """What a way without splitting was measured at."""
+    """What a study measured without a split."""
 
     name: str
     period_ms: SpreadPart
@@ -186,13 +231,13 @@ class BaselinePart(_Part):
 
 
 class PredictedPart(_Part):
-    """The period the planner promised for the profile."""
+    """The period that the planner predicts from the profile."""
 
     period_ms: float
 
 
 class ReferencePart(_Part):
-    """Items and what onnxruntime computed for them on the original model, as an npz file of arrays."""
+    """Items and the reference outputs of the original model for them, as an npz file."""
 
     file: FileName
     sha256: Digest
@@ -212,57 +257,34 @@ class Manifest(_Part):
     environment: dict[str, str]
     reference: ReferencePart | None = None
 
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Name and sha256 of every file of the export."""
+        parts: list[StagePart | OnnxPart | ReferencePart] = [*self.stages]
+        parts += [stage.onnx for stage in self.stages if stage.onnx]
+        parts += [self.reference] if self.reference else []
+        weights = [
+            (stage.onnx.data, stage.onnx.data_sha256 or "")
+            for stage in self.stages
+            if stage.onnx and stage.onnx.data
+        ]
+        return (*((part.file, part.sha256) for part in parts), *weights)
+
     def wiring(self) -> Wiring:
-        """The wiring to run. Raises ConfigError, naming the tensor or stage, where the connections do not fit the stages."""
-        from autosplit.deploy.wiring_check import check
-
-        stages = tuple(
-            StagePorts((), tuple(p.port() for p in s.inputs), tuple(p.port() for p in s.outputs))
-            for s in self.stages
+        """The wiring to run. Raises ConfigError where the connections do not fit the stages."""
+        for position, stage in enumerate(self.stages):
+            if stage.index != position:
+                raise ConfigError(
+                    f"stage {stage.index} stands at place {position}; export the split again"
+                )
+        wiring = Wiring(
+            ports_of(self.model.inputs),
+            ports_of(self.model.outputs),
+            tuple(StagePorts((), ports_of(s.inputs), ports_of(s.outputs)) for s in self.stages),
+            tuple(connection.connection() for connection in self.connections),
         )
-        check(self)
-        return Wiring(
-            tuple(p.port() for p in self.model.inputs),
-            tuple(p.port() for p in self.model.outputs),
-            stages,
-            tuple(_connection(c) for c in self.connections),
-        )
-
-    def write(self, file: Path) -> None:
-        """Write the JSON document. Raises MachineError where the disk refuses."""
-        with atomic_write(file) as temporary:
-            temporary.write_text(
-                self.model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8"
-            )
-
-
-def read(folder: Path) -> Manifest:
-    """The manifest of an exported folder, or the one at a path that ends in .json.
-
-    Raises ConfigError, one line, where it is missing, damaged or of another format.
-    """
-    file = folder if folder.suffix == ".json" and not folder.is_dir() else folder / NAME
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"'{folder}' holds no readable {NAME} ({error.strerror}); give a folder `export` wrote"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"'{file}' is not JSON: {error}; export it again") from error
-    version = document.get("format") if isinstance(document, dict) else None
-    if version != FORMAT or isinstance(version, bool):
-        raise ConfigError(
-            f"'{file}' has format {version!r}, this autosplit reads {FORMAT}; export it again"
-        )
-    try:
-        return Manifest.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(
-            f"'{file}' is damaged at {where}: {first['msg']}; export it again"
-        ) from error
+        check_wiring(wiring)
+        return wiring
 
 
 def schema() -> dict[str, Any]:
@@ -272,29 +294,11 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _connection(part: ConnectionPart) -> Connection:
-    source = (
-        part.source.input
-        if isinstance(part.source, FromInput)
-        else (part.source.stage, part.source.output)
-    )
-    return Connection(
-        part.tensor,
-        part.bytes,
-        source,
-        tuple(t.stage for t in part.to if isinstance(t, ToStage)),
-        tuple(t.output for t in part.to if isinstance(t, ToOutput)),
-    )
+def ports_of(tensors: Iterable[TensorPort]) -> tuple[Port, ...]:
+    """Tensors of the manifest as ports."""
+    return tuple(Port(t.name, t.shape, t.dtype) for t in tensors)
 
 
-def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
-    """A tensor: shape, dtype, bytes, the op that makes it (None for an input) and those that read it."""
-    found = graph.tensors[name]
-    return {
-        "name": name,
-        "shape": list(found.shape),
-        "dtype": found.dtype,
-        "bytes": found.bytes,
-        "producer": None if found.producer is None else graph.ops[found.producer].name,
-        "consumers": [graph.ops[c].name for c in found.consumers],
-    }
+def tensor_ports(ports: Iterable[Port]) -> tuple[TensorPort, ...]:
+    """Ports as tensors of the manifest."""
+    return tuple(TensorPort(name=p.name, shape=p.shape, dtype=p.dtype) for p in ports)

@@ -2,125 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosplit import files
-from autosplit.deploy import manifest
-from autosplit.deploy.load import checked, load, placed
+from autosplit.deploy import manifest_file
+from autosplit.deploy.load import load, place_stages
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import ConfigError, MachineError, ModelError
+from autosplit.files import sha256
 from autosplit.frontend.samples import random_items
+from autosplit.hardware.devices.device import Device
+from autosplit.hardware.execution.pipeline import Event
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.reference import judge_of_file
 from autosplit.hardware.measurement.results import Accuracy, Spread
-from autosplit.report.drawing import run
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """Times in ms: period, latency, busy time of each stage; and the events of the first items."""
+
+    period: Spread
+    latency: Spread
+    busy_ms: tuple[float, ...]
+    devices: tuple[Device, ...]
+    events: tuple[Event, ...]
 
 
 def verify(
     folder: Path, model: Path | None = None, items: int = 3, seed: int = 0
 ) -> tuple[Accuracy, str]:
-    """Run the exported pipeline and compare it with onnxruntime; returns the accuracy and what it was compared with.
+    """Compare an exported pipeline with a reference; returns the accuracy and the reference's name.
 
-    With the original model, ``model`` or the file the export names if it still is the one, on fresh random items; without
-    it, or where nothing here can run that file, on the items onnxruntime's outputs were recorded for at export. Raises
-    ConfigError where there is neither, and for fewer than one item; MachineError or ModelError where ``model`` was given
-    and cannot be run.
+    The reference runs the original model, ``model`` or the file that the export names if it is
+    unchanged, on random items. Without that file, or where nothing here runs it, the items and
+    reference outputs recorded at export are taken. Raises ConfigError where there is neither, and
+    for fewer than one item; MachineError or ModelError where ``model`` cannot be run.
     """
     if items < 1:
         raise ConfigError(f"--items {items} compares nothing; give 1 or more")
-    document = manifest.read(folder)
-    file, reason = _model(document, model), ""
-    found = None
-    if file:
-        try:
-            found = _judged(document, file, items, seed)
-        except (MachineError, ModelError) as error:
-            if model or document.reference is None:
-                raise
-            reason = f", as the model at {file} cannot be run here: {error}"
-    given, expected, judge = found or _recorded(folder, document)
+    document = manifest_file.read(folder)
+    file = _original_model(document, model)
+    inputs, expected, name = _reference(folder, document, file, items, seed, required=bool(model))
     with load(folder) as pipeline:
-        kinds = {
-            port.dtype for stage in document.stages for port in (*stage.inputs, *stage.outputs)
-        }
-        return compare(
-            pipeline.run(given), expected, kinds.union(document.model.dtypes)
-        ), judge + reason
+        outputs = pipeline.run(inputs)
+    ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
+    dtypes = {port.dtype for port in ports}.union(document.model.dtypes)
+    return compare(outputs, expected, dtypes), name
 
 
-def bench(
-    folder: Path, budget: Budget, timeline: Path | None = None
-) -> tuple[Spread, Spread, tuple[float, ...]]:
-    """Period, latency and busy time of each stage, in ms, of an exported pipeline on random items.
-
-    The first items of the stream are drawn into ``timeline``, an .svg or .png. Raises ConfigError for another name, and
-    MachineError where matplotlib is missing, before anything is measured.
-    """
-    if timeline:
-        run.check(timeline)
-    document = manifest.read(folder)
-    items = _random(document, 3, 0)
+def bench(folder: Path, budget: Budget) -> BenchResult:
+    """Measure an exported pipeline on random items."""
+    document = manifest_file.read(folder)
+    items = sample_items(document, 3, 0)
     with load(folder, trace=True) as pipeline:
-        period, busy = measure.period_and_stages(pipeline, items, budget)
-        if timeline:
-            run.write(pipeline.events, tuple(map(str, placed(document))), timeline)
-        return period, measure.latency(pipeline, items, budget), busy
+        period, busy_ms = measure.period_and_stages(pipeline, items, budget)
+        events = tuple(pipeline.events)
+        latency = measure.latency(pipeline, items, budget)
+    return BenchResult(period, latency, busy_ms, place_stages(document), events)
 
 
-def _judged(document: Manifest, file: Path, items: int, seed: int) -> tuple[Items, Items, str]:
-    """Random items, what the judge of the model file computes for them, and who it is."""
-    given = _random(document, items, seed)
-    judge = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
-    return given, judge.outputs(given), f"{judge.name} on {file}"
-
-
-def _random(document: Manifest, count: int, seed: int) -> Items:
+def sample_items(document: Manifest, count: int, seed: int) -> Items:
+    """Random items for the inputs of an export."""
     inputs = [(p.name, p.shape, p.dtype) for p in document.model.inputs]
     return random_items(inputs, count, seed, document.model.integers_below)
 
 
-def _model(document: Manifest, given: Path | None) -> Path | None:
-    file = given or (Path(document.model.file) if document.model.file else None)
-    if file is None or (given is None and not file.is_file()):
-        return None
-    if not file.is_file():
-        raise ConfigError(f"model '{file}' does not exist; give the file the split was made from")
-    if files.sha256(file) == document.model.sha256:
-        return file
-    if given:
-        raise ConfigError(
-            f"model '{file}' is not the one the split was made from (its sha256 differs); give that one"
-        )
-    return None
-
-
-def _recorded(folder: Path, document: Manifest) -> tuple[Items, Items, str]:
-    """The recorded items, onnxruntime's outputs for them, and where they are."""
+def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]:
+    """The items and reference outputs of the export, and where they are from."""
     if document.reference is None:
         raise ConfigError(
             "the export holds no reference outputs; give the original model with --model FILE"
         )
-    file = checked(folder, document.reference.file, document.reference.sha256)
-    given: dict[str, dict[str, Any]] = {}
-    expected: dict[str, dict[str, Any]] = {}
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            for key in arrays.files:
-                number, kind, name = key.split("/", 2)
-                side: Mapping[str, dict[str, dict[str, Any]]] = {"in": given, "out": expected}
-                side[kind].setdefault(number, {})[name] = arrays[key]
-        order = sorted(given)
-        judge = f"onnxruntime's outputs recorded in {file.name}"
-        return [given[n] for n in order], [expected[n] for n in order], judge
-    except Exception as error:  # numpy and zipfile raise many kinds for an archive that is none
+    name = document.reference.file
+    sides: dict[str, dict[str, dict[str, Any]]] = {"in": {}, "out": {}}
+    with tempfile.TemporaryDirectory(prefix="autosplit-verify-") as private:
+        file = copy_checked(folder, name, document.reference.sha256, Path(private))
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                for key in arrays.files:
+                    number, side, tensor = key.split("/", 2)
+                    sides[side].setdefault(number, {})[tensor] = arrays[key]
+            numbers = sorted(sides["in"])
+            expected = [sides["out"][number] for number in numbers]
+        except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
+            raise ConfigError(
+                f"'{folder / name}' holds no reference outputs ({error}); export the split again"
+            ) from error
+    inputs = [sides["in"][number] for number in numbers]
+    return inputs, expected, f"onnxruntime's outputs recorded in {name}"
+
+
+def _reference(
+    folder: Path, document: Manifest, file: Path | None, items: int, seed: int, required: bool
+) -> tuple[Items, Items, str]:
+    """Items, the reference's outputs for them, and its name."""
+    reason = ""
+    if file:
+        try:
+            inputs = sample_items(document, items, seed)
+            judge = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
+            return inputs, judge.outputs(inputs), f"{judge.name} on {file}"
+        except (MachineError, ModelError) as error:
+            if required or document.reference is None:
+                raise
+            reason = f", as the model at {file} cannot be run here: {error}"
+    inputs, expected, name = recorded_items(folder, document)
+    return inputs, expected, name + reason
+
+
+def _original_model(document: Manifest, model: Path | None) -> Path | None:
+    """The unchanged original model, None where it is not there."""
+    named = document.model.file
+    file = model or (Path(named) if named else None)
+    if file is None or not os.path.isfile(file):
+        if model:
+            raise ConfigError(
+                f"model '{file}' does not exist; give the file the split was made from"
+            )
+        return None
+    if sha256(file) == document.model.sha256:
+        return file
+    if model:
         raise ConfigError(
-            f"'{file}' holds no reference outputs ({error}); export the split again"
-        ) from error
+            f"model '{file}' is not the one the split was made from (its sha256 differs); "
+            "give that one"
+        )
+    return None

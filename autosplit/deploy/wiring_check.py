@@ -1,105 +1,89 @@
-"""Whether the connections of a manifest fit its stages: everything read is fed exactly once, by somebody before it."""
+"""Whether connections fit stages: every input is fed exactly once, by something before it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from autosplit.errors import ConfigError
+from autosplit.hardware.execution.wiring import Connection, Port, Wiring
 
-if TYPE_CHECKING:
-    from autosplit.deploy.manifest import ConnectionPart, Manifest, TensorPort
+_MODEL = -1  # stands for the model where stages are numbered
 
 
-def check(manifest: Manifest) -> None:
+def check_wiring(wiring: Wiring) -> None:
     """Raises ConfigError naming the first tensor, stage or output that does not fit."""
-    for position, stage in enumerate(manifest.stages):
-        if stage.index != position:
-            raise ConfigError(
-                f"stage {stage.index} stands at place {position}; export the split again"
-            )
-        _check_names(f"stage {position} has two inputs", stage.inputs)
-    _check_names("the model has two inputs", manifest.model.inputs)
-    _check_names("the model has two outputs", manifest.model.outputs)
-    fed: Counter[tuple[str, object, str]] = Counter()
-    for connection in manifest.connections:
-        made = _made(manifest, connection)
-        for target in connection.to:
-            read, key = _read(manifest, connection, target)
-            if (read.shape, read.dtype) != (made.shape, made.dtype):
-                raise ConfigError(
-                    f"tensor '{connection.tensor}' is {made.dtype}{list(made.shape)} where it is made and "
-                    f"{read.dtype}{list(read.shape)} where it is read; export the split again"
-                )
-            fed[key] += 1
-    wanted: list[tuple[str, object, str]] = [
-        ("stage", s.index, p.name) for s in manifest.stages for p in s.inputs
-    ]
-    wanted += [("model", None, p.name) for p in manifest.model.outputs]
-    for key in wanted:
-        if fed[key] != 1:
-            what = (
-                f"input '{key[2]}' of stage {key[1]}" if key[0] == "stage" else f"output '{key[2]}'"
-            )
-            raise ConfigError(
-                f"{what} is fed {fed[key]} times instead of once; export the split again"
-            )
+    for number, stage in enumerate(wiring.stages):
+        _require_unique_names(stage.inputs, f"stage {number} has two inputs")
+    _require_unique_names(wiring.inputs, "the model has two inputs")
+    _require_unique_names(wiring.outputs, "the model has two outputs")
+    times_fed: Counter[tuple[int, str]] = Counter()
+    for connection in wiring.connections:
+        source = _source(wiring, connection)
+        for reader, name in _ends(connection):
+            _require_same_type(connection.tensor, source, _end(wiring, connection, reader, name))
+            times_fed[reader, name] += 1
+    for number, stage in enumerate(wiring.stages):
+        for port in stage.inputs:
+            _require_one(times_fed[number, port.name], f"input '{port.name}' of stage {number}")
+    for port in wiring.outputs:
+        _require_one(times_fed[_MODEL, port.name], f"output '{port.name}'")
 
 
-def _check_names(problem: str, ports: tuple[TensorPort, ...]) -> None:
-    for name, times in Counter(p.name for p in ports).items():
-        if times > 1:
-            raise ConfigError(f"{problem} called '{name}'; export the split again")
+def _ends(connection: Connection) -> list[tuple[int, str]]:
+    inputs = [(stage, connection.tensor) for stage in connection.stages]
+    return inputs + [(_MODEL, name) for name in connection.outputs]
 
 
-def _made(manifest: Manifest, connection: ConnectionPart) -> TensorPort:
-    from autosplit.deploy.manifest import FromInput
-
-    source = connection.source
-    if isinstance(source, FromInput):
-        return _port(
-            manifest.model.inputs, source.input, f"the model has no input '{source.input}'"
-        )
-    outputs = manifest.stages[source.stage].outputs if source.stage < len(manifest.stages) else ()
-    if source.output >= len(outputs):
+def _source(wiring: Wiring, connection: Connection) -> Port:
+    if isinstance(connection.source, str):
+        name = connection.source
+        return _named(wiring.inputs, name, f"the model has no input '{name}'")
+    stage, output = connection.source
+    outputs = wiring.stages[stage].outputs if stage < len(wiring.stages) else ()
+    if output >= len(outputs):
         raise ConfigError(
-            f"tensor '{connection.tensor}' comes from output {source.output} of stage {source.stage}, "
-            f"which does not exist; export the split again"
+            f"tensor '{connection.tensor}' comes from output {output} of stage {stage}, "
+            "which does not exist; export the split again"
         )
-    return outputs[source.output]
+    return outputs[output]
 
 
-def _read(
-    manifest: Manifest, connection: ConnectionPart, target: object
-) -> tuple[TensorPort, tuple[str, object, str]]:
-    from autosplit.deploy.manifest import FromStage, ToStage
-
-    if not isinstance(target, ToStage):
-        name = str(getattr(target, "output", ""))
-        return _port(manifest.model.outputs, name, f"the model has no output '{name}'"), (
-            "model",
-            None,
-            name,
-        )
-    if target.stage >= len(manifest.stages):
+def _end(wiring: Wiring, connection: Connection, stage: int, name: str) -> Port:
+    if stage == _MODEL:
+        return _named(wiring.outputs, name, f"the model has no output '{name}'")
+    if stage >= len(wiring.stages):
         raise ConfigError(
-            f"tensor '{connection.tensor}' goes to stage {target.stage}, which does not exist"
+            f"tensor '{connection.tensor}' goes to stage {stage}, which does not exist"
         )
-    if isinstance(connection.source, FromStage) and connection.source.stage >= target.stage:
+    if not isinstance(connection.source, str) and connection.source[0] >= stage:
         raise ConfigError(
-            f"tensor '{connection.tensor}' goes back from stage {connection.source.stage} to {target.stage}"
+            f"tensor '{connection.tensor}' goes back from stage {connection.source[0]} to {stage}"
         )
-    if target.input != connection.tensor:
-        raise ConfigError(
-            f"tensor '{connection.tensor}' is read as '{target.input}'; an input goes by its tensor's name"
-        )
-    inputs = manifest.stages[target.stage].inputs
-    port = _port(inputs, target.input, f"stage {target.stage} has no input '{target.input}'")
-    return port, ("stage", target.stage, target.input)
+    return _named(wiring.stages[stage].inputs, name, f"stage {stage} has no input '{name}'")
 
 
-def _port(ports: tuple[TensorPort, ...], name: str, problem: str) -> TensorPort:
+def _named(ports: Sequence[Port], name: str, problem: str) -> Port:
     for port in ports:
         if port.name == name:
             return port
     raise ConfigError(f"{problem}; export the split again")
+
+
+def _require_unique_names(ports: Sequence[Port], problem: str) -> None:
+    for name, times in Counter(port.name for port in ports).items():
+        if times > 1:
+            raise ConfigError(f"{problem} called '{name}'; export the split again")
+
+
+def _require_same_type(tensor: str, source: Port, end: Port) -> None:
+    if (end.shape, end.dtype) != (source.shape, source.dtype):
+        raise ConfigError(
+            f"tensor '{tensor}' is {source.dtype}{list(source.shape)} where it is produced and "
+            f"{end.dtype}{list(end.shape)} where it is read; export the split again"
+        )
+
+
+def _require_one(times: int, port: str) -> None:
+    if times != 1:
+        raise ConfigError(f"{port} is fed {times} times instead of once; export the split again")

@@ -1,4 +1,4 @@
-"""The worker of a study: what hardware measures there, and ``export``, which writes a split where its kernels are."""
+"""The worker process of a study: it measures, and writes a split where its kernels are."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 def open_bench(setting: Mapping[str, Any], tell: Tell) -> worker.Handler:
-    """The handler of a worker; see ``hardware.worker_bench.open_bench``."""
-    return worker.open_bench(setting, tell, {"export": _export})
+    """The handler of a worker; see ``hardware.bench.worker.open_bench``."""
+    return worker.open_bench(setting, tell, {"export": write_split_of_job})
 
 
-def _export(bench: LocalBench, job: Mapping[str, Any]) -> str:
-    """Write a split with what is known of it, its empty stages left out; see ``report.export.export``."""
-    from autosplit.deploy.export import export
+def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:
+    """Write the split of a job and its measurement, without empty stages; returns the manifest."""
+    from autosplit.deploy.export import write_split
 
     stages = [tuple(ops) for ops in job["stages"]]
     measured = load(Measurement, job["measured"]) if job["measured"] else None
     if measured:
         measured = replace(measured, stage_ms=tuple(used(stages, measured.stage_ms)))
     with bench.reached():
-        file = export(
+        file = write_split(
             bench.model,
-            [s for s in stages if s],
+            [ops for ops in stages if ops],
             used(stages, bench.places),
             Path(job["folder"]),
             measured=measured,

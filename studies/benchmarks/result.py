@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.cli.output import emit_table
-from autosplit.deploy.environment import environment
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import Spread
+from autosplit.versions import environment
 
 BAR_COLUMNS = ("what", "found", "bar", "holds")
 _SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "optuna")

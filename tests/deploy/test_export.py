@@ -13,7 +13,7 @@ import pytest
 import autosplit
 from autosplit import api
 from autosplit.deploy import load as loading
-from autosplit.deploy import manifest, worker
+from autosplit.deploy import manifest, manifest_file, worker
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.local import LocalBench
@@ -61,11 +61,29 @@ def test_a_folder_may_be_called_anything(branches, tmp_path, name):
     assert runs(tmp_path / name, branches).equal
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 64 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a small disk is not permitted")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_named_and_the_folder_is_left_as_it_was(branches, small_disk):
+    with pytest.raises(MachineError, match=r"disk/out': No space left on device; free the disk"):
+        branches.split([["first"]]).export(small_disk / "out")
+    assert list(small_disk.iterdir()) == []
+
+
 def test_exporting_again_replaces_what_was_there(branches, tmp_path):
     branches.split([["first"]]).export(tmp_path)
     branches.split([["hinted"]]).export(tmp_path)
     assert runs(tmp_path, branches).equal
-    assert "hinted" in [s for op in manifest.read(tmp_path).stages[0].ops for s in op.sources]
+    assert "hinted" in [s for op in manifest_file.read(tmp_path).stages[0].ops for s in op.sources]
 
 
 def test_an_export_over_one_that_runs_is_the_one_that_is_loaded_next(branches, tmp_path):
@@ -116,7 +134,7 @@ def test_what_was_measured_is_kept(branches, tmp_path):
     way = Baseline("one core", Spread(3.0, 3.0, 3.0), Spread(3.0, 3.0, 3.0))
     known = {"measured": measured, "predicted": 1.9, "baselines": [way], "verdict": "split it"}
     branches.split([["first"]]).export(tmp_path, **known)
-    found = manifest.read(tmp_path)
+    found = manifest_file.read(tmp_path)
     assert found.measured.period_ms.model_dump() == {"median": 2.0, "low": 1.5, "high": 2.5}
     assert (found.predicted.period_ms, found.baselines[0].copies, found.verdict) == (
         1.9,
@@ -140,8 +158,10 @@ def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, 
         **dump(known),
     }
     bench = LocalBench(branches, api.device.along(3))
-    assert worker._export(bench, json.loads(json.dumps(job))) == str(tmp_path / manifest.NAME)
-    found = manifest.read(tmp_path)
+    assert worker.write_split_of_job(bench, json.loads(json.dumps(job))) == str(
+        tmp_path / manifest.NAME
+    )
+    found = manifest_file.read(tmp_path)
     assert [s.device for s in found.stages] == [bench.devices[0], bench.devices[2]]
     assert found.measured.stage_ms == (1.0, 2.0)
     assert (

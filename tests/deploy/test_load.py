@@ -1,7 +1,7 @@
 """Where the stages of an export run on a machine that is not the one it was made on, and what is checked first."""
 
-import hashlib
-import platform
+import json
+import tempfile
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +11,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Rpc
-from tests.report.manifests import sound
+from tests.report.manifests import digest, sound, write_export
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def made_for(*names):
 
 
 def placed(*names, given=()):
-    return [str(d) for d in loading.placed(made_for(*names), given)]
+    return [str(d) for d in loading.place_stages(made_for(*names), given)]
 
 
 def test_stages_run_where_they_were_made_for():
@@ -44,13 +44,13 @@ def test_servers_stay_where_they_are_while_local_stages_move():
 
 
 def test_two_stages_on_a_tracker_s_key_are_on_two_servers():
-    found = loading.placed(made_for("tracker:t:1/k", "cores:9", "tracker:t:1/k"))
+    found = loading.place_stages(made_for("tracker:t:1/k", "cores:9", "tracker:t:1/k"))
     assert [d.copy for d in found if isinstance(d, Rpc)] == [0, 1]
     assert Cores((0,)) in found
 
 
 def test_so_they_are_where_no_core_is_missing():
-    found = loading.placed(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
+    found = loading.place_stages(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
     assert [d.copy for d in found if isinstance(d, Rpc)] == [0, 1]
 
 
@@ -70,56 +70,9 @@ def test_a_device_of_a_manifest_that_is_none_is_named(name):
         placed("cores:0", name, "cores:0")
 
 
-def digest(text):
-    return hashlib.sha256(text).hexdigest()
-
-
-def test_a_file_whose_content_is_recorded_is_given(tmp_path):
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "a.so").write_bytes(b"code")
-    assert loading.checked(tmp_path, "deep/a.so", digest(b"code")) == tmp_path / "deep" / "a.so"
-
-
-def test_another_content_a_folder_and_nothing_are_refused(tmp_path):
-    (tmp_path / "a.so").write_bytes(b"code")
-    (tmp_path / "folder").mkdir()
-    wanted = digest(b"other")
-    with pytest.raises(
-        ConfigError,
-        match=f"has sha256 {digest(b'code')[:12]}…, recorded is {wanted[:12]}…; it was changed",
-    ):
-        loading.checked(tmp_path, "a.so", wanted)
-    for name in ("folder", "absent.so"):
-        with pytest.raises(ConfigError, match=f"{name}' is missing; export the split again"):
-            loading.checked(tmp_path, name, wanted)
-
-
-@pytest.mark.parametrize("way", ["file", "folder", "chain"])
-def test_no_link_leads_out_of_the_folder(tmp_path, way):
-    export = tmp_path / "export"
-    export.mkdir()
-    (tmp_path / "out.so").write_bytes(b"code")
-    if way == "file":
-        (export / "a.so").symlink_to(tmp_path / "out.so")
-    elif way == "folder":
-        (export / "sub").symlink_to(tmp_path)
-    else:
-        (export / "b.so").symlink_to(tmp_path / "out.so")
-        (export / "a.so").symlink_to("b.so")
-    with pytest.raises(ConfigError, match="leads out of the folder"):
-        loading.checked(export, "sub/out.so" if way == "folder" else "a.so", digest(b"code"))
-
-
-def test_a_link_that_stays_inside_is_a_file(tmp_path):
-    (tmp_path / "a.so").write_bytes(b"code")
-    (tmp_path / "b.so").symlink_to("a.so")
-    (tmp_path.parent / "around").symlink_to(tmp_path)
-    assert loading.checked(tmp_path, "b.so", digest(b"code")).name == "b.so"
-    assert loading.checked(tmp_path.parent / "around", "a.so", digest(b"code")).name == "a.so"
-
-
 class Stage:
-    def __init__(self):
+    def __init__(self, content):
+        self.content = content
         self.closed = 0
 
     def close(self):
@@ -127,78 +80,125 @@ class Stage:
 
 
 @pytest.fixture
-def prepared(monkeypatch):
-    """A manifest whose files are all there; a loader that is given as a function of the number of the stage."""
-
-    def prepare(make):
-        made = []
-
-        def load_stage(runtime, file, sha256, inputs, outputs, on):
-            made.append(make(len(made)))
-            return made[-1]
-
-        document = sound()
-        document["environment"] = {"architecture": platform.machine()}
-        for stage in document["stages"]:
-            stage.update(runtime="onnxruntime")
-        monkeypatch.setattr(
-            loading.manifest, "read", lambda folder: Manifest.model_validate(document)
-        )
-        monkeypatch.setattr(loading, "checked", lambda folder, name, sha256: folder / name)
-        monkeypatch.setattr(loading, "load_stage", load_stage)
-        return made
-
-    return prepare
+def exported(tmp_path):
+    """An export of three ONNX stages whose files hold their names."""
+    return write_export(tmp_path / "export", "stage{}.onnx")
 
 
-def raises(error):
-    raise error
+@pytest.fixture
+def loaded(monkeypatch):
+    """The stages that were loaded; in place of a runtime, the content of their files is kept."""
+    stages = []
+
+    def load_stage(runtime, file, sha256, inputs, outputs, place):
+        stages.append(Stage(file.read_text()))
+        return stages[-1]
+
+    monkeypatch.setattr(loading, "load_stage", load_stage)
+    return stages
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "kind", "text"),
     [
         (
             OSError("first\nno symbol f"),
-            (MachineError, "'stage2.so' does not load with this onnxruntime: no symbol f; see"),
+            MachineError,
+            "'stage2.onnx' does not load with this onnxruntime: no symbol f; see",
         ),
-        (ConfigError("wrong device"), (ConfigError, "^wrong device$")),
-        (KeyboardInterrupt(), (KeyboardInterrupt, "^$")),
+        (ConfigError("wrong device"), ConfigError, "^wrong device$"),
+        (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
 )
-def test_a_stage_that_does_not_load_closes_those_before_it(prepared, tmp_path, error, told):
-    made = prepared(lambda number: Stage() if number < 2 else raises(error))
-    with pytest.raises(told[0], match=told[1]):
-        loading.load(tmp_path)
-    assert [stage.closed for stage in made] == [1, 1]
+def test_a_stage_that_does_not_load_closes_those_before_it(
+    exported, loaded, monkeypatch, error, kind, text
+):
+    load_stage = loading.load_stage
+
+    def fail_at_two(runtime, file, *arguments):
+        if file.name == "stage2.onnx":
+            raise error
+        return load_stage(runtime, file, *arguments)
+
+    monkeypatch.setattr(loading, "load_stage", fail_at_two)
+    with pytest.raises(kind, match=text):
+        loading.load(exported)
+    assert [stage.closed for stage in loaded] == [1, 1]
 
 
-def test_a_pipeline_that_is_loaded_closes_its_stages_once_it_is_closed(prepared, tmp_path):
-    made = prepared(lambda number: Stage())
-    with loading.load(tmp_path, depth=3, trace=True) as pipeline:
-        assert [stage.closed for stage in made] == [0, 0, 0]
+def test_a_closed_pipeline_closes_its_stages_once(exported, loaded):
+    with loading.load(exported, depth=3, trace=True) as pipeline:
+        assert [stage.closed for stage in loaded] == [0, 0, 0]
         assert pipeline.capacity == 3 * 4
-    assert [stage.closed for stage in made] == [1, 1, 1]
+    assert [stage.closed for stage in loaded] == [1, 1, 1]
 
 
-def test_the_weights_beside_an_onnx_stage_are_checked_as_the_stage_is(tmp_path):
-    (tmp_path / "a.onnx").write_bytes(b"model")
-    (tmp_path / "a.data").write_bytes(b"weights")
-    document = sound()
-    part = {
-        "file": "a.onnx",
-        "sha256": digest(b"model"),
-        "data": "a.data",
-        "data_sha256": digest(b"weights"),
+@pytest.mark.parametrize("name", [".", "split.json"])
+def test_the_files_lie_beside_the_manifest(exported, loaded, name):
+    loading.load(exported / name).close()
+    assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
+
+
+def test_a_file_swapped_before_it_is_loaded_is_not_loaded(exported, loaded, monkeypatch):
+    load_stage = loading.load_stage
+
+    def swap_and_load(runtime, file, *arguments):
+        for name in ("stage0.onnx", "stage1.onnx", "stage2.onnx"):
+            (exported / name).unlink()
+            (exported / name).symlink_to("/etc/passwd")
+        return load_stage(runtime, file, *arguments)
+
+    monkeypatch.setattr(loading, "load_stage", swap_and_load)
+    loading.load(exported).close()
+    assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
+
+
+def test_an_export_that_replaces_the_one_being_loaded_is_loaded(exported, loaded, monkeypatch):
+    copy_checked = loading.copy_checked
+
+    def replace_and_copy(folder, name, *arguments):
+        if name == "stage1.onnx":
+            write_export(exported, "stage{}-2.onnx")
+            (exported / name).unlink()
+        return copy_checked(folder, name, *arguments)
+
+    monkeypatch.setattr(loading, "copy_checked", replace_and_copy)
+    loading.load(exported).close()
+    assert [s.content for s in loaded] == ["stage0-2.onnx", "stage1-2.onnx", "stage2-2.onnx"]
+
+
+def test_the_weights_beside_an_onnx_stage_are_copied_and_checked(exported, loaded, monkeypatch):
+    load_stage = loading.load_stage
+
+    def load_with_weights(runtime, file, *arguments):
+        if file.name == "stage0.onnx":
+            (exported / "stage0.data").write_text("changed")
+            assert file.with_name("stage0.data").read_text() == "weights"
+        return load_stage(runtime, file, *arguments)
+
+    (exported / "stage0.data").write_text("weights")
+    document = json.loads((exported / "split.json").read_text())
+    document["stages"][0]["onnx"] = {
+        "file": "stage0.onnx",
+        "sha256": document["stages"][0]["sha256"],
+        "data": "stage0.data",
+        "data_sha256": digest("weights"),
     }
-    document["stages"][0].update(
-        runtime="onnxruntime", file="a.onnx", sha256=digest(b"model"), onnx=part
-    )
-    stage = Manifest.model_validate(document).stages[0]
-    assert loading._stage_file(tmp_path, stage) == tmp_path / "a.onnx"
-    (tmp_path / "a.data").write_bytes(b"changed")
-    with pytest.raises(ConfigError, match=r"a\.data' has sha256"):
-        loading._stage_file(tmp_path, stage)
+    (exported / "split.json").write_text(json.dumps(document))
+    monkeypatch.setattr(loading, "load_stage", load_with_weights)
+    loading.load(exported).close()
+    with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
+        loading.load(exported)
+
+
+def test_no_copy_is_left_behind(exported, loaded, monkeypatch, tmp_path):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    loading.load(exported).close()
+    (exported / "stage2.onnx").unlink()
+    with pytest.raises(ConfigError, match="missing"):
+        loading.load(exported)
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 @pytest.fixture
@@ -248,10 +248,10 @@ def made_with(environment, own=None):
 def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, own, told):
     target()
     if told is None:
-        loading._check_target(*made_with(environment, own))
+        loading.require_target(*made_with(environment, own))
         return
     with pytest.raises(MachineError, match=told):
-        loading._check_target(*made_with(environment, own))
+        loading.require_target(*made_with(environment, own))
 
 
 def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
@@ -260,24 +260,9 @@ def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
         MachineError,
         match="exported for newest, this processor lacks avx2, fma; export it on this machine",
     ):
-        loading._check_target(*made_with({"target": "newest"}))
+        loading.require_target(*made_with({"target": "newest"}))
 
 
-def test_onnx_stages_need_no_processor_and_tvm_stages_on_servers_no_check(
-    prepared, tmp_path, monkeypatch
-):
-    prepared(lambda number: Stage())
-    monkeypatch.setattr(loading, "_check_target", lambda document, stage: pytest.fail("checked"))
-    with loading.load(tmp_path) as pipeline:
-        assert pipeline.capacity == 2 * 4
-
-
-def test_the_files_lie_beside_the_manifest(prepared, tmp_path, monkeypatch):
-    prepared(lambda number: Stage())
-    folders = []
-    monkeypatch.setattr(
-        loading, "checked", lambda folder, name, sha256: folders.append(folder) or folder / name
-    )
-    for given in (tmp_path, tmp_path / "split.json"):
-        loading.load(given).close()
-    assert set(folders) == {tmp_path}
+def test_onnx_stages_need_no_processor(exported, loaded, monkeypatch):
+    monkeypatch.setattr(loading, "require_target", lambda document, stage: pytest.fail("checked"))
+    loading.load(exported).close()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from autosplit.deploy import manifest
+from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
@@ -26,24 +26,24 @@ def put(tmp_path):
 
 
 def test_what_is_written_reads_back(put, tmp_path):
-    found = manifest.read(put(sound()))
-    found.write(tmp_path / "again" / manifest.NAME)
-    assert manifest.read(tmp_path / "again") == found
+    found = manifest_file.read(put(sound()))
+    manifest_file.write(found, tmp_path / "again" / manifest.NAME)
+    assert manifest_file.read(tmp_path / "again") == found
 
 
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
     folder = put(sound(), "other.json")
-    assert manifest.read(folder / "other.json").model.name == "net"
+    assert manifest_file.read(folder / "other.json").model.name == "net"
     with pytest.raises(
         ConfigError, match=r"holds no readable split\.json .*; give a folder `export` wrote"
     ):
-        manifest.read(folder)
+        manifest_file.read(folder)
 
 
 def test_a_folder_may_be_called_like_a_file(tmp_path):
     (tmp_path / "out.json").mkdir()
     (tmp_path / "out.json" / manifest.NAME).write_text(json.dumps(sound()))
-    assert manifest.read(tmp_path / "out.json").model.name == "net"
+    assert manifest_file.read(tmp_path / "out.json").model.name == "net"
 
 
 def test_the_wiring_is_that_of_the_connections():
@@ -56,7 +56,7 @@ def test_the_wiring_is_that_of_the_connections():
 
 
 def test_the_document_spells_from_as_it_stands(put):
-    found = json.loads(manifest.read(put(sound())).model_dump_json(by_alias=True))
+    found = json.loads(manifest_file.read(put(sound())).model_dump_json(by_alias=True))
     assert [c["from"] for c in found["connections"]][:2] == [
         {"input": "x"},
         {"stage": 0, "output": 0},
@@ -150,7 +150,7 @@ def test_an_unknown_runtime_is_refused(runtime):
 def test_the_former_key_of_a_runtime_is_read_and_written(put):
     document = sound()
     document["stages"][0]["backend"] = "onnxruntime"
-    stage = manifest.read(put(document)).stages[0]
+    stage = manifest_file.read(put(document)).stages[0]
     assert stage.runtime == "onnxruntime"
     assert stage.model_dump()["backend"] == "onnxruntime"
 
@@ -191,7 +191,7 @@ def test_a_damaged_place_is_told_in_one_line(put):
     with pytest.raises(
         ConfigError, match=r"split\.json' is damaged at stages\.2\.outputs: .*; export it again$"
     ):
-        manifest.read(put(document))
+        manifest_file.read(put(document))
 
 
 def test_one_stage_is_a_split_too():
@@ -210,17 +210,17 @@ def test_another_format_is_told_before_anything_is_read(put, version):
     with pytest.raises(
         ConfigError, match=r"has format .*, this autosplit reads 1; export it again"
     ):
-        manifest.read(put({"format": version, "stages": "nonsense"}))
+        manifest_file.read(put({"format": version, "stages": "nonsense"}))
 
 
 @pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 100_000, '{"a": 1} trailing'])
 def test_what_is_not_json_is_told_so(tmp_path, text):
     (tmp_path / manifest.NAME).write_text(text)
     with pytest.raises(ConfigError, match=r"split\.json' is not JSON: .*; export it again"):
-        manifest.read(tmp_path)
+        manifest_file.read(tmp_path)
 
 
 def test_what_is_no_text_is_told_so(tmp_path):
     (tmp_path / manifest.NAME).write_bytes(b"\xff\xfe{")
     with pytest.raises(ConfigError, match="is not JSON"):
-        manifest.read(tmp_path)
+        manifest_file.read(tmp_path)

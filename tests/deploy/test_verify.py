@@ -125,7 +125,7 @@ def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     document = Manifest.model_validate(
         sound() | {"reference": {"file": file.name, "sha256": sha256}}
     )
-    given, expected, _ = verifying._recorded(tmp_path, document)
+    given, expected, _ = verifying.recorded_items(tmp_path, document)
     assert ([*given[0]], [*expected[0]]) == (["deep/x"], ["deep/er/y"])
 
 
@@ -133,7 +133,7 @@ def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
     model = sound()["model"]
     model["inputs"] = [{"name": "i", "shape": [50], "dtype": "int64"}]
     document = Manifest.model_validate(sound() | {"model": model | {"integers_below": {"i": 3}}})
-    (one,), (other,) = (verifying._random(document, 1, seed) for seed in (0, 1))
+    (one,), (other,) = (verifying.sample_items(document, 1, seed) for seed in (0, 1))
     assert {*one["i"], *other["i"]} == {0, 1, 2}
     assert one["i"].tolist() != other["i"].tolist()
 
@@ -173,11 +173,12 @@ def test_nothing_to_compare_is_refused(export, said, items):
 
 
 def test_bench_measures_every_stage(export):
-    period, latency, busy = bench(export.folder, Budget(seconds=0.1, items=8))
-    assert 0 < latency.low <= latency.median <= latency.high
-    assert 0 < period.low <= period.median <= period.high
-    assert min(busy) > 0
-    assert len(busy) == 3
+    result = bench(export.folder, Budget(seconds=0.1, items=8))
+    for spread in (result.latency, result.period):
+        assert 0 < spread.low <= spread.median <= spread.high
+    assert min(result.busy_ms) > 0
+    assert len(result.busy_ms) == len(result.devices) == 3
+    assert {event.stage for event in result.events} == {0, 1, 2}
 
 
 def test_bench_prints_what_the_design_says(export, capsys):

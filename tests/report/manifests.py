@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
+import platform
+from pathlib import Path
 from typing import Any
 
 
@@ -47,3 +51,19 @@ SOUND: dict[str, Any] = {
 def sound() -> dict[str, Any]:
     """A copy to change."""
     return copy.deepcopy(SOUND)
+
+
+def digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def write_export(folder: Path, name: str) -> Path:
+    """An export of ONNX stages, each file, called ``name`` with the stage's number, holds its name."""
+    folder.mkdir(exist_ok=True)
+    document = sound() | {"environment": {"architecture": platform.machine()}}
+    for index, entry in enumerate(document["stages"]):
+        file = name.format(index)
+        entry.update(runtime="onnxruntime", file=file, sha256=digest(file))
+        (folder / file).write_text(file)
+    (folder / "split.json").write_text(json.dumps(document))
+    return folder

@@ -35,7 +35,10 @@ def link_shared(
         raise MachineError(f"the linker '{command[0]}' did not run: {error}") from error
     if process.returncode != 0:
         lines = (process.stderr or process.stdout).strip().splitlines() or ["no message"]
-        raise MachineError(f"linking '{Path(output).name}' with '{command[0]}' failed: {lines[-1]}")
+        # The last line is the driver's "ld returned 1 exit status"; a full disk is named above it.
+        full = [line for line in lines if "No space left" in line or "quota exceeded" in line]
+        reason = [*full, lines[-1]][0]
+        raise MachineError(f"linking '{Path(output).name}' with '{command[0]}' failed: {reason}")
 
 
 def is_available() -> bool:

@@ -5,10 +5,7 @@ The machine's instrument is called around every kernel, so that each op meets th
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -125,16 +122,3 @@ def _profile(
                 f"op '{op.name}' did not run where it was expected; its time is unknown"
             )
     return Profile(device, tuple(op_ms), tuple(half))
-
-
-def machine() -> str:
-    """What a time depends on besides the code: the processor, and how many of it this process sees."""
-
-    name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        name = next(
-            (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-            name,
-        )
-    return f"{name} x{os.cpu_count()} {platform.node()}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -103,18 +102,14 @@ def load_stage(
 
 
 def _library(file: Path) -> Any:
-    """The library in a file as it is now.
+    """The library in a file, whose path no library was loaded from before.
 
-    A library stays loaded, and the loader knows it by its path: under the path of one that was replaced it would give that.
-    So each load takes a path of its own; ``tvm.runtime.load_module`` would follow the link back.
+    The loader knows a library by its path and would return the one that it loaded first.
     """
     import tvm  # noqa: F401  it brings what reads TVM's libraries
     import tvm_ffi
 
-    with tempfile.TemporaryDirectory(prefix="autosplit-") as folder:
-        link = Path(folder) / file.name
-        link.symlink_to(file.resolve())
-        return tvm_ffi.load_module(str(link))
+    return tvm_ffi.load_module(str(file))
 
 
 def local_cores(runtime: str, device: Device) -> Cores:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
-from autosplit.deploy.manifest import tensor
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
 from autosplit.units import counted, size
@@ -53,6 +52,19 @@ def document(model: CompiledModel) -> dict[str, Any]:
         ],
         "tensors": [tensor(graph, name) for name in graph.tensors],
         "cuts": {"total": count.total, "complete": count.complete},
+    }
+
+
+def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
+    """A tensor with the op that produces it, None for an input, and those that read it."""
+    value = graph.tensors[name]
+    return {
+        "name": name,
+        "shape": list(value.shape),
+        "dtype": value.dtype,
+        "bytes": value.bytes,
+        "producer": None if value.producer is None else graph.ops[value.producer].name,
+        "consumers": [graph.ops[reader].name for reader in value.consumers],
     }
 
 

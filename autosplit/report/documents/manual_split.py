@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
-from autosplit.deploy.manifest import tensor
 from autosplit.graph import FusedGraph
-from autosplit.report.documents.inspection import spelled
+from autosplit.report.documents.inspection import spelled, tensor
 from autosplit.units import counted, size
 
 if TYPE_CHECKING:

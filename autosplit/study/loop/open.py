@@ -8,12 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import autosplit
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
-from autosplit.hardware.profiling.whole_model import machine
 from autosplit.planner import CostModel, plan
 from autosplit.study.acquisition.samplers import sampler
 from autosplit.study.config.objectives import METRICS
@@ -23,6 +21,7 @@ from autosplit.study.persistence import records
 from autosplit.study.persistence.storage import connect, guarded, set_once, shown
 from autosplit.study.space.search_space import Space
 from autosplit.study.trials.worker_identity import one_at_a_time
+from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
@@ -147,9 +146,7 @@ def _refuse_another(study: optuna.Study, url: str, identity: Mapping[str, str]) 
             identity["objective"].split(", ")
         ):
             raise ConfigError(f"{where} was not made by autosplit; {remedy}")
-        study.set_user_attr(
-            "autosplit", {"format": records.FORMAT, "version": autosplit.__version__}
-        )
+        study.set_user_attr("autosplit", {"format": records.FORMAT, "version": VERSION})
         set_once(study, "identity", dict(identity))
         attributes = study.user_attrs
         found = attributes["autosplit"]

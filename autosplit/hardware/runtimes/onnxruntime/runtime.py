@@ -21,6 +21,7 @@ from autosplit.hardware.runtimes.onnxruntime.node_groups import Cover, cover
 from autosplit.hardware.runtimes.onnxruntime.profile import profile_ops
 from autosplit.hardware.runtimes.onnxruntime.stage import OnnxStage
 from autosplit.hardware.runtimes.runtime import ONNXRUNTIME, local_cores
+from autosplit.versions import machine
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
@@ -64,14 +65,7 @@ class OnnxruntimeRuntime:
         """See Runtime."""
         model, cores = self.model, local_cores(ONNXRUNTIME, device)
         ops = ",".join(op.name for op in model.graph.ops)
-        key = (
-            self.versions,
-            model.sha256,
-            model.identity["shapes"],
-            ops,
-            str(device),
-            profile.machine(),
-        )
+        key = (self.versions, model.sha256, model.identity["shapes"], ops, str(device), machine())
 
         def measure() -> Profile:
             submodel = self._submodel(model.whole.stages[0])

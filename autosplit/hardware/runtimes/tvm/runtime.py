@@ -19,6 +19,7 @@ from autosplit.hardware.profiling import single_ops, transfer_costs
 from autosplit.hardware.profiling import whole_model as profile
 from autosplit.hardware.runtimes.stage import Stage, VmStage
 from autosplit.hardware.runtimes.tvm.remote_stage import RpcStage, machine_of
+from autosplit.versions import machine
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
@@ -79,7 +80,7 @@ class TvmRuntime:
         composites = {symbol: c.key for symbol, c in self.model.lowered.composites.items()}
         symbols = composites | dict(kernels.symbols)
         order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.model.graph.ops)
-        where = (order, str(device), profile.machine())
+        where = (order, str(device), machine())
         if isinstance(device, Cores):
             return profile.cached(where, lambda: self._profile_within(device, seconds), force)
         return profile.cached(

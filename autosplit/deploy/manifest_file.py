@@ -1,0 +1,61 @@
+"""``split.json`` as a file: found, read and written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from autosplit.deploy.manifest import FORMAT, NAME, Manifest
+from autosplit.errors import ConfigError
+from autosplit.files import atomic_write, open_regular
+
+
+def locate(path: Path) -> Path:
+    """The manifest of an exported folder; a path that ends in .json is a manifest itself."""
+    # os.path answers False for every name that the system refuses, pathlib raises.
+    if path.suffix == ".json" and not os.path.isdir(path):
+        return path
+    return path / NAME
+
+
+def read(path: Path) -> Manifest:
+    """The manifest of an exported folder, or the one at a path that ends in .json.
+
+    Raises ConfigError, one line, where it is missing, damaged or of another format.
+    """
+    file = locate(path)
+    try:
+        with open_regular(file) as stream:
+            content = stream.read()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a file name"
+        raise ConfigError(
+            f"'{path}' holds no readable {NAME} ({reason}); give a folder `export` wrote"
+        ) from error
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"'{file}' is not JSON: {error}; export it again") from error
+    version = document.get("format") if isinstance(document, dict) else None
+    if version != FORMAT or isinstance(version, bool):
+        raise ConfigError(
+            f"'{file}' has format {version!r}, this autosplit reads {FORMAT}; export it again"
+        )
+    try:
+        return Manifest.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(
+            f"'{file}' is damaged at {place}: {first['msg']}; export it again"
+        ) from error
+
+
+def write(manifest: Manifest, file: Path) -> None:
+    """Write the JSON document. Raises MachineError where the disk refuses."""
+    text = manifest.model_dump_json(indent=1, by_alias=True) + "\n"
+    with atomic_write(file) as temporary:
+        temporary.write_text(text, encoding="utf-8")

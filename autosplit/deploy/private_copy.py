@@ -1,0 +1,47 @@
+"""Checked copies of an export's files, which nobody else can change before they are loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from autosplit.errors import ConfigError
+from autosplit.files import REMEDY, open_regular, refused
+
+_CHUNK = 1 << 20
+
+
+def copy_checked(folder: Path, name: str, sha256: str, private: Path) -> Path:
+    """Copy file ``name`` of an export into the folder ``private``; returns the path of the copy.
+
+    The file is opened once and hashed while it is copied. A link that is changed or an export that
+    is replaced in the meantime cannot swap what is loaded for something that was not checked.
+    Raises ConfigError for another content and for a path out of the folder, MachineError where the
+    disk of ``private`` is full.
+    """
+    file, copy = folder / name, private / name
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
+        raise ConfigError(f"'{name}' leads out of the folder '{folder}'; export the split again")
+    try:
+        source = open_regular(file)
+    except FileNotFoundError as error:
+        raise ConfigError(f"'{file}' is missing; export the split again") from error
+    except OSError as error:
+        reason = error.strerror
+        raise ConfigError(f"'{file}' cannot be read ({reason}); export the split again") from error
+    digest = hashlib.sha256()
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with source, copy.open("wb") as target:
+            while chunk := source.read(_CHUNK):
+                digest.update(chunk)
+                target.write(chunk)
+    except OSError as error:
+        raise refused(copy, error, f"{REMEDY} with TMPDIR") from error
+    if digest.hexdigest() != sha256:
+        raise ConfigError(
+            f"'{file}' has sha256 {digest.hexdigest()[:12]}…, recorded is {sha256[:12]}…; "
+            "it was changed, export it again"
+        )
+    return copy

@@ -1,0 +1,41 @@
+"""An extracted part of a model: the document of ``extract`` and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosplit.deploy import manifest_file
+from autosplit.report.documents.inspection import spelled, tensor
+
+if TYPE_CHECKING:
+    from autosplit.api import Part
+
+
+def document(part: Part, manifest: Path | None) -> dict[str, Any]:
+    """The document of ``extract -f json``: ops and boundary of the part, and the files written."""
+    graph, wiring = part.model.graph, part.wiring
+    files: dict[str, str | None] = dict.fromkeys(("manifest", "file", "onnx", "onnx_absent"))
+    if manifest:
+        stage = manifest_file.read(manifest).stages[0]
+        files["manifest"] = str(manifest)
+        files["file"] = str(manifest.parent / stage.file)
+        files["onnx"] = str(manifest.parent / stage.onnx.file) if stage.onnx else None
+        files["onnx_absent"] = stage.onnx_absent
+    ops = [graph.ops[i] for i in part.ops]
+    return {
+        "model": graph.name,
+        "ops": [{"name": op.name, "sources": list(op.sources)} for op in ops],
+        "inputs": [tensor(graph, port.name) for port in wiring.inputs],
+        "outputs": [tensor(graph, port.name) for port in wiring.outputs],
+        **files,
+    }
+
+
+def rows(document: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    """One row a tensor at the boundary: direction, name, shape, dtype, bytes."""
+    for direction, side in (("reads", "inputs"), ("makes", "outputs")):
+        for value in document[side]:
+            shape = spelled(value["shape"])
+            yield direction, value["name"], shape, value["dtype"], value["bytes"]

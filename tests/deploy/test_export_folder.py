@@ -1,0 +1,141 @@
+"""An export is replaced in one step: whoever is killed leaves the old one or the new one."""
+
+import subprocess
+import sys
+
+import pytest
+
+from autosplit.deploy import manifest_file
+from autosplit.deploy.export_folder import replace_export
+from autosplit.deploy.private_copy import copy_checked
+from autosplit.errors import MachineError, ModelError
+from tests.report.manifests import digest, sound
+
+# Exports over an old export, killed before each call to the file system in turn, until one ends.
+KILL = """
+import itertools, os, signal, sys
+from pathlib import Path
+from tests.deploy.test_export_folder import write
+
+CALLS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "fcntl.flock"}
+
+def kill_at(last):
+    calls = itertools.count(1)
+
+    def hook(event, arguments):
+        if event in CALLS and next(calls) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+for last in itertools.count(1):
+    folder = Path(sys.argv[1], str(last))
+    write(folder, "old")
+    child = os.fork()
+    if child == 0:
+        kill_at(last)
+        write(folder, "new")
+        os._exit(0)
+    if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+        break
+"""
+
+
+def write(folder, content):
+    """Export three stages that hold ``content`` and their numbers."""
+    with replace_export(folder) as new:
+        document = sound()
+        for index, entry in enumerate(document["stages"]):
+            file = new.file(f"stage{index}", ".so")
+            file.write_text(f"{content} {index}")
+            entry.update(file=file.name, sha256=digest(f"{content} {index}"))
+        document["verdict"] = content
+        parsed = manifest_file.Manifest.model_validate(document)
+        manifest_file.write(parsed, new.folder / "split.json")
+
+
+def read(folder, private):
+    """The content of an export whose files all are those of its manifest."""
+    document = manifest_file.read(folder)
+    for name, sha256 in document.files:
+        copy_checked(folder, name, sha256, private)
+    return document.verdict
+
+
+def names(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_an_export_has_the_plain_names_in_a_new_folder(tmp_path):
+    write(tmp_path / "deep" / "out", "old")
+    assert names(tmp_path / "deep" / "out") == ["split.json", "stage0.so", "stage1.so", "stage2.so"]
+
+
+def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    for content in ("old", "new", "newer", "newest"):
+        write(tmp_path, content)
+        assert read(tmp_path, tmp_path / "private") == content
+    assert len(list(tmp_path.glob("stage*"))) == 3
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_files_can_be_read_by_others(tmp_path):
+    write(tmp_path, "old")
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o644}
+
+
+def test_an_export_that_fails_leaves_the_old_one(tmp_path):
+    write(tmp_path, "old")
+    before = names(tmp_path)
+    with pytest.raises(ModelError, match="half"), replace_export(tmp_path) as new:  # noqa: PT012
+        new.file("stage0", ".so").write_text("half")
+        raise ModelError("half")
+    assert names(tmp_path) == before
+    with pytest.raises(ModelError), replace_export(tmp_path / "other"):
+        raise ModelError("no")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_damaged_export_is_replaced(tmp_path):
+    (tmp_path / "split.json").write_text("{")
+    write(tmp_path, "new")
+    assert read(tmp_path, tmp_path / "private") == "new"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        MachineError("linking failed: final link failed: No space left on device"),
+        RuntimeError("TVMError: cannot write: No space left on device"),
+        OSError(122, "Disk quota exceeded"),
+    ],
+)
+def test_a_full_disk_is_named_however_it_is_reported(tmp_path, error):
+    with (
+        pytest.raises(MachineError, match=r"out': (No space left|Disk quota).*; free the disk"),
+        replace_export(tmp_path / "out"),
+    ):
+        raise error
+
+
+@pytest.mark.parametrize("name", ["file", "file/out", "n" * 300])
+def test_a_place_that_cannot_be_written_is_named(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(MachineError, match="cannot write"):
+        write(tmp_path / name, "new")
+
+
+@pytest.mark.integration
+def test_a_kill_leaves_the_old_export_or_the_new_one(tmp_path):
+    subprocess.run([sys.executable, "-c", KILL, tmp_path], check=True, timeout=100)
+    folders = sorted(tmp_path.iterdir(), key=lambda folder: int(folder.name))
+    assert len(folders) > 20
+    contents = [read(folder, tmp_path / "private") for folder in folders]
+    assert contents == sorted(contents, reverse=True)  # old until the switch, then new
+    assert set(contents) == {"old", "new"}
+    for folder in folders:
+        write(folder, "newer")
+        assert read(folder, tmp_path / "private") == "newer"
+        assert not list(folder.glob(".*"))
