@@ -1,4 +1,4 @@
-"""Issue 4, B2: any convex set of fused ops by itself, equal to the intermediate tensors of the whole net."""
+"""Any convex set of fused ops by itself, equal to the intermediate tensors of the whole net."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("onnxruntime")
 
 
 def intermediate(model, item):
-    """Every tensor of the fused graph that the ONNX graph has, by onnxruntime on the whole net, and the net's inputs."""
+    """Every tensor of the whole net by onnxruntime, as far as ONNX names it, and the inputs."""
     return dict(item) | nets.every_tensor(model, item)
 
 

@@ -1,4 +1,4 @@
-"""Issue 4, B3: what `export` and `split` write beside each stage."""
+"""Names that `export` and `split` write beside each stage."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def test_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
 def test_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
     monkeypatch.setattr(submodels, "EXTERNAL", 500)
     weight = nets.net(
-        "g (float[2,400] x) => (float[2,400] y) { a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
+        "g (float[2,400] x) => (float[2,400] y) "
+        "{ a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
         {"w": (400, 400)},
     )
     model = autosplit.load_model(save(weight))
@@ -100,10 +101,10 @@ def test_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save)
     model = autosplit.load_model(save(nets.boundaries()))
     stages = model.split([["skip"], ["both"], ["mid"]]).stages
     whole = submodels.whole(model)
-    held = [
+    initializers = [
         {w.name for w in whole.part(p, "s").graph.initializer} for p in model.wiring(stages).stages
     ]
-    assert held == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
+    assert initializers == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
 
 
 def test_a_full_disk_is_one_line(save, tmp_path):

@@ -1,4 +1,4 @@
-"""Issue 4, B1 to B3: source names both ways, and stages as ONNX submodels, on the nets of the zoo."""
+"""Source names both ways, and stages as ONNX submodels, on the nets of the zoo."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def known(model):
 
 def test_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
     nodes = [n.name or n.output[0] for n in submodels.whole(model).model.graph.node]
-    found = Counter(name for op in model.graph.ops for name in op.sources)
-    found.update(f.name for f in model.graph.folded)
-    assert found == Counter(nodes)
+    uses = Counter(name for op in model.graph.ops for name in op.sources)
+    uses.update(f.name for f in model.graph.folded)
+    assert uses == Counter(nodes)
     assert all(f.reason for f in model.graph.folded)
     assert all(op.sources or op.parts for op in model.graph.ops)
 
@@ -51,6 +51,7 @@ def test_every_node_can_be_asked_for(model):
             assert inspection.find(model.graph, name)["op"] == op.name
 
 
+@pytest.mark.integration
 def test_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
     """One stage an op: what each hands out is what onnxruntime has under that name."""
     (item,) = model.items(1)
@@ -67,7 +68,10 @@ def test_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
 
 
 def test_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, known):
-    """From the first op past a third to the first it leads to past two thirds, of those whose boundary ONNX names."""
+    """From the first op past a third to the first it leads to past two thirds.
+
+    Only ops whose boundary ONNX names count.
+    """
     graph = model.graph
     third = len(graph.ops) // 3
     for first, last in product(range(third, 2 * third), range(2 * third, len(graph.ops))):

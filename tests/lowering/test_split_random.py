@@ -1,8 +1,9 @@
-"""Issue 4, A11: random Relax DAGs with random nested cuts compute what numpy computes."""
+"""Random Relax DAGs with random nested cuts compute what numpy computes."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,13 +13,15 @@ from autosplit.lowering.external.backend import Backend
 from tests import external_backend, relax_nets
 
 
+@pytest.mark.integration
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(relax_nets.steps(), st.data())
 def test_random_splits_of_random_graphs_are_equal(steps, data):
-    made = relax_nets.build(steps)
-    check(made, autosplit.load_model(made.module), data.draw)
+    program = relax_nets.build(steps)
+    check(program, autosplit.load_model(program.module), data.draw)
 
 
+@pytest.mark.integration
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(relax_nets.steps(), st.data())
 def test_random_splits_with_regions_of_a_backend_are_equal(steps, data):
@@ -32,28 +35,28 @@ def test_random_splits_with_regions_of_a_backend_are_equal(steps, data):
         (f"{name}.relu", relu(wildcard())),
     )
     external_backend.register()
-    made = relax_nets.build(steps)
+    program = relax_nets.build(steps)
     backend = Backend(
         name, patterns, merge=data.draw(st.booleans()), markers=("relax.astype", "relax.tanh")
     )
-    check(made, autosplit.load_model(made.module, backends=[backend]), data.draw)
+    check(program, autosplit.load_model(program.module, backends=[backend]), data.draw)
     external_backend.unregister()
 
 
-def check(made, model, draw) -> None:
+def check(program, model, draw) -> None:
     """A random split of the model computes what numpy computes."""
     split = api.Split(model, cuts.stages(model.graph, nested(model.graph, draw)))
     items = model.items(2)
     with split.pipeline() as pipeline:
         for item, got in zip(items, pipeline.run(items), strict=True):
-            wanted = made.reference(item)
-            assert len(got) == len(wanted)
-            for mine, theirs in zip(got.values(), wanted, strict=True):
+            expected = program.reference(item)
+            assert len(got) == len(expected)
+            for mine, theirs in zip(got.values(), expected, strict=True):
                 np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
 
 
 def nested(graph, draw) -> list[int]:
-    """Up to five cuts, each the closure of some ops and the cut before it, none empty and none full."""
+    """Up to five cuts, each the closure of some ops and the cut before, none empty or full."""
     found: list[int] = []
     before = 0
     for _ in range(draw(st.integers(0, 5))):

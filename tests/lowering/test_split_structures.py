@@ -1,4 +1,4 @@
-"""Issue 4, part A: what splitters got wrong, each compared with onnxruntime on the original net."""
+"""Structures that splitters got wrong, compared with onnxruntime on the original net."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ def split(save):
 
 
 def test_a_sum_with_two_readers_is_one_connection_and_one_input(split):
-    found = split(nets.preactivation(), ["add0"])
-    wiring = found.model.wiring(found.stages)
-    assert nets.live(found) == ("add0",)
-    assert len(found.model.graph.tensors["add0"].consumers) == 2
+    parts = split(nets.preactivation(), ["add0"])
+    wiring = parts.model.wiring(parts.stages)
+    assert nets.live(parts) == ("add0",)
+    assert len(parts.model.graph.tensors["add0"].consumers) == 2
     assert [(c.source, c.stages) for c in wiring.connections if c.tensor == "add0"] == [
         ((0, 0), (1,))
     ]
     assert [p.name for p in wiring.stages[1].inputs] == ["add0"]
-    nets.judge(found.model, found)
+    nets.judge(parts.model, parts)
 
 
 def test_two_readers_on_two_stages_are_one_connection(split):
-    found = split(nets.preactivation(), ["add0"], ["r1"])
-    of_sum = [c for c in found.model.wiring(found.stages).connections if c.tensor == "add0"]
+    parts = split(nets.preactivation(), ["add0"], ["r1"])
+    of_sum = [c for c in parts.model.wiring(parts.stages).connections if c.tensor == "add0"]
     assert [(c.source, c.stages) for c in of_sum] == [((0, 0), (1, 2))]
-    nets.judge(found.model, found)
+    nets.judge(parts.model, parts)
 
 
 def test_a_cut_inside_a_residual_block_connects_both_live_tensors(split):
-    found = split(nets.residual(), ["relu1a"])
-    wiring = found.model.wiring(found.stages)
-    assert set(nets.live(found)) == {"out0", "relu1a"}
+    parts = split(nets.residual(), ["relu1a"])
+    wiring = parts.model.wiring(parts.stages)
+    assert set(nets.live(parts)) == {"out0", "relu1a"}
     assert {c.tensor: c.stages for c in wiring.connections if c.source != "x"} == {
         "out0": (1,),
         "relu1a": (1,),
         "y": (),
     }
-    nets.judge(found.model, found)
+    nets.judge(parts.model, parts)
 
 
 def test_a_cut_after_several_blocks_takes_them_all_along(split):
-    found = split(nets.residual(4), ["out2"])
-    assert {"out0", "out1", "out2"} <= nets.sources(found, 0)
-    assert nets.live(found) == ("out2",)
-    nets.judge(found.model, found)
+    parts = split(nets.residual(4), ["out2"])
+    assert {"out0", "out1", "out2"} <= nets.sources(parts, 0)
+    assert nets.live(parts) == ("out2",)
+    nets.judge(parts.model, parts)
 
 
 def test_branches_cut_at_different_depths(split):
-    found = split(nets.parallel(), ["b0", "d1"])
-    assert set(nets.live(found)) == {"stem", "b0", "d1"}
-    nets.judge(found.model, found)
+    parts = split(nets.parallel(), ["b0", "d1"])
+    assert set(nets.live(parts)) == {"stem", "b0", "d1"}
+    nets.judge(parts.model, parts)
 
 
 def test_one_branch_wholly_before_and_another_wholly_after(split):
-    found = split(nets.parallel(), ["d2"], ["b1"])
-    assert {"d0", "d1", "d2"} <= nets.sources(found, 0)
-    assert nets.sources(found, 1) == {"b0", "b1"}
-    assert {"a0", "y"} <= nets.sources(found, 2)
-    nets.judge(found.model, found)
+    parts = split(nets.parallel(), ["d2"], ["b1"])
+    assert {"d0", "d1", "d2"} <= nets.sources(parts, 0)
+    assert nets.sources(parts, 1) == {"b0", "b1"}
+    assert {"a0", "y"} <= nets.sources(parts, 2)
+    nets.judge(parts.model, parts)
 
 
 def test_tensors_out_of_tuples_cross_cuts(split):
@@ -82,21 +82,21 @@ def test_tensors_out_of_tuples_cross_cuts(split):
 
 
 def test_only_the_items_that_are_read_later_cross(split):
-    found = split(nets.tuples(), ["k"])
-    assert {"p", "r", "q", "k"} == set(nets.live(found))
-    nets.judge(found.model, found)
+    parts = split(nets.tuples(), ["k"])
+    assert {"p", "r", "q", "k"} == set(nets.live(parts))
+    nets.judge(parts.model, parts)
 
 
 def test_the_live_tensor_is_not_the_last_ops_output(split):
-    found = split(nets.boundaries(), ["skip", "early"])
-    assert nets.live(found) == ("skip",)
-    assert found.model.graph.ops[found.stages[0][-1]].outputs == ("early",)
-    nets.judge(found.model, found)
+    parts = split(nets.boundaries(), ["skip", "early"])
+    assert nets.live(parts) == ("skip",)
+    assert parts.model.graph.ops[parts.stages[0][-1]].outputs == ("early",)
+    nets.judge(parts.model, parts)
 
 
 def test_inputs_outputs_and_weights_go_where_they_are_read(split):
-    found = split(nets.boundaries(), ["skip", "early", "both"], ["far"], ["end"])
-    wiring = found.model.wiring(found.stages)
+    parts = split(nets.boundaries(), ["skip", "early", "both"], ["far"], ["end"])
+    wiring = parts.model.wiring(parts.stages)
     by_tensor = {c.tensor: c for c in wiring.connections}
     assert by_tensor["x"].stages == (0, 2, 3)  # several stages read it
     assert by_tensor["late"].stages == (3,)  # only a late one does
@@ -104,17 +104,17 @@ def test_inputs_outputs_and_weights_go_where_they_are_read(split):
     assert by_tensor["early"].stages == ()
     assert by_tensor["both"].outputs == ("both",)  # leaves, and is read on
     assert by_tensor["both"].stages == (1,)
-    nets.judge(found.model, found)
+    nets.judge(parts.model, parts)
 
 
 def test_a_weight_of_two_stages_is_held_by_both(split):
-    found = split(nets.boundaries(), ["skip"], ["both"])
-    graph = found.model.graph
-    assert [sum(graph.ops[i].weight_bytes > 0 for i in stage) > 0 for stage in found.stages] == [
+    parts = split(nets.boundaries(), ["skip"], ["both"])
+    graph = parts.model.graph
+    assert [sum(graph.ops[i].weight_bytes > 0 for i in stage) > 0 for stage in parts.stages] == [
         True
     ] * 3
-    assert found.model.lowered.weight_bytes == 2 * 4 * 4 * 4
-    nets.judge(found.model, found)
+    assert parts.model.lowered.weight_bytes == 2 * 4 * 4 * 4
+    nets.judge(parts.model, parts)
 
 
 def test_a_tensor_that_skips_two_stages_goes_to_its_reader_only(split):
@@ -125,15 +125,15 @@ def test_a_tensor_that_skips_two_stages_goes_to_its_reader_only(split):
         }""",
         {"w": (4, 4), "v": (4, 4)},
     )
-    found = split(proto, ["s"], ["a"], ["b"])
-    assert nets.readers(found, "s") == (3,)
-    nets.judge(found.model, found)
+    parts = split(proto, ["s"], ["a"], ["b"])
+    assert nets.readers(parts, "s") == (3,)
+    nets.judge(parts.model, parts)
 
 
 def test_a_stage_without_a_model_input(split):
-    found = split(nets.boundaries(), ["both"], ["mid"])
-    assert [p.name for p in found.model.wiring(found.stages).stages[1].inputs] == ["both"]
-    nets.judge(found.model, found)
+    parts = split(nets.boundaries(), ["both"], ["mid"])
+    assert [p.name for p in parts.model.wiring(parts.stages).stages[1].inputs] == ["both"]
+    nets.judge(parts.model, parts)
 
 
 def test_a_stage_that_reads_nothing_at_all(split):
@@ -146,9 +146,9 @@ def test_a_stage_that_reads_nothing_at_all(split):
     )
     model = split(proto).model
     constant = next(op.name for op in model.graph.ops if not op.inputs)
-    found = model.split([[constant]])
-    assert found.model.wiring(found.stages).stages[0].inputs == ()
-    nets.judge(model, found)
+    parts = model.split([[constant]])
+    assert parts.model.wiring(parts.stages).stages[0].inputs == ()
+    nets.judge(model, parts)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "bool"])
@@ -160,10 +160,10 @@ def test_d4_element_types_cross_a_cut_unchanged(split, dtype):
             z = Concat<axis=1>(a, a)
         }}"""
     )
-    found = split(proto, ["a"])
-    assert nets.live(found) == ("a",)
-    assert found.model.graph.tensors["a"].dtype == dtype
-    nets.judge(found.model, found)
+    parts = split(proto, ["a"])
+    assert nets.live(parts) == ("a",)
+    assert parts.model.graph.tensors["a"].dtype == dtype
+    nets.judge(parts.model, parts)
 
 
 def test_d5_onnx_control_flow_is_refused_by_name(split):

@@ -1,4 +1,4 @@
-"""Issue 4, A12: every zoo net in as many stages as it has fused ops."""
+"""Every zoo net in as many stages as it has fused ops."""
 
 from __future__ import annotations
 

@@ -97,6 +97,7 @@ def test_another_target_has_kernels_of_its_own(fresh, built, save):
     assert sorted(built) == ["matmul", "softmax"]
 
 
+@pytest.mark.integration
 def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
     code = (
         "import sys; from autosplit import api; model = api.load_model(sys.argv[1]); "
@@ -179,27 +180,31 @@ def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
 def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
-    """Linking keeps references: a hundred candidates together add less than five copies of the weights."""
+    """A hundred candidates together add less than five copies of the weights."""
     ops = len(squeezenet.graph.ops)
     cut = [cuts.closure(squeezenet.graph, [1 + k % (ops - 2)]) for k in range(100)]
-    kept = [
+    pipelines = [
         squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2))
         for c in cut[:3]
     ]
     before = resident_bytes()
-    kept += [
+    pipelines += [
         squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut
     ]
-    assert len(kept) == 103
+    assert len(pipelines) == 103
     assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((1, 8, 4), 1), ((6, 4), 0)])
 def test_the_first_part_of_a_tensor_is_no_reshape_of_it(save, shape, axis):
-    text = f"""g (float[{",".join(map(str, shape))}] x) => (float[{"1,3,5" if len(shape) > 2 else "3,5"}] y) {{
-        from = Constant<value_ints=[0]>() to = Constant<value_ints=[3]>() axis = Constant<value_ints=[{axis}]>()
+    sizes, result = ",".join(map(str, shape)), "1,3,5" if len(shape) > 2 else "3,5"
+    text = f"""g (float[{sizes}] x) => (float[{result}] y) {{
+        from = Constant<value_ints=[0]>()
+        to = Constant<value_ints=[3]>()
+        axis = Constant<value_ints=[{axis}]>()
         first = Slice(x, from, to, axis)  y = MatMul(first, w)
     }}"""
     model = api.load_model(save(net(text, {"w": (4, 5)})))

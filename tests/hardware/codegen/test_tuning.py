@@ -19,7 +19,8 @@ WORK = st.dictionaries(st.text(min_size=1), st.floats(0, 1e12), min_size=1, max_
 def small(save):
     return save(
         net(
-            "g (float[1,32,28,28] x) => (float[1,64,28,28] y) { c = Conv<pads=[1,1,1,1]>(x, w) y = Relu(c) }",
+            "g (float[1,32,28,28] x) => (float[1,64,28,28] y) "
+            "{ c = Conv<pads=[1,1,1,1]>(x, w) y = Relu(c) }",
             {"w": (64, 32, 3, 3)},
         )
     )
@@ -42,13 +43,14 @@ def test_work_counts_every_call_of_a_kernel(branches):
     )
 
 
+@pytest.mark.integration
 def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small: Path, tmp_path: Path):
     model = api.load_model(small)
     first = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
     again = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
-    kept = [t.kernel for t in first if not t.note]
-    assert kept
-    assert [t.kernel for t in again if t.note == "known to the database"] == kept
+    improved = [t.kernel for t in first if not t.note]
+    assert improved
+    assert [t.kernel for t in again if t.note == "known to the database"] == improved
     tuned = api.load_model(small, tuning=tmp_path / "db")
     assert tuned.identity["tuning"] != model.identity["tuning"]
     assert tuned.kernels.symbols != model.kernels.symbols

@@ -1,4 +1,4 @@
-"""Issue 4, C7: a study names its external backends; an installed package brings them into every process."""
+"""A study names its external backends; an installed package brings them to every process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def other():
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """An installed package that offers the backend ``reference``, here and in processes that start later."""
+    """An installed package that offers the backend ``reference``, in later processes too."""
     folder = tmp_path / "site"
     (folder / "fake-1.0.dist-info").mkdir(parents=True)
     (folder / "fake_backend.py").write_text(
@@ -44,7 +44,8 @@ def package(tmp_path, monkeypatch):
     (folder / "fake-1.0.dist-info" / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: fake\nVersion: 1.0\n"
     )
-    entries = "reference = fake_backend:backend\nbroken = fake_backend:broken\nother = fake_backend:other\n"
+    names = {"reference": "backend", "broken": "broken", "other": "other"}
+    entries = "".join(f"{name} = fake_backend:{function}\n" for name, function in names.items())
     (folder / "fake-1.0.dist-info" / "entry_points.txt").write_text(
         f"[autosplit.backends]\n{entries}"
     )
@@ -57,6 +58,7 @@ def package(tmp_path, monkeypatch):
         external_backend.unregister()
 
 
+@pytest.mark.integration
 def test_a_package_offers_a_backend_by_name(package):
     found = named("reference", merge=False, markers=["relax.tanh"], keep_together=[["a", "b"]])
     assert (found.name, found.merge, found.regions) == ("reference", False, (("a", "b"),))
@@ -71,6 +73,7 @@ def test_a_package_that_fails_is_one_line(package):
         named("other")
 
 
+@pytest.mark.integration
 def test_a_study_measures_regions_in_its_worker(package, save):
     bench = IsolatedBench(
         save(nets.residual(2)),

@@ -1,4 +1,4 @@
-"""Issue 4, part C: composites are ops, cut between them first, merge inside a stage after; a numpy backend runs them."""
+"""Composites are ops; cuts lie between them, a stage merges them, a numpy backend runs them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ def load(save):
 
 
 LAYER = (
-    "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
+    "c{i} = Conv<pads=[1,1,1,1]>({x}, w{i})  "
+    "b{i} = BatchNormalization(c{i}, scale{i}, bias{i}, mean{i}, var{i})  "
     "{y} = Relu(b{i})"
 )
 
 
 def row(layers=3, text=LAYER):
-    """So many times conv + batch norm + relu, or another layer; layer i makes ``r{i}``, the last ``y``."""
+    """Layers, conv + batch norm + relu or another; layer i gives ``r{i}``, the last ``y``."""
     lines, weights, before = [], {}, "x"
     for i in range(layers):
         after = "y" if i == layers - 1 else f"r{i}"
@@ -214,8 +215,8 @@ def test_a_region_that_is_not_convex_shows_the_path(load, reference):
 
 
 def test_a_region_holds_ops_of_its_backend_alone(load, reference):
-    for names, told in ((("a0", "c0"), "'c0'"), (("a0", "nope"), "'nope'")):
-        with pytest.raises(SplitError, match=told):
+    for names, message in ((("a0", "c0"), "'c0'"), (("a0", "nope"), "'nope'")):
+        with pytest.raises(SplitError, match=message):
             load(branches(), regions=(names,))
 
 

@@ -119,7 +119,8 @@ def test_what_is_not_in_the_table_stays() -> None:
 def test_what_depends_on_the_input_stays() -> None:
     made = script.parse(
         "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n"
-        "        with R.dataflow():\n            y = R.add(x, x)\n            R.output(y)\n        return y\n"
+        "        with R.dataflow():\n            y = R.add(x, x)\n"
+        "            R.output(y)\n        return y\n"
     )
     assert len(fold_weights(made)["main"].body.blocks[0].bindings) == 1
 
@@ -179,7 +180,8 @@ def test_arithmetic_is_estimated_and_nothing_where_it_cannot_be() -> None:
         "@I.ir_module\nclass M:\n    @T.prim_func(private=True, s_tir=True)\n"
         "    def k(a: T.Buffer((8,), 'float32'), b: T.Buffer((8,), 'float32')):\n"
         "        for i in range(8):\n            with T.sblock('b'):\n"
-        "                v = T.axis.remap('S', [i])\n                b[v] = a[v] * a[v] + T.float32(1)\n"
+        "                v = T.axis.remap('S', [i])\n"
+        "                b[v] = a[v] * a[v] + T.float32(1)\n"
     )
     (kernel,) = made.functions.values()
     assert flops_of(kernel) == 16

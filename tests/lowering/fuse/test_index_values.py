@@ -20,18 +20,24 @@ LOOK_UP = "(int64[6] i) => (float[6,4] y)"
     ("text", "weights", "below"),
     [
         (f"{LOOK_UP} {{ y = Gather(w, i) }}", TABLE, 9),
-        (f"{LOOK_UP} {{ a = Gather(w, i) b = Gather(v, i) y = Add(a, b) }}", TABLE | {"v": (8, 4)}, 8),
-        (f"{LOOK_UP} {{ c = Cast<to=6>(i) d = Reshape(c, s) y = Gather(w, d) }}", TABLE | {"s": np.array([6])}, 9),
-        (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, 4),  # half of 9, and 2 on
-        (f"{LOOK_UP} {{ j = Gather(t, i) y = Gather(w, j) }}", TABLE | {"t": np.array([3, 8, 0, 1, 2])}, 5),
-        (f"{LOOK_UP} {{ c = CumSum(i, z) j = Mul(c, i) y = Gather(w, j) }}", TABLE | {"z": np.array(0)}, None),
+        (f"{LOOK_UP} {{ a = Gather(w, i) b = Gather(v, i) y = Add(a, b) }}",
+         TABLE | {"v": (8, 4)}, 8),
+        (f"{LOOK_UP} {{ c = Cast<to=6>(i) d = Reshape(c, s) y = Gather(w, d) }}",
+         TABLE | {"s": np.array([6])}, 9),
+        # half of 9, and 2 on
+        (f"{LOOK_UP} {{ j = Add(i, k) y = Gather(w, j) }}", TABLE | {"k": np.array(2)}, 4),
+        (f"{LOOK_UP} {{ j = Gather(t, i) y = Gather(w, j) }}",
+         TABLE | {"t": np.array([3, 8, 0, 1, 2])}, 5),
+        (f"{LOOK_UP} {{ c = CumSum(i, z) j = Mul(c, i) y = Gather(w, j) }}",
+         TABLE | {"z": np.array(0)}, None),
         (f"{LOOK_UP} {{ y = Gather(t, i) }}", {"t": (2, 4)}, None),
         ("(int64[2,6] i) => (float[2,6] y) { y = GatherElements<axis=0>(w, i) }", {"w": (3, 6)}, 3),
         ("(int64[2,2] i) => (float[2] y) { y = GatherND(w, i) }", {"w": (7, 6)}, 6),
         ("(int64[2,1] i, float[2,4] u) => (float[9,4] y) { y = ScatterND(w, i, u) }", TABLE, 9),
         ("(int32[2,6] i) => (int32[2,6] y) { a = Mul(i, i) y = Sub(a, i) }", {}, NOT_INDICES),
         ("(int64[2,6] i) => (float[2,6] y) { f = Cast<to=1>(i) y = Softmax(f) }", {}, NOT_INDICES),
-        ("(int64[6] i) => (float[6] y) { c = Cast<to=3>(i) d = Cast<to=7>(c) y = Gather(w, d) }", {"w": (200,)}, 100),
+        ("(int64[6] i) => (float[6] y) { c = Cast<to=3>(i) d = Cast<to=7>(c) y = Gather(w, d) }",
+         {"w": (200,)}, 100),
     ],
 )  # fmt: skip
 def test_an_input_is_drawn_from_what_its_use_can_take(save, text, weights, below):
@@ -43,7 +49,10 @@ def test_an_input_is_drawn_from_what_its_use_can_take(save, text, weights, below
 
 
 def test_an_index_into_what_has_no_fixed_size_is_refused_as_such(save):
-    text = "g (int64[2,6] i, float[6] x) => (int64[N] y) { n = NonZero(x) r = Squeeze(n) y = Gather(r, i) }"
+    text = (
+        "g (int64[2,6] i, float[6] x) => (int64[N] y) "
+        "{ n = NonZero(x) r = Squeeze(n) y = Gather(r, i) }"
+    )
     with pytest.raises(
         ModelError, match=r"node 'n' \(NonZero\) makes a tensor whose size depends on the data"
     ):

@@ -1,4 +1,4 @@
-"""Whatever shape a graph has: every source node is somewhere once, tensors keep their names, outputs are right."""
+"""Every source node is somewhere once, tensors keep their names, outputs are right."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,8 @@ def placed(graph):
     return [source for op in graph.ops for source in op.sources] + [f.name for f in graph.folded]
 
 
-# legal cuts of each net, fused ops. FACTS counts 24, 31 and 507 for alexnet, vgg19 and inception_v1, and two ops (one) more:
-# there the tuple that TVM makes of a Dropout stays between two kernels; here a Dropout whose mask nobody reads passes its
-# input on.
+# Legal cuts of each net, fused ops. A Dropout whose mask nobody reads is no op: its input passes
+# through under its name.
 CUTS = {
     "branches": (67, 19),
     "bvlc_alexnet": (22, 21),
