@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.execution.pipeline import Event, Pipeline
+from autosplit.hardware.execution.event import StageEvent
+from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
 
 PATIENCE_S = (
@@ -90,7 +91,7 @@ class Scripted:
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
         self.wiring = SimpleNamespace(stages=[None] * stages)
         self.takes, self.most_inside = takes, 0
-        self.events: list[Event] = []
+        self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self.taken, self._now, self._free = 0, 0.0, [0.0] * stages
         self._ends: list[float] = []
@@ -102,7 +103,7 @@ class Scripted:
         for stage, free in enumerate(self._free):
             start = max(ready, free)
             ready = self._free[stage] = start + (self.takes(number) if stage == 1 else 0.25) / 1e3
-            self.events.append(Event(stage, number, start, ready))
+            self.events.append(StageEvent(stage, number, start, ready))
         self._ends.append(ready)
 
     def results(self) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A bounded first-in first-out channel between two threads that either side, or a third, can close."""
+"""A bounded first-in first-out channel between threads, which any thread can close."""
 
 from __future__ import annotations
 
@@ -10,43 +10,59 @@ T = TypeVar("T")
 
 
 class Closed(Exception):
-    """The channel was closed: nothing more can be put, and what it held is gone."""
+    """The channel is closed, and its messages are discarded."""
 
 
 class Channel(Generic[T]):
-    """``put`` waits while ``capacity`` messages wait to be taken; ``take`` waits for one. Both raise Closed once closed.
+    """Every method but ``close`` raises Closed once the channel is closed.
 
-    The standard queue learns to shut down only with Python 3.13.
+    The standard queue can be shut down only from Python 3.13 on.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._messages: deque[T] = deque()
         self._changed = Condition()
-        self._closed = False
+        self._is_closed = False
 
     def put(self, message: T) -> None:
-        """Hand a message on; blocks while the channel is full."""
+        """Append a message; waits while the channel is full."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._messages) < self._capacity)
-            if self._closed:
-                raise Closed
+            self._wait_for_room()
             self._messages.append(message)
             self._changed.notify_all()
 
     def take(self) -> T:
-        """The oldest message; blocks while there is none."""
+        """Remove the oldest message; waits while there is none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or bool(self._messages))
-            if self._closed:
-                raise Closed
-            message = self._messages.popleft()
+            self._wait_for_message()
             self._changed.notify_all()
-            return message
+            return self._messages.popleft()
+
+    def peek(self) -> T:
+        """The oldest message, left in place; waits while there is none."""
+        with self._changed:
+            self._wait_for_message()
+            return self._messages[0]
+
+    def wait_for_room(self) -> None:
+        """Wait while the channel is full."""
+        with self._changed:
+            self._wait_for_room()
 
     def close(self) -> None:
-        """Wake everybody who waits; can be called twice."""
+        """Discard the messages and wake everybody who waits. Idempotent."""
         with self._changed:
-            self._closed = True
+            self._is_closed = True
             self._messages.clear()
             self._changed.notify_all()
+
+    def _wait_for_room(self) -> None:
+        self._changed.wait_for(lambda: self._is_closed or len(self._messages) < self._capacity)
+        if self._is_closed:
+            raise Closed
+
+    def _wait_for_message(self) -> None:
+        self._changed.wait_for(lambda: self._is_closed or bool(self._messages))
+        if self._is_closed:
+            raise Closed

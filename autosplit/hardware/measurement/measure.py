@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import cycle
 from statistics import median
 
-from autosplit.hardware.execution.pipeline import Event, Item, Pipeline
+from autosplit.hardware.execution.event import StageEvent
+from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.measurement.statistics import half_width, spread
 
@@ -80,7 +81,7 @@ def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread
     return spread(samples)
 
 
-def completions(events: Sequence[Event], first: int, last: int) -> list[float]:
+def completions(events: Sequence[StageEvent], first: int, last: int) -> list[float]:
     """When items ``first`` to ``last`` - 1 were complete, in seconds."""
     done: dict[int, float] = {}
     for event in list(events):
@@ -99,14 +100,16 @@ def gaps(ends: Sequence[float], together: int = 1) -> list[float]:
     return [(ends[i + width] - ends[i]) / width * MS for i in range(0, len(ends) - width, width)]
 
 
-def _settled(events: Sequence[Event], warm: int, taken: int, stages: int, budget: Budget) -> bool:
+def _settled(
+    events: Sequence[StageEvent], warm: int, taken: int, stages: int, budget: Budget
+) -> bool:
     if (taken - warm) % max(4, stages):
         return False
     between = gaps(completions(events, warm - 1, taken))
     return len(between) >= 6 and half_width(spread(between)) <= budget.share
 
 
-def _busy(events: Sequence[Event], stage: int, first: int, last: int) -> float:
+def _busy(events: Sequence[StageEvent], stage: int, first: int, last: int) -> float:
     return median(
         (e.end - e.start) * MS for e in list(events) if e.stage == stage and first <= e.item < last
     )

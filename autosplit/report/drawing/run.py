@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
+from autosplit.hardware.execution.event import StageEvent
 from autosplit.report.drawing.style import Form, canvas
 from autosplit.report.drawing.timeline import timeline
-
-if TYPE_CHECKING:
-    from autosplit.hardware.execution.pipeline import Event
 
 ITEMS = 24  # of a run: more leave no room for their numbers at 1,400 px
 _FORMS: dict[str, Form] = {".svg": "svg", ".png": "png"}
@@ -28,7 +25,9 @@ def check(file: Path) -> None:
     canvas(1, 1)
 
 
-def write(events: Sequence[Event], devices: Sequence[str], file: Path, items: int = ITEMS) -> None:
+def write(
+    events: Sequence[StageEvent], devices: Sequence[str], file: Path, items: int = ITEMS
+) -> None:
     """Draw the first ``items`` items that a pipeline with ``trace`` computed, one row a stage with its device.
 
     Raises MachineError where matplotlib is missing or the disk refuses.
@@ -43,8 +42,10 @@ def write(events: Sequence[Event], devices: Sequence[str], file: Path, items: in
         temporary.write_bytes(data)
 
 
-def rows(events: Sequence[Event], items: int) -> list[tuple[int, int, float, float]]:
-    """(stage, item, start, end) of the first ``items`` items, in ms since the first of them was begun."""
+def rows(events: Sequence[StageEvent], items: int) -> list[StageEvent]:
+    """The events of the first ``items`` items, in ms since the first of them was begun."""
     shown = [e for e in events if e.item < items]
     start = min((e.start for e in shown), default=0.0)
-    return [(e.stage, e.item, (e.start - start) * _MS, (e.end - start) * _MS) for e in shown]
+    return [
+        StageEvent(e.stage, e.item, (e.start - start) * _MS, (e.end - start) * _MS) for e in shown
+    ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from autosplit.hardware.execution.event import StageEvent
 from autosplit.report.drawing.style import (
     FAINT,
     INK,
@@ -25,17 +26,8 @@ _LEFT, _RIGHT, _TOP, _ROW, _FOOT = 170, 120, 62, 46, 46
 _MOST = 400  # bars a picture: more are not told apart at 1,400 px
 
 
-class Event(NamedTuple):
-    """Stage ``stage`` computed item ``item`` from ``start_ms`` to ``end_ms``, on one clock for the whole run."""
-
-    stage: int
-    item: int
-    start_ms: float
-    end_ms: float
-
-
 def timeline(
-    events: Sequence[Event | tuple[int, int, float, float]],
+    events: Sequence[StageEvent | tuple[int, int, float, float]],
     names: Sequence[str] = (),
     *,
     title: str = "",
@@ -44,15 +36,15 @@ def timeline(
 ) -> bytes:
     """One row a stage, one bar an item with its number; hatched where the stage waited between two items.
 
-    ``events`` come in any order; of a long run the first whole items are drawn and the caption says how many.
+    ``events`` are in ms and come in any order; of a long run the first whole items are drawn and the caption says how many.
     ``names`` label the stages, ``width`` is in pixels. Raises MachineError where matplotlib is missing.
     """
-    every = sorted((Event(*e) for e in events), key=lambda e: (e.start_ms, e.stage))
+    every = sorted((StageEvent(*e) for e in events), key=lambda e: (e.start, e.stage))
     rows = max([*(e.stage + 1 for e in every), len(names), 1])
     shown = _first_items(every, max(1, _MOST // rows))
     figure, axes = canvas(width, _TOP + rows * _ROW + _FOOT)
-    start = min((e.start_ms for e in shown), default=0.0)
-    span = max([*(e.end_ms - start for e in shown), 1e-9])
+    start = min((e.start for e in shown), default=0.0)
+    span = max([*(e.end - start for e in shown), 1e-9])
     scale = (width - _LEFT - _RIGHT) / span
     items, total = len({e.item for e in shown}), len({e.item for e in every})
     caption = f"{items} items" if items == total else f"the first {items} of {total} items"
@@ -67,9 +59,7 @@ def timeline(
     )
     for stage in range(rows):
         own = [
-            e._replace(start_ms=e.start_ms - start, end_ms=e.end_ms - start)
-            for e in shown
-            if e.stage == stage
+            e._replace(start=e.start - start, end=e.end - start) for e in shown if e.stage == stage
         ]
         _row(
             axes, stage, names[stage] if stage < len(names) else f"stage {stage}", own, scale, span
@@ -78,14 +68,14 @@ def timeline(
     return render(figure, form)
 
 
-def _first_items(events: Sequence[Event], most: int) -> list[Event]:
+def _first_items(events: Sequence[StageEvent], most: int) -> list[StageEvent]:
     order = list(dict.fromkeys(e.item for e in events))
     kept = set(order[:most])
     return [e for e in events if e.item in kept]
 
 
 def _row(
-    axes: Axes, stage: int, name: str, events: Sequence[Event], scale: float, span: float
+    axes: Axes, stage: int, name: str, events: Sequence[StageEvent], scale: float, span: float
 ) -> None:
     from matplotlib.patches import Rectangle
 
@@ -93,9 +83,9 @@ def _row(
     write(axes, _LEFT - 10, y + height / 2, label(name, 24), px=12, ha="right")
     busy, free = 0.0, None
     for e in events:
-        x, width = _LEFT + e.start_ms * scale, max((e.end_ms - e.start_ms) * scale, 0.5)
-        if free is not None and e.start_ms > free:
-            wait = Rectangle((_LEFT + free * scale, y), (e.start_ms - free) * scale, height)
+        x, width = _LEFT + e.start * scale, max((e.end - e.start) * scale, 0.5)
+        if free is not None and e.start > free:
+            wait = Rectangle((_LEFT + free * scale, y), (e.start - free) * scale, height)
             wait.set(facecolor="#F2F2F2", edgecolor=FAINT, hatch="////", linewidth=0)
             axes.add_patch(wait)
         fill = PALETTE[e.item % len(PALETTE)]
@@ -113,9 +103,9 @@ def _row(
                 color=ink_on(fill),
                 weight="bold",
             )
-        busy, free = busy + e.end_ms - e.start_ms, max(e.end_ms, free or e.end_ms)
+        busy, free = busy + e.end - e.start, max(e.end, free or e.end)
     if events:
-        own = max(events[-1].end_ms - events[0].start_ms, 1e-9)
+        own = max(events[-1].end - events[0].start, 1e-9)
         write(axes, _LEFT + span * scale + 8, y + height / 2, f"{busy / own:.0%} busy", px=12)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.hardware.execution.pipeline import Event
+from autosplit.hardware.execution.event import StageEvent
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
@@ -17,18 +17,18 @@ CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 
 def test_completions_are_the_ends_of_the_last_stage_by_item():
     events = [
-        Event(0, 0, 0.0, 1.0),
-        Event(1, 0, 1.0, 3.0),
-        Event(0, 1, 1.0, 2.0),
-        Event(1, 1, 3.0, 5.0),
-        Event(0, 2, 2.0, 9.0),
+        StageEvent(0, 0, 0.0, 1.0),
+        StageEvent(1, 0, 1.0, 3.0),
+        StageEvent(0, 1, 1.0, 2.0),
+        StageEvent(1, 1, 3.0, 5.0),
+        StageEvent(0, 2, 2.0, 9.0),
     ]
     assert measure.completions(events, 0, 2) == [3.0, 5.0]
     assert measure.completions(events, 1, 3) == [5.0, 9.0]
 
 
 def test_an_item_is_complete_with_the_last_of_its_stages_whichever_was_noted_last():
-    events = [Event(1, 0, 1.0, 3.0), Event(0, 0, 0.0, 1.0), Event(0, 1, 1.0, 2.0)]
+    events = [StageEvent(1, 0, 1.0, 3.0), StageEvent(0, 0, 0.0, 1.0), StageEvent(0, 1, 1.0, 2.0)]
     assert measure.completions(events, 0, 2) == [3.0, 2.0]
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from autosplit.cuts.stages import cuts_of, live
 from autosplit.errors import MachineError, SplitError
 from autosplit.graph import FusedGraph, Op, build
+from autosplit.hardware.execution.event import StageEvent
 from autosplit.report.drawing import balance as pictures_balance
 from autosplit.report.drawing import graph as pictures_graph
 from autosplit.report.drawing import timeline as pictures_timeline
@@ -25,7 +26,7 @@ from autosplit.report.drawing.layout import arrange, crossings
 from autosplit.report.drawing.paths import trace
 from autosplit.report.drawing.rows import IO, SPACE, arrange_rows, fitted
 from autosplit.report.drawing.style import label, lines
-from autosplit.report.drawing.timeline import Event, timeline
+from autosplit.report.drawing.timeline import timeline
 from tests.report import graphs
 
 
@@ -236,7 +237,13 @@ def test_timeline_says_how_busy_a_stage_was_between_its_first_and_last_item(
     written: list[str],
 ) -> None:
     timeline(
-        [Event(0, 0, 0, 5), Event(0, 1, 5, 10), Event(1, 0, 5, 7), Event(1, 1, 10, 12)], ["a", "b"]
+        [
+            StageEvent(0, 0, 0, 5),
+            StageEvent(0, 1, 5, 10),
+            StageEvent(1, 0, 5, 7),
+            StageEvent(1, 1, 10, 12),
+        ],
+        ["a", "b"],
     )
     assert "100% busy" in written
     assert "57% busy" in written

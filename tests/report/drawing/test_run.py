@@ -6,7 +6,7 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.deploy.load import load
-from autosplit.hardware.execution.pipeline import Event
+from autosplit.hardware.execution.event import StageEvent
 from autosplit.report.drawing import run
 
 
@@ -25,10 +25,10 @@ def drawn(monkeypatch):
 
 def test_times_count_in_ms_from_the_first_item():
     events = [
-        Event(0, 0, 10.0, 10.5),
-        Event(1, 0, 10.5, 11.0),
-        Event(0, 1, 10.5, 11.0),
-        Event(0, 2, 11.0, 12.0),
+        StageEvent(0, 0, 10.0, 10.5),
+        StageEvent(1, 0, 10.5, 11.0),
+        StageEvent(0, 1, 10.5, 11.0),
+        StageEvent(0, 2, 11.0, 12.0),
     ]
     assert run.rows(events, 2) == [(0, 0, 0.0, 500.0), (1, 0, 500.0, 1000.0), (0, 1, 500.0, 1000.0)]
     assert run.rows([], 2) == []
@@ -72,7 +72,7 @@ def test_an_item_is_computed_by_one_stage_after_the_other(exported):
 
 @pytest.mark.parametrize(("name", "start"), [("run.svg", b"<?xml"), ("run.PNG", b"\x89PNG")])
 def test_the_suffix_says_what_is_drawn(tmp_path, name, start):
-    run.write([Event(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
+    run.write([StageEvent(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
     data = (tmp_path / name).read_bytes()
     assert data.startswith(start)
     assert name.endswith("PNG") or ElementTree.fromstring(data).tag.endswith("svg")

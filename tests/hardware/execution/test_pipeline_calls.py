@@ -1,0 +1,229 @@
+"""A result belongs to its item, whatever fails, is interrupted or runs at the same time."""
+
+import itertools
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from autosplit.errors import ConfigError, StageError
+from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, sequential
+
+SKIP = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b", "a", "x"])], ["x"], ["c", "b"])
+STAGES = [[0], [1], [2]]
+BAD = {"x": np.zeros(3)}
+
+
+class BrokenSource(RuntimeError):
+    pass
+
+
+def new_pipeline(depth=1, before=None):
+    return fake_pipeline(SKIP, STAGES, ["c", "b"], depth, before=before)[0]
+
+
+def outputs_of(numbers):
+    expected = [sequential(SKIP, item_of(n), ["c", "b"]) for n in numbers]
+    return [(e["c"].tolist(), e["b"].tolist()) for e in expected]
+
+
+def item_of(number):
+    return {"x": np.array([number, -number], dtype=float)}
+
+
+def plain(results):
+    return [(r["c"].tolist(), r["b"].tolist()) for r in results]
+
+
+def interrupt():
+    """Press Ctrl-C: the signal wakes the main thread from a wait."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def failing_source(numbers, error):
+    yield from map(item_of, numbers)
+    raise error
+
+
+@pytest.mark.parametrize("good", [0, 1, 2, 30])
+@pytest.mark.parametrize("error", [BrokenSource(), KeyboardInterrupt(), StopIteration()])
+def test_the_next_run_returns_its_own_results_after_a_source_that_raises(good, error):
+    with new_pipeline() as pipeline:
+        for _ in range(3):
+            with pytest.raises((BrokenSource, KeyboardInterrupt, RuntimeError)):
+                pipeline.run(failing_source(range(good), error))
+        assert plain(in_time(lambda: pipeline.run([item_of(99)]))) == outputs_of([99])
+
+
+def test_the_next_run_returns_its_own_results_after_an_item_that_does_not_fit():
+    with new_pipeline() as pipeline:
+        with pytest.raises(ConfigError):
+            pipeline.run([item_of(1), item_of(2), BAD])
+        assert plain(in_time(lambda: pipeline.run([item_of(5)]))) == outputs_of([5])
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+@pytest.mark.parametrize("at", [0, 3, 19])
+def test_the_next_run_returns_its_own_results_after_an_interrupt(stage, at):
+    before = {stage: lambda number: interrupt() if number == at else None}
+    with new_pipeline(before=before) as pipeline:
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(map(item_of, range(20)))
+        assert plain(in_time(lambda: pipeline.run([item_of(7)]))) == outputs_of([7])
+
+
+def test_an_interrupted_reader_loses_no_result():
+    gate = threading.Event()
+
+    def interrupt_once(number):
+        if number == 1:
+            interrupt()
+            gate.wait(PATIENCE_S)
+
+    with new_pipeline(before={2: interrupt_once}) as pipeline:
+        for number in range(3):
+            pipeline.submit(item_of(number))
+        assert plain([next(pipeline.results())]) == outputs_of([0])
+        with pytest.raises(KeyboardInterrupt):
+            next(pipeline.results())
+        gate.set()
+        results = pipeline.results()
+        assert plain(in_time(lambda: [next(results), next(results)])) == outputs_of([1, 2])
+
+
+def test_threads_that_run_at_once_get_their_own_results():
+    with new_pipeline() as pipeline, ThreadPoolExecutor(4) as threads:
+        calls = [list(range(first, first + 7)) for first in range(0, 560, 7)]
+        results = threads.map(lambda numbers: pipeline.run(map(item_of, numbers)), calls)
+        assert in_time(lambda: list(map(plain, results))) == list(map(outputs_of, calls))
+
+
+def test_a_run_leaves_submitted_items_to_their_reader():
+    with new_pipeline() as pipeline:
+        for number in range(pipeline.capacity):
+            pipeline.submit(item_of(number))
+        numbers = range(100, 130)
+        assert plain(in_time(lambda: pipeline.run(map(item_of, numbers)))) == outputs_of(numbers)
+        read = in_time(lambda: list(itertools.islice(pipeline.results(), pipeline.capacity)))
+        assert plain(read) == outputs_of(range(pipeline.capacity))
+
+
+def test_a_run_whose_source_waits_does_not_hold_other_callers_back():
+    gate = threading.Event()
+
+    def slow_source():
+        yield from map(item_of, range(4))
+        assert gate.wait(PATIENCE_S)
+
+    with new_pipeline() as pipeline, ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(pipeline.run, slow_source())
+        assert plain(in_time(lambda: pipeline.run(map(item_of, range(50))))) == outputs_of(
+            range(50)
+        )
+        gate.set()
+        assert plain(slow.result(PATIENCE_S)) == outputs_of(range(4))
+
+
+class Calls(RuleBasedStateMachine):
+    """Any sequence of calls on one pipeline; every item has a number of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = itertools.count()
+        self.interrupt_at = self.fail_at = None
+        self.has_failed = False
+        self.pipeline = new_pipeline(before={1: self.before})
+        self.unread = []
+
+    def before(self, number):
+        if self.interrupt_at is not None:
+            self.interrupt_at -= 1
+            if self.interrupt_at < 0:
+                self.interrupt_at = None
+                interrupt()
+        if self.fail_at is not None:
+            self.fail_at -= 1
+            if self.fail_at < 0:
+                raise BrokenSource
+
+    def take_numbers(self, count):
+        return list(itertools.islice(self.numbers, count))
+
+    def teardown(self):
+        self.pipeline.close()
+
+    @rule(count=st.integers(0, 12))
+    def run(self, count):
+        numbers = self.take_numbers(count)
+        if self.has_failed:
+            with pytest.raises(StageError):
+                self.pipeline.run(map(item_of, [*numbers, 0]))
+        else:
+            assert plain(self.pipeline.run(map(item_of, numbers))) == outputs_of(numbers)
+
+    @precondition(lambda self: not self.has_failed)
+    @rule(count=st.integers(0, 12))
+    def run_a_source_that_raises(self, count):
+        with pytest.raises(BrokenSource):
+            self.pipeline.run(failing_source(self.take_numbers(count), BrokenSource()))
+
+    @precondition(lambda self: not self.has_failed)
+    @rule(count=st.integers(0, 12))
+    def run_an_item_that_does_not_fit(self, count):
+        with pytest.raises(ConfigError):
+            self.pipeline.run([*map(item_of, self.take_numbers(count)), BAD])
+
+    @precondition(lambda self: not self.has_failed)
+    @rule(at=st.integers(0, 11))
+    def run_interrupted(self, at):
+        # Items that are inside from before count too: fewer than 12 may be left when it comes.
+        self.pipeline.run([item_of(0)])
+        self.interrupt_at = at
+        with pytest.raises(KeyboardInterrupt):
+            self.pipeline.run(map(item_of, self.take_numbers(12)))
+
+    @precondition(lambda self: not self.has_failed)
+    @rule(sizes=st.lists(st.integers(0, 9), min_size=2, max_size=4))
+    def run_at_once(self, sizes):
+        calls = [self.take_numbers(size) for size in sizes]
+        with ThreadPoolExecutor(len(calls)) as threads:
+            results = threads.map(lambda numbers: self.pipeline.run(map(item_of, numbers)), calls)
+            assert list(map(plain, results)) == list(map(outputs_of, calls))
+
+    @precondition(lambda self: len(self.unread) < self.pipeline.capacity)
+    @rule()
+    def submit(self):
+        (number,) = self.take_numbers(1)
+        if self.has_failed:
+            with pytest.raises(StageError):
+                self.pipeline.submit(item_of(number))
+        else:
+            self.pipeline.submit(item_of(number))
+            self.unread.append(number)
+
+    @precondition(lambda self: self.unread)
+    @rule()
+    def read(self):
+        if self.has_failed:
+            with pytest.raises(StageError):
+                next(self.pipeline.results())
+        else:
+            result = next(self.pipeline.results())
+            assert plain([result]) == outputs_of([self.unread.pop(0)])
+
+    @precondition(lambda self: not self.has_failed)
+    @rule(at=st.integers(0, 5))
+    def run_a_stage_that_fails(self, at):
+        self.fail_at = at
+        with pytest.raises(StageError):
+            self.pipeline.run(map(item_of, self.take_numbers(6)))
+        self.has_failed = True
+
+
+TestAnySequenceOfCalls = Calls.TestCase
+TestAnySequenceOfCalls.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -1,0 +1,106 @@
+"""A pipeline ends with its references, its process and its stages, and holds none of them up."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+
+from autosplit.errors import StageError
+from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, items, wait_for
+
+CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
+STAGES = [[0], [1], [2]]
+LEAVE = """
+import sys
+import numpy as np
+import autosplit
+from tests.nets import net
+
+shape = "float[1,16,160,160]"
+model = net(
+    f"g ({shape} x) => ({shape} y) {{ c = Conv<pads=[1,1,1,1]>(x, w) r = Relu(c) d = Conv<pads=[1,1,1,1]>(r, v) y = Relu(d) }}",
+    {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3)},
+)
+import onnx
+onnx.save(model, sys.argv[1])
+pipeline = autosplit.load_model(sys.argv[1]).split([["r"]]).pipeline()
+item = {"x": np.zeros((1, 16, 160, 160), np.float32)}
+pipeline.run([item])
+for _ in range(pipeline.capacity):
+    pipeline.submit(item)
+print("leaves", flush=True)
+"""
+
+
+def test_a_pipeline_without_references_lets_its_threads_end():
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"])
+    for item in items(pipeline.capacity):
+        pipeline.submit(item)
+    in_time(lambda: next(pipeline.results()))
+    reference = weakref.ref(pipeline)
+    del pipeline
+    assert reference() is None
+    wait_for(lambda: all(stage.closed == 1 for stage in stages))
+    idents = {stage.thread for stage in stages}
+    wait_for(lambda: not idents & {thread.ident for thread in threading.enumerate()})
+
+
+def test_a_stage_that_hangs_does_not_hold_close_up():
+    gate = threading.Event()
+    before = {1: lambda number: gate.wait(PATIENCE_S)}
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], before=before)
+    pipeline.submit(items(1)[0])
+    wait_for(lambda: stages[0].seen)
+    start = time.monotonic()
+    with pytest.warns(RuntimeWarning, match="stage 1"):
+        pipeline.close()
+    assert time.monotonic() - start < 20
+    assert [stage.closed for stage in stages] == [1, 0, 1]
+    gate.set()
+    wait_for(lambda: stages[1].closed == 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_fork_gets_an_error(is_started):
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c"])
+    if is_started:
+        pipeline.submit(items(1)[0])
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        calls = (
+            lambda: pipeline.run(items(1)),
+            lambda: pipeline.submit(items(1)[0]),
+            lambda: next(pipeline.results()),
+        )
+        for call in calls:
+            try:
+                call()
+            except StageError:
+                refused += 1
+        pipeline.close()
+        os._exit(refused)
+    _, status = in_time(lambda: os.waitpid(child, 0))
+    assert os.waitstatus_to_exitcode(status) == 3
+    pipeline.close()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_the_interpreter_ends_cleanly_with_items_inside(threads, tmp_path):
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", LEAVE, tmp_path / "net.onnx"],
+            cwd=Path(__file__).parents[3],
+            env={**os.environ, "TVM_NUM_THREADS": threads},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert (done.returncode, done.stdout) == (0, "leaves\n"), done.stderr
