@@ -78,20 +78,22 @@ def test_the_next_run_returns_its_own_results_after_an_interrupt(stage, at):
 
 
 def test_an_interrupted_reader_loses_no_result():
-    gate = threading.Event()
+    is_reading, may_go_on = threading.Event(), threading.Event()
 
     def interrupt_once(number):
         if number == 1:
+            is_reading.wait(PATIENCE_S)
             interrupt()
-            gate.wait(PATIENCE_S)
+            may_go_on.wait(PATIENCE_S)
 
     with new_pipeline(before={2: interrupt_once}) as pipeline:
         for number in range(3):
             pipeline.submit(item_of(number))
         assert plain([next(pipeline.results())]) == outputs_of([0])
         with pytest.raises(KeyboardInterrupt):
+            is_reading.set()
             next(pipeline.results())
-        gate.set()
+        may_go_on.set()
         results = pipeline.results()
         assert plain(in_time(lambda: [next(results), next(results)])) == outputs_of([1, 2])
 
