@@ -18,7 +18,7 @@ from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.files import sha256
 from autosplit.frontend.samples import random_items
 from autosplit.hardware.devices.device import Device
-from autosplit.hardware.execution.pipeline import Event
+from autosplit.hardware.execution.event import StageEvent
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
@@ -36,7 +36,7 @@ class BenchResult:
     latency: Spread
     busy_ms: tuple[float, ...]
     devices: tuple[Device, ...]
-    events: tuple[Event, ...]
+    events: tuple[StageEvent, ...]
 
 
 def verify(
