@@ -34,6 +34,7 @@ def _inside(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
         raise ValueError(f"'{name}' must be a path inside the folder")
+    name.encode()  # a lone surrogate, which no file name can hold, is a ValueError
     return name
 
 

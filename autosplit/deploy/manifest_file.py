@@ -35,6 +35,11 @@ def read(path: Path) -> Manifest:
         raise ConfigError(
             f"'{path}' holds no readable {NAME} ({reason}); give a folder `export` wrote"
         ) from error
+    return parse(content, str(file))
+
+
+def parse(content: bytes, file: str) -> Manifest:
+    """The manifest that the content of ``file`` stands for. Raises ConfigError."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,124 @@
+"""Exports by somebody else: refused in one line or run as they are, whatever was edited."""
+
+import copy
+import json
+import os
+import random
+
+import pytest
+
+import autosplit
+from autosplit.deploy import manifest_file
+from autosplit.deploy import verify as verifying
+from autosplit.errors import AutosplitError, ConfigError
+from tests.report.manifests import sound
+
+EDITS = 3000  # of split.json; docs/explanation/security.md names the number
+LOADED_EDITS = 400  # of an export that is then loaded and verified
+STRANGE = [
+    None, True, -1, 0, 1, 2**63, 2**70, 1e308, -0.0, "", "x", "\0", "../x", "/etc/passwd", "\x1b[2J",
+    "\u202e", "n" * 5000, [], [[]], {}, {"stage": 0}, [1, "x"], "cores:0", "rpc:127.0.0.1:1", "tvm",
+    "onnxruntime", "float32", "0" * 64,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["n" * 5000, "\ud800", "a\0b", "loop", "loop/split.json", "pipe", "pipe/split.json", "file", ""],
+)
+def test_a_path_that_is_no_export_is_refused(tmp_path, path):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    for pipe in ("pipe", "piped/split.json"):
+        (tmp_path / pipe).parent.mkdir(exist_ok=True)
+        os.mkfifo(tmp_path / pipe)
+    for name in (path, "piped"):
+        for call in (autosplit.load, verifying.verify):
+            with pytest.raises(ConfigError, match="holds no readable") as error:
+                call(tmp_path / name)
+            assert "\n" not in str(error.value)
+
+
+def test_a_manifest_of_names_that_no_system_takes_is_refused(export):
+    for name in ("\ud800", "n" * 5000):
+        export.edit(lambda document, name=name: document["stages"][0].update(file=name))
+        with pytest.raises(ConfigError):
+            autosplit.load(export.folder)
+
+
+def test_an_original_model_of_a_strange_name_is_not_there(export):
+    for name in ("n" * 5000, "a\0b", str(export.folder), "/dev/zero"):
+        export.edit(lambda document, name=name: document["model"].update(file=name))
+        assert "recorded in" in verifying.verify(export.folder)[1]
+
+
+def places(value, path=()):
+    """The path of every value in a document."""
+    yield path
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from places(child, (*path, key))
+
+
+def edit(document, random_numbers):
+    """Replace, remove or duplicate one value of a document, or swap it with another."""
+    edited = copy.deepcopy(document)
+    *path, key = random_numbers.choice([p for p in places(edited) if p])
+    parent = edited
+    for step in path:
+        parent = parent[step]
+    action = random_numbers.randrange(4)
+    if action == 0:
+        parent[key] = random_numbers.choice(STRANGE)
+    elif action == 1:
+        del parent[key]
+    elif action == 2 and isinstance(parent, list):
+        parent.append(copy.deepcopy(parent[key]))
+    else:
+        other = random_numbers.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
+        parent[key], parent[other] = parent[other], parent[key]
+    return edited
+
+
+def test_an_edited_manifest_is_read_or_refused():
+    random_numbers = random.Random(0)
+    outcomes = set()
+    for _ in range(EDITS):
+        document = sound()
+        for _ in range(random_numbers.randint(1, 3)):
+            document = edit(document, random_numbers)
+        try:
+            manifest_file.parse(json.dumps(document).encode(), "split.json").wiring()
+            outcomes.add("read")
+        except ConfigError as error:
+            assert "\n" not in str(error)
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
+
+
+@pytest.mark.integration
+def test_an_edited_export_is_verified_or_refused(export):
+    random_numbers = random.Random(1)
+    original = export.document
+    for _ in range(LOADED_EDITS):
+        export.file.write_text(json.dumps(edit(original, random_numbers)))
+        try:
+            verifying.verify(export.folder, items=1)
+        except AutosplitError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.integration
+def test_damaged_bytes_of_a_manifest_are_read_or_refused(export):
+    random_numbers = random.Random(2)
+    content = export.file.read_bytes()
+    for _ in range(300):
+        damaged = bytearray(content)
+        for _ in range(random_numbers.randint(1, 4)):
+            damaged[random_numbers.randrange(len(damaged))] = random_numbers.randrange(256)
+        try:
+            manifest_file.parse(bytes(damaged), "split.json").wiring()
+        except ConfigError as error:
+            assert "\n" not in str(error)
