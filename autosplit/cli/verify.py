@@ -1,9 +1,11 @@
 """Compare an exported split with onnxruntime on the original model.
 
-Without the model or without onnxruntime, the outputs recorded at export are the judge. Exit code 1 where outputs differ.
+Without the model or without onnxruntime, the outputs recorded at export are the reference. Exit
+code 1 where outputs differ.
 
   autosplit verify out/
   autosplit verify out/ --model net.onnx --items 10
+  autosplit verify out/ --special                     with NaN, infinities and denormals
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--model", type=Path, metavar="FILE", help="the original model, where it lies elsewhere now"
     )
     parser.add_argument(
-        "--items", type=int, default=3, help="how many random items to compare (default 3)"
+        "--items", type=int, help="how many random items to compare (default 3, special: 6)"
+    )
+    parser.add_argument(
+        "--special", action="store_true", help="put NaN, infinities and denormals among the items"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random items")
 
@@ -33,12 +38,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the errors found."""
     from autosplit.deploy.verify import verify
 
-    found, judge = verify(args.folder, args.model, args.items, args.seed)
-    word = "equal" if found.equal else "DIFFERENT"
+    items = args.items
+    if items is None:
+        items = 6 if args.special else 3  # there are six kinds of special values
+    accuracy, reference = verify(args.folder, args.model, items, args.seed, args.special)
+    word = "equal" if accuracy.equal else "DIFFERENT"
     output.emit(
         args.format,
-        asdict(found) | {"against": judge},
-        f"{word}: {found.items} items, max abs error {found.max_abs_error:.3g}, "
-        f"max rel error {found.max_rel_error:.3g}, against {judge}",
+        asdict(accuracy) | {"against": reference},
+        f"{word}: {accuracy.items} items, max abs error {accuracy.max_abs_error:.3g}, "
+        f"max rel error {accuracy.max_rel_error:.3g}, against {reference}",
     )
-    return 0 if found.equal else 1
+    return 0 if accuracy.equal else 1

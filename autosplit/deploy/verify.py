@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.files import sha256
-from autosplit.frontend.samples import random_items
+from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.event import StageEvent
 from autosplit.hardware.measurement import measure
@@ -26,6 +27,7 @@ from autosplit.hardware.measurement.reference import judge_of_file
 from autosplit.hardware.measurement.results import Accuracy, Spread
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
+Draw = Callable[..., Items]
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,33 @@ class BenchResult:
 
 
 def verify(
-    folder: Path, model: Path | None = None, items: int = 3, seed: int = 0
+    folder: Path, model: Path | None = None, items: int = 3, seed: int = 0, special: bool = False
 ) -> tuple[Accuracy, str]:
     """Compare an exported pipeline with a reference; returns the accuracy and the reference's name.
 
     The reference runs the original model, ``model`` or the file that the export names if it is
     unchanged, on random items. Without that file, or where nothing here runs it, the items and
-    reference outputs recorded at export are taken. Raises ConfigError where there is neither, and
-    for fewer than one item; MachineError or ModelError where ``model`` cannot be run.
+    reference outputs recorded at export are taken, unless ``special`` puts NaN, infinities and
+    denormals among the items. Raises ConfigError where there is neither, and for fewer than one
+    item; MachineError or ModelError where ``model`` cannot be run.
     """
     if items < 1:
         raise ConfigError(f"--items {items} compares nothing; give 1 or more")
     document = manifest_file.read(folder)
     file = _original_model(document, model)
-    inputs, expected, name = _reference(folder, document, file, items, seed, required=bool(model))
+    if special and file is None:
+        raise ConfigError("--special needs the original model; give it with --model FILE")
+    draw = special_items if special else random_items
+    if file is None:
+        inputs, expected, name = recorded_items(folder, document)
+    else:
+        try:
+            inputs, expected, name = _reference(document, file, draw, items, seed)
+        except (MachineError, ModelError) as error:
+            if model or special or document.reference is None:
+                raise
+            inputs, expected, name = recorded_items(folder, document)
+            name = f"{name}, as the model at {file} cannot be run here: {error}"
     with load(folder) as pipeline:
         outputs = pipeline.run(inputs)
     ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
@@ -64,7 +79,7 @@ def verify(
 def bench(folder: Path, budget: Budget) -> BenchResult:
     """Measure an exported pipeline on random items."""
     document = manifest_file.read(folder)
-    items = sample_items(document, 3, 0)
+    items = sample_items(document, random_items, 3, 0)
     with load(folder, trace=True) as pipeline:
         period, busy_ms = measure.period_and_stages(pipeline, items, budget)
         events = tuple(pipeline.events)
@@ -72,10 +87,10 @@ def bench(folder: Path, budget: Budget) -> BenchResult:
     return BenchResult(period, latency, busy_ms, place_stages(document), events)
 
 
-def sample_items(document: Manifest, count: int, seed: int) -> Items:
-    """Random items for the inputs of an export."""
+def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items:
+    """Items for the inputs of an export."""
     inputs = [(p.name, p.shape, p.dtype) for p in document.model.inputs]
-    return random_items(inputs, count, seed, document.model.integers_below)
+    return draw(inputs, count, seed, document.model.integers_below)
 
 
 def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]:
@@ -104,21 +119,12 @@ def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]
 
 
 def _reference(
-    folder: Path, document: Manifest, file: Path | None, items: int, seed: int, required: bool
+    document: Manifest, file: Path, draw: Draw, items: int, seed: int
 ) -> tuple[Items, Items, str]:
-    """Items, the reference's outputs for them, and its name."""
-    reason = ""
-    if file:
-        try:
-            inputs = sample_items(document, items, seed)
-            judge = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
-            return inputs, judge.outputs(inputs), f"{judge.name} on {file}"
-        except (MachineError, ModelError) as error:
-            if required or document.reference is None:
-                raise
-            reason = f", as the model at {file} cannot be run here: {error}"
-    inputs, expected, name = recorded_items(folder, document)
-    return inputs, expected, name + reason
+    """Items, what the reference computes for them from the original model, and its name."""
+    inputs = sample_items(document, draw, items, seed)
+    reference = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
+    return inputs, reference.outputs(inputs), f"{reference.name} on {file}"
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

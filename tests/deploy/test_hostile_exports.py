@@ -24,7 +24,17 @@ STRANGE = [
 
 @pytest.mark.parametrize(
     "path",
-    ["n" * 5000, "\ud800", "a\0b", "loop", "loop/split.json", "pipe", "pipe/split.json", "file", ""],
+    [
+        "n" * 5000,
+        "\ud800",
+        "a\0b",
+        "loop",
+        "loop/split.json",
+        "pipe",
+        "pipe/split.json",
+        "file",
+        "",
+    ],
 )
 def test_a_path_that_is_no_export_is_refused(tmp_path, path):
     (tmp_path / "loop").symlink_to("loop")
@@ -77,7 +87,9 @@ def edit(document, random_numbers):
     elif action == 2 and isinstance(parent, list):
         parent.append(copy.deepcopy(parent[key]))
     else:
-        other = random_numbers.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
+        other = random_numbers.choice(
+            list(parent) if isinstance(parent, dict) else range(len(parent))
+        )
         parent[key], parent[other] = parent[other], parent[key]
     return edited
 

@@ -10,6 +10,8 @@ from autosplit.deploy import verify as verifying
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError
+from autosplit.frontend.samples import random_items
+from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.reference import judge_of_file
@@ -133,7 +135,7 @@ def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
     model = sound()["model"]
     model["inputs"] = [{"name": "i", "shape": [50], "dtype": "int64"}]
     document = Manifest.model_validate(sound() | {"model": model | {"integers_below": {"i": 3}}})
-    (one,), (other,) = (verifying.sample_items(document, 1, seed) for seed in (0, 1))
+    (one,), (other,) = (verifying.sample_items(document, random_items, 1, seed) for seed in (0, 1))
     assert {*one["i"], *other["i"]} == {0, 1, 2}
     assert one["i"].tolist() != other["i"].tolist()
 
@@ -164,6 +166,29 @@ def test_an_archive_with_objects_is_not_unpickled(export):
     export.sign_reference()
     with pytest.raises(ConfigError, match="holds no reference outputs"):
         verify(export.folder)
+
+
+def test_special_values_are_compared(export, capsys):
+    assert main(["verify", str(export.folder), "--special"]) == 0
+    assert capsys.readouterr().out.startswith("equal: 6 items")
+
+
+def test_a_stage_that_hides_nan_is_not_equal(export, monkeypatch):
+    run = Pipeline.run
+    hide = np.nan_to_num
+    monkeypatch.setattr(
+        Pipeline,
+        "run",
+        lambda self, items: run(self, [{n: hide(a) for n, a in i.items()} for i in items]),
+    )
+    assert verify(export.folder)[0].equal
+    assert not verify(export.folder, special=True)[0].equal
+
+
+def test_special_values_need_the_original_model(export, said):
+    export.edit(lambda document: document["model"].pop("file"))
+    code, line = said("verify", export.folder, "--special")
+    assert (code, "--model" in line) == (2, True)
 
 
 @pytest.mark.parametrize("items", [0, -1])
