@@ -19,7 +19,7 @@ from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
-from autosplit.hardware.runtimes.runtime import TVM
+from autosplit.hardware.runtimes.registry import TVM
 from autosplit.lowering import convex
 from autosplit.lowering.external.backend import Backend
 

@@ -210,11 +210,11 @@ def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
     graph has.
     """
     from autosplit.hardware.measurement.parity import onnxruntime_outputs
-    from autosplit.hardware.runtimes.onnxruntime import submodels
+    from autosplit.hardware.runtimes.onnx import submodels
 
-    whole = submodels.whole(model)
-    assert whole is not None, "the model was not read from ONNX"
-    proto = whole.model
+    original = submodels.read_original(model.stage_source)
+    assert original is not None, "the model was not read from ONNX"
+    proto = original.proto
     made = {t for n in proto.graph.node for t in n.output}
     del proto.graph.output[:]
     for name in model.graph.tensors:

@@ -56,6 +56,6 @@ def run(args: argparse.Namespace) -> int:
     ]
     title = f"{model.graph.name} on {found.device}: {total:.3f} ms in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
-    if hint := tuning_hint(model.untuned_on(device)):
+    if hint := tuning_hint(model.runtime.untuned(device)):
         output.emit_line(hint)
     return 0

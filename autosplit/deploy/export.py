@@ -21,8 +21,8 @@ from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Baseline, Measurement
-from autosplit.hardware.runtimes.onnxruntime import submodels
-from autosplit.hardware.runtimes.runtime import ONNXRUNTIME, TVM
+from autosplit.hardware.runtimes.onnx import model_file, submodels
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from autosplit.versions import environment
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def write_split(
     return folder / m.NAME
 
 
-def original_onnx(model: CompiledModel) -> submodels.Whole | None:
+def original_onnx(model: CompiledModel) -> submodels.OnnxModel | None:
     """The ONNX model that stages of TVM are cut out of as well, None where there is none."""
-    return submodels.whole(model) if model.runtime_name == TVM else None
+    return submodels.read_original(model.stage_source) if model.runtime_name == TVM else None
 
 
 def write_stage(
@@ -94,7 +94,7 @@ def write_stage(
     file: Path,
     index: int,
     device: Device,
-    original: submodels.Whole | None,
+    original: submodels.OnnxModel | None,
 ) -> m.StagePart:
     """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
     weights = model.runtime.write(ports, file, device)
@@ -106,11 +106,11 @@ def write_stage(
     else:
         onnx_file = file.with_suffix(".onnx")
         try:
-            submodel = original.part(ports, file.stem)
-            onnx = _onnx_part(onnx_file, submodels.write(submodel, onnx_file))
-        except submodels.Absent as reason:
+            submodel = original.submodel(ports, file.stem)
+            onnx = _onnx_part(onnx_file, model_file.write(submodel, onnx_file))
+        except submodels.NoSubmodel as reason:
             onnx_absent = str(reason)
-    target = spelled(model.target_on(device))
+    target = spelled(model.kernels.target_on(device))
     ops = [model.graph.ops[op] for op in ports.ops]
     return m.StagePart(
         index=index,

@@ -15,8 +15,8 @@ from autosplit.hardware.codegen.target import architecture, target_of
 from autosplit.hardware.devices import device, processor
 from autosplit.hardware.devices.device import Device, Rpc
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.runtimes.runtime import ONNXRUNTIME, TVM, load_stage
-from autosplit.hardware.runtimes.stage import Stage
+from autosplit.hardware.runtimes.interface import Stage
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM, load_stage
 from autosplit.versions import require_pair
 
 

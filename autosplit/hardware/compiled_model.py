@@ -1,4 +1,4 @@
-"""A model made ready to be split: read, fused, its kernels compiled, its constants held once."""
+"""A model ready to be split: read, lowered, its kernels compiled when they are first needed."""
 
 from __future__ import annotations
 
@@ -14,35 +14,32 @@ import numpy as np
 from autosplit import files
 from autosplit.cuts.stages import used
 from autosplit.errors import ConfigError
-from autosplit.frontend.samples import random_items
 from autosplit.graph import FusedGraph
-from autosplit.hardware.codegen.kernels import Kernels, compile_kernels
-from autosplit.hardware.codegen.target import spelled, target_of, target_on
-from autosplit.hardware.codegen.tuning import work_of
+from autosplit.hardware.codegen.device_kernels import DeviceKernels
+from autosplit.hardware.codegen.target import spelled, target_of
 from autosplit.hardware.codegen.tuning_database import RECORDS, require
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import Wiring, wire
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import reference
 from autosplit.hardware.measurement.reference import Judge
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.runtimes.runtime import RUNTIMES, TVM, Runtime, runtime_of
-from autosplit.hardware.runtimes.stage import Stage
+from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
+from autosplit.hardware.runtimes.registry import RUNTIMES, TVM, runtime_class
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
 
-Item = Mapping[str, np.ndarray[Any, Any]]
-
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A model lowered for a target, its stages run by ``runtime``; kernels are compiled when first needed.
+    """A model lowered for a target, and the runtime that computes its stages.
 
-    ``targets`` gives devices, by their spelling, targets of their own; the graph is one for all. ``path`` is the original
-    file, None for an object; ``judge`` runs the original by other means than stages. Stages are tuples of op indices, as the
-    cuts room gives them.
+    ``path`` is the original file, None for an object; ``onnx_file`` the same where it is ONNX.
+    ``targets`` gives devices, by their
+    spelling, targets of their own; the graph is the same for all. ``judge`` computes the original
+    without stages. A stage is a tuple of op indices.
     """
 
     path: Path | None
@@ -54,6 +51,7 @@ class CompiledModel:
     tuning: Path | None = None
     runtime_name: str = TVM
     targets: Mapping[str, str] = field(default_factory=dict)
+    onnx_file: Path | None = None
 
     @property
     def graph(self) -> FusedGraph:
@@ -61,62 +59,23 @@ class CompiledModel:
         return self.lowered.graph
 
     @cached_property
-    def kernels(self) -> Kernels:
-        """The compiled kernels; compiles those the cache does not hold."""
-        return compile_kernels(self.lowered.kernels, self.target, self.tuning)
-
-    def untuned_on(self, device: Device) -> float:
-        """The share of the arithmetic, 0 to 1, that kernels do for which no schedule is known; 0 where TVM runs no stage."""
-        work = work_of(self.graph) if self.runtime_name == TVM else {}
-        plain = self.kernels_on(device).unscheduled if work else frozenset()
-        return sum(amount for name, amount in work.items() if name in plain) / (
-            sum(work.values()) or 1.0
-        )
-
-    def target_on(self, device: Device) -> Any:
-        """The target of a device; one that is not given is asked of the device. Raises MachineError where it is not there."""
-        known = self._targets
-        if (name := str(device)) not in known:
-            known[name] = target_on(device, self.targets.get(name), self.target)
-        return known[name]
-
-    def kernels_on(self, device: Device) -> Kernels:
-        """The kernels for a device, compiled once for each target; ``absent`` are those that it cannot run."""
-        target = self.target_on(device)
-        if (name := spelled(target)) == spelled(self.target):
-            return self.kernels
-        known = self._kernels
-        if name not in known:
-            known[name] = compile_kernels(self.lowered.kernels, target, self.tuning, partly=True)
-        return known[name]
-
-    def can_run(self, device: Device) -> bool:
-        """Whether a device can run all of the model."""
-        if isinstance(device, Cores):
-            return True
-        return not self.kernels_on(device).absent and not self.lowered.composites
+    def kernels(self) -> DeviceKernels:
+        """The kernels for each device."""
+        return DeviceKernels(self.lowered.kernels, self.target, self.targets, self.tuning)
 
     @cached_property
-    def _targets(self) -> dict[str, Any]:
-        return {}
-
-    @cached_property
-    def _kernels(self) -> dict[str, Kernels]:
-        return {}
+    def stage_source(self) -> StageSource:
+        """What a runtime makes the stages from."""
+        return StageSource(self.lowered, self.sha256, self.kernels, self.onnx_file, self.shapes)
 
     @cached_property
     def runtime(self) -> Runtime:
-        """What runs the stages."""
-        return runtime_of(self, self.runtime_name)
-
-    @cached_property
-    def whole(self) -> Wiring:
-        """The wiring of the model as one stage."""
-        return self.wiring([range(len(self.graph.ops))])
+        """What computes the stages."""
+        return runtime_class(self.runtime_name)(self.stage_source)
 
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
-        """Which tensor goes where for a legal split."""
-        return wire(self.graph, stages, self.lowered.outputs)
+        """The connections of a legal split."""
+        return self.stage_source.wiring(stages)
 
     def pipeline(
         self,
@@ -134,66 +93,56 @@ class CompiledModel:
         self, wiring: Wiring, devices: Sequence[Device], depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages of a wiring and put stage i on device i."""
-        loaded: list[Stage] = []
+        stages: list[Stage] = []
         try:
             for ports, device in zip(wiring.stages, devices, strict=True):
-                loaded.append(self.runtime.stage(ports, device))
+                stages.append(self.runtime.stage(ports, device))
         except BaseException:
-            for stage in loaded:
+            for stage in stages:
                 stage.close()
             raise
-        return Pipeline(wiring, loaded, depth, trace)
+        return Pipeline(wiring, stages, depth, trace)
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
-        """The whole model on one device, run as fast as the runtime can."""
-        return Pipeline(self.whole, [self.runtime.whole(self.whole.stages[0], device)], trace=trace)
+        """The whole model on one device, as fast as the runtime computes it there."""
+        wiring = self.wiring([range(len(self.graph.ops))])
+        return Pipeline(wiring, [self.runtime.whole(wiring.stages[0], device)], trace=trace)
 
     def profile(self, device: Device, seconds: float = 2.0, force: bool = False) -> Profile:
-        """The time of every op on a device, from the cache where it was measured before on this machine.
-
-        ``force`` measures again and replaces what the cache holds.
-        """
+        """The time of every op on a device; measured once on this machine unless ``force``."""
         return self.runtime.profile(device, seconds, force)
 
     def link(self, device: Device) -> LinkCost:
-        """What it takes to move tensors to a device and to call it, measured now; nothing for local cores."""
+        """The costs of sending tensors to a device and of calling it, measured now."""
         return self.runtime.link(device)
 
-    def items(self, count: int = 3, seed: int = 0) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """Random items: for each the array of every input by name, in its shape and dtype; alike for a ``seed``."""
-        lowered = self.lowered
-        return random_items(
-            [(i.name, i.shape, i.dtype) for i in lowered.inputs],
-            count,
-            seed,
-            lowered.integers_below,
-        )
+    def items(self, count: int = 3, seed: int = 0) -> list[Item]:
+        """Random items, reproducible by ``seed``: the array of each input by name."""
+        return self.stage_source.items(count, seed)
 
-    def expected(self, items: Sequence[Item]) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """What the judge computes for the items on the original model: for each its outputs by name.
+    def expected(
+        self, items: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+    ) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """The outputs, by name, that the original model gives for each item.
 
-        Raises MachineError where the package that does is missing, ModelError where it refuses the model.
+        Raises MachineError for a missing package, ModelError where it refuses the model.
         """
         return self.judge.outputs(items)
 
     @property
     def identity(self) -> dict[str, str]:
-        """What makes two measurements of this model comparable, besides the machine."""
-        shapes = ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
-        records = files.sha256(self.tuning / RECORDS) if self.tuning else "shipped"
-        composites = sorted(c.key for c in self.lowered.composites.values())
-        external = (
-            {"regions": f"{' '.join(composites)} {self.lowered.keep_together}"}
-            if composites
-            else {}
-        )
-        return external | {
+        """What must be equal in two measurements, besides the machine, to compare them."""
+        identity = {
             "model": self.sha256,
-            "shapes": shapes,
+            "shapes": self.stage_source.input_shapes,
             "target": spelled(self.target),
-            "tuning": records,
+            "tuning": files.sha256(self.tuning / RECORDS) if self.tuning else "shipped",
             "versions": self.runtime.versions,
         }
+        if self.lowered.composites:
+            composites = sorted(c.key for c in self.lowered.composites.values())
+            identity["regions"] = f"{' '.join(composites)} {self.lowered.keep_together}"
+        return identity
 
 
 def load_model(
@@ -205,50 +154,62 @@ def load_model(
     runtime: str = TVM,
     targets: Mapping[str, str] | None = None,
 ) -> CompiledModel:
-    """Read and fuse a model: an ONNX file, TVMScript (.py), a saved module (.json), a saved exported program (.pt2); or an
-    object, a TVM IRModule or a ``torch.export.ExportedProgram``.
+    """Read and fuse a model.
 
-    ``shapes`` gives the shape of dynamic inputs by name; ``target`` defaults to this machine's processor, ``targets`` are
-    those of devices by their spelling, and a device that is left out is asked for its own; ``tuning`` is the folder of a
-    tuning database; ``backends`` run what their patterns match. ``runtime`` runs the stages: ``tvm``, or ``onnxruntime`` for
-    a model from an ONNX file. Raises ModelError or ConfigError where the model, the shapes or the runtime are wrong,
-    MachineError without the package that reads it.
+    ``model`` is an ONNX file, TVMScript (.py), a saved module (.json) or exported program (.pt2),
+    a TVM IRModule or a ``torch.export.ExportedProgram``. ``shapes`` gives the shapes of dynamic
+    inputs by name. ``target`` defaults to this machine's processor; ``targets`` are those of
+    devices by their spelling, and a device without one is asked. ``tuning`` is the folder of a
+    tuning database. ``backends`` are external code generators for the ops that they match.
+    ``runtime`` computes the stages; ``onnxruntime`` needs an ONNX file.
+
+    Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
+    package.
     """
     from autosplit.frontend import importing
 
     require_pair()
-    _check(runtime, tuning, backends)
+    _check_options(runtime, tuning, backends)
     path = Path(model) if isinstance(model, str | Path) else None
-    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    source = importing.read(path or model, given)
-    where = target_of(target)
-    judge = reference.judge_of(source, path, where)
-    digest = files.sha256(path) if path else _digest(source.module)
-    lowered = lower(source, where, backends)
+    static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    source = importing.read(path or model, static_shapes)
+    tvm_target = target_of(target)
     return CompiledModel(
-        path, digest, where, lowered, judge, given, tuning, runtime, _targets(targets or {})
+        path=path,
+        sha256=files.sha256(path) if path else _digest(source.module),
+        target=tvm_target,
+        lowered=lower(source, tvm_target, backends),
+        judge=reference.judge_of(source, path, tvm_target),
+        shapes=static_shapes,
+        tuning=tuning,
+        runtime_name=runtime,
+        targets=_device_targets(targets or {}),
+        onnx_file=path if source.format == "onnx" else None,
     )
 
 
-def _check(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
-    """Raises ConfigError where the runtime is unknown, or given what only TVM can use, or where nothing was tuned."""
+def _check_options(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
+    """Raises ConfigError for an unknown runtime and for options that are for another one."""
     if runtime not in RUNTIMES:
         raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join(RUNTIMES)}")
     if runtime != TVM and (tuning or backends):
-        what = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
+        option = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
         raise ConfigError(
-            f"{what} is for TVM, but the stages run in {runtime}; remove one of the two"
+            f"{option} is for TVM, but the stages run in {runtime}; remove one of the two"
         )
     if tuning:
         require(tuning)
 
 
-def _targets(given: Mapping[str, str]) -> dict[str, str]:
-    """By the canonical spelling of the device. Raises ConfigError for a misspelt device or target."""
-    found = {str(devices.parse(name)): text for name, text in given.items()}
-    for text in found.values():
+def _device_targets(targets: Mapping[str, str]) -> dict[str, str]:
+    """The targets by the canonical spelling of each device.
+
+    Raises ConfigError for a misspelt device or target.
+    """
+    by_device = {str(devices.parse(name)): text for name, text in targets.items()}
+    for text in by_device.values():
         target_of(text)
-    return found
+    return by_device
 
 
 def _digest(module: Any) -> str:

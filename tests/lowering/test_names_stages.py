@@ -10,7 +10,7 @@ import pytest
 import autosplit
 from autosplit.errors import MachineError
 from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
-from autosplit.hardware.runtimes.onnxruntime import submodels
+from autosplit.hardware.runtimes.onnx import model_file, submodels
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -82,7 +82,7 @@ def test_a_shape_asked_of_an_earlier_stage_is_a_constant(save, tmp_path):
 
 
 def test_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
-    monkeypatch.setattr(submodels, "EXTERNAL", 500)
+    monkeypatch.setattr(model_file, "EXTERNAL_BYTES", 500)
     weight = nets.net(
         "g (float[2,400] x) => (float[2,400] y) "
         "{ a = MatMul(x, w) b = Softmax(a) y = MatMul(b, w) }",
@@ -100,16 +100,16 @@ def test_large_weights_lie_beside_the_submodel(save, tmp_path, monkeypatch):
 def test_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save):
     model = autosplit.load_model(save(nets.boundaries()))
     stages = model.split([["skip"], ["both"], ["mid"]]).stages
-    whole = submodels.whole(model)
+    original = submodels.read_original(model.stage_source)
     initializers = [
-        {w.name for w in whole.part(p, "s").graph.initializer} for p in model.wiring(stages).stages
+        {w.name for w in original.submodel(p, "s").graph.initializer} for p in model.wiring(stages).stages
     ]
     assert initializers == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
 
 
 def test_a_full_disk_is_one_line(save, tmp_path):
     model = autosplit.load_model(save(nets.residual(1)))
-    whole = submodels.whole(model)
+    original = submodels.read_original(model.stage_source)
     (tmp_path / "taken").write_text("")
     with pytest.raises(MachineError, match="cannot write"):
-        submodels.write(whole.model, tmp_path / "taken" / "stage0.onnx")
+        model_file.write(original.proto, tmp_path / "taken" / "stage0.onnx")

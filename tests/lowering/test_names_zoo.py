@@ -11,7 +11,7 @@ from autosplit import api, cuts
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
-from autosplit.hardware.runtimes.onnxruntime import submodels
+from autosplit.hardware.runtimes.onnx import submodels
 from autosplit.report.documents import inspection
 from autosplit.zoo import catalog
 from tests import nets
@@ -37,7 +37,7 @@ def known(model):
 
 
 def test_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
-    nodes = [n.name or n.output[0] for n in submodels.whole(model).model.graph.node]
+    nodes = [n.name or n.output[0] for n in submodels.read_original(model.stage_source).proto.graph.node]
     uses = Counter(name for op in model.graph.ops for name in op.sources)
     uses.update(f.name for f in model.graph.folded)
     assert uses == Counter(nodes)
@@ -99,10 +99,10 @@ def test_onnxruntime_chained_over_the_submodels_equals_the_original(model, known
     stages = [tuple(range(a, b)) for a, b in zip([0, *ends], ends, strict=False)]
     (item,) = model.items(1)
     values = dict(item)
-    whole = submodels.whole(model)
+    original = submodels.read_original(model.stage_source)
     for i, ports in enumerate(model.wiring(stages).stages):
         given = {p.name: values[p.name] for p in ports.inputs}
-        values |= onnxruntime_outputs(whole.part(ports, f"stage{i}").SerializeToString(), [given])[
+        values |= onnxruntime_outputs(original.submodel(ports, f"stage{i}").SerializeToString(), [given])[
             0
         ]
     expected = model.expected([item])
@@ -112,12 +112,12 @@ def test_onnxruntime_chained_over_the_submodels_equals_the_original(model, known
 
 
 def test_every_op_whose_boundary_is_named_is_a_submodel(model, known):
-    whole = submodels.whole(model)
+    original = submodels.read_original(model.stage_source)
     tried = 0
     for i, op in enumerate(model.graph.ops):
         ports = api.Part(model, (i,)).wiring.stages[0]
         if all(p.name in known for p in (*ports.inputs, *ports.outputs)):
-            submodel = whole.part(ports, op.name).SerializeToString()
+            submodel = original.submodel(ports, op.name).SerializeToString()
             (got,) = onnxruntime_outputs(submodel, [{p.name: known[p.name] for p in ports.inputs}])
             assert compare([got], [{p.name: known[p.name] for p in ports.outputs}]).equal, op.name
             assert all(

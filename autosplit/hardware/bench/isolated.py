@@ -15,7 +15,7 @@ from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
-from autosplit.hardware.runtimes.runtime import TVM
+from autosplit.hardware.runtimes.registry import TVM
 from autosplit.serialization import dump, load
 
 HANDLER = "autosplit.hardware.bench.worker:open_bench"

@@ -62,7 +62,7 @@ class LocalBench:
         self._items = model.items(items)
         model.runtime.check(self.places)
         with self.reached():
-            self._targets = {str(d): spelled(model.target_on(d)) for d in self.places}
+            self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
         self._wait_s = rpc.RETURN_S
 
     @property
@@ -87,8 +87,8 @@ class LocalBench:
 
     @property
     def untuned(self) -> float:
-        """See CompiledModel.untuned_on; that of the first device."""
-        return self.model.untuned_on(self.places[0])
+        """See Runtime.untuned; that of the first device."""
+        return self.model.runtime.untuned(self.places[0])
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -196,7 +196,7 @@ class LocalBench:
 
     def _ways(self) -> Sequence[Way]:
         """The ways without splitting, on devices that can run all of the model."""
-        return ways([d for d in self.places if self.model.can_run(d)])
+        return ways([d for d in self.places if self.model.runtime.can_run(d)])
 
     def _open_whole(self, stack: contextlib.ExitStack, copies: Sequence[Device]) -> list[Pipeline]:
         """One unsplit model a copy, each checked."""

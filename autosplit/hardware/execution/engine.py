@@ -20,7 +20,7 @@ from autosplit.hardware.execution.channel import Channel, Closed
 from autosplit.hardware.execution.edges import CALLER, Ticket, connect
 from autosplit.hardware.execution.event import StageEvent
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.runtimes.stage import Stage
+from autosplit.hardware.runtimes.interface import Stage
 
 CLOSE_TIMEOUT_S = 5.0
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()

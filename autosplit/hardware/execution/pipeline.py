@@ -16,7 +16,7 @@ from autosplit.hardware.execution.channel import Closed
 from autosplit.hardware.execution.edges import Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
-from autosplit.hardware.runtimes.stage import Stage
+from autosplit.hardware.runtimes.interface import Stage
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Item = Mapping[str, Array]

@@ -23,7 +23,7 @@ def open_bench(config: StudyConfig) -> Bench:
 def _real(config: StudyConfig) -> Bench:
     from autosplit.hardware.bench.isolated import IsolatedBench
     from autosplit.hardware.measurement.measure import Budget
-    from autosplit.hardware.runtimes.runtime import TVM
+    from autosplit.hardware.runtimes.registry import TVM
     from autosplit.zoo import catalog
 
     model = Path(config.model) if config.model else catalog.cached(str(config.zoo))

@@ -17,8 +17,8 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.profiling import whole_model
-from autosplit.hardware.runtimes.stage import VmStage
+from autosplit.hardware.profiling import profile_cache
+from autosplit.hardware.runtimes.tvm.stage import VmStage
 from tests.build import node, onnx_model, value
 from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
 
@@ -107,7 +107,7 @@ def test_a_device_that_cannot_run_all_of_the_model_has_no_way_without_splitting(
     bench, branches, monkeypatch
 ):
     monkeypatch.setattr(
-        type(branches), "can_run", lambda self, device: str(device) != bench.devices[0]
+        type(branches.runtime), "can_run", lambda self, device: str(device) != bench.devices[0]
     )
     assert [name for name, _ in bench._ways()] == (
         ["one core"] if len(set(bench.devices)) > 1 else []
@@ -332,7 +332,7 @@ def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkey
     """Both nets call kernels ``exp`` and ``exp1``, on tensors of swapped sizes."""
     keys = []
     monkeypatch.setattr(
-        whole_model,
+        profile_cache,
         "cached",
         lambda key, make, force: keys.append(tuple(key)) or Profile("", (), ()),
     )
@@ -348,9 +348,9 @@ def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkey
 def test_a_damaged_profile_is_measured_again(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
     made = Profile("cores:0", (1.0, 2.0), (0.1, 0.2))
-    assert whole_model.cached(["key"], lambda: made) == made
-    assert whole_model.cached(["key"], lambda: Profile("other", (), ())) == made
+    assert profile_cache.cached(["key"], lambda: made) == made
+    assert profile_cache.cached(["key"], lambda: Profile("other", (), ())) == made
     (file,) = (tmp_path / "profiles").glob("*.json")
     assert json.loads(file.read_text())["op_ms"] == [1.0, 2.0]
     file.write_text("{")
-    assert whole_model.cached(["key"], lambda: made) == made
+    assert profile_cache.cached(["key"], lambda: made) == made

@@ -47,7 +47,7 @@ def built(monkeypatch):
 
 def compiled(path):
     """The kernels of a model, loaded."""
-    kernels = api.load_model(path).kernels
+    kernels = api.load_model(path).kernels.default
     return kernels, kernels.module
 
 
@@ -225,7 +225,7 @@ def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh,
     model = api.load_model(
         save(onnx_model(ops, [value("x", (4, 160))], outs, weights={"w": large}))
     )
-    (whole,) = model.whole.stages
+    whole = model.stage_source.whole
     assert [w.value.numpy().nbytes for w in link.large_weights(model.lowered, whole)] == [
         large.nbytes
     ]
@@ -237,7 +237,7 @@ def test_a_large_weight_that_several_ops_and_stages_read_is_right_in_each(fresh,
 
 def test_what_no_schedule_is_known_for_is_told_with_its_share(squeezenet, branches, monkeypatch):
     (core,) = device.along(1)
-    assert squeezenet.untuned_on(core) < 0.1
+    assert squeezenet.runtime.untuned(core) < 0.1
     monkeypatch.setattr(schedules, "shipped", dict)
     plain = compile_kernels(branches.lowered.kernels, branches.target)
     assert plain.unscheduled == set(branches.lowered.kernels) - plain.views

@@ -53,7 +53,7 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(small: Pat
     assert [t.kernel for t in again if t.note == "known to the database"] == improved
     tuned = api.load_model(small, tuning=tmp_path / "db")
     assert tuned.identity["tuning"] != model.identity["tuning"]
-    assert tuned.kernels.symbols != model.kernels.symbols
+    assert tuned.kernels.default.symbols != model.kernels.default.symbols
     items = tuned.items()
     with tuned.unsplit(along(1)[0]) as pipeline:
         assert compare(pipeline.run(items), tuned.expected(items)).equal

@@ -156,7 +156,7 @@ def test_an_op_of_an_external_backend_stays_on_local_cores(model, two):
     assert {op.kernel for op, t in zip(model.graph.ops, times, strict=True) if t == math.inf} == {
         kernel
     }
-    assert not mixed.can_run(device)
+    assert not mixed.runtime.can_run(device)
     with pytest.raises(
         autosplit.errors.ModelError, match="of backend 'dsp' runs on local cores, not on 'rpc:"
     ):
@@ -217,7 +217,7 @@ def test_onnxruntime_runs_on_local_cores_alone(model, two):
 def test_a_target_for_another_kind_of_device_is_refused(model, two):
     wrong = CompiledModel(**{**vars(model_fields(model)), "targets": {two[0].device: "cuda"}})
     with pytest.raises(ConfigError, match="is of kind 'cuda'; give one that starts with 'llvm'"):
-        wrong.target_on(devices.parse(two[0].device))
+        wrong.kernels.target_on(devices.parse(two[0].device))
 
 
 def test_unsplit_models_are_measured_on_each_device_and_as_replicas(model, two):

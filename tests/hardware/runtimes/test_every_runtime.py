@@ -17,7 +17,7 @@ from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.runtime import RUNTIMES
+from autosplit.hardware.runtimes.registry import RUNTIMES
 from tests import nets
 
 pytest.importorskip("onnxruntime")

@@ -1,4 +1,4 @@
-"""A stage in onnxruntime: a session on an ONNX model, on a set of local cores."""
+"""A stage in onnxruntime: a session on a set of local cores."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from autosplit.hardware.execution.wiring import Port
 from autosplit.hardware.measurement.parity import onnxruntime_session
 
 
-class OnnxStage:
-    """One thread a core; for a single core that is the calling thread alone.
+class SessionStage:
+    """Implements Stage with one thread a core; on a single core that is the calling thread.
 
-    ``model`` has inputs and outputs by the names of the ports. ``spinning``: a thread that waits for work keeps its core
-    busy, which is fastest where nothing else needs the core.
+    ``model`` has inputs and outputs by the names of the ports. With ``spinning`` a thread that
+    waits for work keeps its core busy: fastest where nothing else needs the core.
     """
 
     def __init__(
@@ -31,38 +31,38 @@ class OnnxStage:
         self._cores = cores
         self._inputs = [p.name for p in inputs]
         self._outputs = [p.name for p in outputs]
-        self._session = on_cores(
-            model, cores, {"session.intra_op.allow_spinning": str(int(spinning))}
-        )
-        for kind, wanted, there in (
-            ("inputs", self._inputs, self._session.get_inputs()),
-            ("outputs", self._outputs, self._session.get_outputs()),
-        ):
-            if sorted(wanted) != sorted(t.name for t in there):
-                raise ModelError(
-                    f"the stage's {kind} are {', '.join(wanted)}, those of its ONNX model are "
-                    f"{', '.join(t.name for t in there)}; export it again"
-                )
+        options = {"session.intra_op.allow_spinning": str(int(spinning))}
+        self._session = session_on(model, cores, options)
+        _require_names("inputs", self._inputs, [t.name for t in self._session.get_inputs()])
+        _require_names("outputs", self._outputs, [t.name for t in self._session.get_outputs()])
 
     def open(self) -> None:
-        """Keep the calling thread on the stage's cores."""
+        """Pin the calling thread to the stage's cores."""
         self._cores.bind()
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See Stage. Arrays go in and out as they are: measured, OrtValues and bindings are no faster."""
+        """See Stage. Plain arrays were measured: OrtValues and IO bindings are no faster."""
         arrays = (v.numpy() if hasattr(v, "numpy") else v for v in values)
-        results: Sequence[Any] = self._session.run(
-            self._outputs, dict(zip(self._inputs, arrays, strict=True))
-        )
+        feed = dict(zip(self._inputs, arrays, strict=True))
+        results: Sequence[Any] = self._session.run(self._outputs, feed)
         return results
 
     def close(self) -> None:
         """The session ends with its last reference."""
 
 
-def on_cores(model: Path | bytes, cores: Cores, entries: dict[str, str], **options: Any) -> Any:
-    """A session whose own threads run on ``cores``: a thread inherits that from the one that makes it."""
-    with ThreadPoolExecutor(1, "session", cores.bind) as own_thread:
-        return own_thread.submit(
+def session_on(model: Path | bytes, cores: Cores, entries: dict[str, str], **options: Any) -> Any:
+    """A session whose threads run on ``cores``."""
+    # A new thread inherits the affinity of the one that starts it.
+    with ThreadPoolExecutor(1, "session", cores.bind) as executor:
+        return executor.submit(
             onnxruntime_session, model, len(cores.numbers), entries, **options
         ).result()
+
+
+def _require_names(kind: str, ports: list[str], tensors: list[str]) -> None:
+    if sorted(ports) != sorted(tensors):
+        raise ModelError(
+            f"the stage's {kind} are {', '.join(ports)}, those of its ONNX model are "
+            f"{', '.join(tensors)}; export it again"
+        )

@@ -1,4 +1,4 @@
-"""A stage on a TVM RPC server: its library is sent there once, then inputs go and outputs come with every item."""
+"""A stage on a TVM RPC server: its library is sent once, tensors with every item."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from autosplit.hardware.execution.wiring import Port
 
 
 class RpcStage:
-    """Implements Stage. What it returns lies in this machine's memory, as numpy arrays.
+    """Implements Stage. Its results are numpy arrays in this machine's memory.
 
-    ``write`` makes the stage's library; one of the same ``key`` is sent once.
+    ``write`` makes the stage's library; a library of the same ``key`` is sent once.
     """
 
     def __init__(
@@ -26,52 +26,54 @@ class RpcStage:
         key: str,
         write: Callable[[Path], object],
         inputs: Sequence[Port],
-        outputs: int,
+        output_count: int,
     ) -> None:
-        self._outputs = outputs
+        self._output_count = output_count
         self._connection: ServerConnection | None = connection
-        self._machine, self._inputs = None, []
+        self._machine: Any = None
+        self._inputs: list[Any] = []
         module = connection.load(key, write)
         with connection.guarded("a stage was set up"):
-            self._machine = machine_of(connection, module)
-            self._inputs = [empty(p, connection.tvm_device) for p in inputs]
+            self._machine = server_machine(module, connection)
+            self._inputs = [empty(port, connection.tvm_device) for port in inputs]
 
     def open(self) -> None:
-        """The calling thread only waits for the server, so it may run anywhere."""
+        """The calling thread only waits for the server, so it is not pinned."""
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See Stage. Raises DeviceLost where the server has gone."""
+        """See Stage. Raises DeviceLost where the server is gone or does not answer."""
         connection, machine = self._connection, self._machine
         if connection is None or machine is None:
             raise StageError("the stage is closed; make a new pipeline")
         with connection.guarded("a stage ran"):
-            for there, value in zip(self._inputs, values, strict=True):
-                send(value, there)
+            for tensor, value in zip(self._inputs, values, strict=True):
+                send(value, tensor)
             machine.set_input(ENTRY, *self._inputs)
             machine.invoke_stateful(ENTRY)
-            return tuple(machine._get_output(ENTRY, i).numpy() for i in range(self._outputs))
+            outputs = [machine._get_output(ENTRY, i) for i in range(self._output_count)]
+            return tuple(output.numpy() for output in outputs)
 
     def close(self) -> None:
-        """Free what the stage holds on the server, and the server where nothing else of this process runs there."""
+        """Free the stage's memory on the server, and the server where nothing else uses it."""
         self._machine, self._inputs, self._connection = None, [], None
 
 
-def machine_of(connection: ServerConnection, module: Any) -> Any:
+def server_machine(module: Any, connection: ServerConnection) -> Any:
     """The virtual machine of a library that was loaded on a server."""
     from tvm import relax
 
     return relax.VirtualMachine(module, connection.tvm_devices)
 
 
-def empty(port: Port, runtime: Any) -> Any:
+def empty(port: Port, tvm_device: Any) -> Any:
     """Memory for a tensor on a TVM device."""
     import tvm
 
-    return tvm.runtime.empty(port.shape, port.dtype, runtime)
+    return tvm.runtime.empty(port.shape, port.dtype, tvm_device)
 
 
-def send(value: Any, there: Any) -> None:
-    """Copy what a stage or the caller made, an array or a tensor, into the memory of a TVM device."""
+def send(value: Any, tensor: Any) -> None:
+    """Copy an array or a tensor into the memory of ``tensor``, which may be on another device."""
     array = value.numpy() if hasattr(value, "numpy") else value
     if array.size:
-        there.copyfrom(np.ascontiguousarray(array))
+        tensor.copyfrom(np.ascontiguousarray(array))

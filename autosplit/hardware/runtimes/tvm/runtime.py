@@ -1,41 +1,41 @@
-"""Stages in TVM's virtual machine, linked from compiled kernels; here, on a GPU, or on a server."""
+"""Stages in TVM's virtual machine, linked from compiled kernels: on cores, a GPU or a server."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from autosplit import files
+from autosplit.errors import ModelError
+from autosplit.files import atomic_write
 from autosplit.hardware import cache
 from autosplit.hardware.codegen.link import large_weights, link, link_each, write
 from autosplit.hardware.codegen.target import spelled, toolchain
+from autosplit.hardware.codegen.tuning import work_of
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, Device, Rpc
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.profiling import single_ops, transfer_costs
-from autosplit.hardware.profiling import whole_model as profile
-from autosplit.hardware.runtimes.stage import Stage, VmStage
-from autosplit.hardware.runtimes.tvm.remote_stage import RpcStage, machine_of
+from autosplit.hardware.profiling import profile_cache, transfer_costs
+from autosplit.hardware.runtimes.interface import Stage, StageSource
+from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
+from autosplit.hardware.runtimes.tvm.remote_stage import RpcStage, server_machine
+from autosplit.hardware.runtimes.tvm.stage import VmStage, load_library, local_machine
 from autosplit.versions import machine
-
-if TYPE_CHECKING:
-    from autosplit.hardware.compiled_model import CompiledModel
 
 
 @dataclass(frozen=True)
 class TvmRuntime:
     """Implements Runtime."""
 
-    model: CompiledModel
+    source: StageSource
     suffix = ".so"
 
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
-        """Ops of an external backend that were asked to be one region."""
-        return self.model.lowered.keep_together
+        """The regions of external backends that were asked for."""
+        return self.source.lowered.keep_together
 
     @property
     def versions(self) -> str:
@@ -43,32 +43,45 @@ class TvmRuntime:
         return toolchain()
 
     def check(self, devices: Sequence[Device]) -> None:
-        """See Runtime; TVM runs on all of them."""
+        """TVM supports every device."""
+
+    def can_run(self, device: Device) -> bool:
+        """See Runtime."""
+        if isinstance(device, Cores):
+            return True
+        return not self.source.kernels.on(device).absent and not self.source.lowered.composites
+
+    def untuned(self, device: Device) -> float:
+        """See Runtime."""
+        work = work_of(self.source.graph)
+        if not sum(work.values()):
+            return 0.0
+        unscheduled = self.source.kernels.on(device).unscheduled
+        return sum(work[name] for name in work if name in unscheduled) / sum(work.values())
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
-        """Compile the kernels that the cache does not hold, for each device."""
+        """Compile the kernels that the cache does not hold."""
         for device in devices:
-            kernels = self.model.kernels_on(device)
+            kernels = self.source.kernels.on(device)
             if not isinstance(device, Rpc):
-                kernels.module  # noqa: B018  a cached property
+                kernels.module  # noqa: B018  the property links and loads the kernels
 
     def stage(self, ports: StagePorts, device: Device) -> Stage:
-        """See Runtime. Raises ModelError where the device cannot run an op of the stage."""
-        lowered, kernels, target = self._on(device)
-        if not isinstance(device, Cores):
-            single_ops.require_all(kernels, lowered, ports, str(device))
+        """See Runtime. Raises ModelError for an op that the device cannot compute."""
+        self._require_supported(ports, device)
+        lowered, kernels = self.source.lowered, self.source.kernels.on(device)
+        target = self.source.kernels.target_on(device)
         if not isinstance(device, Rpc):
             weights = large_weights(lowered, ports) if isinstance(device, Cores) else ()
             module = link(lowered, kernels, ports, target, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
-        key = cache.digest(
-            self.model.sha256, spelled(target), repr(ports), *sorted(kernels.symbols.values())
-        )
+        symbols = sorted(kernels.symbols.values())
+        key = cache.digest(self.source.sha256, spelled(target), repr(ports), *symbols)
 
-        def written(file: Path) -> None:
+        def write_library(file: Path) -> None:
             write(lowered, kernels, {"main": ports}, target, file)
 
-        return RpcStage(rpc.connect(device), key, written, ports.inputs, len(ports.outputs))
+        return RpcStage(rpc.connect(device), key, write_library, ports.inputs, len(ports.outputs))
 
     def whole(self, ports: StagePorts, device: Device) -> Stage:
         """See Runtime."""
@@ -76,16 +89,15 @@ class TvmRuntime:
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runtime."""
-        _, kernels, _ = self._on(device)
-        composites = {symbol: c.key for symbol, c in self.model.lowered.composites.items()}
-        symbols = composites | dict(kernels.symbols)
-        order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.model.graph.ops)
-        where = (order, str(device), machine())
+        composites = {symbol: c.key for symbol, c in self.source.lowered.composites.items()}
+        symbols = composites | dict(self.source.kernels.on(device).symbols)
+        order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.source.graph.ops)
+        key = [order, str(device), machine()]
         if isinstance(device, Cores):
-            return profile.cached(where, lambda: self._profile_within(device, seconds), force)
-        return profile.cached(
-            (*where, _threads(device)), lambda: self._profile_apart(device, seconds), force
-        )
+            return profile_cache.cached(key, lambda: self._profile_in_model(device, seconds), force)
+        # The times of a server depend on how many threads its kernels use.
+        key.append(str(rpc.connect(device).call()) if isinstance(device, Rpc) else "")
+        return profile_cache.cached(key, lambda: self._profile_single_ops(device, seconds), force)
 
     def link(self, device: Device) -> LinkCost:
         """See Runtime."""
@@ -95,54 +107,80 @@ class TvmRuntime:
             connection = rpc.connect(device)
             with connection.guarded("its link was measured"):
                 return transfer_costs.measure(str(device), connection.tvm_device, connection.call)
-        runtime = device.tvm_device()
-        return transfer_costs.measure(str(device), runtime, runtime.sync)
+        tvm_device = device.tvm_device()
+        return transfer_costs.measure(str(device), tvm_device, tvm_device.sync)
 
     def write(self, ports: StagePorts, file: Path, device: Device) -> None:
-        """Write a shared library that holds the stage's kernels and weights."""
-        lowered, kernels, target = self._on(device)
-        if not isinstance(device, Cores):
-            single_ops.require_all(kernels, lowered, ports, str(device))
-        with files.atomic_write(file) as temporary:
-            write(lowered, kernels, {"main": ports}, target, temporary)
+        """Write a shared library with the stage's kernels and weights."""
+        self._require_supported(ports, device)
+        kernels = self.source.kernels
+        with atomic_write(file) as temporary:
+            write(
+                self.source.lowered,
+                kernels.on(device),
+                {"main": ports},
+                kernels.target_on(device),
+                temporary,
+            )
 
-    def _on(self, device: Device) -> tuple[Any, Any, Any]:
-        return self.model.lowered, self.model.kernels_on(device), self.model.target_on(device)
+    @staticmethod
+    def load_stage(
+        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
+    ) -> Stage:
+        """See Runtime."""
+        if not isinstance(device, Rpc):
+            return VmStage(load_library(file), device)
 
-    def _profile_within(self, device: Cores, seconds: float) -> Profile:
-        lowered, kernels, target = self._on(device)
-        whole = self.model.whole.stages[0]
-        module = link(lowered, kernels, whole, target, merge=False)
-        item = self.model.items(1)[0]
-        return profile.profile_ops(
-            lowered, kernels, module, [item[p.name] for p in whole.inputs], device, seconds
-        )
+        def copy_library(copy: Path) -> None:
+            shutil.copyfile(file, copy)
 
-    def _profile_apart(self, device: Device, seconds: float) -> Profile:
-        lowered, kernels, target = self._on(device)
-        ports = self.model.wiring([[i] for i in range(len(self.model.graph.ops))]).stages
-        functions = single_ops.functions(ports, lowered, kernels)
-        common = (ports, self.model.items(1)[0], str(device), seconds)
+        return RpcStage(rpc.connect(device), sha256, copy_library, inputs, len(outputs))
+
+    def _require_supported(self, ports: StagePorts, device: Device) -> None:
+        """Raises ModelError, naming the op, where a device cannot compute one of a stage."""
+        if isinstance(device, Cores):
+            return
+        composites = self.source.lowered.composites
+        absent = self.source.kernels.on(device).absent
+        for op in (self.source.graph.ops[i] for i in ports.ops):
+            if op.kernel in composites:
+                raise ModelError(
+                    f"op '{op.name}' of backend '{composites[op.kernel].backend.name}' runs on "
+                    f"local cores, not on '{device}'; write cores:0"
+                )
+            if op.kernel in absent:
+                raise ModelError(
+                    f"op '{op.name}' cannot be compiled for device '{device}'; "
+                    "give its stage another device"
+                )
+
+    def _profile_in_model(self, device: Cores, seconds: float) -> Profile:
+        lowered, kernels = self.source.lowered, self.source.kernels.on(device)
+        ports = self.source.whole
+        target = self.source.kernels.target_on(device)
+        module = link(lowered, kernels, ports, target, merge=False)
+        item = self.source.items(1)[0]
+        inputs = [item[port.name] for port in ports.inputs]
+        return instrumented_profile.profile_ops(lowered, kernels, module, inputs, device, seconds)
+
+    def _profile_single_ops(self, device: Device, seconds: float) -> Profile:
+        lowered, kernels = self.source.lowered, self.source.kernels.on(device)
+        target = self.source.kernels.target_on(device)
+        ports = self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages
+        functions = single_op_profile.functions(ports, lowered, kernels)
+        item = self.source.items(1)[0]
         if isinstance(device, Rpc):
             connection = rpc.connect(device)
-            key = cache.digest("profile", self.model.sha256, spelled(target))
+            key = cache.digest("profile", self.source.sha256, spelled(target))
             module = connection.load(
                 key, lambda file: write(lowered, kernels, functions, target, file, merge=False)
             )
             with connection.guarded("it was profiled"):
-                machine = machine_of(connection, module)
-                return single_ops.profile_apart(
-                    lowered, kernels, machine, connection.tvm_device, *common
+                vm = server_machine(module, connection)
+                return single_op_profile.profile_ops(
+                    lowered, kernels, vm, ports, item, device, connection.tvm_device, seconds
                 )
-        from tvm import cpu, relax
-
-        runtime = device.tvm_device()
-        machine = relax.VirtualMachine(
-            link_each(lowered, kernels, functions, target), [runtime, cpu()]
+        vm = local_machine(link_each(lowered, kernels, functions, target), device)
+        return single_op_profile.profile_ops(
+            lowered, kernels, vm, ports, item, device, device.tvm_device(), seconds
         )
-        return single_ops.profile_apart(lowered, kernels, machine, runtime, *common)
-
-
-def _threads(device: Device) -> str:
-    """How many kernel threads a server has, on which its times depend."""
-    return str(rpc.connect(device).call()) if isinstance(device, Rpc) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,8 +15,8 @@ from autosplit import api, planner
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.onnxruntime import submodels
-from autosplit.hardware.runtimes.onnxruntime.profile import Shares
+from autosplit.hardware.runtimes.onnx import model_file
+from autosplit.hardware.runtimes.onnxruntime.profile import TimeShares
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -48,7 +49,7 @@ def test_kernels_of_one_node_are_kept_together(load):
     (group,) = model.runtime.keep_together
     assert inner in group
     assert {t for i in group for t in model.graph.ops[i].outputs} - set(
-        model.runtime._original.makers
+        model.runtime.original.producers
     )
 
 
@@ -151,16 +152,18 @@ def test_a_manifest_without_a_runtime_is_for_tvm(branches, tmp_path):
 def test_stages_of_both_runtimes_work_in_one_pipeline(branches, tmp_path):
     split = autosplit.plan(branches, 2)
     other = api.Split(replace(branches, runtime_name="onnxruntime"), split.stages)
-    mixed = json.loads(split.export(tmp_path).read_text(encoding="utf-8"))
-    mixed["stages"][1] = json.loads(other.export(tmp_path).read_text(encoding="utf-8"))["stages"][1]
-    (tmp_path / "split.json").write_text(json.dumps(mixed), encoding="utf-8")
+    in_tvm, in_onnxruntime = split.export(tmp_path / "tvm"), other.export(tmp_path / "ort")
+    mixed = json.loads(in_tvm.read_text(encoding="utf-8"))
+    mixed["stages"][1] = json.loads(in_onnxruntime.read_text(encoding="utf-8"))["stages"][1]
+    in_tvm.write_text(json.dumps(mixed), encoding="utf-8")
+    shutil.copy(tmp_path / "ort" / mixed["stages"][1]["file"], tmp_path / "tvm")
     items = branches.items(3)
-    with autosplit.load(tmp_path) as pipeline:
+    with autosplit.load(tmp_path / "tvm") as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal
 
 
 def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkeypatch):
-    monkeypatch.setattr(submodels, "EXTERNAL", 500)
+    monkeypatch.setattr(model_file, "EXTERNAL_BYTES", 500)
     model = load(nets.net("g (float[2,40] x) => (float[2,40] y) { a = MatMul(x, w) y = MatMul(a, v) }",
                           {"w": (40, 40), "v": (40, 40)}))  # fmt: skip
     split = model.split([["a"]])
@@ -185,9 +188,7 @@ def test_a_manifest_whose_ports_are_not_the_models_is_refused(load, tmp_path):
 
 
 def test_a_model_that_is_no_onnx_file_is_refused(transformer):
-    from autosplit.hardware.measurement.reference import Unfused
-
-    model = replace(transformer, runtime_name="onnxruntime", judge=Unfused(None, None))
+    model = replace(transformer, runtime_name="onnxruntime", onnx_file=None)
     with pytest.raises(ConfigError, match="runtime 'onnxruntime' needs an ONNX file"):
         model.profile(devices.along(1)[0])
 
@@ -210,22 +211,22 @@ def test_without_onnxruntime_the_package_is_named(load, monkeypatch):
 def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
     model = replace(request.getfixturevalue(net), runtime_name="onnxruntime")
     runtime = model.runtime
-    shares = Shares(runtime._original, model.graph, runtime._cover, runtime._original.model)
-    for node in runtime._original.model.graph.node:
+    shares = TimeShares(runtime.original, model.graph, runtime.groups, runtime.original.proto)
+    for node in runtime.original.proto.graph.node:
         found = shares.of(node.name)
         assert sum(found.values()) == pytest.approx(1)
         holds = [
             g
-            for g, nodes in enumerate(runtime._cover.nodes)
-            if runtime._original.makers[node.output[0]] in nodes
+            for g, nodes in enumerate(runtime.groups.nodes)
+            if runtime.original.producers[node.output[0]] in nodes
         ]
         if holds and len(found) < len(model.graph.ops):
-            assert set(found) <= {i for g in holds for i in runtime._cover.groups[g]}
+            assert set(found) <= {i for g in holds for i in runtime.groups.ops[g]}
 
 
 def test_a_node_nobody_knows_counts_for_all_ops(transformer):
     runtime = replace(transformer, runtime_name="onnxruntime").runtime
-    shares = Shares(runtime._original, transformer.graph, runtime._cover, runtime._original.model)
+    shares = TimeShares(runtime.original, transformer.graph, runtime.groups, runtime.original.proto)
     assert set(shares.of("nobody")) == set(range(len(transformer.graph.ops)))
 
 

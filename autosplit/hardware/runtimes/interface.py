@@ -1,0 +1,147 @@
+"""The protocols that every runtime implements, and the values it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from autosplit.frontend.samples import random_items
+from autosplit.graph import FusedGraph
+from autosplit.hardware.devices.device import Device
+from autosplit.hardware.execution.wiring import Port, StagePorts, Wiring, wire
+from autosplit.hardware.measurement.results import LinkCost, Profile
+
+if TYPE_CHECKING:
+    from autosplit.hardware.codegen.device_kernels import DeviceKernels
+    from autosplit.lowering.fuse.lowered import Lowered
+
+Item = dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class StageSource:
+    """A lowered model as a runtime sees it: what its stages are made from.
+
+    ``onnx_file`` is None where the model was not read from ONNX. ``shapes`` are those given for
+    its dynamic inputs.
+    """
+
+    lowered: Lowered
+    sha256: str
+    kernels: DeviceKernels
+    onnx_file: Path | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> FusedGraph:
+        """The graph of fused ops."""
+        return self.lowered.graph
+
+    @cached_property
+    def whole(self) -> StagePorts:
+        """The ports of the model as one stage."""
+        return self.wiring([range(len(self.graph.ops))]).stages[0]
+
+    @property
+    def input_shapes(self) -> str:
+        """The name and the shape of each input, as text."""
+        return ",".join(f"{i.name}={'x'.join(map(str, i.shape))}" for i in self.lowered.inputs)
+
+    def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
+        """The connections of a legal split."""
+        return wire(self.graph, stages, self.lowered.outputs)
+
+    def items(self, count: int, seed: int = 0) -> list[Item]:
+        """Random items, reproducible by ``seed``: the array of each input by name."""
+        inputs = [(i.name, i.shape, i.dtype) for i in self.lowered.inputs]
+        return random_items(inputs, count, seed, self.lowered.integers_below)
+
+
+class Stage(Protocol):
+    """A stage, loaded on its device. A pipeline calls it from one thread.
+
+    Values are opaque: a stage takes numpy arrays and what other stages returned, and its results
+    have a method ``numpy()`` or are arrays.
+    """
+
+    def open(self) -> None:
+        """Prepare the stage's thread; called there once, before the first run."""
+        ...
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Compute the outputs for inputs in the order of the stage's ports."""
+        ...
+
+    def close(self) -> None:
+        """Release what must not wait for Python's garbage collection; called after the last run."""
+        ...
+
+
+class Runtime(Protocol):
+    """Makes the stages of one model."""
+
+    suffix: str
+    """The suffix of a stage file."""
+
+    def __init__(self, source: StageSource) -> None: ...
+
+    @property
+    def versions(self) -> str:
+        """The versions that times and stage files depend on."""
+        ...
+
+    @property
+    def keep_together(self) -> tuple[tuple[int, ...], ...]:
+        """Sets of ops, by index, that no cut may separate."""
+        ...
+
+    def check(self, devices: Sequence[Device]) -> None:
+        """Raises ConfigError for a device that the runtime does not support."""
+        ...
+
+    def can_run(self, device: Device) -> bool:
+        """Whether a device can compute every op of the model."""
+        ...
+
+    def untuned(self, device: Device) -> float:
+        """The share of the arithmetic, 0 to 1, in kernels without a tuned schedule."""
+        ...
+
+    def prepare(self, devices: Sequence[Device] = ()) -> None:
+        """Do the work that all stages on ``devices`` share.
+
+        Raises AutosplitError where the runtime cannot compute the model.
+        """
+        ...
+
+    def stage(self, ports: StagePorts, device: Device) -> Stage:
+        """The stage of some ops on a device. Raises SplitError for an unsupported cut."""
+        ...
+
+    def whole(self, ports: StagePorts, device: Device) -> Stage:
+        """The unsplit model on a device, as fast as the runtime computes it there."""
+        ...
+
+    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
+        """The time of every op on a device; from the cache unless ``force``."""
+        ...
+
+    def link(self, device: Device) -> LinkCost:
+        """The measured costs of sending tensors to a device and of calling it."""
+        ...
+
+    def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
+        """Write a stage file for a device; returns the data file beside it, if there is one."""
+        ...
+
+    @staticmethod
+    def load_stage(
+        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
+    ) -> Stage:
+        """The stage of a file that ``write`` made; ``sha256`` is the file's digest."""
+        ...

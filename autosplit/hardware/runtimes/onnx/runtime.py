@@ -1,0 +1,97 @@
+"""What runtimes have in common whose stages are submodels of an ONNX file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from autosplit.errors import ConfigError, SplitError
+from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.measurement.results import LinkCost
+from autosplit.hardware.runtimes.interface import StageSource
+from autosplit.hardware.runtimes.onnx import model_file
+from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups, group_ops
+from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
+
+
+@dataclass(frozen=True)
+class SubmodelRuntime:
+    """Implements what Runtime asks for beside stages and profiles, on local cores.
+
+    A subclass gives its ``name``, ``versions``, ``stage``, ``whole``, ``profile`` and
+    ``load_stage``.
+    """
+
+    source: StageSource
+    suffix = ".onnx"
+    name: ClassVar[str]
+
+    @property
+    def keep_together(self) -> tuple[tuple[int, ...], ...]:
+        """Ops between which the ONNX graph has no tensor, mostly the kernels of one node."""
+        return self.groups.keep_together
+
+    def check(self, devices: Sequence[Device]) -> None:
+        """See Runtime."""
+        for device in devices:
+            self.cores(device)
+
+    def can_run(self, device: Device) -> bool:
+        """See Runtime."""
+        return isinstance(device, Cores)
+
+    def untuned(self, device: Device) -> float:
+        """The runtime has its own kernels."""
+        return 0.0
+
+    def prepare(self, devices: Sequence[Device] = ()) -> None:
+        """See Runtime."""
+        self.groups  # noqa: B018  a cached property
+
+    def link(self, device: Device) -> LinkCost:
+        """Stages share this machine's memory."""
+        return LinkCost(str(self.cores(device)))
+
+    def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
+        """Write the submodel; large weights go into a file beside it, which is returned."""
+        return model_file.write(self.submodel(ports), file)
+
+    @classmethod
+    def cores(cls, device: Device) -> Cores:
+        """The device, if it is a set of local cores. Raises ConfigError otherwise."""
+        if not isinstance(device, Cores):
+            raise ConfigError(
+                f"runtime '{cls.name}' runs on local cores, not on '{device}'; "
+                "use runtime tvm there, or write cores:0"
+            )
+        return device
+
+    @cached_property
+    def original(self) -> OnnxModel:
+        """The ONNX model. Raises ConfigError for a model that was read from something else."""
+        original = read_original(self.source)
+        if original is None:
+            raise ConfigError(
+                f"runtime '{self.name}' needs an ONNX file, but '{self.source.graph.name}' "
+                'was read from something else; use runtime = "tvm"'
+            )
+        return original
+
+    @cached_property
+    def groups(self) -> NodeGroups:
+        """The groups of ops that have submodels."""
+        lowered = self.source.lowered
+        return group_ops(self.original, lowered.graph, lowered.outputs, self.name)
+
+    def submodel(self, ports: StagePorts) -> Any:
+        """The ONNX model of a stage. Raises SplitError where there is none."""
+        try:
+            return self.original.submodel(ports, "stage")
+        except NoSubmodel as reason:
+            raise SplitError(
+                f"{self.name} cannot run a stage that is cut so: {reason}; cut elsewhere"
+            ) from reason

@@ -1,0 +1,167 @@
+"""Submodels of an ONNX model: the nodes between the tensors that a stage reads and makes.
+
+A stage is described by tensors of the fused graph. Where the ONNX graph has them too, the search
+from the stage's outputs back to its inputs gives its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.runtimes.interface import StageSource
+from autosplit.hardware.runtimes.onnx.static_shapes import (
+    asks_for_shape,
+    inferred_shapes,
+    shape_constant,
+)
+
+
+class NoSubmodel(Exception):
+    """A stage has no ONNX submodel; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """The nodes between some tensors, by index, and the weights and inputs that they read.
+
+    ``undefined`` are tensors that they read and nothing makes.
+    """
+
+    nodes: frozenset[int]
+    weights: tuple[str, ...]
+    inputs: tuple[str, ...]
+    undefined: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """An ONNX model with static input shapes, looked up by the names of tensors.
+
+    ``shapes`` are those of the tensors of the fused graph.
+    """
+
+    proto: Any
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def submodel(self, ports: StagePorts, name: str) -> Any:
+        """The ONNX model of a stage. Raises NoSubmodel where ONNX has no tensor at its border."""
+        from onnx import helper
+
+        for port in (*ports.inputs, *ports.outputs):
+            if not self.has_tensor(port.name):
+                raise NoSubmodel(f"tensor '{port.name}' is not in the ONNX graph")
+        inputs = {port.name for port in ports.inputs}
+        subgraph = self.subgraph([port.name for port in ports.outputs], inputs)
+        if subgraph.undefined:
+            raise NoSubmodel(
+                f"it also depends on '{subgraph.undefined[0]}', which is none of its inputs"
+            )
+        # All shapes are static, so a node that asks for one becomes a constant: the submodel
+        # then needs no tensor only for its shape.
+        nodes = [
+            self._shape_constant(i) or self.proto.graph.node[i] for i in sorted(subgraph.nodes)
+        ]
+        graph = helper.make_graph(
+            nodes,
+            name,
+            [_value_info(p) for p in ports.inputs],
+            [_value_info(p) for p in ports.outputs],
+        )
+        for weight in subgraph.weights:
+            if weight in self._weights:
+                graph.initializer.append(self._weights[weight])
+            if weight in self._sparse_weights:
+                graph.sparse_initializer.append(self._sparse_weights[weight])
+        return helper.make_model(
+            graph,
+            opset_imports=self.proto.opset_import,
+            ir_version=self.proto.ir_version,
+            producer_name="autosplit",
+        )
+
+    def has_tensor(self, name: str) -> bool:
+        """Whether the ONNX graph has a tensor of that name."""
+        return name in self.producers or name in self._inputs or name in self._weights
+
+    def subgraph(self, outputs: Sequence[str], inputs: Set[str]) -> Subgraph:
+        """The nodes that compute ``outputs`` from ``inputs``."""
+        nodes: set[int] = set()
+        # Dictionaries keep the order in which tensors are met, so that submodels are reproducible.
+        weights: dict[str, None] = {}
+        inputs_read: dict[str, None] = {}
+        undefined: dict[str, None] = {}
+        visited: set[str] = set()
+        stack = list(outputs)
+        while stack:
+            tensor = stack.pop()
+            if tensor in visited or not tensor:  # an optional input that is not used has no name
+                continue
+            visited.add(tensor)
+            if tensor in inputs:
+                inputs_read[tensor] = None
+            elif tensor in self._weights or tensor in self._sparse_weights:
+                weights[tensor] = None
+            elif tensor in self.producers:
+                node = self.producers[tensor]
+                nodes.add(node)
+                if self._shape_constant(node) is None:
+                    stack.extend(self.proto.graph.node[node].input)
+            else:
+                undefined[tensor] = None
+        return Subgraph(frozenset(nodes), tuple(weights), tuple(inputs_read), tuple(undefined))
+
+    @cached_property
+    def producers(self) -> dict[str, int]:
+        """The node that makes each tensor, by index."""
+        return {t: i for i, node in enumerate(self.proto.graph.node) for t in node.output if t}
+
+    def _shape_constant(self, node: int) -> Any:
+        """The Constant node that a node comes to which only asks for a shape; else None."""
+        proto = self.proto.graph.node[node]
+        return shape_constant(proto, self._shape(proto.input[0])) if asks_for_shape(proto) else None
+
+    def _shape(self, tensor: str) -> tuple[int, ...] | None:
+        if tensor in self._weights:
+            return tuple(self._weights[tensor].dims)
+        return self.shapes.get(tensor) or self._inferred_shapes.get(tensor)
+
+    @cached_property
+    def _weights(self) -> dict[str, Any]:
+        return {w.name: w for w in self.proto.graph.initializer}
+
+    @cached_property
+    def _sparse_weights(self) -> dict[str, Any]:
+        return {w.values.name: w for w in self.proto.graph.sparse_initializer}
+
+    @cached_property
+    def _inputs(self) -> set[str]:
+        return {i.name for i in self.proto.graph.input}
+
+    @cached_property
+    def _inferred_shapes(self) -> dict[str, tuple[int, ...]]:
+        return inferred_shapes(self.proto, self.shapes)
+
+
+def read_original(source: StageSource) -> OnnxModel | None:
+    """The ONNX model that a model was read from; None where it was read from something else."""
+    from autosplit.frontend.onnx import file as onnx_file
+
+    if source.onnx_file is None:
+        return None
+    shapes = {name: tensor.shape for name, tensor in source.graph.tensors.items()}
+    return OnnxModel(onnx_file.read(source.onnx_file, source.shapes), shapes)
+
+
+def _value_info(port: Port) -> Any:
+    import numpy as np
+    from onnx import TensorProto, helper
+
+    try:
+        element_type = helper.np_dtype_to_tensor_dtype(np.dtype(port.dtype))
+    except TypeError:  # numpy has no bfloat16 and no float8
+        element_type = getattr(TensorProto, port.dtype.upper())
+    return helper.make_tensor_value_info(port.name, element_type, port.shape)

@@ -1,0 +1,51 @@
+"""Runtimes by name.
+
+A new runtime is a package beside this file, a function here that imports its class late, and a
+name in RUNTIMES. The command line, study files and ``split.json`` take their names from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autosplit.hardware.devices.device import Device
+    from autosplit.hardware.execution.wiring import Port
+    from autosplit.hardware.runtimes.interface import Runtime, Stage
+
+TVM = "tvm"
+ONNXRUNTIME = "onnxruntime"
+
+
+def runtime_class(name: str) -> type[Runtime]:
+    """The class of a runtime; it is called with a StageSource."""
+    return RUNTIMES[name]()
+
+
+def load_stage(
+    runtime: str,
+    file: Path,
+    sha256: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    device: Device,
+) -> Stage:
+    """The stage of a file that ``runtime`` wrote; ``sha256`` is the file's digest."""
+    return runtime_class(runtime).load_stage(file, sha256, inputs, outputs, device)
+
+
+def _tvm() -> type[Runtime]:
+    from autosplit.hardware.runtimes.tvm.runtime import TvmRuntime
+
+    return TvmRuntime
+
+
+def _onnxruntime() -> type[Runtime]:
+    from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
+
+    return OnnxruntimeRuntime
+
+
+RUNTIMES: Mapping[str, Callable[[], type[Runtime]]] = {TVM: _tvm, ONNXRUNTIME: _onnxruntime}

@@ -1,0 +1,108 @@
+"""Op times inside the whole model, in TVM's virtual machine on local cores.
+
+TVM's instrument is called around every kernel, so each op finds the caches as the op before it
+left them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ModelError
+from autosplit.hardware.codegen.kernels import Kernels
+from autosplit.hardware.codegen.link import ENTRY
+from autosplit.hardware.devices.device import Cores
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.measurement.statistics import spread
+from autosplit.lowering.fuse.lowered import Lowered
+
+MS = 1e3
+_MIN_ROUNDS = 5
+
+Call = tuple[str, float]
+"""The symbol of a kernel and the seconds that one call of it took."""
+
+
+def profile_ops(
+    lowered: Lowered,
+    kernels: Kernels,
+    module: Any,
+    inputs: Sequence[np.ndarray[Any, Any]],
+    cores: Cores,
+    seconds: float,
+) -> Profile:
+    """Time every op on ``cores`` for about ``seconds``.
+
+    ``module`` is the unsplit model as one stage, ``inputs`` are in the order of its ports. Its
+    kernels run in the order of the graph's ops.
+    """
+    timer = _Timer({*kernels.symbols.values(), *lowered.composites})
+    # The thread's affinity and its pool of kernel threads end with it.
+    with ThreadPoolExecutor(1, "profile") as executor:
+        executor.submit(_run_rounds, module, inputs, cores, timer, seconds).result()
+    return _profile(lowered, kernels, timer.rounds[1:], str(cores))
+
+
+class _Timer:
+    """TVM's instrument: the calls of kernels, by round."""
+
+    def __init__(self, symbols: set[str]) -> None:
+        self._symbols = symbols
+        self._start = 0.0
+        self.rounds: list[list[Call]] = []
+
+    def __call__(
+        self, function: Any, symbol: str, before: bool, result: Any, *arguments: Any
+    ) -> int:
+        now = time.perf_counter()
+        if before:
+            self._start = time.perf_counter()
+        elif symbol in self._symbols:
+            self.rounds[-1].append((symbol, now - self._start))
+        return 0
+
+
+def _run_rounds(
+    module: Any, inputs: Sequence[Any], cores: Cores, timer: _Timer, seconds: float
+) -> None:
+    import tvm
+    from tvm import relax
+
+    cores.bind()
+    cores.bind_kernels()
+    machine = relax.VirtualMachine(module, tvm.cpu())
+    machine.set_instrument(timer)
+    values = [tvm.runtime.tensor(v) for v in inputs]
+    deadline = time.perf_counter() + seconds
+    # The first round is a warm-up that does not count.
+    while len(timer.rounds) <= _MIN_ROUNDS or time.perf_counter() < deadline:
+        timer.rounds.append([])
+        machine[ENTRY](*values)
+
+
+def _profile(
+    lowered: Lowered, kernels: Kernels, rounds: Sequence[Sequence[Call]], device: str
+) -> Profile:
+    symbols = [symbol for symbol, _ in rounds[0]]
+    op_ms, spread_ms = [], []
+    position = 0
+    for op in lowered.graph.ops:
+        symbol = kernels.symbols.get(op.kernel)
+        if symbol is None and op.kernel in lowered.composites:
+            symbol = op.kernel
+        if position < len(symbols) and symbols[position] == symbol:
+            samples = spread([calls[position][1] * MS for calls in rounds])
+            op_ms.append(samples.median)
+            spread_ms.append((samples.high - samples.low) / 2)
+            position += 1
+        elif op.kernel in kernels.views or symbol is None:
+            op_ms.append(0.0)  # nothing is computed for a view or a constant
+            spread_ms.append(0.0)
+        else:
+            raise ModelError(f"op '{op.name}' did not run in the order of the graph; report a bug")
+    return Profile(device, tuple(op_ms), tuple(spread_ms))

@@ -1,0 +1,115 @@
+"""Op times on a GPU or a server: each op by itself, on its real inputs.
+
+Each op is a function of one library. The functions run one after the other on the device, and a
+result stays there as an input of the next. TVM's evaluator times each on the device's own clock,
+so no measured time contains a transfer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosplit.hardware.codegen.kernels import Kernels
+from autosplit.hardware.devices.device import Device
+from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.measurement.statistics import spread
+from autosplit.hardware.runtimes.tvm.remote_stage import empty, send
+from autosplit.lowering.fuse.lowered import Lowered
+
+MS = 1e3
+_MIN_SAMPLES, _MAX_SAMPLES = 4, 60
+
+Item = Mapping[str, np.ndarray[Any, Any]]
+
+
+def functions(
+    ports: Iterable[StagePorts], lowered: Lowered, kernels: Kernels
+) -> dict[str, StagePorts]:
+    """The function of each op that the device supports, by its name; a stage of ``ports`` is one op.
+
+    External backends and kernels that were not compiled for the device are not supported.
+    """
+    unsupported = kernels.absent.union(lowered.composites)
+    return {
+        _function_name(stage): stage
+        for stage in ports
+        if lowered.graph.ops[stage.ops[0]].kernel not in unsupported
+    }
+
+
+def profile_ops(
+    lowered: Lowered,
+    kernels: Kernels,
+    machine: Any,
+    ports: Sequence[StagePorts],
+    item: Item,
+    device: Device,
+    tvm_device: Any,
+    seconds: float,
+) -> Profile:
+    """Time every op in ``machine``, the virtual machine of a library with ``functions``.
+
+    The time of an unsupported op is infinite, and ops after it compute with zeros. A view or a
+    constant takes no time.
+    """
+    supported = functions(ports, lowered, kernels)
+    last_reader = {port.name: stage.ops[0] for stage in ports for port in stage.inputs}
+    tensors: dict[str, Any] = {}
+    op_ms, spread_ms = [], []
+    for stage in ports:
+        (op,) = stage.ops
+        name = _function_name(stage)
+        for port in stage.inputs:
+            if port.name not in tensors:
+                tensors[port.name] = _sent(item[port.name], port, tvm_device)
+        if name not in supported:
+            for port in stage.outputs:
+                tensors[port.name] = _sent(np.zeros(port.shape, port.dtype), port, tvm_device)
+            op_ms.append(math.inf)
+            spread_ms.append(0.0)
+            continue
+        machine.set_input(name, *(tensors[port.name] for port in stage.inputs))
+        kernel = lowered.graph.ops[op].kernel
+        if kernel in kernels.symbols and kernel not in kernels.views:
+            samples = _sample(machine, tvm_device, name, seconds / len(ports))
+        else:
+            machine.invoke_stateful(name)
+            samples = [0.0]
+        interval = spread(samples)
+        op_ms.append(interval.median)
+        spread_ms.append((interval.high - interval.low) / 2)
+        for i, port in enumerate(stage.outputs):
+            tensors[port.name] = machine._get_output(name, i)
+        for port in stage.inputs:
+            if last_reader[port.name] == op:
+                tensors.pop(port.name, None)  # frees the device's memory
+    return Profile(str(device), tuple(op_ms), tuple(spread_ms))
+
+
+def _function_name(stage: StagePorts) -> str:
+    return f"op{stage.ops[0]}"
+
+
+def _sample(machine: Any, tvm_device: Any, name: str, seconds: float) -> list[float]:
+    """Times in ms; the evaluator runs the op once more for warm-up."""
+    samples = _evaluate(machine, tvm_device, name, _MIN_SAMPLES)
+    affordable = int(seconds * MS / max(min(samples), 1e-4)) - _MIN_SAMPLES
+    if affordable > 0:
+        samples += _evaluate(machine, tvm_device, name, min(affordable, _MAX_SAMPLES))
+    return samples
+
+
+def _evaluate(machine: Any, tvm_device: Any, name: str, repeat: int) -> list[float]:
+    evaluate = machine.time_evaluator("invoke_stateful", tvm_device, number=1, repeat=repeat)
+    return [float(seconds) * MS for seconds in evaluate(name).results]
+
+
+def _sent(array: np.ndarray[Any, Any], port: Port, tvm_device: Any) -> Any:
+    tensor = empty(port, tvm_device)
+    send(array, tensor)
+    return tensor
