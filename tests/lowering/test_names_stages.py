@@ -102,7 +102,8 @@ def test_a_weight_of_two_stages_is_in_both_submodels_and_others_are_in_one(save)
     stages = model.split([["skip"], ["both"], ["mid"]]).stages
     original = submodels.read_original(model.stage_source)
     initializers = [
-        {w.name for w in original.submodel(p, "s").graph.initializer} for p in model.wiring(stages).stages
+        {w.name for w in original.submodel(p, "s").graph.initializer}
+        for p in model.wiring(stages).stages
     ]
     assert initializers == [{"w"}, {"w"}, {"v"}, {"w", "v"}]
 

@@ -37,7 +37,9 @@ def known(model):
 
 
 def test_every_source_node_is_in_one_op_or_folded_with_a_reason(model):
-    nodes = [n.name or n.output[0] for n in submodels.read_original(model.stage_source).proto.graph.node]
+    nodes = [
+        n.name or n.output[0] for n in submodels.read_original(model.stage_source).proto.graph.node
+    ]
     uses = Counter(name for op in model.graph.ops for name in op.sources)
     uses.update(f.name for f in model.graph.folded)
     assert uses == Counter(nodes)
@@ -102,9 +104,9 @@ def test_onnxruntime_chained_over_the_submodels_equals_the_original(model, known
     original = submodels.read_original(model.stage_source)
     for i, ports in enumerate(model.wiring(stages).stages):
         given = {p.name: values[p.name] for p in ports.inputs}
-        values |= onnxruntime_outputs(original.submodel(ports, f"stage{i}").SerializeToString(), [given])[
-            0
-        ]
+        values |= onnxruntime_outputs(
+            original.submodel(ports, f"stage{i}").SerializeToString(), [given]
+        )[0]
     expected = model.expected([item])
     assert compare(
         [{name: values[tensor] for name, tensor in model.lowered.outputs}], expected
