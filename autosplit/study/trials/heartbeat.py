@@ -1,68 +1,97 @@
-"""Leases: a worker that measures reports every while, and one that is silent for longer than its lease is taken for lost.
+"""Heartbeats: a worker that measures reports regularly, so that one that is silent can be replaced.
 
-The beats are Optuna's heartbeats, stamped by the database's clock, so that workers on any host can be judged by any other;
-a storage without heartbeats has no leases. ``study.optimize`` is not used, so it is the run loop that beats and reaps.
+They are Optuna's heartbeats, stamped by the clock of the database, so workers of any host can
+judge each other. That clock may jump. A worker that seems silent is therefore watched for two more
+intervals by this process's own monotonic clock before it counts as lost.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autosplit.study.persistence.optuna_internals import (
+    heartbeat_interval,
+    heartbeats,
+    record_heartbeat,
+)
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
-BEATS = 4  # reports in the time of a lease
-
-
-def beat(study: optuna.Study, trial_id: int) -> None:
-    """Report that the worker of a trial lives."""
-    if (storage := _beating(study)) is not None:
-        storage.record_heartbeat(trial_id)
-
-
-def lapsed(study: optuna.Study) -> frozenset[int]:
-    """The ids of the running trials whose workers have been silent for longer than the lease."""
-    storage = _beating(study)
-    return (
-        frozenset(storage._get_stale_trial_ids(study._study_id))
-        if storage is not None
-        else frozenset()
-    )
+BEATS_PER_LEASE = 4
+CONFIRMATION = 2  # intervals without a heartbeat that confirm a suspicion
 
 
 @contextlib.contextmanager
-def renewed(study: optuna.Study, trial_id: int) -> Iterator[None]:
-    """Report from a thread for as long as the body runs; a storage that fails meanwhile shows when the result is told."""
+def renewed_heartbeat(study: optuna.Study, trial: FrozenTrial) -> Iterator[None]:
+    """Report from a thread for as long as the body runs.
+
+    A storage that fails meanwhile shows when the result is written.
+    """
     import optuna
     import sqlalchemy.exc
 
-    storage = _beating(study)
-    if storage is None:
+    interval = heartbeat_interval(study)
+    if interval is None:
         yield
         return
-    over = threading.Event()
+    finished = threading.Event()
+    storage_errors = (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError)
 
     def report() -> None:
-        while not over.wait(storage.get_heartbeat_interval()):
-            with contextlib.suppress(
-                optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError
-            ):
-                storage.record_heartbeat(trial_id)
+        while not finished.wait(interval):
+            with contextlib.suppress(*storage_errors):
+                record_heartbeat(study, trial)
 
-    thread = threading.Thread(target=report, name="lease", daemon=True)
+    thread = threading.Thread(target=report, name="heartbeat", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         thread.join()
 
 
-def _beating(study: optuna.Study) -> Any:
-    """The storage, where it keeps heartbeats."""
-    from optuna.storages._heartbeat import is_heartbeat_enabled
+@dataclass
+class SilenceWatch:
+    """Finds the running trials whose workers have been silent for longer than ``lease`` seconds.
 
-    return study._storage if is_heartbeat_enabled(study._storage) else None
+    A trial is suspected when its latest heartbeat is that old by the database's clock. It counts as
+    silent when this process sees the same heartbeat for two intervals of ``clock``; or for a whole
+    lease, however young the database calls it: its clock may have been set back.
+    """
+
+    study: optuna.Study
+    lease: float
+    clock: Callable[[], float] = time.monotonic
+    suspects: frozenset[int] = frozenset()
+    _first_seen: dict[tuple[int, object], float] = field(default_factory=dict)
+
+    def silent_trials(self) -> frozenset[int]:
+        """The numbers of the silent trials; ``suspects`` are then those not confirmed yet."""
+        interval = heartbeat_interval(self.study)
+        if interval is None:
+            return frozenset()
+        latest = heartbeats(self.study)
+        now = self.clock()
+        self._first_seen = {
+            (number, beat.time): self._first_seen.get((number, beat.time), now)
+            for number, beat in latest.items()
+        }
+        silent: set[int] = set()
+        suspects: set[int] = set()
+        for number, beat in latest.items():
+            watched = now - self._first_seen[number, beat.time]
+            is_suspect = beat.silence > self.lease
+            if watched >= self.lease or (is_suspect and watched >= CONFIRMATION * interval):
+                silent.add(number)
+            elif is_suspect:
+                suspects.add(number)
+        self.suspects = frozenset(suspects)
+        return frozenset(silent)

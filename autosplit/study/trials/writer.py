@@ -1,4 +1,4 @@
-"""Telling a study what became of a trial, where another worker may have told it already."""
+"""Writes the result of a trial; another worker may have finished it first."""
 
 from __future__ import annotations
 
@@ -6,43 +6,59 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autosplit.study.acquisition.samplers import LOST
-from autosplit.study.loop.progress import Progress
-from autosplit.study.persistence.storage import set_attributes
+from autosplit.study.persistence.optuna_internals import is_finished, write_trial
+from autosplit.study.persistence.records import LOST
+from autosplit.study.trials.progress import Progress
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
-LOG = 2000  # characters kept of what a failed worker printed last
+LOG_LIMIT = 2000  # characters of the end of a failed worker's log that are stored
 
 
 @dataclass(frozen=True)
-class Teller:
-    """Finishes the trials of a study."""
+class TrialWriter:
+    """Writes what becomes of the trials of a study."""
 
     study: optuna.Study
     progress: Progress
 
-    def fail(
-        self, trial_id: int, number: int, error: str, lost: bool = False, log: str = ""
-    ) -> None:
-        """Finish a trial without a result; ``lost`` leaves its split free, ``log`` is what its worker printed."""
-        more = {**({LOST: True} if lost else {}), **({"log": log[-LOG:]} if log else {})}
-        self.tell(trial_id, number, {"error": error, **more}, None)
+    def describe(self, trial: FrozenTrial, attributes: Mapping[str, Any]) -> None:
+        """Store what is known of a trial before it is measured."""
+        write_trial(self.study, trial, attributes)
 
-    def tell(
-        self, trial_id: int, number: int, attributes: Mapping[str, Any], told: list[float] | None
+    def complete(
+        self, trial: FrozenTrial, attributes: Mapping[str, Any], values: list[float]
     ) -> None:
-        """Store and tell; where another worker has finished the trial meanwhile, say so and go on."""
-        import optuna
+        """Finish a trial with its measurement and a value for each objective."""
+        self._finish(trial, attributes, values)
 
-        state = optuna.trial.TrialState.FAIL if told is None else optuna.trial.TrialState.COMPLETE
+    def fail(self, trial: FrozenTrial, error: str, *, lost: bool = False, log: str = "") -> None:
+        """Finish a trial without a result.
+
+        ``lost``: its split was not measured and is free again; ``log``: what its worker printed.
+        """
+        attributes: dict[str, Any] = {"error": error}
+        if lost:
+            attributes[LOST] = True
+        if log:
+            attributes["log"] = log[-LOG_LIMIT:]
+        self._finish(trial, attributes, None)
+
+    def _finish(
+        self, trial: FrozenTrial, attributes: Mapping[str, Any], values: list[float] | None
+    ) -> None:
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        state = TrialState.FAIL if values is None else TrialState.COMPLETE
         try:
-            set_attributes(self.study, trial_id, attributes)
-            self.study.tell(number, told, state=state)
-        except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
-            if not self.study._storage.get_trial(trial_id).state.is_finished():
+            write_trial(self.study, trial, attributes)
+            self.study.tell(trial.number, values, state=state)
+        except (UpdateFinishedTrialError, ValueError):
+            if not is_finished(self.study, trial):
                 raise
             self.progress.note(
-                f"trial {number}: another worker finished it meanwhile; this result is dropped"
+                f"trial {trial.number}: another worker finished it first; this result is dropped"
             )
