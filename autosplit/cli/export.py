@@ -31,9 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export and say where."""
     from autosplit.report.documents.study_reader import find_study
-    from autosplit.study.loop.export import export_trial
+    from autosplit.study.export import export_stored_split
 
     with find_study(args.study, args.storage).open() as study:
-        file = export_trial(study, args.output, args.trial)
+        file = export_stored_split(study, args.output, args.trial)
     output.emit(args.format, {"file": str(file)}, f"wrote {file}")
     return 0

@@ -80,12 +80,12 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.documents.inspection import tuning_hint
     from autosplit.report.documents.study import document
     from autosplit.study.config.study_file import load
+    from autosplit.study.export import export_best_split
     from autosplit.study.loop.benches import open_bench
-    from autosplit.study.loop.export import export_best
     from autosplit.study.loop.open import open_study
-    from autosplit.study.loop.progress import progress
     from autosplit.study.loop.run import run_study
     from autosplit.study.persistence.storage import storage_url
+    from autosplit.study.progress import progress
 
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
             told.note(hint)
         on = open_study(config, bench, url, told, name=args.name, force=args.force)
         run_study(on, told)
-        folder = export_best(on)
+        folder = export_best_split(on)
     finally:
         told.close()
         bench.close()

@@ -27,10 +27,10 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.measurement.statistics import spread
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import open_bench
-from autosplit.study.loop.final_comparison import best_trial
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.loop.progress import progress
 from autosplit.study.loop.run import run_study
+from autosplit.study.progress import progress
+from autosplit.study.trials.results import best_trial
 from autosplit.zoo import catalog
 
 BUILT = ("branches", "transformer")  # made by the zoo itself; the others come with the onnx package

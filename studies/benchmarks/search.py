@@ -43,7 +43,7 @@ from autosplit.hardware import cache
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, to_workload
-from autosplit.study.persistence.storage import quiet
+from autosplit.study.persistence.storage import silence_optuna_logs
 from autosplit.study.surrogate.cost_correction import Measured
 from autosplit.zoo import catalog
 from studies.benchmarks import search_methods as methods
@@ -99,7 +99,7 @@ def main() -> int:
         "--overhead", action="store_true", help="what a trial costs beside building and measuring"
     )
     args = parser.parse_args()
-    quiet()
+    silence_optuna_logs()
     names = set(filter(None, args.graphs.split(","))) or (set(QUICK) if args.quick else set())
     if args.overhead:
         nets = [
@@ -170,7 +170,7 @@ def op_times(graph: FusedGraph) -> list[float]:
 
 def compared(costs: CostModel, stages: int, seeds: Sequence[int]) -> dict[str, list[Found]]:
     """What each way finds on one graph, a result a seed."""
-    quiet()
+    silence_optuna_logs()
     start = time.process_time()
     cases = [Case(costs, stages, seed) for seed in seeds]
     found = {"planner": [methods.judge(case, methods.planner(case, TRIALS)) for case in cases]}

@@ -19,13 +19,12 @@ from autosplit.cuts.stages import Stages
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
 from autosplit.planner import CostModel, plan
 from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.acquisition.history import generator
-from autosplit.study.acquisition.samplers import history_of, sampler
+from autosplit.study.acquisition.history import generator, history_of
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.final_comparison import finalists
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
+from autosplit.study.progress import Silent
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured
 
@@ -120,9 +119,7 @@ def judge(case: Case, measured: Sequence[Measured]) -> Found:
 
 def planner(case: Case, trials: int) -> list[Measured]:
     """The trials of a study with the default sampler, up to its own end or ``trials``."""
-    study = optuna.create_study(
-        sampler=sampler("planner", case.space, case.bench.devices, case.seed)
-    )
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
     search = {"trials": trials, "seed": case.seed}
     config = StudyConfig.model_validate(
         {"name": "search", "runtime": "simulated", "stages": case.stages, "search": search}

@@ -8,7 +8,7 @@ import pytest
 
 from autosplit import cli
 from autosplit.cli import main, output
-from autosplit.study.loop.progress import Lines, Status
+from autosplit.study.progress import Lines, Status
 from tests.build import node, onnx_model
 
 pytest.importorskip("onnxruntime")

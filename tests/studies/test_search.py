@@ -6,7 +6,7 @@ import pytest
 
 from autosplit.hardware.bench.simulated import Simulation, chain
 from autosplit.planner import CostModel
-from autosplit.study.persistence.storage import quiet
+from autosplit.study.persistence.storage import silence_optuna_logs
 from studies.benchmarks import result, search, search_overhead
 from studies.benchmarks import search_methods as methods
 from studies.benchmarks.search_methods import Case, Found
@@ -15,7 +15,7 @@ from tests.study.conftest import branchy
 
 @pytest.fixture(autouse=True)
 def _quiet() -> None:
-    quiet()
+    silence_optuna_logs()
 
 
 def costs(ops: int = 24) -> CostModel:

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
@@ -10,8 +11,8 @@ from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, chain
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.loop.progress import Silent
-from autosplit.study.persistence.storage import storage_url
+from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
+from autosplit.study.progress import Silent
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
@@ -53,6 +54,12 @@ def branchy_bench() -> Callable[..., SimulatedBench]:
         )
 
     return make
+
+
+@pytest.fixture
+def memory_study() -> optuna.Study:
+    silence_optuna_logs()
+    return optuna.create_study(sampler=optuna.samplers.RandomSampler())
 
 
 @pytest.fixture

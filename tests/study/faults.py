@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.persistence.records import KEY
 from autosplit.study.persistence.storage import connect, storage_url
-from autosplit.study.space.search_space import KEY
+from autosplit.study.trials.results import best_trial
 
 WORKER = Path(__file__).with_name("worker.py")
 KILLED = "k"  # the name of the study that is killed again and again

@@ -19,16 +19,17 @@ from autosplit.planner import CostModel, plan
 from autosplit.planner.placement.canonical import Places, widest
 from autosplit.planner.problem.contention import Crowd
 from autosplit.report.documents.study import document
-from autosplit.study.acquisition.samplers import NAMES
+from autosplit.study.acquisition.sampler import SAMPLERS as NAMES
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.final_comparison import best_trial
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.records import KEY
 from autosplit.study.persistence.storage import storage_url
+from autosplit.study.progress import Silent
 from autosplit.study.space.enumeration import every
-from autosplit.study.space.search_space import KEY, Space
+from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured, correct
+from autosplit.study.trials.results import best_trial
 from tests.planner.strategies import models
 
 Make = Callable[..., SimulatedBench]

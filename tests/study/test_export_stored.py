@@ -11,11 +11,11 @@ import pytest
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.study.export import export_best_split, export_stored_split
 from autosplit.study.loop import benches
-from autosplit.study.loop.export import export_best, export_trial
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
+from autosplit.study.progress import Silent
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
@@ -53,7 +53,7 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
 ) -> None:
     on = opened(bench, trials=3)
     run_study(on, Silent())
-    assert export_trial(on.study, tmp_path / "out") == tmp_path / "out" / "split.json"
+    assert export_stored_split(on.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((stages, folder, known),) = written
     duel = {e["number"]: e["period_ms"]["median"] for e in on.study.user_attrs["duel"]["entries"]}
     best = on.study.trials[min(duel, key=lambda n: duel[n])]
@@ -73,7 +73,7 @@ def test_a_trial_is_exported_by_its_number(
     on = opened(bench, trials=3)
     run_study(on, Silent())
     for trial in on.study.trials:
-        export_trial(on.study, tmp_path / "out", trial.number)
+        export_stored_split(on.study, tmp_path / "out", trial.number)
         stages, _, known = written[-1]
         assert stages == tuple(map(tuple, trial.user_attrs["stages"]))
         assert known["measured"].period_ms.median == trial.user_attrs["period_ms"]["median"]
@@ -84,14 +84,14 @@ def test_where_nothing_was_measured_there_is_nothing_to_export(
 ) -> None:
     on = opened(bench)
     with pytest.raises(Infeasible, match="study 's' has no completed trial"):
-        export_trial(on.study, tmp_path / "out")
+        export_stored_split(on.study, tmp_path / "out")
     with pytest.raises(
         ConfigError, match="trial 0 does not exist; those that can be exported are none"
     ):
-        export_trial(on.study, tmp_path / "out", 0)
+        export_stored_split(on.study, tmp_path / "out", 0)
     running = on.study.ask()
     with pytest.raises(ConfigError, match=f"trial {running.number} is running"):
-        export_trial(on.study, tmp_path / "out", running.number)
+        export_stored_split(on.study, tmp_path / "out", running.number)
     assert not written
 
 
@@ -104,7 +104,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
     with pytest.raises(
         ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
     ):
-        export_trial(on.study, tmp_path / "out")
+        export_stored_split(on.study, tmp_path / "out")
     assert not written
     assert bench.closed
 
@@ -117,7 +117,7 @@ def test_simulated_hardware_has_nothing_to_export(
     on = opened(plain, trials=1)
     run_study(on, Silent())
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
-        export_trial(on.study, tmp_path / "out")
+        export_stored_split(on.study, tmp_path / "out")
 
 
 def test_a_study_that_names_no_folder_exports_nothing(
@@ -125,7 +125,7 @@ def test_a_study_that_names_no_folder_exports_nothing(
 ) -> None:
     on = opened(bench, trials=1)
     run_study(on, Silent())
-    assert export_best(on) is None
+    assert export_best_split(on) is None
     assert not written
 
 
@@ -139,4 +139,4 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
         on.study.tell(number, state=optuna.trial.TrialState.FAIL)
     for number, reason in enumerate(("no room", "too slow")):
         with pytest.raises(ConfigError, match=rf"trial {number} failed \({reason}\)"):
-            export_trial(on.study, tmp_path / "out", number)
+            export_stored_split(on.study, tmp_path / "out", number)

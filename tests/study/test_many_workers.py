@@ -7,9 +7,9 @@ import pytest
 from autosplit.errors import MachineError
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.storage import connect, storage_url
+from autosplit.study.progress import Silent
 from tests.study import faults
 from tests.study.server import Server, postgresql
 
@@ -33,7 +33,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url: str) -> None:
     found = faults.shared(url, trials=60)
     assert found.codes == (0, 0, 0), (found.told_stopped, found.told_others)
-    assert "another worker finished it meanwhile; this result is dropped" in found.told_stopped
+    assert "another worker finished it first; this result is dropped" in found.told_stopped
     assert "silent for longer than its lease" in found.told_others
     left = found.remains
     assert left.numbers == tuple(range(len(left.numbers)))
@@ -58,7 +58,7 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
 
     bench.measure = losing  # type: ignore[method-assign, assignment]
     with pytest.raises(
-        MachineError, match=r"storage 'postgresql\+psycopg://.*; see to it and run again"
+        MachineError, match=r"storage 'postgresql\+psycopg://.*; repair it and run again"
     ):
         run_study(on, Silent())
     server.start()

@@ -8,14 +8,13 @@ import pytest
 
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import plan
-from autosplit.study.acquisition.samplers import sampler
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.final_comparison import best_trial
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
-from autosplit.study.persistence.storage import quiet
+from autosplit.study.persistence.storage import silence_optuna_logs
+from autosplit.study.progress import Silent
 from autosplit.study.space.search_space import Space
+from autosplit.study.trials.results import best_trial
 
 Make = Callable[..., SimulatedBench]
 SEEDS = range(6)
@@ -23,15 +22,15 @@ SEEDS = range(6)
 
 def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float:
     """How far the true period of the study's best split is above the true optimum."""
-    quiet()
+    silence_optuna_logs()
     space = Space(bench.costs, len(bench.devices))
-    study = optuna.create_study(sampler=sampler(name, space, bench.devices, seed))
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler())
     config = StudyConfig.model_validate(
         {
             "name": "q",
             "runtime": "simulated",
             "stages": space.stages,
-            "search": {"trials": trials, "sampler": name},
+            "search": {"trials": trials, "sampler": name, "seed": seed},
         }
     )
     run_study(OpenStudy(study, "memory://", config, bench, space), Silent())

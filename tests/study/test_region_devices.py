@@ -16,10 +16,10 @@ from autosplit.lowering.external.backend import Backend
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig, load
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.records import KEY
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.space.search_space import KEY
+from autosplit.study.progress import Silent
 from tests import external_backend, nets
 
 pytest.importorskip("onnxruntime")

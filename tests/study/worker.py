@@ -11,8 +11,8 @@ from autosplit.hardware.bench.simulated import Simulation, chain
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study
-from autosplit.study.loop.progress import Lines
 from autosplit.study.loop.run import run_study
+from autosplit.study.progress import Lines
 
 
 def main(url: str, trials: str, delay: str) -> None:

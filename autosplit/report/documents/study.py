@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.study.config.objectives import front, of_study
-from autosplit.study.loop.final_comparison import best_trial, compared_baselines
-from autosplit.study.persistence.records import baseline_document, read_spread
-from autosplit.study.persistence.storage import guarded, shown
+from autosplit.planner.dominance import front
+from autosplit.study.config.objectives import of_study
+from autosplit.study.persistence.records import document_of, read_spread
+from autosplit.study.persistence.storage import redact_password, storage_errors
+from autosplit.study.trials.results import best_trial, compared_baselines
 from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
     """What ``show -f json`` prints."""
-    with guarded(url):
+    with storage_errors(url):
         trials, attributes = study.get_trials(deepcopy=False), study.user_attrs
     best = best_trial(trials, attributes)
     config = _mapping(attributes.get("config"))
     return {
         "study": {
             "name": study.study_name,
-            "storage": shown(url),
+            "storage": redact_password(url),
             "model": config.get("model")
             or config.get("zoo")
             or _mapping(attributes.get("graph")).get("name"),
@@ -38,7 +39,7 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
         "trials": [_trial(t) for t in trials],
         "pareto": _pareto(trials, best[0] if best else None, attributes),
         "best": None if best is None else _best(best[0], attributes),
-        "baselines": [baseline_document(b) for b in compared_baselines(attributes)],
+        "baselines": [document_of(b) for b in compared_baselines(attributes)],
         "bound_ms": attributes.get("bound_ms"),
         "verdict": attributes.get("verdict"),
     }

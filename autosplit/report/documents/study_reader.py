@@ -49,7 +49,7 @@ class StudyReader:
     @property
     def location(self) -> str:
         """The storage as it may be printed, without a password."""
-        return storages.shown(self.url)
+        return storages.redact_password(self.url)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[optuna.Study]:
@@ -61,7 +61,7 @@ class StudyReader:
         """
         import optuna
 
-        storages.quiet()
+        storages.silence_optuna_logs()
         with self.one_line_errors():
             storage = optuna.storages.RDBStorage(skip_table_creation=True, **self._options())
             try:
@@ -92,7 +92,7 @@ class StudyReader:
             # the reader of the output may leave while the study is open
             raise
         except ImportError as error:
-            raise storages.without_driver(self.url, error) from error
+            raise storages.missing_driver(self.url, error) from error
         except Exception as error:
             # the database is untrusted: its rows can make Optuna raise anything
             operational = sqlalchemy.exc.OperationalError

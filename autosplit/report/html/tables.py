@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autosplit.hardware.measurement.results import Spread
+from autosplit.planner.dominance import front
 from autosplit.report.documents.record import Study, Trial
-from autosplit.study.config.objectives import front
 from autosplit.units import between, digits, milliseconds, size
 
 _BAR = 20  # characters of a full bar

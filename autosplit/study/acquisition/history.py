@@ -2,30 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosplit.study.persistence.records import KEY, LOST, measured_period, read_spread
+from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured
 
-FEWEST_MEASURED = 3  # trials, and
-FEWEST_STAGES = 10  # times of stages, before the error of the costs is known well enough: five trials of two stages
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+# The error of the costs is known well enough after five trials of two stages.
+FEWEST_MEASURED = 3  # trials
+FEWEST_STAGES = 10  # times of stages
 
 
 @dataclass(frozen=True)
 class History:
-    """What is known when a split is chosen: ``taken`` are the keys of splits measured, failed or being measured."""
+    """What is known when a split is chosen.
+
+    ``taken``: the keys of the splits that are measured, failed or being measured.
+    """
 
     taken: frozenset[str] = frozenset()
     measured: tuple[Measured, ...] = ()
 
     @property
     def tells_errors(self) -> bool:
-        """Whether the error of the costs is known well enough to stop for it."""
+        """Whether the error of the costs is known well enough to stop because of it."""
         times = sum(bool(ops) for m in self.measured for ops in m.stages)
         return len(self.measured) >= FEWEST_MEASURED and times >= FEWEST_STAGES
 
 
-def generator(seed: int, place: int, attempt: int = 0) -> np.random.Generator:
+def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = None) -> History:
+    """What the trials of a study say, the one numbered ``but`` left out."""
+    others = sorted((t for t in trials if t.number != but), key=lambda t: t.number)
+    keys = {t.number: key_of(t) for t in others}
+    measured: list[Measured] = []
+    for trial in others:
+        key, times = keys[trial.number], trial.user_attrs.get("stage_ms")
+        if trial.state.name != "COMPLETE" or key is None or not times or not trial.values:
+            continue
+        period = measured_period(trial)
+        latency = read_spread(trial.user_attrs.get("latency_ms"))
+        stage_ms = tuple(map(float, times))
+        measured.append(
+            Measured(
+                trial.number,
+                space.split(key),
+                stage_ms,
+                period.median if period else max(stage_ms),
+                latency.median if latency else 0.0,
+            )
+        )
+    return History(frozenset(key for key in keys.values() if key is not None), tuple(measured))
+
+
+def key_of(trial: FrozenTrial) -> str | None:
+    """The key of a trial's split; None for a trial without one and for a lost one."""
+    key = trial.user_attrs.get(KEY)
+    if not isinstance(key, str) or not key or trial.user_attrs.get(LOST):
+        return None
+    return key
+
+
+def generator(seed: int, ordinal: int, attempt: int = 0) -> np.random.Generator:
     """The random numbers of the trial at a place in its study, whatever process draws them."""
-    return np.random.default_rng((seed, place, attempt))
+    return np.random.default_rng((seed, ordinal, attempt))

@@ -8,9 +8,10 @@ A single objective is the case where that volume is a length.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -21,11 +22,12 @@ from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner import Constraints, CostModel, least_latency, pareto_front, plan
 from autosplit.planner.batch.evaluation import Pool
+from autosplit.planner.dominance import Point, at_least_as_good, front, volume_gain
 from autosplit.planner.problem.contention import Crowd
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import FEWEST_MEASURED, History
 from autosplit.study.acquisition.proposals import EXPLORATION, unmeasured_whole
-from autosplit.study.config.objectives import Point, front, gain, values
+from autosplit.study.config.objectives import objective_values
 from autosplit.study.space.search_space import Space
 from autosplit.study.space.unmeasured import AHEAD, nearest_free
 from autosplit.study.surrogate.cost_correction import Corrected, Measured
@@ -77,7 +79,7 @@ class Prospects:
             for p in self._measured()
         ]
         expected = self._expected(self.space.placing.pool(self.free), self.corrected.crowd)
-        return all(any(all(map(float.__le__, q, p)) for q in near) for p in expected)
+        return all(any(at_least_as_good(q, p) for q in near) for p in expected)
 
     def guess(self, rng: np.random.Generator) -> Stages | None:
         """The split to measure next if the costs were as drawn from what is known of them."""
@@ -97,7 +99,7 @@ class Prospects:
         periods = self.corrected.ratio * loads.max(axis=1)
         latencies = self.latency_ratio * loads.sum(axis=1)
         rows = zip(periods.tolist(), latencies.tolist(), pool.memory.tolist(), strict=True)
-        return [tuple(values(self.objectives, *row)) for row in rows]
+        return [tuple(objective_values(self.objectives, *row)) for row in rows]
 
     def _ranked(self, costs: Crowd) -> tuple[Stages, ...]:
         """The free splits by the volume they gain; among those that gain none the nearest to the front come first."""
@@ -111,7 +113,7 @@ class Prospects:
         worst = np.max([*expected, *known], axis=0)
         reference = tuple(np.where(worst > 0, 1.1 * worst, 1.0).tolist())
         scored = sorted(
-            (-gain(p, known, reference) if known else 0.0, _distance(p, known), tuple(p), n)
+            (-volume_gain(p, known, reference) if known else 0.0, _distance(p, known), tuple(p), n)
             for n, p in enumerate(expected)
         )
         return tuple(free.stages[n] for *_, n in scored)
@@ -182,24 +184,25 @@ def _listed(
     """The splits that the planner names for each objective, and those on the front of several."""
     costs = corrected_costs(space, devices, measured).crowd
     count = 2 * len(measured) + AHEAD
-    found: list[Stages] = [space.alone] if space.alone is not None else []
+    splits: list[Stages] = [space.alone] if space.alone is not None else []
     for name in objectives:
         if name == "throughput":
-            found += _feasible(lambda: space.best(costs, count, SECONDS))
+            splits += _best(space, costs, count)
         elif name == "memory":
-            found += _feasible(lambda: space.best(memory_costs(space.costs), count, SECONDS))
+            splits += _best(space, memory_costs(space.costs), count)
         else:
-            found += [
-                s for own in costs.costs for s in _feasible(lambda own=own: _quickest(space, own))
-            ]  # type: ignore[misc]
+            for model in costs.costs:
+                splits += _quickest(space, model)
     if len(objectives) > 1:
-        found += _feasible(lambda: _front(space, costs.costs[-1]))
-    return tuple(dict.fromkeys(found))
+        with contextlib.suppress(Infeasible):
+            splits += _front(space, costs.costs[-1])
+    return tuple(dict.fromkeys(splits))
 
 
-def _feasible(listed: Callable[[], Iterable[Stages]]) -> list[Stages]:
+def _best(space: Space, costs: CostModel | Crowd, count: int) -> list[Stages]:
+    """The best splits under some costs; none where no split fits the devices."""
     try:
-        return list(listed())
+        return space.best(costs, count, SECONDS)
     except Infeasible:
         return []
 
@@ -214,33 +217,39 @@ def memory_costs(costs: CostModel) -> CostModel:
     return replace(costs, times=times, send=(moved,), receive=(moved,), overheads=(0.0,))
 
 
-def _quickest(space: Space, costs: CostModel) -> Iterable[Stages]:
-    """The split of least latency, whatever its period."""
-    late = _late()
-    yield space.places.first(
-        least_latency(costs, space.stages, math.inf, deadline=late, allow_empty=space.empty).stages
-    )
+def _quickest(space: Space, costs: CostModel) -> list[Stages]:
+    """The split of least latency, whatever its period; none where no split fits the devices."""
+    try:
+        quickest = least_latency(
+            costs, space.stages, math.inf, deadline=_deadline(), allow_empty=space.empty
+        )
+    except Infeasible:
+        return []
+    return [space.places.first(quickest.stages)]
 
 
-def _front(space: Space, costs: CostModel) -> Iterable[Stages]:
-    """Splits on the front of period, latency and memory; where it cannot be listed the fastest under limits of memory."""
-    listed = pareto_front(costs, space.stages, deadline=_late(), allow_empty=space.empty)
+def _front(space: Space, costs: CostModel) -> list[Stages]:
+    """Splits on the front of period, latency and memory.
+
+    Where it cannot be listed, the fastest under some limits of memory. Raises Infeasible where no
+    split fits the devices.
+    """
+    stages, empty = space.stages, space.empty
+    listed = pareto_front(costs, stages, deadline=_deadline(), allow_empty=empty)
     step = max(1, len(listed.plans) // LISTED)
-    yield from (space.places.first(p.stages) for p in listed.plans[::step])
+    splits = [space.places.first(p.stages) for p in listed.plans[::step]]
     if listed.complete:
-        return
-    least = plan(
-        memory_costs(costs), space.stages, deadline=_late(), allow_empty=space.empty
-    ).period
+        return splits
+    least = plan(memory_costs(costs), stages, deadline=_deadline(), allow_empty=empty).period
     most = max(listed.plans[0].memory)
     for limit in np.linspace(least, most, BOUNDS, endpoint=False).tolist():
         bound = Constraints(memory=(math.nextafter(limit, math.inf),))
-        fastest = plan(
-            costs, space.stages, deadline=_late(), constraints=bound, allow_empty=space.empty
-        )
-        yield space.places.first(fastest.stages)
+        fastest = plan(costs, stages, deadline=_deadline(), constraints=bound, allow_empty=empty)
+        splits.append(space.places.first(fastest.stages))
+    return splits
 
 
-def _late() -> Callable[[], bool]:
+def _deadline() -> Callable[[], bool]:
+    """Whether SECONDS from now have passed."""
     end = time.monotonic() + SECONDS
     return lambda: time.monotonic() > end

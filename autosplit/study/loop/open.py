@@ -1,11 +1,12 @@
-"""Open the study of a study file: make it, or go on with one that measures the same thing."""
+"""Open the study of a study file: create it, or continue one that measures the same thing."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError
@@ -13,52 +14,86 @@ from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
 from autosplit.planner import CostModel, plan
-from autosplit.study.acquisition.samplers import sampler
+from autosplit.study.acquisition.sampler import SplitSampler, sampler
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.progress import Progress
 from autosplit.study.persistence import records
-from autosplit.study.persistence.storage import connect, guarded, set_once, shown
+from autosplit.study.persistence.optuna_internals import write_once
+from autosplit.study.persistence.storage import connect, redact_password, storage_errors
+from autosplit.study.progress import Progress, Silent
 from autosplit.study.space.search_space import Space
-from autosplit.study.trials.worker_identity import one_at_a_time
+from autosplit.study.trials.host_lock import HostLock
 from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
 
 
-DEVICES = "devices of this host"  # what names the lock of those who measure
-
-
 @dataclass(frozen=True)
 class OpenStudy:
-    """A study ready to run: its Optuna study, what measures it, and the space its trials lie in."""
+    """A study ready to run: its Optuna study, the bench that measures, the space of its splits.
+
+    ``notify`` receives what a user should know of locks that last.
+    """
 
     study: optuna.Study
     url: str
     config: StudyConfig
     bench: Bench
     space: Space
+    notify: Callable[[str], None] = field(default=Silent().note)
 
     @property
-    def lock(self) -> str:
-        """What names the lock of this study."""
-        return f"{self.url}\n{self.study.study_name}"
+    def is_local(self) -> bool:
+        """Whether all workers are on this host, so that its locks hold all of them back."""
+        return self.url.startswith("sqlite")
 
-    def measuring(self) -> AbstractContextManager[None]:
-        """The right to measure, which one process of this host has at a time."""
-        return alone_on_devices(self.config)
+    @cached_property
+    def sampler(self) -> SplitSampler:
+        """What gives a trial its split."""
+        search = self.config.search
+        devices, objectives = self.bench.devices, self.config.objectives
+        return sampler(search.sampler, self.space, devices, search.seed, objectives)
+
+    @cached_property
+    def start_lock(self) -> HostLock:
+        """The right to start a trial of this study, which one process has at a time."""
+        name = self.study.study_name
+        return HostLock(
+            f"{self.url}\n{name}",
+            f"the lock of study '{name}'",
+            f"study '{name}'",
+            self.notify,
+            timeout=self.config.search.lease,
+        )
+
+    @cached_property
+    def device_lock(self) -> HostLock | NoLock:
+        """The right to measure on this host."""
+        return device_lock(self.config, self.notify)
 
 
-def alone_on_devices(config: StudyConfig) -> AbstractContextManager[None]:
-    """A lock among all who measure on this host; simulated hardware is there for each.
+class NoLock:
+    """In place of a lock, where there is nothing to share."""
 
-    A holder whose process is stopped for longer than the lease keeps nobody out.
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing to wait for."""
+        return contextlib.nullcontext()
+
+
+def device_lock(config: StudyConfig, notify: Callable[[str], None]) -> HostLock | NoLock:
+    """The lock among all that measure on this host; simulated hardware needs none.
+
+    A holder that is stopped for longer than the lease does not keep others out.
     """
-    return (
-        contextlib.nullcontext()
-        if config.runtime == "simulated"
-        else one_at_a_time(DEVICES, stopped=config.search.lease)
+    if config.runtime == "simulated":
+        return NoLock()
+    return HostLock(
+        "devices of this host",
+        "the devices of this host",
+        f"study '{config.name}'",
+        notify,
+        stalled_after=config.search.lease,
     )
 
 
@@ -71,42 +106,39 @@ def open_study(
     name: str | None = None,
     force: bool = False,
 ) -> OpenStudy:
-    """Open or create the study in the storage at ``url``, and measure profile and baselines where it has none yet.
+    """Open or create the study in the storage at ``url``; measure profile and baselines it lacks.
 
-    Raises ConfigError where a study of that name measures something else; with ``force`` a new one is started beside
-    it, and nothing is lost. Raises MachineError where the storage fails.
+    With ``force`` a new study is started beside one of the same name. Raises ConfigError where a
+    study of that name measures something else, MachineError where the storage fails.
     """
     identity = identity_of(config, bench)
-    with one_at_a_time(url):
+    shown = redact_password(url)
+    holder = f"study '{name or config.name}', which is being opened"
+    with HostLock(url, f"storage '{shown}'", holder, progress.note).hold():
         storage = connect(url, config.search.lease)
-        with guarded(url):
-            study = _load_or_create(
-                storage, url, name or config.name, identity, force, config.objectives
-            )
+        with storage_errors(url):
+            chosen = name or config.name
+            study = _load_or_create(storage, url, chosen, identity, force, config.objectives)
         if force:
             progress.note(
-                f"started study '{study.study_name}'; to go on with it: --name {study.study_name}"
+                f"started study '{study.study_name}'; continue it with --name {study.study_name}"
             )
         space = _prepare(study, config, bench, url, progress)
-    search = config.search
-    study.sampler = sampler(search.sampler, space, bench.devices, search.seed, config.objectives)
-    return OpenStudy(study, url, config, bench, space)
+    return OpenStudy(study, url, config, bench, space, progress.note)
 
 
 def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     """What all trials of a study share."""
-    placed = _placed(config)
-    return {
+    identity = {
         **bench.identity,
         "backend": config.runtime,  # the key of stored studies
         "objective": ", ".join(config.objectives),
         "stages": str(config.stages),
-        **(
-            {"regions on": " ".join(f"{b} {d}" for b, d in sorted(placed.items()))}
-            if placed
-            else {}
-        ),
     }
+    placed = _region_devices(config)
+    if placed:
+        identity["regions on"] = " ".join(f"{b} {d}" for b, d in sorted(placed.items()))
+    return identity
 
 
 def _load_or_create(
@@ -121,86 +153,90 @@ def _load_or_create(
 
     known = set(optuna.get_all_study_names(storage))
     if force and name in known:
-        name = next(free for n in range(2, len(known) + 3) if (free := f"{name}-{n}") not in known)
+        numbered = (f"{name}-{number}" for number in count(2))
+        name = next(candidate for candidate in numbered if candidate not in known)
+    # Splits come from SplitSampler; Optuna only asks its own sampler for what nobody suggests.
+    unused = optuna.samplers.RandomSampler()
     if name not in known:
-        with contextlib.suppress(
-            optuna.exceptions.DuplicatedStudyError
-        ):  # a worker on another host was as quick
+        # A worker on another host may create it at the same time.
+        with contextlib.suppress(optuna.exceptions.DuplicatedStudyError):
             directions = [optuna.study.StudyDirection.MINIMIZE] * len(objectives)
-            made = optuna.create_study(
-                storage=storage, study_name=name, directions=directions, sampler=_placeholder()
+            created = optuna.create_study(
+                storage=storage, study_name=name, directions=directions, sampler=unused
             )
-            made.set_metric_names([METRICS[objective] for objective in objectives])
-    study = optuna.load_study(storage=storage, study_name=name, sampler=_placeholder())
-    _refuse_another(study, url, identity)
+            created.set_metric_names([METRICS[objective] for objective in objectives])
+    study = optuna.load_study(storage=storage, study_name=name, sampler=unused)
+    _refuse_other_study(study, url, identity)
     return study
 
 
-def _refuse_another(study: optuna.Study, url: str, identity: Mapping[str, str]) -> None:
+def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, str]) -> None:
     attributes = study.user_attrs
-    where = f"study '{study.study_name}' in '{shown(url)}'"
+    where = f"study '{study.study_name}' in '{redact_password(url)}'"
     remedy = "--force starts a new study beside it, --name gives it another name"
-    found = attributes.get("autosplit")
-    if not isinstance(found, dict) or not isinstance(attributes.get("identity"), dict):
-        if study.get_trials(deepcopy=False) or len(study.directions) != len(
-            identity["objective"].split(", ")
-        ):
-            raise ConfigError(f"{where} was not made by autosplit; {remedy}")
-        study.set_user_attr("autosplit", {"format": records.FORMAT, "version": VERSION})
-        set_once(study, "identity", dict(identity))
+    mark = attributes.get("autosplit")
+    if not isinstance(mark, dict) or not isinstance(attributes.get("identity"), dict):
+        objectives = identity["objective"].split(", ")
+        if study.get_trials(deepcopy=False) or len(study.directions) != len(objectives):
+            raise ConfigError(f"{where} was not created by autosplit; {remedy}")
+        mark = {"format": records.FORMAT, "version": VERSION}
+        study.set_user_attr("autosplit", mark)
+        write_once(study, "identity", dict(identity))
         attributes = study.user_attrs
-        found = attributes["autosplit"]
-    if found.get("format") != records.FORMAT:
+    if mark.get("format") != records.FORMAT:
         raise ConfigError(
-            f"{where} has format {found.get('format')}, this version writes {records.FORMAT}; {remedy}"
+            f"{where} has format {mark.get('format')}, this version writes {records.FORMAT}; "
+            f"{remedy}"
         )
-    if different := records.differences(attributes["identity"], identity):
+    different = records.differences(attributes["identity"], identity)
+    if different:
         raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
-
-
-def _placeholder() -> optuna.samplers.BaseSampler:
-    """A sampler for the time before the space is known; it is never asked."""
-    import optuna
-
-    return optuna.samplers.RandomSampler()
 
 
 def _prepare(
     study: optuna.Study, config: StudyConfig, bench: Bench, url: str, progress: Progress
 ) -> Space:
-    """Profile, bound and baselines: taken from the study, measured and stored where it has none.
+    """Measure and store profile, links, bound and baselines that the study lacks.
 
-    Workers on several hosts may measure them at once; all go on with what the first of them stored.
+    Workers of several hosts may measure them at once; all continue with what was stored first.
     """
-    with guarded(url):
+    lock = device_lock(config, progress.note)
+    with storage_errors(url):
         stored = study.user_attrs
     if not isinstance(stored.get("profile"), list):
         progress.note("profiling every op on each device")
-        with alone_on_devices(config):
-            profile = bench.profile()
-        with guarded(url):
-            set_once(study, "profile", records.profile_document(profile))
+        with lock.hold():
+            profiles = bench.profile()
+        with storage_errors(url):
+            write_once(study, "profile", list(map(records.document_of, profiles)))
     if not isinstance(stored.get("links"), list):
-        with alone_on_devices(config):
+        with lock.hold():
             links = bench.links()
-        with guarded(url):
-            set_once(study, "links", records.link_documents(links))
-    with guarded(url):
-        known = records.read_profile(study.user_attrs["profile"])
-        reached = records.read_links(study.user_attrs["links"])
+        with storage_errors(url):
+            write_once(study, "links", list(map(records.document_of, links)))
+    with storage_errors(url):
+        attributes = study.user_attrs
     costs = on_own_devices(
-        _costs(bench, known, reached), getattr(bench, "regions", {}), _placed(config), bench.devices
+        _costs(
+            bench,
+            records.read_profiles(attributes["profile"]),
+            records.read_links(attributes["links"]),
+        ),
+        getattr(bench, "regions", {}),
+        _region_devices(config),
+        bench.devices,
     )
     space = Space(costs, len(bench.devices), empty=config.stages == "auto")
     if "bound_ms" not in stored:
         bound = plan(space.costs, space.stages, allow_empty=space.empty).lower_bound
-        _store(study, url, {"graph": records.graph_document(bench.graph), "bound_ms": float(bound)})
+        graph = records.graph_document(bench.graph)
+        _store(study, url, {"graph": graph, "bound_ms": float(bound)})
     if "baselines" not in stored:
-        progress.note("measuring the unsplit model: on each device, on all cores, as replicas")
-        with alone_on_devices(config):
-            unsplit = bench.baselines()
-        with guarded(url):
-            set_once(study, "baselines", [records.baseline_document(b) for b in unsplit])
+        progress.note("measuring the unsplit model on each device, on all cores and as replicas")
+        with lock.hold():
+            baselines = bench.baselines()
+        with storage_errors(url):
+            write_once(study, "baselines", list(map(records.document_of, baselines)))
     described: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "devices": list(bench.devices),
@@ -211,22 +247,22 @@ def _prepare(
     return space
 
 
-def _placed(config: StudyConfig) -> dict[str, str]:
-    """By the name of an external backend the device its regions run on, where it has one of its own."""
+def _region_devices(config: StudyConfig) -> dict[str, str]:
+    """The device that the regions of an external backend run on, by the name of the backend."""
     return {region.backend: region.device for region in config.regions if region.device}
 
 
-def _costs(bench: Bench, profile: list[Profile], links: list[LinkCost]) -> CostModel:
+def _costs(bench: Bench, profiles: list[Profile], links: list[LinkCost]) -> CostModel:
     """The planner's view of profile and links; a bench that knows more gives its own."""
-    own = getattr(bench, "cost_model", None)
-    if own is not None:
-        model = own(profile)
-        assert isinstance(model, CostModel)
-        return model
-    return cost_model(bench.graph, profile, links, bench.keep_together)
+    own_model = getattr(bench, "cost_model", None)
+    if own_model is None:
+        return cost_model(bench.graph, profiles, links, bench.keep_together)
+    model = own_model(profiles)
+    assert isinstance(model, CostModel)
+    return model
 
 
 def _store(study: optuna.Study, url: str, values: Mapping[str, Any]) -> None:
-    with guarded(url):
+    with storage_errors(url):
         for key, value in values.items():
             study.set_user_attr(key, value)

@@ -1,240 +1,256 @@
-"""The run loop: ask for a split, measure it, tell; in any number of processes, killed and started again at will."""
+"""The run loop: the sampler gives a trial its split, the bench measures it, the writer stores it.
+
+Any number of processes may run a study, and each may be killed and started again.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from autosplit.cuts.stages import Stages
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
-from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.acquisition.samplers import LOST, history_of
-from autosplit.study.config.objectives import values
+from autosplit.study.acquisition.history import history_of
+from autosplit.study.config.objectives import objective_values
 from autosplit.study.loop import final_comparison
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.progress import Progress, Status
-from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, tally
+from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
 from autosplit.study.persistence import records
-from autosplit.study.persistence.storage import guarded, set_attributes
-from autosplit.study.space.search_space import KEY
+from autosplit.study.persistence.optuna_internals import next_trial
+from autosplit.study.persistence.storage import storage_errors
+from autosplit.study.progress import Progress, Status
 from autosplit.study.space.unmeasured import nearest_free
-from autosplit.study.trials import heartbeat
-from autosplit.study.trials.recovery import Lost
-from autosplit.study.trials.worker_identity import one_at_a_time
-from autosplit.study.trials.writer import Teller
+from autosplit.study.trials.heartbeat import renewed_heartbeat
+from autosplit.study.trials.recovery import Recovery
+from autosplit.study.trials.results import period_of, tally
+from autosplit.study.trials.writer import TrialWriter
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
 Clock = Callable[[], float]
+WATCH_INTERVAL = 0.5  # seconds between two looks at trials that seem lost
 
 
 @dataclass(frozen=True)
-class _Loop:
-    """One process's run; ``began`` on its clock."""
+class StudyLoop:
+    """The trials of one process; ``began`` is when it started, by its monotonic ``clock``."""
 
-    on: OpenStudy
+    opened: OpenStudy
     progress: Progress
     clock: Clock
     began: float
 
     @property
     def study(self) -> optuna.Study:
-        return self.on.study
+        """The Optuna study."""
+        return self.opened.study
 
     @cached_property
-    def _teller(self) -> Teller:
-        return Teller(self.study, self.progress)
+    def writer(self) -> TrialWriter:
+        """What stores the results."""
+        return TrialWriter(self.study, self.progress)
 
     @cached_property
-    def _lost(self) -> Lost:
-        return Lost(
-            self.study, self.progress, self._teller, locked=self.on.url.startswith("sqlite")
-        )
-
-    @cached_property
-    def _bound(self) -> float | None:
-        """The bound of every period that opening the study stored."""
-        return cast("float | None", self.study.user_attrs.get("bound_ms"))
-
-    def trials(self) -> Sequence[FrozenTrial]:
-        return self.study.get_trials(deepcopy=False)
+    def recovery(self) -> Recovery:
+        """What finds trials of workers that ended; only on a SQLite file all workers share a lock."""
+        lease = float(self.opened.config.search.lease)
+        return Recovery(self.study, self.progress, self.writer, self.opened.is_local, lease)
 
     def run(self) -> str:
-        """Measure until a limit says why not to; whatever interrupts it leaves the split it was at free."""
-        import optuna
+        """Measure until a limit is met, and return which.
+
+        Whatever interrupts it leaves the split that is being measured free.
+        """
+        from optuna.exceptions import UpdateFinishedTrialError
 
         measured = 0
         try:
             while True:
                 try:
-                    if reason := self._one(measured):
-                        return reason
-                    measured += 1
-                except optuna.exceptions.UpdateFinishedTrialError:
+                    reason = self._run_trial(measured)
+                except UpdateFinishedTrialError:
                     self.progress.note(
-                        "this worker was away for longer than its lease; others go on with its trial"
+                        "this worker was silent for longer than its lease; "
+                        "its trial is left to the others"
                     )
+                    continue
+                if reason:
+                    return reason
+                measured += 1
         except BaseException as error:
-            reason = (
-                "interrupted"
-                if isinstance(error, KeyboardInterrupt)
-                else f"{type(error).__name__}: {error}"
-            )
-            with contextlib.suppress(MachineError), guarded(self.on.url):
-                self._lost.release(self.trials(), reason)
+            reason = f"{type(error).__name__}: {error}"
+            if isinstance(error, KeyboardInterrupt):
+                reason = "interrupted"
+            with contextlib.suppress(MachineError), storage_errors(self.opened.url):
+                self.recovery.release(self._trials(), reason)
             raise
 
-    def _one(self, before: int) -> str:
-        """Measure one more trial, ``before`` having been measured; or why there is none."""
-        with one_at_a_time(self.on.lock, self.on.config.search.lease), guarded(self.on.url):
-            trials = self.trials()
-            check_failures(trials)
-            trial, reason = self._next(trials)
-        if trial is None:
-            return reason
-        if not self._measure(trial, trials):
-            return "exhausted: no unmeasured split that fits the devices is left"
-        with guarded(self.on.url):
-            self._report(trial.number, before + 1)
-        return ""
+    def next_trial(self) -> tuple[FrozenTrial | None, Stages | None, str]:
+        """The next trial with its split, or why there is none."""
+        while True:
+            with self.opened.start_lock.hold(), storage_errors(self.opened.url):
+                trial, reason = self._take_trial()
+                if trial is not None:
+                    try:
+                        return trial, self.opened.sampler.assign(self.study, trial), ""
+                    except SplitError as error:  # a user enqueued a key that is no split
+                        self.writer.fail(trial, str(error))
+                        continue
+            if not self.recovery.is_watching:
+                return None, None, reason
+            # Nothing is left to measure but a trial that seems lost.
+            time.sleep(WATCH_INTERVAL)
 
-    def _next(self, trials: Sequence[FrozenTrial]) -> tuple[optuna.Trial | None, str]:
-        """The next trial: one whose worker died, else a new one; or why there is none."""
-        import optuna
-
-        for orphan in self._lost.orphans(trials):
-            if self._lost.adopt(orphan):
-                return optuna.Trial(self.study, orphan._trial_id), ""
-        if self._lost.reap():
-            trials = self.trials()
-        elapsed = self.clock() - self.began
-        search, bench = self.on.config.search, self.on.bench
-        if reason := stop_reason(
-            search, self.on.space, bench.devices, trials, elapsed, self.on.config.objectives
-        ):
+    def _take_trial(self) -> tuple[FrozenTrial | None, str]:
+        """A dead worker's trial or a new one; or why there is none."""
+        trials = self._trials()
+        check_failures(trials)
+        for stale in self.recovery.stale_trials(trials):
+            if self.recovery.take_over(stale):
+                return stale, ""
+        if self.recovery.free_silent_trials():
+            trials = self._trials()
+        opened, elapsed = self.opened, self.clock() - self.began
+        search, devices = opened.config.search, opened.bench.devices
+        objectives = opened.config.objectives
+        reason = stop_reason(search, opened.space, devices, trials, elapsed, objectives)
+        if reason:
             return None, reason
-        trial = self.study.ask()
-        if self._is_one_too_many(trial.number):
-            self._teller.fail(
-                trial._trial_id,
-                trial.number,
-                "other workers started the last trials in the same moment",
-                True,
-            )
-            return None, "trial limit: other workers measure the last trials"
+        trial = next_trial(self.study)
+        if self.exceeds_trial_limit(trial):
+            self.writer.fail(trial, "other workers started the last trials first", lost=True)
+            return None, f"stopped: {search.trials} trials (limit)"
         return trial, ""
 
-    def _is_one_too_many(self, number: int) -> bool:
-        """Whether workers on other hosts, whom no lock keeps from starting trials, have filled the limit before us."""
-        if self.on.url.startswith("sqlite"):
+    def exceeds_trial_limit(self, trial: FrozenTrial) -> bool:
+        """Whether workers of other hosts, whom no lock holds back, have filled the limit before."""
+        if self.opened.is_local:
             return False
-        earlier = [t for t in self.trials() if t.number < number and not t.user_attrs.get(LOST)]
-        return len(earlier) >= self.on.config.search.trials
+        earlier = [
+            t
+            for t in self._trials()
+            if t.number < trial.number and not t.user_attrs.get(records.LOST)
+        ]
+        return len(earlier) >= self.opened.config.search.trials
 
-    def _measure(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> bool:
-        """Measure the split of a trial and tell; a candidate that fails is a failed trial, a machine is not.
+    def _run_trial(self, measured: int) -> str:
+        """Measure one more trial, ``measured`` before it; or why there is none."""
+        trial, stages, reason = self.next_trial()
+        if trial is None:
+            return reason
+        if stages is None:
+            with storage_errors(self.opened.url):
+                self.writer.fail(trial, "no unmeasured split is left", lost=True)
+                if not self._has_free_split():
+                    return "exhausted: no unmeasured split that fits the devices is left"
+        else:
+            self._measure(trial, stages)
+        with storage_errors(self.opened.url):
+            self._report(trial.number, measured + 1)
+        return ""
 
-        Returns whether there is any split left to measure.
-        """
-        space = self.on.space
-        with guarded(self.on.url):
-            stages = self._describe(trial, known)
-            if stages is None:
-                self._teller.fail(
-                    trial._trial_id, trial.number, "no unmeasured split is left", lost=True
-                )
-                return nearest_free(space, None, history_of(space, self.trials())) is not None
+    def _measure(self, trial: FrozenTrial, stages: Stages) -> None:
+        """Measure a split and write the result; a candidate that fails is a failed trial."""
+        opened = self.opened
+        with storage_errors(opened.url):
+            self._describe(trial, stages)
         try:
-            if not space.fits(stages):
+            if not opened.space.fits(stages):
                 raise SplitError(
-                    f"split {space.key(stages)[:60]} does not fit the devices; enqueue another"
+                    f"split {opened.space.key(stages)[:60]} does not fit the devices; "
+                    "enqueue another"
                 )
-            with heartbeat.renewed(self.study, trial._trial_id), self.on.measuring():
-                measurement = self.on.bench.measure(stages)
+            with renewed_heartbeat(self.study, trial), opened.device_lock.hold():
+                measurement = opened.bench.measure(stages)
         except MachineError:
             raise
         except AutosplitError as error:
-            with guarded(self.on.url):
-                self._teller.fail(trial._trial_id, trial.number, str(error), log=error.log)
-            return True
-        with guarded(self.on.url):
-            self._finish(trial, measurement, self.on.space.memory(stages))
-        return True
-
-    def _describe(self, trial: optuna.Trial, known: Sequence[FrozenTrial]) -> Stages | None:
-        """The split of a trial with all that is known of it beforehand; None where none was left to choose."""
-        if trial.user_attrs.get(KEY) == "":
-            return None
-        stages = self.on.space.suggest(trial)
-        history = history_of(self.on.space, known, trial.number)
-        corrected = corrected_costs(self.on.space, tuple(self.on.bench.devices), history.measured)
-        set_attributes(
-            self.study,
-            trial._trial_id,
-            {
-                **records.split_attributes(self.on.bench.graph, stages),
-                "predicted_ms": float(corrected.period(stages)),
-                "memory_bytes": int(self.on.space.memory(stages)),
-            },
+            with storage_errors(opened.url):
+                self.writer.fail(trial, str(error), log=error.log)
+            return
+        values = objective_values(
+            opened.config.objectives,
+            measurement.period_ms.median,
+            measurement.latency_ms.median,
+            opened.space.memory(stages),
         )
-        return stages
+        with storage_errors(opened.url):
+            self.writer.complete(trial, records.measured_attributes(measurement), values)
 
-    def _finish(self, trial: optuna.Trial, measurement: Measurement, memory: float) -> None:
-        attributes = records.measured_attributes(measurement)
-        period, latency = measurement.period_ms.median, measurement.latency_ms.median
-        told = values(self.on.config.objectives, period, latency, memory)
-        self._teller.tell(trial._trial_id, trial.number, attributes, told)
+    def _describe(self, trial: FrozenTrial, stages: Stages) -> None:
+        """Store what is known of a split before it is measured."""
+        space = self.opened.space
+        history = history_of(space, self._trials(), trial.number)
+        devices = tuple(self.opened.bench.devices)
+        corrected = corrected_costs(space, devices, history.measured)
+        attributes = records.split_attributes(self.opened.bench.graph, stages)
+        attributes["predicted_ms"] = float(corrected.period(stages))
+        attributes["memory_bytes"] = int(space.memory(stages))
+        self.writer.describe(trial, attributes)
+
+    def _has_free_split(self) -> bool:
+        history = history_of(self.opened.space, self._trials())
+        return nearest_free(self.opened.space, None, history) is not None
+
+    def _trials(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    @cached_property
+    def _bound(self) -> float | None:
+        """The bound of every period, which opening the study stored."""
+        return cast("float | None", self.study.user_attrs.get("bound_ms"))
 
     def _report(self, number: int, measured: int) -> None:
-        trials = self.trials()
-        found, search = tally(trials), self.on.config.search
-        told = next(t for t in trials if t.number == number)
+        """Tell the user of a finished trial and of the study."""
+        trials = self._trials()
+        counts = tally(trials)
+        search, objectives = self.opened.config.search, self.opened.config.objectives
+        trial = next(t for t in trials if t.number == number)
+        period = period_of(trial, objectives)
+        periods = [period_of(t, objectives) for t in counts.complete]
         elapsed = self.clock() - self.began
-        left = elapsed / measured * max(0, search.trials - found.finished)
+        seconds_left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:
-            left = min(left, max(0.0, search.timeout - elapsed))
-        self.progress.trial(
-            Status(
-                number=number,
-                period_ms=records.period_of(told),
-                stage_ms=told.user_attrs.get("stage_ms", ()),
-                error=told.user_attrs.get("error"),
-                best_ms=min(
-                    (p for t in found.complete if (p := records.period_of(t)) is not None),
-                    default=None,
-                ),
-                bound_ms=self._bound,
-                finished=found.finished,
-                total=search.trials,
-                seconds_left=left,
-            )
+            seconds_left = min(seconds_left, max(0.0, search.timeout - elapsed))
+        status = Status(
+            number=number,
+            period_ms=period.median if period else None,
+            stage_ms=trial.user_attrs.get("stage_ms", ()),
+            error=trial.user_attrs.get("error"),
+            best_ms=min((p.median for p in periods if p), default=None),
+            bound_ms=self._bound,
+            finished=counts.finished,
+            total=search.trials,
+            seconds_left=seconds_left,
         )
+        self.progress.trial(status)
 
 
-def run_study(on: OpenStudy, progress: Progress, clock: Clock = time.monotonic) -> None:
-    """Run trials until a limit is met, then let the best compete once more and give the verdict; all of it is stored.
+def run_study(opened: OpenStudy, progress: Progress, clock: Clock = time.monotonic) -> None:
+    """Run trials until a limit is met, then the final comparison and the verdict; all is stored.
 
-    Raises Infeasible where more than half of at least five trials failed or none succeeded, MachineError where the
-    storage or the hardware broke; the study is whole afterwards, and running it again goes on.
+    Raises Infeasible where no trial succeeded or more than half of at least five failed,
+    MachineError where the storage or the hardware broke. The study is consistent afterwards, and
+    running it again continues it.
     """
     try:
-        stopped = _Loop(on, progress, clock, clock()).run()
+        stopped = StudyLoop(opened, progress, clock, clock()).run()
     except Infeasible as error:
-        with guarded(on.url):
-            on.study.set_user_attr("stopped", f"failures: {error}")
+        with storage_errors(opened.url):
+            opened.study.set_user_attr("stopped", f"stopped: {error}")
         raise
-    with guarded(on.url):
-        found = tally(on.study.get_trials(deepcopy=False))
-        on.study.set_user_attr("stopped", stopped)
-    if not found.complete:
+    with storage_errors(opened.url):
+        counts = tally(opened.study.get_trials(deepcopy=False))
+        opened.study.set_user_attr("stopped", stopped)
+    if not counts.complete:
         raise Infeasible(
-            f"no trial succeeded, most often: {commonest_error(found)}; mend that and run again"
+            f"no trial succeeded, most often: {commonest_error(counts)}; repair that and run again"
         )
-    final_comparison.conclude(on, progress)
+    final_comparison.conclude(opened, progress)

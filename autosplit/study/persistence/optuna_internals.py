@@ -163,6 +163,15 @@ def heartbeats(study: optuna.Study) -> dict[int, Heartbeat]:
         return {number: Heartbeat(time, (now - time).total_seconds()) for number, time in rows}
 
 
+def optuna_tables() -> dict[str, set[str]]:
+    """The tables of an Optuna database, each with the names of its columns."""
+    from optuna.storages._rdb.models import BaseModel
+
+    tables: Any = BaseModel.metadata.tables
+    columns = {name: set(table.columns.keys()) for name, table in tables.items()}
+    return {**columns, "alembic_version": {"version_num"}}
+
+
 def _database(study: optuna.Study) -> optuna.storages.RDBStorage | None:
     """The SQL database behind a study; None for a study in memory."""
     import optuna

@@ -1,39 +1,44 @@
-"""Where a study lives: a SQLite file, or any database Optuna can open. Every failure of it is one MachineError line."""
+"""Where a study is stored: a SQLite file, or any database that Optuna can open.
+
+Every failure of a storage becomes one line: MachineError, or ConfigError for a wrong name.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.extras import install
-from autosplit.study.trials.heartbeat import BEATS
+from autosplit.printable import printable
+from autosplit.study.persistence.optuna_internals import optuna_tables
 
 if TYPE_CHECKING:
     import optuna
 
 VARIABLE = "AUTOSPLIT_STORAGE"
-LOCK_WAIT = 60.0  # seconds a writer waits for another one on a SQLite file
+LOCK_WAIT = 60.0  # seconds that a writer waits for another one on a SQLite file
+BEATS_PER_LEASE = 4  # heartbeats in the time of a lease
 
 
-def storage_url(name: str, given: str | None = None, configured: str | None = None) -> str:
-    """The URL of a storage: as ``given`` (a URL, or the path of a SQLite file), else AUTOSPLIT_STORAGE, else as
-    ``configured`` in the study file, else ``<name>.db`` in this folder.
+def storage_url(name: str, option: str | None = None, configured: str | None = None) -> str:
+    """The URL of a storage.
+
+    It is ``option`` (a URL, or the path of a SQLite file), else AUTOSPLIT_STORAGE, else as
+    ``configured`` in the study file, else ``<name>.db`` in the working folder.
     """
-    given = given or os.environ.get(VARIABLE) or configured or f"{name}.db"
-    if "://" in given:
-        return given
-    # '?' would start the options of the URL and '%' an escape
-    return "sqlite:///" + str(Path(given).absolute()).replace("%", "%25").replace("?", "%3F")
+    location = option or os.environ.get(VARIABLE) or configured or f"{name}.db"
+    if "://" in location:
+        return location
+    # '?' would begin the options of the URL and '%' an escape.
+    return "sqlite:///" + str(Path(location).absolute()).replace("%", "%25").replace("?", "%3F")
 
 
-def shown(url: str) -> str:
+def redact_password(url: str) -> str:
     """A URL as it may be printed: without its password, a SQLite file by its path."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
@@ -48,8 +53,8 @@ def shown(url: str) -> str:
 
 
 @contextlib.contextmanager
-def guarded(url: str) -> Iterator[None]:
-    """Turn whatever a storage raises when it is full, broken or gone into one line with what to do."""
+def storage_errors(url: str) -> Iterator[None]:
+    """Turn whatever a full, broken or unreachable storage raises into one line with a remedy."""
     import optuna
     import sqlalchemy.exc
 
@@ -61,192 +66,143 @@ def guarded(url: str) -> Iterator[None]:
         sqlite3.Error,
     ) as error:
         raise MachineError(
-            f"storage '{shown(url)}' failed: {_cause(error)}; see to it and run again"
+            f"storage '{redact_password(url)}' failed: {_cause(error)}; repair it and run again"
         ) from error
-    except (
-        AssertionError
-    ) as error:  # how Optuna 5 reports a write that never arrived, on a full disk above all
+    # Optuna 5 raises this for a write that never arrived, above all on a full disk.
+    except AssertionError as error:
         raise MachineError(
-            f"storage '{shown(url)}' lost a write; is its disk full? free some space and run again"
+            f"storage '{redact_password(url)}' lost a write; is its disk full? "
+            "free some space and run again"
         ) from error
 
 
-def without_driver(url: str, error: ImportError) -> MachineError:
-    """What to say where the driver of a database is not installed."""
+def missing_driver(url: str, error: ImportError) -> MachineError:
+    """The error for a database whose driver is not installed."""
     missing = line_of(error.__cause__ or error)
-    spelling = "write postgresql+psycopg://… and " if "psycopg2" in missing else ""
-    remedy = spelling + install("postgres") if url.startswith("postgresql") else "pip install it"
+    remedy = "pip install it"
+    if url.startswith("postgresql"):
+        spelling = "write postgresql+psycopg://… and " if "psycopg2" in missing else ""
+        remedy = spelling + install("postgres")
     return MachineError(
-        f"storage '{shown(url)}' needs a driver that is not installed: {missing}; {remedy}"
+        f"storage '{redact_password(url)}' needs a driver that is not installed: "
+        f"{missing}; {remedy}"
     )
 
 
 def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
-    """Open a storage, made where it is missing; ``lease`` in seconds for those who measure.
+    """Open a storage and create what is missing; ``lease`` in seconds for workers that measure.
 
-    Raises ConfigError for what is no URL, MachineError otherwise.
+    Raises ConfigError for what is no database URL and for a database of another program,
+    MachineError where the storage cannot be used.
     """
+    silence_optuna_logs()
+    with _openable(url):
+        _refuse_other_programs(url, _tables(url))
+        return _open(url, lease)
+
+
+def connect_existing(url: str) -> optuna.storages.BaseStorage:
+    """Open the storage of a study; nothing is created.
+
+    Raises ConfigError where it does not exist or holds no studies, else like ``connect``.
+    """
+    from sqlalchemy.engine import make_url
+
+    with _openable(url):
+        if url.startswith("sqlite"):
+            file = Path(make_url(url).database or "")
+            if not file.is_file():
+                raise ConfigError(
+                    f"storage '{file}' does not exist; start one with: autosplit run STUDY.toml"
+                )
+        if "studies" not in _tables(url):
+            raise ConfigError(
+                f"storage '{redact_password(url)}' holds no studies; give the database of a study"
+            )
+    return connect(url)
+
+
+@contextlib.contextmanager
+def _openable(url: str) -> Iterator[None]:
+    """Turn whatever opening a storage raises into one line with a remedy."""
     import sqlalchemy.exc
 
-    quiet()
     try:
-        with guarded(url):
-            return _open(url, lease)
+        with storage_errors(url):
+            yield
     except MachineError as error:
         if isinstance(error.__cause__, sqlalchemy.exc.ArgumentError):
-            raise ConfigError(
-                f"storage '{shown(url)}' is no database URL; give a file path or postgresql+psycopg://USER@HOST/NAME"
-            ) from None
+            raise ConfigError(not_a_database(url)) from None
         raise
     except ImportError as error:
-        raise without_driver(url, error) from None
+        raise missing_driver(url, error) from None
     except (RuntimeError, ValueError) as error:  # another schema version
         raise MachineError(
-            f"storage '{shown(url)}' cannot be used: {error}; use another one"
+            f"storage '{redact_password(url)}' cannot be used: {error}; use another one"
         ) from None
+
+
+def not_a_database(url: str) -> str:
+    """The message for text that is neither a path nor a database URL."""
+    return (
+        f"storage '{redact_password(url)}' is not a database URL; "
+        "give a file path or postgresql+psycopg://USER@HOST/NAME"
+    )
+
+
+def _tables(url: str) -> dict[str, set[str]]:
+    """The tables in a database with the names of their columns."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+    inspector = sqlalchemy.inspect(engine)
+    return {
+        table: {column["name"] for column in inspector.get_columns(table)}
+        for table in inspector.get_table_names()
+    }
+
+
+def _refuse_other_programs(url: str, tables: Mapping[str, set[str]]) -> None:
+    """Refuse a database that another program uses: Optuna would add its tables to it.
+
+    A database with all of Optuna's main tables is Optuna's, whatever else is in it.
+    """
+    known = optuna_tables()
+    same_name = [name for name in tables if name in known]
+    is_complete = {"studies", "trials", "version_info"} <= tables.keys()
+    are_optunas = all(known[name] <= tables[name] for name in same_name)
+    if are_optunas and (is_complete or len(same_name) == len(tables)):
+        return
+    names = ", ".join(sorted(map(printable, tables))[:3])
+    raise ConfigError(
+        f"storage '{redact_password(url)}' belongs to another program (tables {names}); "
+        "give an empty or an Optuna database with --storage"
+    )
 
 
 def _open(url: str, lease: int | None) -> optuna.storages.BaseStorage:
     import optuna
     from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-    interval = None if lease is None else max(1, lease // BEATS)
-    options: dict[str, Any] = (
-        {"connect_args": {"timeout": LOCK_WAIT}}
-        if url.startswith("sqlite")
-        else {"pool_pre_ping": True}
-    )
+    interval = None if lease is None else max(1, lease // BEATS_PER_LEASE)
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if url.startswith("sqlite"):
+        options = {"connect_args": {"timeout": LOCK_WAIT}}
 
     def database() -> optuna.storages.BaseStorage:
-        made = optuna.storages.RDBStorage(
+        storage = optuna.storages.RDBStorage(
             url, options, heartbeat_interval=interval, grace_period=lease
         )
-        return optuna.storages.get_storage(made)
+        return optuna.storages.get_storage(storage)
 
     try:
         return database()
-    except (IntegrityError, ProgrammingError):  # another worker made the tables in the same moment
+    except (IntegrityError, ProgrammingError):  # another worker created the tables meanwhile
         return database()
 
 
-def connect_existing(url: str) -> optuna.storages.BaseStorage:
-    """Open a storage that must be there; nothing is made. Raises ConfigError where it is not, or holds no studies."""
-    from sqlalchemy.engine import make_url
-
-    if url.startswith("sqlite"):
-        file = Path(make_url(url).database or "")
-        if not file.is_file():
-            raise ConfigError(
-                f"storage '{file}' does not exist; start one with: autosplit run STUDY.toml"
-            )
-        with (
-            guarded(url),
-            contextlib.closing(
-                sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
-            ) as base,
-        ):
-            if not base.execute("SELECT 1 FROM sqlite_master WHERE name = 'studies'").fetchone():
-                raise ConfigError(
-                    f"storage '{file}' holds no studies; give the database of a study"
-                )
-    return connect(url)
-
-
-def set_attributes(
-    study: optuna.Study,
-    trial_id: int,
-    values: Mapping[str, Any],
-    parameters: Mapping[str, float] | None = None,
-) -> None:
-    """Write user attributes of a trial that may have been created by another process, and parameters between 0 and 1.
-
-    In a database all is written or nothing. Raises Optuna's UpdateFinishedTrialError where the trial is finished.
-    """
-    import optuna
-
-    unit = optuna.distributions.FloatDistribution(0.0, 1.0)
-    storage = study._storage
-    backend = getattr(storage, "_backend", storage)
-    if not isinstance(backend, optuna.storages.RDBStorage):
-        for key, value in values.items():
-            storage.set_trial_user_attr(trial_id, key, value)
-        for name, share in (parameters or {}).items():
-            storage.set_trial_param(trial_id, name, share, unit)
-        return
-    # Optuna's own writes are a transaction each, with a wait for the disk, and look the trial up each time
-    from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialUserAttributeModel
-    from optuna.storages._rdb.storage import _create_scoped_session
-
-    with _create_scoped_session(backend.scoped_session, True) as session:
-        state: Any = TrialModel.find_or_raise_by_id(trial_id, session).state
-        backend.check_trial_is_updatable(trial_id, state)
-        if (upsert := _upsert(backend.engine.name)) is None:
-            for key, value in values.items():
-                backend._set_trial_attr_without_commit(
-                    session, TrialUserAttributeModel, trial_id, key, value
-                )
-        elif values:
-            rows = [
-                {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
-                for key, value in values.items()
-            ]
-            session.execute(upsert, rows)
-        if parameters:
-            told = {
-                "trial_id": trial_id,
-                "distribution_json": optuna.distributions.distribution_to_json(unit),
-            }
-            rows = [
-                {**told, "param_name": name, "param_value": share}
-                for name, share in parameters.items()
-            ]
-            session.execute(TrialParamModel.__table__.insert(), rows)
-
-
-@lru_cache
-def _upsert(dialect: str) -> Any:
-    """The statement that writes user attributes of trials, new or not; None for a database that Optuna does without one."""
-    from optuna.storages._rdb.models import TrialUserAttributeModel
-    from sqlalchemy.dialects import postgresql, sqlite
-
-    if dialect not in ("sqlite", "postgresql"):
-        return None
-    table = TrialUserAttributeModel.__table__
-    statement: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
-    return statement.on_conflict_do_update(
-        index_elements=[table.c.trial_id, table.c.key],
-        set_={"value_json": statement.excluded.value_json},
-    )
-
-
-def set_once(study: optuna.Study, key: str, value: Any) -> Any:
-    """Store a user attribute of a study unless it has it; of several who do so at once, on any host, the first one wins.
-
-    Returns what is stored now.
-    """
-    import optuna
-
-    storage = study._storage
-    backend = getattr(storage, "_backend", storage)
-    if isinstance(backend, optuna.storages.RDBStorage):
-        from optuna.storages._rdb.models import StudyUserAttributeModel
-        from optuna.storages._rdb.storage import _create_scoped_session
-
-        with _create_scoped_session(
-            backend.scoped_session, True
-        ) as session:  # a second row of the key is not taken
-            session.add(
-                StudyUserAttributeModel(
-                    study_id=study._study_id, key=key, value_json=json.dumps(value)
-                )
-            )
-    elif key not in study.user_attrs:
-        study.set_user_attr(key, value)
-    return study.user_attrs[key]
-
-
-def quiet() -> None:
-    """Silence Optuna's own log lines and its warnings of experimental parts; what matters is said by the run loop."""
+def silence_optuna_logs() -> None:
+    """Silence Optuna's log lines and its warnings of experimental parts."""
     import warnings
 
     import optuna
@@ -259,8 +215,11 @@ def quiet() -> None:
 
 
 def _cause(error: BaseException) -> str:
-    """The driver's own words: the innermost cause, its first line."""
+    """The driver's own words: the first line of the innermost cause."""
+    import sqlalchemy.exc
+
     while error.__cause__ is not None:
         error = error.__cause__
-    inner = getattr(error, "orig", None) or error
-    return line_of(inner)
+    if isinstance(error, sqlalchemy.exc.DBAPIError) and error.orig is not None:
+        error = error.orig
+    return line_of(error)

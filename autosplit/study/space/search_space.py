@@ -20,7 +20,7 @@ import numpy as np
 
 from autosplit.cuts import bitset, full, members, topological
 from autosplit.cuts.stages import Stages
-from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit.errors import ConfigError, SplitError
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.batch.evaluation import Placing
 from autosplit.planner.batch.neighbourhood import Near
@@ -35,9 +35,8 @@ from autosplit.study.space import enumeration
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.trial import Trial
 
-KEY = "key"
+RANDOM_DRAWS = 100  # random splits, until one fits the devices
 NEAR = 1_000  # cuts near some splits that are held where there are too many to hold all
 
 
@@ -161,23 +160,6 @@ class Space:
             self.places.seated(self.parts(decode(self.costs, shares, branch)), devices)
         )
 
-    def suggest(self, trial: Trial) -> Stages:
-        """The split a trial stands for, its parameters suggested: what an objective function starts with.
-
-        With a sampler of this package that is its exact proposal, with any other the split nearest to its shares.
-        Raises Infeasible where the sampler found no split left.
-        """
-        parameters = {name: trial.suggest_float(name, 0.0, 1.0) for name in self.names}
-        if (key := trial.user_attrs.get(KEY)) == "":
-            raise Infeasible(
-                f"no unmeasured split of '{self.costs.name}' into {self.stages} stages is left"
-            )
-        if isinstance(key, str):
-            return self.split(key)
-        stages = self.decode(parameters)
-        trial.set_user_attr(KEY, self.key(stages))
-        return stages
-
     def evaluate(self, stages: Stages, costs: CostModel | Crowd | None = None) -> Plan:
         """What a split costs under ``costs``, by default those of the profile."""
         return evaluate(
@@ -208,25 +190,30 @@ class Space:
         return min(costs.memory) >= most and all(max(row) < math.inf for row in costs.times)
 
     def random(self, rng: np.random.Generator) -> Stages | None:
-        """A random split: random places in a random order of the ops; None where one that fits was not found."""
-        contraction = self.costs.contraction
-        groups = len(contraction.groups)
-        for _ in range(100):
+        """A random split that fits; None where none was found."""
+        for _ in range(RANDOM_DRAWS):
             used = int(rng.integers(1, self.most + 1)) if self.empty else self.stages
-            rank = rng.random(groups).tolist()
-            order = topological(
-                contraction.predecessors, lambda group, when, rank=rank: rank[group]
-            )  # type: ignore[misc]
-            ends = (0, *sorted(1 + rng.choice(groups - 1, used - 1, replace=False)), groups)
-            stages = tuple(
-                tuple(members(contraction.expand(bitset(order[a:b])))) for a, b in pairwise(ends)
-            )
+            stages = self._random_stages(rng, used)
             if self.empty:
                 devices = sorted(rng.choice(self.stages, used, replace=False).tolist())
                 stages = self.places.first(self.places.seated(stages, devices))
             if self.fits(stages):
                 return stages
         return None
+
+    def _random_stages(self, rng: np.random.Generator, used: int) -> Stages:
+        """``used`` stages between random places of a random order of the ops."""
+        contraction = self.costs.contraction
+        groups = len(contraction.groups)
+        rank: list[float] = rng.random(groups).tolist()
+
+        def rank_of(group: int, _: int) -> float:
+            return rank[group]
+
+        order = topological(contraction.predecessors, rank_of)
+        ends = (0, *sorted(1 + rng.choice(groups - 1, used - 1, replace=False)), groups)
+        stage_groups = [bitset(order[first:last]) for first, last in pairwise(ends)]
+        return tuple(tuple(members(contraction.expand(g))) for g in stage_groups)
 
     @cached_property
     def moves(self) -> Moves:

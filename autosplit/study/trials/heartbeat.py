@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-BEATS_PER_LEASE = 4
 CONFIRMATION = 2  # intervals without a heartbeat that confirm a suspicion
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from autosplit.printable import printable
 from autosplit.study.persistence.optuna_internals import record_heartbeat, write_trial
+from autosplit.study.progress import Progress
 from autosplit.study.trials.heartbeat import SilenceWatch
-from autosplit.study.trials.progress import Progress
 from autosplit.study.trials.results import tally
 from autosplit.study.trials.worker_identity import is_dead, this_worker
 from autosplit.study.trials.writer import TrialWriter
@@ -39,7 +38,7 @@ class Recovery:
     lease: float
     clock: Callable[[], float] = time.monotonic
     _watch: SilenceWatch = field(init=False)
-    _first_seen_unclaimed: dict[int, float] = field(default_factory=dict, init=False)
+    _unclaimed: dict[int, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._watch = SilenceWatch(self.study, self.lease, self.clock)
@@ -47,7 +46,7 @@ class Recovery:
     @property
     def is_watching(self) -> bool:
         """Whether a trial seems lost that has not been watched for long enough."""
-        return bool(self._watch.suspects)
+        return bool(self._watch.suspects or self._unclaimed)
 
     def free_silent_trials(self) -> bool:
         """Fail the trials whose workers are silent for longer than the lease; their splits are free.
@@ -69,25 +68,20 @@ class Recovery:
 
     def stale_trials(self, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:
         """Running trials whose worker has certainly ended."""
-        for trial in tally(trials).running:
-            worker = trial.user_attrs.get("worker")
-            if is_dead(worker) or (worker is None and self._is_unclaimed(trial)):
-                yield trial
-
-    def _is_unclaimed(self, trial: FrozenTrial) -> bool:
-        """Whether the worker of a trial died before it recorded itself, a moment after the start.
-
-        Under the lock no other worker can be in that moment. Without one the trial has to look old
-        by the wall clock, and to have been seen for some seconds: wall clocks differ.
-        """
-        if self.is_locked:
-            return True
+        running = tally(trials).running
+        # A worker records itself a moment after its trial starts. It may die in that moment. Under
+        # the lock no other worker can be there; without one the trial is watched for a while.
         now = self.clock()
-        watched = now - self._first_seen_unclaimed.setdefault(trial.number, now)
-        if watched >= UNCLAIMED or trial.datetime_start is None:
-            return True
-        age = (datetime.datetime.now() - trial.datetime_start).total_seconds()
-        return age >= UNCLAIMED and watched >= WATCHED
+        unclaimed = [t.number for t in running if t.user_attrs.get("worker") is None]
+        self._unclaimed = {number: self._unclaimed.get(number, now) for number in unclaimed}
+        for trial in running:
+            since = self._unclaimed.get(trial.number)
+            if since is None:
+                is_stale = is_dead(trial.user_attrs.get("worker"))
+            else:
+                is_stale = self.is_locked or now - since >= UNCLAIMED
+            if is_stale:
+                yield trial
 
     def take_over(self, trial: FrozenTrial) -> bool:
         """Make a dead worker's trial this process's own, to measure its split again.

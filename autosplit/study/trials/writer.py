@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.study.persistence.optuna_internals import is_finished, write_trial
 from autosplit.study.persistence.records import LOST
-from autosplit.study.trials.progress import Progress
+from autosplit.study.progress import Progress
 
 if TYPE_CHECKING:
     import optuna

@@ -10,10 +10,10 @@ from autosplit.hardware.devices import device
 from autosplit.study.config.study_file import load
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence import records
 from autosplit.study.persistence.storage import storage_url
+from autosplit.study.progress import Silent
 from tests import nets
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture

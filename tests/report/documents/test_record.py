@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from autosplit.report.documents.record import read
 from autosplit.report.html.notes import study_note, trial_note
-from autosplit.study.loop.final_comparison import best_trial, compared_baselines
+from autosplit.study.trials.results import best_trial, compared_baselines
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -17,20 +17,22 @@ from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import evaluate, plan
+from autosplit.planner.dominance import front, hypervolume, volume_gain
 from autosplit.report.dashboard.snapshot import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document
 from autosplit.study.acquisition.multi_objective import memory_costs
-from autosplit.study.acquisition.samplers import NAMES
-from autosplit.study.config.objectives import front, gain, hypervolume, of_study
+from autosplit.study.acquisition.sampler import SAMPLERS as NAMES
+from autosplit.study.config.objectives import of_study
 from autosplit.study.config.study_file import StudyConfig
-from autosplit.study.loop.export import export_trial
-from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.export import export_stored_split
 from autosplit.study.loop.open import OpenStudy, open_study
-from autosplit.study.loop.progress import Silent
 from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.records import KEY
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.space.search_space import KEY, Space
+from autosplit.study.progress import Silent
+from autosplit.study.space.search_space import Space
+from autosplit.study.trials.results import best_trial
 from tests.planner.strategies import models
 
 Make = Callable[..., SimulatedBench]
@@ -91,7 +93,7 @@ def test_a_gain_is_the_difference_of_volumes(
 ) -> None:
     reference = (5, 5, 5)
     more = hypervolume([*points, point], reference) - hypervolume(points, reference)
-    assert gain(point, points, reference) == pytest.approx(more)
+    assert volume_gain(point, points, reference) == pytest.approx(more)
 
 
 def test_the_front_is_what_no_other_dominates() -> None:
@@ -113,7 +115,7 @@ def test_memory_alone_takes_one_trial(opened: Callable[..., OpenStudy]) -> None:
     run_study(on, Silent())
     assert [t.values for t in on.study.trials] == [[min(map(on.space.memory, on.space.listed))]]
     assert on.study.user_attrs["stopped"].startswith(
-        "converged: no unmeasured split is expected to beat the best"
+        "converged: no remaining candidate is expected to beat the best"
     )
 
 
@@ -247,7 +249,7 @@ def test_a_trial_that_failed_is_not_exported(
     run_study(on, Silent())
     for number, told in ((1, r"trial 1 failed \(stage 1 said no\)"), (7, "trial 7 does not exist")):
         with pytest.raises(ConfigError, match=rf"{told}; those that can be exported are \[0, 2\]"):
-            export_trial(on.study, tmp_path / "out", number)
+            export_stored_split(on.study, tmp_path / "out", number)
 
 
 def test_a_study_whose_file_no_longer_reads_is_not_exported(
@@ -259,7 +261,7 @@ def test_a_study_whose_file_no_longer_reads_is_not_exported(
     with pytest.raises(
         ConfigError, match="was not stored by this version of autosplit: gone is no key"
     ):
-        export_trial(on.study, tmp_path / "out")
+        export_stored_split(on.study, tmp_path / "out")
 
 
 STUDY = """

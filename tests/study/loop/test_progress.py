@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autosplit.study.loop.progress import Lines, LiveTable, Silent, Status, duration
+from autosplit.study.progress import Lines, LiveTable, Silent, Status, duration
 
 pty = pytest.importorskip("pty")
 
@@ -25,9 +25,7 @@ converge = false
 [simulated]
 delay = 0.02
 """
-STANDING = (
-    r"14 of 14 trials, best [\d.]+ ms, no split can beat [\d.]+ ms by the profile, about \d+ s left"
-)
+STANDING = r"14 of 14 trials, best [\d.]+ ms, predicted bound [\d.]+ ms, about \d+ s left"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
@@ -79,7 +77,7 @@ def test_a_terminal_shows_one_table_with_the_best_so_far_the_bound_and_the_time_
     assert [line.count("trial ┃ period") for line in lines].count(1) == 1
     assert [int(m[1]) for line in lines if (m := re.match(r"│ (\d+) ", line))] == list(range(2, 14))
     assert re.fullmatch(STANDING, lines[-2])
-    assert lines[-1].startswith("comparing the best ")
+    assert lines[-1].startswith("final comparison: ")
 
 
 COPY = """
@@ -124,7 +122,7 @@ def test_times_are_told_in_the_unit_one_would_say(seconds: float, told: str) -> 
 @pytest.mark.parametrize(
     ("status", "line"),
     [
-        (FIRST, "trial 0: 2 ms, stages 1 ms, 2 ms; 1 of 9 trials, best 2 ms, no split can beat 1.5 ms by the profile, "
+        (FIRST, "trial 0: 2 ms, stages 1 ms, 2 ms; 1 of 9 trials, best 2 ms, predicted bound 1.5 ms, "
                 "about 89 s left"),
         (Status(3, None, (), "no room", None, None, 4, 9, None), "trial 3: failed: no room; 4 of 9 trials"),
         (Status(3, None, (), "no room", 2.0, None, 4, 9, 0.0), "trial 3: failed: no room; 4 of 9 trials, "

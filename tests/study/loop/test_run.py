@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from autosplit.cuts.stages import Stages
@@ -16,31 +17,18 @@ from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.measurement.results import Measurement, Spread
 from autosplit.report.documents.study import document
-from autosplit.study.acquisition.samplers import LOST
-from autosplit.study.loop.final_comparison import best_trial
+from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.progress import Silent, Status
-from autosplit.study.loop.run import _Loop, run_study
-from autosplit.study.space.search_space import KEY
-from autosplit.study.trials.recovery import Lost
+from autosplit.study.loop.run import StudyLoop, run_study
+from autosplit.study.persistence.records import KEY, LOST
+from autosplit.study.progress import Silent
+from autosplit.study.trials.recovery import Recovery
+from autosplit.study.trials.results import best_trial
 from autosplit.study.trials.worker_identity import this_worker
+from tests.study.recording import Notes
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
-
-
-class Noted(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.trials: list[Status] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def trial(self, status: Status) -> None:
-        self.trials.append(status)
 
 
 def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]) -> SimulatedBench:
@@ -75,7 +63,7 @@ def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Ope
     on = opened(chain_bench(ops=40, stages=4), trials=3)
     run_study(on, Silent())
     assert states(on) == ["COMPLETE"] * 3
-    assert on.study.user_attrs["stopped"] == "trial limit: 3 trials are finished"
+    assert on.study.user_attrs["stopped"] == "stopped: 3 trials (limit)"
     assert on.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
     assert {
         "graph",
@@ -143,11 +131,9 @@ def test_a_worker_that_died_leaves_its_trial_to_the_next(chain_bench: Make, open
     on = opened(chain_bench(), name="died", trials=4)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    on.study._storage.set_trial_user_attr(
-        on.study.ask()._trial_id, "worker", {**this_worker(), "pid": dead.pid}
-    )
+    on.study.ask().set_user_attr("worker", {**this_worker(), "pid": dead.pid})
     assert states(on) == ["RUNNING"]
-    progress = Noted()
+    progress = Notes()
     run_study(on, progress)
     assert keys(on) == keys(whole)
     assert "FAIL" not in states(on)
@@ -177,36 +163,36 @@ def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
     chain_bench: Make, opened: Open
 ) -> None:
     bench = chain_bench()
-    on, progress = opened(bench, trials=3), Noted()
+    on, progress = opened(bench, trials=3), Notes()
     measure = bench.measure
 
     def reaped_meanwhile(stages: Stages) -> Measurement:
         if len(on.study.trials) == 1:
-            on.study.tell(0, state=__import__("optuna").trial.TrialState.FAIL)
+            on.study.tell(0, state=optuna.trial.TrialState.FAIL)
         return measure(stages)
 
     bench.measure = reaped_meanwhile  # type: ignore[method-assign]
     run_study(on, progress)
     assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
-    assert any("another worker finished it meanwhile" in note for note in progress.notes)
+    assert any("another worker finished it first" in note for note in progress.notes)
 
 
 def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(
     chain_bench: Make, opened: Open
 ) -> None:
-    on, progress = opened(chain_bench(), trials=3), Noted()
+    on, progress = opened(chain_bench(), trials=3), Notes()
     ask = on.study.ask
 
     def reaped_at_once() -> Any:
         trial = ask()
         if trial.number == 0:
-            on.study.tell(0, state=__import__("optuna").trial.TrialState.FAIL)
+            on.study.tell(0, state=optuna.trial.TrialState.FAIL)
         return trial
 
     on.study.ask = reaped_at_once  # type: ignore[method-assign, assignment]
     run_study(on, progress)
     assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
-    assert any("away for longer than its lease" in note for note in progress.notes)
+    assert any("silent for longer than its lease" in note for note in progress.notes)
 
 
 def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
@@ -215,7 +201,7 @@ def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
     def broken(*_: object) -> None:
         raise MachineError("disk full")
 
-    monkeypatch.setattr(Lost, "release", broken)
+    monkeypatch.setattr(Recovery, "release", broken)
     with pytest.raises(KeyboardInterrupt):
         run_study(opened(breaking(chain_bench(), KeyboardInterrupt(), [0])), Silent())
 
@@ -225,7 +211,7 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
 ) -> None:
     error = StageError("stage 1 said no")
     error.log = "its last words"
-    on, progress = opened(breaking(chain_bench(), error, [1]), trials=3), Noted()
+    on, progress = opened(breaking(chain_bench(), error, [1]), trials=3), Notes()
     run_study(on, progress)
     assert states(on) == ["COMPLETE", "FAIL", "COMPLETE"]
     assert progress.trials[1].error == on.study.trials[1].user_attrs["error"] == "stage 1 said no"
@@ -240,7 +226,7 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     chain_bench: Make, opened: Open, timeout: float | None, left: list[float]
 ) -> None:
     """Each trial takes 3 s by a clock that only measuring turns."""
-    bench, progress = chain_bench(ops=40), Noted()
+    bench, progress = chain_bench(ops=40), Notes()
     on, now, measure = (
         opened(bench, trials=4, sampler="random", timeout=timeout),
         [0.0],
@@ -266,7 +252,7 @@ def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
     with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
         run_study(on, Silent())
     assert len(on.study.trials) == 5
-    assert on.study.user_attrs["stopped"].startswith("failures: 3 of 5 trials failed")
+    assert on.study.user_attrs["stopped"].startswith("stopped: 3 of 5 trials failed")
 
 
 def test_a_study_without_success_says_why(chain_bench: Make, opened: Open) -> None:
@@ -291,12 +277,12 @@ def test_time_and_stagnation_stop_a_study(chain_bench: Make, opened: Open) -> No
     on = opened(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
     ticks = iter(range(0, 1000, 3))
     run_study(on, Silent(), clock=lambda: float(next(ticks)))
-    assert on.study.user_attrs["stopped"] == "time limit: 10 s have passed"
+    assert on.study.user_attrs["stopped"] == "stopped: 10 s (limit)"
     on = opened(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
     run_study(on, Silent())
     values = [t.value for t in on.study.trials]
     assert min(values) == values[-3]
-    assert on.study.user_attrs["stopped"].startswith("stagnation: the last 2 trials")
+    assert on.study.user_attrs["stopped"] == "stopped: no improvement in 2 trials (limit)"
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "exhaustive"])
@@ -354,7 +340,7 @@ def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
         on = opened(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
         run_study(on, Silent())
         stopped.append(on.study.user_attrs["stopped"].split(":")[0])
-    assert stopped == ["converged", "trial limit"]
+    assert stopped == ["converged", "stopped"]
 
 
 def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(
@@ -408,27 +394,43 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Op
     assert len(set(keys(first))) == 6
 
 
-def test_only_where_no_lock_holds_others_back_a_trial_may_be_one_too_many(
-    chain_bench: Make, opened: Open
+@pytest.mark.parametrize(
+    ("url", "exceeding"), [("sqlite:///s.db", []), ("postgresql://elsewhere/s", [3])]
+)
+def test_only_where_no_lock_holds_others_back_a_trial_may_exceed_the_limit(
+    chain_bench: Make, opened: Open, url: str, exceeding: list[int]
 ) -> None:
-    here = opened(chain_bench(), trials=2)
-    for _ in range(4):
-        here.study.ask()
-    here.study._storage.set_trial_user_attr(here.study.trials[0]._trial_id, LOST, True)
-    for on, many in ((here, []), (replace(here, url="postgresql://elsewhere/s"), [3])):
-        loop = _Loop(on, Silent(), time.monotonic, 0.0)
-        assert [n for n in range(4) if loop._is_one_too_many(n)] == many
-        assert loop._lost.locked == (on is here)
+    on = replace(opened(chain_bench(), trials=2), url=url)
+    for number in range(4):
+        trial = on.study.ask()
+        if number == 0:
+            trial.set_user_attr(LOST, True)
+    loop = StudyLoop(on, Silent(), time.monotonic, 0.0)
+    assert [t.number for t in on.study.trials if loop.exceeds_trial_limit(t)] == exceeding
+    assert loop.recovery.is_locked == (not exceeding)
 
 
-def test_a_trial_that_is_one_too_many_is_given_up(chain_bench: Make, opened: Open) -> None:
-    on = opened(chain_bench(), trials=2)
+def test_a_trial_that_exceeds_the_limit_is_given_up(
+    chain_bench: Make, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = replace(opened(chain_bench(), trials=2), url="postgresql://elsewhere/s")
+    monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
     for _ in range(2):
-        on.study.ask()
-    loop = _Loop(replace(on, url="postgresql://elsewhere/s"), Silent(), time.monotonic, 0.0)
-    assert loop._next([]) == (None, "trial limit: other workers measure the last trials")
+        on.study.ask().set_user_attr("worker", {"host": "elsewhere"})
+    loop = StudyLoop(on, Silent(), time.monotonic, 0.0)
+    assert loop.next_trial() == (None, None, "stopped: 2 trials (limit)")
     assert states(on) == ["RUNNING", "RUNNING", "FAIL"]
     assert on.study.trials[2].user_attrs[LOST]
+
+
+def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
+    chain_bench: Make, opened: Open
+) -> None:
+    on = opened(chain_bench(), trials=2)
+    on.study.enqueue_trial({}, user_attrs={KEY: "nonsense"})
+    run_study(on, Silent())
+    assert states(on) == ["FAIL", "COMPLETE"]
+    assert "nonsense" in on.study.trials[0].user_attrs["error"]
 
 
 def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:

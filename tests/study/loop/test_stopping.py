@@ -10,10 +10,11 @@ import pytest
 
 from autosplit.errors import Infeasible
 from autosplit.planner import CostModel
-from autosplit.study.acquisition.samplers import LOST
 from autosplit.study.config.study_file import Search
-from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, tally
+from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
+from autosplit.study.persistence.records import LOST
 from autosplit.study.space.search_space import Space
+from autosplit.study.trials.results import tally
 
 CHAIN = CostModel(
     "c",
@@ -40,51 +41,32 @@ def reason(told: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
     return stop_reason(asked, Space(CHAIN, 2), ("cores:0", "cores:1"), trials(*told), elapsed)
 
 
-def test_lost_trials_count_for_nothing_and_pruned_ones_failed() -> None:
-    found = tally(
-        trials(
-            (COMPLETE, 1.0),
-            (FAIL,),
-            (PRUNED,),
-            (FAIL, None, {LOST: True}),
-            (RUNNING,),
-            ("WAITING",),
-        )
-    )
-    assert [len(found.complete), len(found.failed), len(found.running), found.finished] == [
-        1,
-        2,
-        1,
-        3,
-    ]
-
-
 @pytest.mark.parametrize(
     ("told", "search", "elapsed", "why"),
     [
         ([(COMPLETE, 1.0)] * 2, {"trials": 3}, 0, None),
-        ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "trial limit: 3 trials are finished"),
-        ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 2.0)], {"trials": 3}, 0, "trial limit: 3"),
+        ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "stopped: 3 trials (limit)"),
+        ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 2.0)], {"trials": 3}, 0, "3 trials (limit)"),
         ([(COMPLETE, 1.0), (FAIL, None, {LOST: True}), (COMPLETE, 2.0)], {"trials": 3}, 0, None),
         (
             [(COMPLETE, 1.0), (RUNNING,), (RUNNING,)],
             {"trials": 3},
             0,
-            "other workers measure the last 2 trials",
+            "other workers measure the last 2",
         ),
         ([(COMPLETE, 1.0), (RUNNING,)], {"trials": 3}, 0, None),
         ([], {"timeout": 2.0}, 1.99, None),
-        ([], {"timeout": 2.5}, 2.5, "time limit: 2.5 s have passed"),
+        ([], {"timeout": 2.5}, 2.5, "stopped: 2.5 s (limit)"),
         ([], {}, 1e9, None),
         ([(COMPLETE, 1.0), (COMPLETE, 1.0)], {"stagnation": 2}, 0, None),
         (
             [(COMPLETE, 1.0), (COMPLETE, 1.0), (FAIL,)],
             {"stagnation": 2},
             0,
-            "stagnation: the last 2 trials",
+            "no improvement in 2 trials",
         ),
         ([(COMPLETE, 1.0), (FAIL,), (COMPLETE, 0.9)], {"stagnation": 2}, 0, None),
-        ([(FAIL,), (FAIL,)], {"stagnation": 2}, 0, "stagnation: the last 2 trials"),
+        ([(FAIL,), (FAIL,)], {"stagnation": 2}, 0, "no improvement in 2 trials"),
     ],
 )
 def test_each_limit_stops_when_it_is_met(
@@ -97,13 +79,15 @@ def test_each_limit_stops_when_it_is_met(
 def test_with_several_objectives_a_trial_beyond_the_front_is_something_better() -> None:
     points = [[1.0, 9.0], [9.0, 1.0], [5.0, 5.0], [6.0, 6.0], [9.0, 9.0]]
     assert reason([(COMPLETE, p) for p in points[:4]], stagnation=2) is None
-    assert "the last 2 trials" in str(reason([(COMPLETE, p) for p in points], stagnation=2))
+    assert "no improvement in 2 trials" in str(
+        reason([(COMPLETE, p) for p in points], stagnation=2)
+    )
 
 
 def test_stagnation_counts_by_number_whatever_the_order() -> None:
     found = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
     asked = Search(sampler="random", stagnation=2)
-    assert "the last 2" in str(stop_reason(asked, Space(CHAIN, 2), ("a", "b"), found[::-1], 0.0))
+    assert "in 2 trials" in str(stop_reason(asked, Space(CHAIN, 2), ("a", "b"), found[::-1], 0.0))
 
 
 @pytest.mark.parametrize(

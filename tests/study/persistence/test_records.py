@@ -31,7 +31,7 @@ def stored(document: Any) -> Any:
 
 
 def test_numbers_of_numpy_become_numbers_of_json() -> None:
-    found = records.spread_document(Spread(np.float32(2), np.float64(1.5), np.int64(3)))  # type: ignore[arg-type]
+    found = records.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))  # type: ignore[arg-type]
     assert stored(found) == {"median": 2.0, "low": 1.5, "high": 3.0}
 
 
@@ -47,9 +47,9 @@ def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
         Profile("a", (1.0, math.inf), (0.1, math.inf)),
         Profile("b", (2.0, 3.0), (0.0, 0.0)),
     ]
-    assert records.read_profile(stored(records.profile_document(profiles))) == profiles
+    assert records.read_profiles(stored(list(map(records.document_of, profiles)))) == profiles
     links = [LinkCost("a"), LinkCost("b", 4e6, 0.5, 0.25)]
-    assert records.read_links(stored(records.link_documents(links))) == links
+    assert records.read_links(stored(list(map(records.document_of, links)))) == links
 
 
 def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
@@ -57,7 +57,7 @@ def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
         Baseline("one core", SPREAD, SPREAD),
         Baseline("replicas", SPREAD, Spread(5.0, 4.0, 6.0), 2),
     ]
-    documents = stored([records.baseline_document(b) for b in kept])
+    documents = stored([records.document_of(b) for b in kept])
     assert records.read_baselines([*documents, 3, {"name": "no period"}]) == kept
     assert records.read_baselines([{"period_ms": DOCUMENT}]) == [Baseline("?", SPREAD, SPREAD, 1)]
     assert records.read_baselines({"not": "a list"}) == []
@@ -65,21 +65,18 @@ def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "attributes", "values", "period"),
+    ("state", "attributes", "period"),
     [
-        ("COMPLETE", {"period_ms": DOCUMENT}, [9.0], 2.0),
-        ("COMPLETE", {}, [9.0, 4.0], 9.0),
-        ("COMPLETE", {}, None, None),
-        ("FAIL", {"period_ms": DOCUMENT}, [9.0], None),
+        ("COMPLETE", {"period_ms": DOCUMENT}, SPREAD),
+        ("COMPLETE", {}, None),
+        ("FAIL", {"period_ms": DOCUMENT}, None),
     ],
 )
-def test_the_period_of_a_trial(
-    state: str, attributes: dict[str, Any], values: list[float] | None, period: float | None
+def test_the_measured_period_of_a_trial(
+    state: str, attributes: dict[str, Any], period: Spread | None
 ) -> None:
-    trial: Any = SimpleNamespace(
-        state=SimpleNamespace(name=state), user_attrs=attributes, values=values
-    )
-    assert records.period_of(trial) == period
+    trial: Any = SimpleNamespace(state=SimpleNamespace(name=state), user_attrs=attributes)
+    assert records.measured_period(trial) == period
 
 
 def fork() -> Any:

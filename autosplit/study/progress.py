@@ -165,9 +165,7 @@ def _standing(status: Status) -> str:
     parts = [f"{status.finished} of {status.total} trials"]
     parts += [f"best {milliseconds(status.best_ms)}"] if status.best_ms is not None else []
     parts += (
-        [f"no split can beat {milliseconds(status.bound_ms)} by the profile"]
-        if status.bound_ms is not None
-        else []
+        [f"predicted bound {milliseconds(status.bound_ms)}"] if status.bound_ms is not None else []
     )
     parts += (
         [f"about {duration(status.seconds_left)} left"] if status.seconds_left is not None else []

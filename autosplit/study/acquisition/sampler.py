@@ -1,0 +1,198 @@
+"""The sampler: gives each trial of a study a legal split that no other trial has.
+
+It keeps no state. The trials in the storage, the seed and the place of the trial among them decide,
+so a resumed study goes on as if it had never stopped, and any number of processes may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosplit.cuts.stages import Stages
+from autosplit.errors import ConfigError
+from autosplit.study.acquisition import multi_objective, proposals
+from autosplit.study.acquisition.history import History, generator, history_of, key_of
+from autosplit.study.persistence.optuna_internals import (
+    enqueued_parameters,
+    record_heartbeat,
+    write_trial,
+)
+from autosplit.study.persistence.records import KEY, LOST
+from autosplit.study.space.search_space import Space
+from autosplit.study.space.unmeasured import nearest_free
+from autosplit.study.trials.worker_identity import this_worker
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+_ATTEMPTS = 20  # choices of a trial, each after another worker made the same
+_TPE_DRAWS = 20  # proposals of TPE, until one of them is free
+
+# The split of a trial for a history, as these random numbers have it; None where none is left.
+Choose = Callable[["optuna.Study", "FrozenTrial", History, np.random.Generator], "Stages | None"]
+
+
+@dataclass(frozen=True)
+class SplitSampler:
+    """Chooses the splits of ``space``, by one of the functions of this module."""
+
+    space: Space
+    choose: Choose
+    seed: int = 0
+
+    def assign(self, study: optuna.Study, trial: FrozenTrial) -> Stages | None:
+        """The split of a running trial; None where none is left.
+
+        A trial that has a split keeps it: one taken over from a dead worker, or one that a user
+        enqueued. Any other gets a new one. The split, its parameters and this worker are recorded.
+        Raises SplitError where an enqueued key is no split of the space.
+        """
+        key = trial.user_attrs.get(KEY)
+        parameters = enqueued_parameters(trial)
+        if isinstance(key, str):
+            stages = self.space.split(key) if key else None
+            write_trial(study, trial, {"worker": this_worker()})
+        elif parameters is not None:
+            stages = self.space.decode({n: parameters.get(n, 0.5) for n in self.space.names})
+            write_trial(study, trial, self._claim(stages))
+        else:
+            record_heartbeat(study, trial)
+            stages = self._choose_free(study, trial)
+        if stages is not None and not trial.params:
+            write_trial(study, trial, {}, self.space.parameters(stages))
+        return stages
+
+    def _choose_free(self, study: optuna.Study, trial: FrozenTrial) -> Stages | None:
+        """Choose a split and record it, such that no two trials ever keep the same one.
+
+        Each worker writes its choice and then reads those of the others. Of two workers that chose
+        alike the second to write sees the other, so not both keep it. A worker that sees a rival
+        chooses again, by its rank among the rivals: so they do not choose alike again.
+        """
+        tried: set[str] = set()
+        rank = 0
+        for attempt in range(_ATTEMPTS):
+            trials = study.get_trials(deepcopy=False)
+            history = history_of(self.space, trials, trial.number)
+            # Lost trials do not count, so an interrupted study goes on as if it had not been.
+            before = [t for t in trials if t.number < trial.number and not t.user_attrs.get(LOST)]
+            stages = None
+            for _ in range(rank + 1):
+                rng = generator(self.seed, len(before), attempt)
+                known = History(history.taken | tried, history.measured)
+                stages = self.choose(study, trial, known, rng)
+                if stages is None:
+                    break
+                tried.add(self.space.key(stages))
+            write_trial(study, trial, self._claim(stages))
+            if stages is None:
+                return None
+            rivals = self._rivals(study, trial, self.space.key(stages))
+            if not rivals:
+                return stages
+            rank = sum(number < trial.number for number in rivals)
+        write_trial(study, trial, self._claim(None))
+        return None
+
+    def _claim(self, stages: Stages | None) -> dict[str, object]:
+        """What records a choice; an empty key says that no split is left."""
+        return {"worker": this_worker(), KEY: "" if stages is None else self.space.key(stages)}
+
+    def _rivals(self, study: optuna.Study, trial: FrozenTrial, key: str) -> list[int]:
+        """The numbers of the other trials that have the split."""
+        trials = study.get_trials(deepcopy=False)
+        return [t.number for t in trials if t.number != trial.number and key_of(t) == key]
+
+
+def sampler(
+    name: str,
+    space: Space,
+    devices: Iterable[str],
+    seed: int = 0,
+    objectives: Sequence[str] = ("throughput",),
+) -> SplitSampler:
+    """The sampler ``name`` of ``SAMPLERS`` over the splits of ``space``.
+
+    ``devices``: their names, one a stage; ``objectives``: those of the study's values, in order.
+    Raises ConfigError for an unknown name.
+    """
+    if name not in SAMPLERS:
+        raise ConfigError(f"sampler is '{name}'; use one of {', '.join(SAMPLERS)}")
+    choose = SAMPLERS[name](space, tuple(devices), tuple(objectives))
+    return SplitSampler(space, choose, seed)
+
+
+def _planner(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+    """Plan, measure, correct the costs, plan again."""
+
+    def choose(
+        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
+    ) -> Stages | None:
+        if objectives == ("throughput",):
+            return proposals.planned(space, devices, history, rng)
+        return multi_objective.planned(space, devices, objectives, history, rng)
+
+    return choose
+
+
+def _random(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+    """Any free split."""
+
+    def choose(
+        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
+    ) -> Stages | None:
+        return proposals.randomly(space, history, rng)
+
+    return choose
+
+
+def _exhaustive(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+    """Every split, in the order of the profile."""
+
+    def choose(
+        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
+    ) -> Stages | None:
+        return proposals.next_listed(space, history)
+
+    return choose
+
+
+def _tpe(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+    """The plan, then Optuna's TPE on the shares of the cost before each cut."""
+
+    def choose(
+        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
+    ) -> Stages | None:
+        import optuna
+
+        if not history.taken:
+            return space.plan()
+        start = None
+        for _ in range(_TPE_DRAWS):
+            # A seeded sampler repeats itself in every process, so each draw has its own seed.
+            tpe = optuna.samplers.TPESampler(
+                seed=int(rng.integers(1 << 31)),
+                multivariate=True,
+                n_startup_trials=4,
+                constant_liar=True,
+            )
+            shares = tpe.sample_relative(study, trial, space.distributions())
+            start = space.decode(shares) if shares else space.random(rng)
+            if start is not None and space.fits(start) and space.key(start) not in history.taken:
+                return start
+        return nearest_free(space, start, history)
+
+    return choose
+
+
+SAMPLERS: dict[str, Callable[[Space, tuple[str, ...], tuple[str, ...]], Choose]] = {
+    "planner": _planner,
+    "tpe": _tpe,
+    "random": _random,
+    "exhaustive": _exhaustive,
+}

@@ -1,0 +1,99 @@
+"""Export a split of a study: the best one at the end of a run, or any trial of a stored study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import ConfigError, Infeasible
+from autosplit.hardware.bench.interface import Bench
+from autosplit.hardware.measurement.results import Accuracy, Measurement, Spread
+from autosplit.study.loop.open import OpenStudy, identity_of
+from autosplit.study.persistence import records
+from autosplit.study.persistence.storage import storage_errors
+from autosplit.study.trials.results import best_trial
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+
+def export_best_split(opened: OpenStudy) -> Path | None:
+    """Export the best split into the folder ``export`` of the study file; None without one."""
+    if not opened.config.export:
+        return None
+    with storage_errors(opened.url):
+        attributes: dict[str, Any] = opened.study.user_attrs
+        best = best_trial(opened.study.get_trials(deepcopy=False), attributes)
+    if best is None:
+        return None
+    folder = Path(opened.config.export)
+    _export_trial(opened.bench, attributes, *best, folder)
+    return folder
+
+
+def export_stored_split(study: optuna.Study, folder: Path, number: int | None = None) -> Path:
+    """Export trial ``number`` of a stored study, by default the best; returns ``split.json``.
+
+    Raises ConfigError where the trial has no split to export, or where model or machine are not
+    those of the study; Infeasible where no trial was completed.
+    """
+    from autosplit.study.config.study_file import stored
+    from autosplit.study.loop.benches import open_bench
+
+    attributes = study.user_attrs
+    trials = study.get_trials(deepcopy=False)
+    chosen = best_trial(trials, attributes) if number is None else _measured_trial(trials, number)
+    if chosen is None:
+        raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
+    config = stored(attributes.get("config"), study.study_name)
+    bench = open_bench(config)
+    try:
+        different = records.differences(attributes.get("identity", {}), identity_of(config, bench))
+        if different:
+            raise ConfigError(
+                f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
+                "export where and as it was measured, or measure again with `autosplit run --force`"
+            )
+        _export_trial(bench, attributes, *chosen, folder)
+    finally:
+        bench.close()
+    return folder / "split.json"
+
+
+def _measured_trial(trials: Sequence[FrozenTrial], number: int) -> tuple[FrozenTrial, Spread]:
+    periods = {t.number: records.measured_period(t) for t in trials}
+    exportable = sorted(n for n, period in periods.items() if period is not None)
+    trial = next((t for t in trials if t.number == number), None)
+    period = periods.get(number)
+    if trial is not None and period is not None:
+        return trial, period
+    remedy = f"those that can be exported are {exportable or 'none'}"
+    if trial is None:
+        raise ConfigError(f"trial {number} does not exist; {remedy}")
+    if trial.state.name == "FAIL":
+        reason = trial.user_attrs.get("error", "no reason recorded")
+        raise ConfigError(f"trial {number} failed ({reason}); {remedy}")
+    raise ConfigError(f"trial {number} is {trial.state.name.lower()}; {remedy}")
+
+
+def _export_trial(
+    bench: Bench, attributes: Mapping[str, Any], trial: FrozenTrial, period: Spread, folder: Path
+) -> None:
+    if not hasattr(bench, "export"):
+        raise ConfigError(
+            "simulated hardware has no stages to export; run the study on a real runtime"
+        )
+    stored = trial.user_attrs
+    latency = records.read_spread(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
+    accuracy = Accuracy(True, 0.0, float(stored.get("max_rel_error", 0.0)), 0)
+    verdict = attributes.get("verdict")
+    bench.export(
+        tuple(tuple(map(int, ops)) for ops in stored["stages"]),
+        folder,
+        measured=Measurement(period, latency, tuple(stored["stage_ms"]), accuracy),
+        predicted=stored.get("predicted_ms"),
+        baselines=records.read_baselines(attributes.get("baselines")),
+        verdict=verdict.get("text") if isinstance(verdict, dict) else None,
+    )

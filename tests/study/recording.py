@@ -1,0 +1,15 @@
+"""A progress that keeps what it receives."""
+
+from autosplit.study.progress import Silent, Status
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.trials: list[Status] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def trial(self, status: Status) -> None:
+        self.trials.append(status)

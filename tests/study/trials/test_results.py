@@ -1,0 +1,125 @@
+"""The best trial of a study and what it is compared with, from what the study stored."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.study.persistence.records import LOST, document_of
+from autosplit.study.trials.results import best_trial, compared_baselines, period_of, tally
+
+
+def spread(period: float) -> dict[str, float]:
+    return {"median": period, "low": period - 0.5, "high": period + 0.5}
+
+
+def trial(
+    number: int,
+    period: float | None,
+    values: list[float] | None = None,
+    state: str = "COMPLETE",
+    **attributes: Any,
+) -> Any:
+    if period is not None:
+        attributes["period_ms"] = spread(period)
+    return SimpleNamespace(
+        number=number,
+        state=SimpleNamespace(name=state),
+        user_attrs=attributes,
+        values=values if period is None else values or [period],
+    )
+
+
+TRIALS = [trial(0, 5.0), trial(1, 3.0), trial(2, 1.0, state="FAIL"), trial(3, 4.0), trial(4, 3.0)]
+
+
+def comparison(measured: int, *entries: tuple[int, float]) -> dict[str, Any]:
+    documents = [{"number": n, "period_ms": spread(p)} for n, p in entries]
+    return {"duel": {"measured": measured, "entries": documents}}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "number", "period"),
+    [
+        ({}, 1, 3.0),  # of equal ones the first
+        (comparison(4, (3, 2.0), (1, 2.5)), 3, 2.0),
+        (comparison(4, (4, 2.0), (3, 2.0)), 3, 2.0),
+        (comparison(3, (3, 2.0), (1, 2.5)), 1, 3.0),  # held before the last trial
+        (comparison(4, (2, 0.5), (3, 2.0)), 3, 2.0),  # trial 2 failed
+        (comparison(4, (7, 2.0)), 1, 3.0),  # there is no trial 7
+        ({"duel": {"measured": 4, "entries": [{"number": 3}]}}, 1, 3.0),
+        ({"duel": {"measured": 4, "entries": 3}}, 1, 3.0),
+        ({"duel": "nonsense"}, 1, 3.0),
+    ],
+)
+def test_the_fastest_is_the_winner_of_the_final_comparison(
+    attributes: dict[str, Any], number: int, period: float
+) -> None:
+    best = best_trial(TRIALS, attributes)
+    assert best is not None
+    assert (best[0].number, best[1].median) == (number, period)
+
+
+def test_a_study_without_complete_trials_has_no_best() -> None:
+    assert best_trial([], {}) is None
+    assert best_trial([trial(0, None, None)], {}) is None
+
+
+@pytest.mark.parametrize(
+    ("objective", "number"),
+    [("throughput", 0), ("memory", 2), (["latency", "throughput"], 2), (["throughput"], 0)],
+)
+def test_the_best_is_that_of_the_first_objective(objective: Any, number: int) -> None:
+    trials = [trial(0, 1.0, [9.0, 1.0]), trial(1, 2.0, [4.0, 3.0]), trial(2, 3.0, [4.0, 2.0])]
+    best = best_trial(trials, {"config": {"objective": objective}})
+    assert best is not None
+    assert (best[0].number, best[1].median) == (number, [1.0, 2.0, 3.0][number])
+    fastest = best_trial(trials, {"config": {"objective": objective}}, ("throughput",))
+    assert fastest is not None
+    assert fastest[0].number == 0
+
+
+@pytest.mark.parametrize(
+    ("stored", "objectives", "period"),
+    [
+        (trial(0, 2.0, [9.0]), ("throughput",), 2.0),
+        (trial(0, None, [9.0, 4.0]), ("throughput", "latency"), 9.0),
+        (trial(0, None, [9.0, 4.0]), ("latency", "throughput"), 4.0),
+        (trial(0, None, [9.0]), ("latency",), None),
+        (trial(0, None, [9.0]), ("latency", "throughput"), None),
+        (trial(0, None, None), ("throughput",), None),
+        (trial(0, 2.0, [9.0], state="FAIL"), ("throughput",), None),
+    ],
+)
+def test_a_period_that_is_not_stored_is_the_value_of_throughput(
+    stored: Any, objectives: tuple[str, ...], period: float | None
+) -> None:
+    found = period_of(stored, objectives)
+    assert (found.median if found else None) == period
+
+
+def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_all() -> None:
+    measured = Spread(9.0, 8.5, 9.5)
+    baselines = [Baseline(name, measured, measured) for name in ("one core", "all cores")]
+    stored = [document_of(baseline) for baseline in baselines]
+
+    def periods(final: Any) -> list[float]:
+        compared = compared_baselines({"baselines": stored, "duel": final})
+        return [baseline.period_ms.median for baseline in compared]
+
+    assert periods(None) == periods({"baselines": [spread(7.0)]}) == periods({}) == [9.0, 9.0]
+    assert periods({"baselines": [spread(7.0), None]}) == [7.0, 9.0]
+    assert [b.latency_ms for b in compared_baselines({"baselines": stored})] == [measured] * 2
+
+
+def test_lost_trials_count_for_nothing_and_pruned_ones_as_failed() -> None:
+    states = ["COMPLETE", "FAIL", "PRUNED", "RUNNING", "WAITING"]
+    trials = [trial(n, None, state=state) for n, state in enumerate(states)]
+    counts = tally([*trials, trial(9, None, state="FAIL", **{LOST: True})])
+    assert [t.number for t in counts.complete] == [0]
+    assert [t.number for t in counts.failed] == [1, 2]
+    assert [t.number for t in counts.running] == [3]
+    assert counts.finished == 3
