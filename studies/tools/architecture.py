@@ -92,7 +92,7 @@ def first_trial() -> list[tuple[str, str]]:
             return
         if event == "call" and "<" not in name:
             calls.setdefault((module, name))
-        elif event == "return" and name == TrialWriter.write.__qualname__:
+        elif event == "return" and name == TrialWriter.complete.__qualname__:
             finished.append(True)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

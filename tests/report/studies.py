@@ -10,7 +10,6 @@ import optuna
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Profile, Spread
 from autosplit.study.persistence import records
-from autosplit.study.persistence.storage import set_attributes
 
 REASON = "stage 1 ended by signal 11; its kernels may be broken, see autosplit doctor"
 FAILED = 5  # the trial that fails
@@ -33,9 +32,9 @@ def make_study(
         "config": {"name": "fire", "objective": "throughput"},
         "graph": records.graph_document(graph),
         "devices": list(DEVICES),
-        "profile": records.profile_document([Profile(d, times, times) for d in DEVICES]),
+        "profile": [records.document_of(Profile(d, times, times)) for d in DEVICES],
         "bound_ms": 10.25,
-        "baselines": [records.baseline_document(b) for b in baselines],
+        "baselines": [records.document_of(b) for b in baselines],
         "verdict": {
             "choice": "replicate",
             "text": "Two replicas are 3 % faster than the best split; do not split.",
@@ -52,14 +51,16 @@ def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
     """A trial whose second stage begins with op ``cut``; an op takes half a millisecond."""
     trial = study.ask({"share": optuna.distributions.FloatDistribution(0, 1)})
     stages = [range(cut), range(cut, len(graph.ops))]
-    set_attributes(study, trial._trial_id, records.split_attributes(graph, stages))
+    for key, value in records.split_attributes(graph, stages).items():
+        trial.set_user_attr(key, value)
     trial.set_user_attr("predicted_ms", max(map(len, stages)) * 0.5)
     if trial.number == FAILED:
         trial.set_user_attr("error", REASON)
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return
     measurement = measured([len(ops) * 0.5 for ops in stages])
-    set_attributes(study, trial._trial_id, records.measured_attributes(measurement))
+    for key, value in records.measured_attributes(measurement).items():
+        trial.set_user_attr(key, value)
     study.tell(trial, measurement.period_ms.median)
 
 
