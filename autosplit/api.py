@@ -1,4 +1,4 @@
-"""The public API: load a model, split it by hand or by plan, run it, export it, load what was exported."""
+"""The public API: load a model, split it by hand or by plan, run it, export it."""
 
 from __future__ import annotations
 
@@ -28,67 +28,66 @@ if TYPE_CHECKING:
 
 
 class Model(CompiledModel):
-    """A model made ready to be split; ``graph`` holds its fused ops."""
+    """A model ready to be split; ``graph`` holds its fused ops."""
 
     def split(self, after: Sequence[Iterable[str]]) -> Split:
-        """Cut by hand: one list of op or source node names a cut, the ops that must lie before it.
+        """Split by hand: for each cut the names of ops or source nodes that must lie before it.
 
-        A cut is the smallest downset that holds the named ops and everything before the cut ahead of it. Raises SplitError
-        naming the op where a name is unknown, a stage would be empty, a cut lies before the one ahead of it, or parts ops
-        that run as one.
+        A cut is the smallest downset that holds the named ops and everything before the cut ahead
+        of it. Raises SplitError for an unknown name, an empty stage, a cut that does not hold the
+        one ahead of it, and a cut between ops that are fused.
         """
-        before = 0
-        found = []
+        downsets: list[int] = []
         for number, names in enumerate(after, 1):
             names = [names] if isinstance(names, str) else list(names)
-            own = cuts.closure(
-                self.graph, [op for name in names for op in ops_named(self.graph, name)]
-            )
-            if before & ~own and not own & ~before:
-                last = self.graph.ops[max(cuts.members(before & ~own))].name
+            downset = cuts.closure(self.graph, self._ops(names))
+            previous = downsets[-1] if downsets else 0
+            if previous & ~downset and not downset & ~previous:
+                last = self.graph.ops[max(cuts.members(previous & ~downset))].name
                 raise SplitError(
-                    f"cut {number} (after {', '.join(names) or 'nothing'}) does not hold the one before it: "
-                    f"op '{last}' lies before cut {number - 1} already; give the cuts in the order of the model"
+                    f"cut {number} (after {', '.join(names) or 'nothing'}) does not hold the one "
+                    f"before it: op '{last}' lies before cut {number - 1} already; "
+                    "give the cuts in the order of the model"
                 )
-            before |= own
-            self._require_whole(number, before)
-            found.append(before)
-        return Split(self, cuts.stages(self.graph, found))
-
-    def _require_whole(self, number: int, downset: int) -> None:
-        for group in map(cuts.bitset, self.runtime.keep_together):
-            if (inside := group & downset) and (outside := group & ~downset):
-                first, second = (
-                    self.graph.ops[next(cuts.members(ops))].name for ops in (inside, outside)
-                )
-                raise SplitError(
-                    f"cut {number} lies between ops '{first}' and '{second}', which run as one on {self.runtime_name}; name both"
-                )
+            downsets.append(previous | downset)
+            self._require_whole_groups(number, downsets[-1])
+        return Split(self, cuts.stages(self.graph, downsets))
 
     def extract(
         self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()
     ) -> Part:
-        """A convex set of fused ops by itself: those named in ``ops``, or all on a path from ``first`` to ``last``.
+        """A convex set of ops: those in ``ops``, or all on a path from ``first`` to ``last``.
 
-        Names are those of ops or source nodes. Raises SplitError for an unknown name, where no path leads from first to
-        last, and for a set that is not convex, showing a path that leaves it and returns.
+        Names are those of ops or source nodes. Raises SplitError for an unknown name, where no path
+        leads from first to last, and, with a path that leaves and returns, for a set that is not
+        convex.
         """
-        chosen, start, end = (
-            [
-                op
-                for name in ([names] if isinstance(names, str) else names)
-                for op in ops_named(self.graph, name)
-            ]
-            for names in (ops, first, last)
-        )
+        chosen, start, end = self._ops(ops), self._ops(first), self._ops(last)
         if start or end:
-            chosen = [*chosen, *convex.between(self.graph, start, end)]
+            chosen += convex.between(self.graph, start, end)
         return Part(self, convex.require_convex(self.graph, chosen))
+
+    def _ops(self, names: Iterable[str]) -> list[int]:
+        ops: list[int] = []
+        for name in [names] if isinstance(names, str) else names:
+            ops += ops_named(self.graph, name)
+        return ops
+
+    def _require_whole_groups(self, number: int, downset: int) -> None:
+        for group in map(cuts.bitset, self.runtime.keep_together):
+            before, after = group & downset, group & ~downset
+            if before and after:
+                first = self.graph.ops[next(cuts.members(before))].name
+                second = self.graph.ops[next(cuts.members(after))].name
+                raise SplitError(
+                    f"cut {number} lies between ops '{first}' and '{second}', which run as one on "
+                    f"{self.runtime_name}; name both or neither"
+                )
 
 
 @dataclass(frozen=True)
 class Part:
-    """A convex set of a model's ops, taken out to run by itself; inputs and outputs go by the names of their tensors."""
+    """A convex set of a model's ops that runs by itself; inputs and outputs are its tensors."""
 
     model: Model
     ops: tuple[int, ...]
@@ -99,16 +98,17 @@ class Part:
         return part(self.model.graph, self.ops, self.model.lowered.outputs)
 
     def pipeline(self, on: str | None = None) -> Pipeline:
-        """Link it into a pipeline of one stage, on the first core unless ``on``, a device's spelling, says otherwise.
+        """Link it into a pipeline of one stage, on the device ``on``, the first core by default.
 
         Raises ConfigError for a misspelt device, MachineError for one that is not there.
         """
         return self.model.run_on(self.wiring, device.along(1, (on,) if on else ()))
 
     def export(self, file: str | Path) -> Path:
-        """Write it as the library ``file``, with a manifest beside it, and as ONNX where it can be; returns the manifest.
+        """Write it as the library ``file``, with its manifest and, where it can be, as ONNX.
 
-        ``autosplit.load`` takes the manifest. Raises MachineError where the disk refuses or nothing here links.
+        Returns the manifest, which ``autosplit.load`` takes. Raises MachineError where the disk
+        refuses or nothing here links.
         """
         from autosplit.deploy.extract import write_part
 
@@ -119,7 +119,7 @@ class Part:
 class Split:
     """A model and its stages, each a tuple of op indices.
 
-    ``predicted_ms``: the period planned for them; ``devices``: the spellings of those it was planned for, one a stage.
+    ``predicted_ms`` is the period planned for them, ``devices`` are those it was planned for.
     """
 
     model: Model
@@ -130,19 +130,21 @@ class Split:
     def pipeline(
         self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
     ) -> Pipeline:
-        """Link the stages into a running pipeline, on ``devices``, else those it was planned for, else one core a stage.
+        """Link the stages into a running pipeline.
 
-        ``depth`` items wait between neighbouring stages; ``trace`` keeps the events of every stage. Raises ConfigError for
-        another number of devices than stages, MachineError for a device that is not there, SplitError where the runtime
-        cannot cut so.
+        It runs on ``devices``, else on those it was planned for, else on one core a stage.
+        ``depth`` items wait between neighbouring stages; ``trace`` records the events of every
+        stage. Raises ConfigError for another number of devices than stages, MachineError for a
+        device that is not there, SplitError where the runtime cannot cut so.
         """
         return self.model.pipeline(self.stages, self._along(devices), depth, trace)
 
     def export(self, folder: str | Path, devices: Sequence[str] = (), **measured: Any) -> Path:
-        """Write ``split.json`` and one loadable file a stage into ``folder``; returns the path of ``split.json``.
+        """Write ``split.json`` and one loadable file a stage into ``folder``; returns the former.
 
-        ``measured``: what is known of the split, see ``deploy.export.write_split``. Raises as ``pipeline`` does, and MachineError
-        where the disk refuses or nothing here links a stage's file.
+        An export that is there is replaced in one step. ``measured`` is what is known of the split,
+        see ``deploy.export.write_split``. Raises as ``pipeline`` does, and MachineError where the
+        disk refuses or nothing here links a stage's file.
         """
         from autosplit.deploy.export import write_split
 
@@ -161,11 +163,11 @@ def load_model(
     runtime: str = TVM,
     targets: Mapping[str, str] | None = None,
 ) -> Model:
-    """Read and fuse a model: an ONNX, TVMScript (.py), module (.json) or exported-program (.pt2) file, or such an object.
+    """Read and fuse a model: an ONNX, TVMScript, Relax JSON or torch.export file, or an object.
 
-    ``shapes``: of inputs whose shape is dynamic, by name; ``target``, ``targets``, ``tuning``, ``backends`` and ``runtime``
-    as in ``autosplit.hardware.compiled_model.load_model``. Raises ModelError or ConfigError where the model, the shapes or the runtime
-    are wrong, MachineError without the package that reads it.
+    ``shapes`` gives the shapes of dynamic inputs by name. The other parameters are those of
+    ``autosplit.hardware.compiled_model.load_model``. Raises ModelError or ConfigError where the
+    model, the shapes or the runtime are wrong, MachineError without the package that reads it.
     """
     built = _load(model, shapes, target, tuning, backends, runtime, targets)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
@@ -177,12 +179,12 @@ def plan(
     devices: Sequence[str] = (),
     regions: Mapping[str, str] | None = None,
 ) -> Split:
-    """The best split into ``stages`` for the measured profile of each device, and for what it takes to reach it.
+    """The best split into ``stages`` for the measured profile of each device and its links.
 
-    ``stages = "auto"`` weighs any number up to the devices. ``devices`` are spelled as in a study file, one a stage; a core
-    a stage by default. ``regions``: by the name of an external backend the device that its ops run on. Raises Infeasible
-    for too many stages, ConfigError for a device of regions that is none of the devices, MachineError for one that is not
-    there.
+    ``"auto"`` weighs any number of stages up to the devices. ``devices`` are one a stage, a core
+    each by default. ``regions`` gives external backends the device that their ops run on. Raises
+    Infeasible for too many stages, ConfigError for a device of regions that is none of the devices,
+    MachineError for one that is not there.
     """
     from autosplit import planner
 
@@ -192,39 +194,43 @@ def plan(
         measured_costs(model, along), model.lowered.regions, regions or {}, names
     )
     best = planner.plan(costs, len(along), allow_empty=stages == "auto")
-    chosen = used(best.stages, names)
-    return Split(
-        model, tuple(s for s in best.stages if s), best.period, tuple(chosen) if devices else ()
-    )
+    used_devices = tuple(used(best.stages, names)) if devices else ()
+    return Split(model, tuple(ops for ops in best.stages if ops), best.period, used_devices)
 
 
 def most_stages(devices: Sequence[str]) -> int:
-    """How many stages there are at most: one a device, without any one a core that this process may use."""
+    """The largest number of stages: one a device, or one a core that this process may use."""
     return len(devices) or len(device.available())
 
 
 def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:
-    """The planner's costs, in ms, of a model on devices along a pipeline: profiles and links, measured or from the cache."""
+    """The planner's costs, in ms, of a model on ``devices``, measured or from the cache."""
     with reached(devices):
-        profiles, links = [model.profile(d) for d in devices], [model.link(d) for d in devices]
+        profiles = [model.profile(d) for d in devices]
+        links = [model.link(d) for d in devices]
     return cost_model(model.graph, profiles, links, model.runtime.keep_together)
 
 
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
-    """The op called ``name``, the one the source node ``name`` went into, or the one that makes the tensor ``name``.
+    """The ops that a name of an op, a source node or a tensor stands for.
 
-    Raises SplitError where there is none.
+    Raises SplitError where there are none.
     """
     if name in graph.index:
         return (graph.index[name],)
-    found = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
-    found = found or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
-    if found:
-        return found
-    reason = next((f.reason for f in graph.folded if f.name == name), None)
-    if reason:
-        raise SplitError(f"node '{name}' left no op ({reason}); name the node before or after it")
-    known = [*graph.index, *(n for op in graph.ops for n in (*op.sources, *op.outputs))]
+    ops = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
+    ops = ops or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
+    if ops:
+        return ops
+    for folded in graph.folded:
+        if folded.name == name:
+            raise SplitError(
+                f"node '{name}' left no op ({folded.reason}); name the node before or after it"
+            )
+    known = [*graph.index]
+    for op in graph.ops:
+        known += [*op.sources, *op.outputs]
     raise SplitError(
-        f"no op and no source node is called '{name}'; `autosplit inspect` lists them{nearest(name, known)}"
+        f"no op and no source node is called '{name}'; "
+        f"`autosplit inspect` lists them{nearest(name, known)}"
     )

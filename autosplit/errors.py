@@ -1,6 +1,7 @@
 """The errors of autosplit: one tree, one line each.
 
-Every message names the thing, the value found and the remedy. ``exit_code`` is what the command line returns.
+Every message names the thing, its value and the remedy. ``exit_code`` is what the command line
+returns.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from collections.abc import Iterable
 
 
 class AutosplitError(Exception):
-    """Base of every error a user can act on; its text is one line, ``log`` what the failed process printed last."""
+    """Base of every error a user can act on.
+
+    Its text is one line; ``log`` is what the failed process printed last.
+    """
 
     exit_code = 2
     log = ""
@@ -54,16 +58,16 @@ class MachineError(AutosplitError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The remedy of a message about an unknown ``name``: which known ones are spelled most like it, if any are."""
+    """The remedy for an unknown ``name``: the known ones that are spelled most like it, if any."""
     by_lower = {k.lower(): k for k in known}
-    inside = [k for low, k in by_lower.items() if name.lower() in low]
-    alike = [
-        by_lower[low] for low in difflib.get_close_matches(name.lower(), by_lower, 3)
-    ] or inside[:3]
-    return f"; did you mean {' or '.join(repr(k) for k in alike)}?" if alike else ""
+    similar = difflib.get_close_matches(name.lower(), by_lower, 3)
+    similar = similar or [lower for lower in by_lower if name.lower() in lower][:3]
+    if not similar:
+        return ""
+    return f"; did you mean {' or '.join(repr(by_lower[lower]) for lower in similar)}?"
 
 
 def line_of(error: BaseException, last: bool = False) -> str:
-    """The first line of an error's text that is not blank, or the last; the name of its type where it has no text."""
+    """The first line of an error's text, or the last; the name of its type where it has none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1 if last else 0] if lines else type(error).__name__

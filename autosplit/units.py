@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def digits(value: float) -> str:
-    """A number with three significant digits; all those before the point, and at most six after it."""
+    """A number with three significant digits, all before the point and at most six after it."""
     if abs(value) >= 0.001:
         return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:.6f}".rstrip("0").rstrip(".")
@@ -16,7 +16,7 @@ def milliseconds(value: float) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """The interval to write behind a number, without unit: `` (12.1 to 12.5)``; nothing where it has no width."""
+    """An interval to write behind a number: `` (12.1 to 12.5)``; empty where it has no width."""
     return f" ({digits(low)} to {digits(high)})" if low != high else ""
 
 

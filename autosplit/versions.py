@@ -10,8 +10,10 @@ from pathlib import Path
 from autosplit.errors import MachineError
 
 VERSION = "0.1.0"
+TVM = "apache-tvm"
 FFI = "apache-tvm-ffi"
-PACKAGES = ("apache-tvm", FFI, "numpy", "optuna", "networkx", "onnx", "onnxruntime", "pydantic")
+PACKAGES = (TVM, FFI, "numpy", "optuna", "networkx", "onnx", "onnxruntime", "pydantic")
+TVM_REMEDY = f"pip install '{TVM}>=0.27,<0.28'"
 REMEDY = f"pip install '{FFI}>=0.1.14.post0,<0.1.15'"
 
 
@@ -51,14 +53,15 @@ def machine() -> str:
 
 
 def wrong_pair() -> str | None:
-    """What is wrong with the TVM that is installed, with the remedy, in one line; None where it fits."""
-    tvm, ffi = installed("apache-tvm"), installed(FFI)
+    """What is wrong with the TVM that is installed, with the remedy; None where it fits."""
+    tvm, ffi = installed(TVM), installed(FFI)
     if tvm is None or ffi is None:
-        return f"{'apache-tvm' if tvm is None else FFI} is not installed; pip install 'apache-tvm>=0.27,<0.28' and {REMEDY}"
+        missing = TVM if tvm is None else FFI
+        return f"{missing} is not installed; {TVM_REMEDY} and {REMEDY}"
     if _release(tvm)[:2] != (0, 27):
-        return f"apache-tvm {tvm} is not one this version was made for; pip install 'apache-tvm>=0.27,<0.28'"
+        return f"{TVM} {tvm} is not supported by this version of autosplit; {TVM_REMEDY}"
     if _release(ffi)[:3] != (0, 1, 14):
-        return f"{FFI} {ffi} crashes or does not match apache-tvm {tvm}; {REMEDY}"
+        return f"{FFI} {ffi} crashes or does not match {TVM} {tvm}; {REMEDY}"
     return None
 
 

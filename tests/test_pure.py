@@ -10,35 +10,31 @@ import pytest
 import autosplit
 
 ROOT = Path(autosplit.__file__).parent
-FILES = [
-    ROOT / "graph.py",
-    *sorted((ROOT / "cuts").glob("*.py")),
-    *sorted((ROOT / "planner").glob("*.py")),
-]
+FILES = [ROOT / "graph.py", *sorted((ROOT / "cuts").rglob("*.py"))]
+FILES += sorted((ROOT / "planner").rglob("*.py"))
 ALLOWED = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools", "heapq", "importlib",
     "itertools", "math", "networkx", "numpy", "operator", "random", "statistics", "typing",
 }  # fmt: skip
-OWN = ("autosplit.cuts", "autosplit.planner", "autosplit.graph", "autosplit.errors")
+PURE = ("autosplit.cuts", "autosplit.planner", "autosplit.graph", "autosplit.errors")
 
 
 def imported(file: Path) -> set[str]:
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{file} imports relatively"
-            found |= (
-                {f"autosplit.{a.name}" for a in node.names}
-                if node.module == "autosplit"
-                else {node.module or ""}
-            )
-    return found
+            if node.module == "autosplit":
+                modules |= {f"autosplit.{alias.name}" for alias in node.names}
+            else:
+                modules.add(node.module or "")
+    return modules
 
 
 def foreign(names: set[str]) -> set[str]:
-    return {n for n in names if not n.startswith(OWN) and n.split(".")[0] not in ALLOWED}
+    return {n for n in names if not n.startswith(PURE) and n.split(".")[0] not in ALLOWED}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))

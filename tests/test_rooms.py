@@ -1,77 +1,157 @@
-"""Arrows between the rooms point one way: a module imports from rooms below its own, late imports and all."""
+"""Arrows between rooms point one way, and each room is small enough to be read."""
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Set
 from pathlib import Path
 
+import networkx
 import pytest
 
 import autosplit
 
 ROOT = Path(autosplit.__file__).parent
 FLOORS = (
-    ("errors", "units"),
-    ("graph", "versions", "zoo_nets", "zoo_weights"),
+    ("errors", "units", "printable"),
+    ("extras", "files", "serialization", "versions", "graph"),
     ("cuts",),
     ("planner",),
     ("frontend",),
     ("lowering",),
     ("hardware",),
-    ("zoo",),
+    ("zoo", "deploy"),
     ("study",),
     ("report",),
     ("api",),
+    ("",),
     ("cli",),
-    ("__init__", "__main__"),
+    ("__main__",),
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(ROOT.rglob("*.py"))
+MOST_FILES = {"cli": 20}  # a folder holds 14; a command is a file
+FEWEST_LETTERS = 80  # of the docstring that is the map of a package
+
+# Rooms that may still fail, to be emptied.
+TODO = {"cli", "cuts", "frontend", "hardware", "lowering", "planner", "report", "study"}
 
 
-def rooms_of(tree: ast.AST) -> Iterator[str]:
-    """The rooms that a module imports from; imports for the type checker alone do not count."""
+def module_name(file: Path) -> str:
+    """The name a file is imported by."""
+    parts = file.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+MODULES = {module_name(file): file for file in FILES}
+PACKAGES = {name: file.parent for name, file in MODULES.items() if file.name == "__init__.py"}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Every module of ours that is imported, late too, but not for the type checker alone."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
-        if isinstance(node, ast.ImportFrom) and node.module == "autosplit":
-            yield from (alias.name for alias in node.names if alias.name in FLOOR)
-        elif isinstance(node, ast.ImportFrom):
-            yield from room_of(node.module or "")
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in MODULES else node.module or ""
         elif isinstance(node, ast.Import):
-            yield from (room for alias in node.names for room in room_of(alias.name))
+            yield from (alias.name for alias in node.names)
         else:
-            yield from rooms_of(node)
+            yield from imports(node)
 
 
-def room_of(module: str) -> Iterator[str]:
-    package, _, rest = module.partition(".")
-    if package == "autosplit" and rest:
-        yield rest.partition(".")[0]
+def our_imports(code: str) -> set[str]:
+    return {name for name in imports(ast.parse(code)) if name.split(".")[0] == "autosplit"}
 
 
-def above(code: str, own: str) -> set[str]:
-    """The rooms imported from that do not lie below the room of the code."""
-    return {room for room in rooms_of(ast.parse(code)) if room != own and FLOOR[room] >= FLOOR[own]}
+def room(module: str) -> str:
+    return module.removeprefix("autosplit").removeprefix(".").partition(".")[0]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
-def test_a_module_imports_from_below(file):
-    own = file.relative_to(ROOT).with_suffix("").parts[0]
-    assert not above(file.read_text(encoding="utf-8"), own)
+def arrows_up(code: str, own_room: str) -> set[str]:
+    """The rooms imported from that do not lie below ``own_room``."""
+    rooms = set(map(room, our_imports(code)))
+    return {other for other in rooms if other != own_room and FLOOR[other] >= FLOOR[own_room]}
+
+
+def modules_in_strings(code: str) -> set[str]:
+    """Modules of ours that a string names, whole or as the begin of a formatted one."""
+    strings = [
+        node.value
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    named = set()
+    for text in strings:
+        match = re.fullmatch(r"(autosplit(\.\w+)*)(:\w+|\.)?", text)
+        if match and "." in text and match[1] in MODULES:
+            named.add(text)
+    return named
+
+
+def cases(modules: dict[str, Path], todo: Set[str] = frozenset()) -> list[object]:
+    """A case for each module; one of a room in ``todo`` may fail."""
+    mark = pytest.mark.xfail(reason="to be done", strict=False)
+    return [
+        pytest.param(path, id=name, marks=[mark] if room(name) in todo else [])
+        for name, path in sorted(modules.items())
+    ]
+
+
+@pytest.mark.parametrize("file", cases(MODULES))
+def test_a_module_imports_from_rooms_below_its_own(file):
+    assert not arrows_up(file.read_text(encoding="utf-8"), room(module_name(file)))
+
+
+def test_no_files_import_each_other_in_a_circle():
+    graph = networkx.DiGraph()
+    for name, file in MODULES.items():
+        graph.add_edges_from((name, other) for other in our_imports(file.read_text()) - {name})
+    circles = [ring for ring in networkx.strongly_connected_components(graph) if len(ring) > 1]
+    assert [sorted(ring) for ring in circles if not set(map(room, ring)) <= TODO] == []
+
+
+@pytest.mark.parametrize("file", cases(MODULES, TODO))
+def test_no_module_is_named_in_a_string(file):
+    assert not modules_in_strings(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("folder", cases(PACKAGES))
+def test_a_folder_holds_about_a_dozen_files(folder):
+    assert len(list(folder.glob("*.py"))) <= MOST_FILES.get(folder.name, 14)
+
+
+@pytest.mark.parametrize("folder", cases(PACKAGES, TODO))
+def test_the_docstring_of_a_package_is_a_map(folder):
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert len(text or "") >= FEWEST_LETTERS
+    assert "\n" in (text or "")
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "rooms"),
     [
-        ("def late():\n    from autosplit.report.export import export", {"report"}),
-        ("import autosplit.study.run", {"study"}),
+        ("def late():\n    from autosplit.report.html import page", {"report"}),
+        ("import autosplit.study.loop.run", {"study"}),
         ("from autosplit import api, cuts", {"api"}),
         ("if TYPE_CHECKING:\n    from autosplit.api import Split", set()),
-        (
-            "import autosplit\nfrom autosplit.lowering import fuse\nfrom autosplit.hardware import cache",
-            set(),
-        ),
+        ("from autosplit.lowering import fuse\nfrom autosplit.hardware import cache", set()),
+        ("from autosplit import load", {""}),
     ],
 )
-def test_the_check_sees_an_arrow_that_points_up(code, found):
-    assert above(code, "hardware") == found
+def test_the_check_sees_an_arrow_that_points_up(code, rooms):
+    assert arrows_up(code, "hardware") == rooms
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("w = 'autosplit.deploy.worker:open_bench'", {"autosplit.deploy.worker:open_bench"}),
+        ("f'autosplit.cli.{name}'", {"autosplit.cli."}),
+        ("x = 'autosplit'", set()),
+        ("x = 'autosplit.nothing'", set()),
+    ],
+)
+def test_the_check_sees_a_module_named_in_a_string(code, named):
+    assert modules_in_strings(code) == named
