@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.report.dashboard.artifacts import Draw, Pictures, identity
 from autosplit.report.dashboard.plots import study_plots
-from autosplit.report.documents.record import Study, Trial, profile_of, read
+from autosplit.report.documents.record import Study, Trial, read
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.drawing.graph import split_graph
 from autosplit.report.html.notes import study_note, trial_note
@@ -86,10 +86,7 @@ def prepare(study: optuna.Study, pictures: Pictures) -> optuna.Study:
 def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Draw]]:
     """(alternative text, identity, how to draw it) of each picture a trial has."""
     if trial.stage_ms:
-        names = [
-            f"stage {i}" + (f", {d}" if d else "")
-            for i, d in enumerate(record.devices_of(trial)[: len(trial.stage_ms)])
-        ]
+        names = record.stage_names(trial)
         period = trial.period_ms.median if trial.period_ms else None
         title = f"Busy time of each stage, trial {trial.number}"
         key = identity(record.name, "balance", trial.stage_ms, names, period, title)
@@ -100,7 +97,7 @@ def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Dra
         )
     if trial.stages and record.graph:
         names = record.devices_of(trial)
-        profile = profile_of(record, trial)
+        profile = record.profile_of(trial)
         title = f"{record.graph.name}, trial {trial.number}"
         key = identity(
             record.name,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
-from autosplit.report.documents.record import FORMAT
 from autosplit.study.persistence import storage as storages
+from autosplit.study.persistence.records import FORMAT
 
 if TYPE_CHECKING:
     import optuna

@@ -20,8 +20,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8
 INK, FAINT, PAPER = "#222222", "#8C8C8C", "#FFFFFF"
 
 _PNG_SCALE = 2  # device pixels a picture pixel, so that text stays sharp on dense screens
-_DPI = 100
-_LEGEND_COLUMNS, _LEGEND_ROW, _LEGEND_MOST = 3, 18, 18  # a row is in pixels
+DPI = 100
 _RENDERING = threading.Lock()  # matplotlib's font caches are not thread-safe
 
 
@@ -35,7 +34,7 @@ def canvas(width: int, height: int) -> tuple[Figure, Axes]:
 
     Raises MachineError where matplotlib is missing.
     """
-    figure = _figure(width, height)
+    figure = blank(width, height)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
     axes.set_xlim(0, width)
@@ -43,51 +42,10 @@ def canvas(width: int, height: int) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def chart(width: int, height: int, x: str, y: str) -> tuple[Figure, Axes]:
-    """A white figure with one axes that has labels and a faint grid; sizes are in pixels. ``head`` comes last.
-
-    Raises MachineError where matplotlib is missing.
-    """
-    figure = _figure(width, height)
-    axes = figure.add_axes((64 / width, 52 / height, 1 - 80 / width, 1 - 92 / height))
-    axes.set_xlabel(x, fontsize=_points(12), color=INK)
-    axes.set_ylabel(y, fontsize=_points(12), color=INK)
-    axes.tick_params(labelsize=_points(11), colors=INK)
-    axes.grid(color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    return figure, axes
-
-
-def head(figure: Figure, axes: Axes, title: str) -> None:
-    """Give a chart its title and, below it, the legend of what is drawn (the first 18 things), where it hides nothing."""
-    handles, labels = axes.get_legend_handles_labels()
-    handles, labels = handles[:_LEGEND_MOST], labels[:_LEGEND_MOST]
-    high = -(-len(labels) // _LEGEND_COLUMNS) * _LEGEND_ROW
-    box, whole = axes.get_position(), figure.get_figheight() * _DPI
-    axes.set_position((box.x0, box.y0, box.width, box.height - high / whole))
-    pad = _points(12 + high)
-    axes.set_title(title, loc="left", fontsize=_points(13), fontweight="bold", color=INK, pad=pad)
-    axes.legend(
-        handles,
-        labels,
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=_LEGEND_COLUMNS,
-        fontsize=_points(11),
-        labelcolor=INK,
-        frameon=False,
-        borderaxespad=0.2,
-        borderpad=0.2,
-        labelspacing=0.3,
-    )
-
-
 def write(axes: Axes, x: float, y: float, text: str, *, px: float = 11, **style: Any) -> None:
     """Draw text of ``px`` pixels' height at a point in pixels, vertically centred unless told otherwise."""
     style = {"color": INK, "va": "center", "ha": "left", **style}
-    axes.text(x, y, text, fontsize=_points(px), **style)
+    axes.text(x, y, text, fontsize=points(px), **style)
 
 
 def ink_on(fill: str) -> str:
@@ -102,7 +60,7 @@ def render(figure: Figure, form: Form = "png") -> bytes:
     metadata = {"Date": None} if form == "svg" else None
     with _RENDERING:
         figure.savefig(
-            buffer, format=form, dpi=_DPI * (_PNG_SCALE if form == "png" else 1), metadata=metadata
+            buffer, format=form, dpi=DPI * (_PNG_SCALE if form == "png" else 1), metadata=metadata
         )
     return buffer.getvalue()
 
@@ -130,13 +88,14 @@ def lines(text: str, limit: int, most: int = 2) -> list[str]:
     return [label(line, limit) for line in (*broken, rest)]
 
 
-def _points(px: float) -> float:
-    return px * 72 / _DPI
+def points(px: float) -> float:
+    """A length in pixels as matplotlib counts text: in points."""
+    return px * 72 / DPI
 
 
-def _figure(width: int, height: int) -> Figure:
+def blank(width: int, height: int) -> Figure:
     drawn = require("matplotlib.figure", "dashboard")
     canvas = require("matplotlib.backends.backend_agg", "dashboard")
-    figure: Figure = drawn.Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor=PAPER)
+    figure: Figure = drawn.Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=PAPER)
     canvas.FigureCanvasAgg(figure)
     return figure

@@ -91,9 +91,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
 
 def _facts(study: Study, trial: Trial) -> list[str]:
     facts = []
-    if trial.number in study.duel:
+    if trial.number in study.final_comparison:
         facts.append(
-            f"In the final comparison, in turns with the other best: {spread_text(study.duel[trial.number])}"
+            f"In the final comparison, in turns with the other best: {spread_text(study.final_comparison[trial.number])}"
         )
     if trial.latency_ms:
         facts.append(f"Latency of one item: {spread_text(trial.latency_ms)}")

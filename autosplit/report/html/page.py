@@ -14,10 +14,11 @@ from pathlib import Path
 from string import Template
 
 from autosplit.files import atomic_write
-from autosplit.report.documents.record import Study, Trial, profile_of
+from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
+from autosplit.report.drawing.charts import convergence, stage_times, throughput_latency
 from autosplit.report.drawing.graph import split_graph
-from autosplit.report.drawing.study import convergence, stage_times, throughput_latency
+from autosplit.report.drawing.plot import plot
 from autosplit.report.html import tables
 from autosplit.report.html.inline_svg import inline
 from autosplit.report.html.study_file import study_file
@@ -109,16 +110,13 @@ def _best_split(study: Study, best: Trial) -> Iterator[str]:
     devices = study.devices_of(best)
     if best.stages and study.graph:
         draw = partial(
-            split_graph, study.graph, best.stages, names=devices, op_ms=profile_of(study, best)
+            split_graph, study.graph, best.stages, names=devices, op_ms=study.profile_of(best)
         )
         about = "The fused graph from left to right, coloured by stage; on the cuts the live tensors with their sizes."
         parts.append(_figure("graph", draw, about, "wide"))
     parts.append(_table(tables.stages(study, best, plain)))
     if best.stage_ms:
-        names = [
-            f"stage {i}" + (f", {d}" if d else "")
-            for i, d in enumerate(devices[: len(best.stage_ms)])
-        ]
+        names = study.stage_names(best)
         period = best.period_ms.median if best.period_ms else None
         draw = partial(stage_balance, best.stage_ms, names, period, width=700)
         parts.append(
@@ -135,15 +133,18 @@ def _best_split(study: Study, best: Trial) -> Iterator[str]:
 def _charts(study: Study) -> Iterator[str]:
     yield _figure(
         "convergence",
-        partial(convergence, study),
+        partial(plot, convergence(study)),
         "The bound holds for the op times as measured.",
         "chart",
     )
     yield _figure(
-        "stages", partial(stage_times, study), "The slowest stage decides the period.", "chart"
+        "stages",
+        partial(plot, stage_times(study)),
+        "The slowest stage decides the period.",
+        "chart",
     )
     about = "Up and to the left is better; numbers are trials."
-    yield _figure("pareto", partial(throughput_latency, study), about, "chart")
+    yield _figure("pareto", partial(plot, throughput_latency(study)), about, "chart")
 
 
 def _again(study: Study) -> str:

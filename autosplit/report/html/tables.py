@@ -73,7 +73,7 @@ def ways(study: Study, name: Name, best: Callable[[str], str] = str) -> Table:
 
 def trials(study: Study, name: Name) -> Table:
     """One row a trial: what was measured and where it was cut, or why it failed."""
-    compared = ("final comparison",) if study.duel else ()
+    compared = ("final comparison",) if study.final_comparison else ()
     several = ("Pareto front",) if len(study.objectives) > 1 else ()
     members, rows = _front(study), []
     for t in study.trials:
@@ -81,8 +81,12 @@ def trials(study: Study, name: Name) -> Table:
         period = spread_text(t.period_ms) if t.period_ms else ""
         latency = spread_text(t.latency_ms) if t.latency_ms else ""
         again = (
-            (spread_text(study.duel[t.number]) if t.number in study.duel else "",)
-            if study.duel
+            (
+                spread_text(study.final_comparison[t.number])
+                if t.number in study.final_comparison
+                else "",
+            )
+            if study.final_comparison
             else ()
         )
         among = ("yes" if t.number in members else "",) if several else ()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import optuna
 import pytest
 
 from autosplit.cli import main
-from autosplit.report.dashboard import plots
 from autosplit.report.dashboard.artifacts import LazyPictures
 from autosplit.report.dashboard.snapshot import prepare
 from autosplit.report.documents.record import read
+from autosplit.report.drawing.charts import throughput_latency
 from autosplit.report.html import page, tables
 
 STUDY = """
@@ -43,16 +42,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
 
 
 def drawn_front(study: optuna.Study) -> set[str]:
-    record = read(study)
-    figure = plots.throughput_latency(record, [t for t in record.trials if t.period_ms])
-    (front,) = (
-        json.loads(trace.to_json()) for trace in figure.data if trace.name == "Pareto front"
-    )
-    return set(front["text"])
+    chart = throughput_latency(read(study))
+    (front,) = (s for s in chart.series if s.name == "Pareto front of the trials")
+    return set(front.texts)
 
 
 def test_the_front_on_the_plot_is_the_one_that_optuna_tells(study: optuna.Study) -> None:
-    assert drawn_front(study) == {f"trial {t.number}" for t in study.best_trials}
+    assert drawn_front(study) == {str(t.number) for t in study.best_trials}
     assert len(study.best_trials) >= 2
 
 

@@ -1,25 +1,35 @@
+"""The record of a study: its best trial, its final comparison, and stages that leave devices out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
 import optuna
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.trial import TrialState
 
-from autosplit.report.documents.record import read
+from autosplit.hardware.measurement.results import Spread
+from autosplit.report.documents.record import Study, Trial, read
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.study.trials.results import best_trial, compared_baselines
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def spread(value):
+def spread(value: float) -> dict[str, float]:
     return {"median": value, "low": value, "high": value}
 
 
-def study_of(periods, **attributes):
+def study_of(periods: list[float | None], **attributes: Any) -> optuna.Study:
+    """A study whose trials have these periods; None is a failed trial."""
     study = optuna.create_study()
     for period in periods:
         trial = study.ask()
         if period is None:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            study.tell(trial, state=TrialState.FAIL)
             continue
         trial.set_user_attr("period_ms", spread(period))
         study.tell(trial, period)
@@ -28,74 +38,153 @@ def study_of(periods, **attributes):
     return study
 
 
-def duel(measured, *entries, baselines=()):
+def compared(
+    measured: int, *entries: tuple[int, float], baselines: list[float] | None = None
+) -> dict[str, Any]:
+    """A stored final comparison over ``measured`` complete trials."""
     return {
         "measured": measured,
         "entries": [{"number": n, "period_ms": spread(p)} for n, p in entries],
-        "baselines": [spread(p) for p in baselines],
+        "baselines": [spread(p) for p in baselines or ()],
     }
 
 
-def test_the_winner_of_the_final_comparison_is_the_best():
-    found = read(study_of([5.0, 4.0, 4.1], duel=duel(3, (1, 4.6), (2, 4.4))))
-    assert found.best().number == 2
-    assert found.period(found.best()).median == 4.4
-    assert found.best(before=2).number == 1
+def best_of(study: Study) -> tuple[int, float] | None:
+    best = study.best()
+    period = study.period(best) if best else None
+    return (best.number, period.median) if best and period else None
 
 
-def test_a_comparison_before_the_last_trials_counts_no_more():
-    found = read(study_of([5.0, 4.0, 4.1], duel=duel(2, (0, 3.0), (1, 3.5))))
-    assert found.best().number == 1
-    assert found.period(found.best()).median == 4.0
+def test_the_winner_of_the_final_comparison_is_the_best() -> None:
+    study = read(study_of([5.0, 4.0, 4.1], duel=compared(3, (1, 4.6), (2, 4.4))))
+    assert best_of(study) == (2, 4.4)
+    assert study.best(before=2) is study.trials[1]
 
 
-def test_baselines_count_as_measured_beside_the_best():
-    way = {"name": "one core", "period_ms": spread(9.0), "latency_ms": spread(9.0), "copies": 1}
-    assert (
-        read(study_of([5.0], baselines=[way], duel=duel(1, baselines=[8.0])))
-        .baselines[0]
-        .period_ms.median
-        == 8.0
-    )
-    assert read(study_of([5.0], baselines=[way], duel=duel(1))).baselines[0].period_ms.median == 9.0
+def test_a_comparison_before_the_last_trials_counts_no_more() -> None:
+    study = read(study_of([5.0, 4.0, 4.1], duel=compared(2, (0, 3.0), (1, 3.5))))
+    assert best_of(study) == (1, 4.0)
 
 
-def test_notes_tell_the_final_comparison():
-    found = read(study_of([5.0, 4.0, 4.1], duel=duel(3, (1, 4.6), (2, 4.4))))
-    assert "| **best split (trial 2)** | 4.4 ms |" in study_note(found)
-    assert "In the final comparison, in turns with the other best: 4.4 ms" in trial_note(
-        found, found.trials[2]
-    )
-    assert "final comparison" not in trial_note(found, found.trials[0])
+@pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
+def test_baselines_count_as_in_the_final_comparison(again: list[float], period: float) -> None:
+    baseline = {"name": "one core", "period_ms": spread(9.0), "copies": 1}
+    study = study_of([5.0], baselines=[baseline], duel=compared(1, baselines=again))
+    assert [b.period_ms.median for b in read(study).baselines] == [period]
 
 
-periods = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
-entries = st.lists(st.tuples(st.integers(0, 6), st.sampled_from([1.0, 2.5, 7.0])), max_size=4)
-ways = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
+def test_notes_have_the_final_comparison() -> None:
+    study = read(study_of([5.0, 4.0, 4.1], duel=compared(3, (1, 4.6), (2, 4.4))))
+    assert "| **best split (trial 2)** | 4.4 ms |" in study_note(study)
+    assert "In the final comparison" in trial_note(study, study.trials[2])
+    assert "In the final comparison" not in trial_note(study, study.trials[0])
+
+
+PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
+ENTRIES = st.lists(st.tuples(st.integers(0, 6), st.sampled_from([1.0, 2.5, 7.0])), max_size=4)
+BASELINES = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(periods, max_size=6), st.integers(0, 6), entries, ways, ways)
-def test_report_and_show_name_the_same_best(measured, count, entered, before, again):
-    ended = {n: p for n, p in entered if n < len(measured) and measured[n]}
-    held = duel(count, *ended.items(), baselines=again)
-    baselines = [
-        {"name": f"way {i}", "period_ms": spread(p), "copies": 1} for i, p in enumerate(before)
-    ]
-    study = study_of(measured, duel=held, baselines=baselines)
-    found, best = read(study), best_trial(study.get_trials(), study.user_attrs)
-    shown = (best[0].number, best[1].median) if best else None
-    assert (lambda t: (t.number, found.period(t).median) if t else None)(found.best()) == shown
+@given(st.lists(PERIODS, max_size=6), st.integers(0, 6), ENTRIES, BASELINES, BASELINES)
+def test_report_and_show_name_the_same_best(
+    periods: list[float | None],
+    count: int,
+    entries: list[tuple[int, float]],
+    before: list[float],
+    again: list[float],
+) -> None:
+    known = {n: p for n, p in entries if n < len(periods) and periods[n]}
+    baselines = [{"name": f"b{i}", "period_ms": spread(p)} for i, p in enumerate(before)]
+    comparison = compared(count, *known.items(), baselines=again)
+    study = study_of(periods, duel=comparison, baselines=baselines)
+    best = best_trial(study.get_trials(), study.user_attrs)
+    assert best_of(read(study)) == ((best[0].number, best[1].median) if best else None)
     expected = [b.period_ms.median for b in compared_baselines(study.user_attrs)]
-    assert [b.period_ms.median for b in found.baselines] == expected
+    assert [b.period_ms.median for b in read(study).baselines] == expected
 
 
 @pytest.mark.parametrize(
-    "held", [7, [], "x", {"measured": True}, {"measured": 2, "entries": 5, "baselines": {}}]
+    "comparison", [7, [], "x", {"measured": True}, {"measured": 2, "entries": 5, "baselines": {}}]
 )
 @pytest.mark.parametrize(
     "entry", [None, {"number": "1"}, {"number": 1, "period_ms": {"median": "fast"}}]
 )
-def test_a_comparison_that_makes_no_sense_is_left_out(held, entry):
-    held = {**held, "entries": [entry]} if isinstance(held, dict) else held
-    assert read(study_of([5.0, 4.0], duel=held)).best().number == 1
+def test_a_comparison_that_makes_no_sense_is_left_out(comparison: Any, entry: Any) -> None:
+    if isinstance(comparison, dict):
+        comparison = {**comparison, "entries": [entry]}
+    assert best_of(read(study_of([5.0, 4.0], duel=comparison))) == (1, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [
+        ((), ""),
+        ((None,), ""),
+        ((5, 5, None), "2030-01-05"),
+        ((7, 5), "2030-01-05 to 2030-01-07"),
+        ((5, 6, 7), "2030-01-05 to 2030-01-07"),
+    ],
+)
+def test_the_days_are_the_first_and_the_last(days: tuple[int | None, ...], text: str) -> None:
+    study = optuna.create_study()
+    for day in days:
+        trial = optuna.trial.create_trial(state=TrialState.WAITING)
+        trial.datetime_start = datetime(2030, 1, day, tzinfo=UTC) if day else None
+        study.add_trial(trial)
+    assert read(study).days == text
+
+
+def with_stages(stages: Any, **attributes: Any) -> Trial:
+    study = study_of([])
+    trial = study.ask()
+    for key, value in {"stages": stages, **attributes}.items():
+        trial.set_user_attr(key, value)
+    study.tell(trial, 1.0)
+    return read(study).trials[0]
+
+
+def test_empty_stages_leave_their_device_unused() -> None:
+    trial = with_stages([[], [0, 1], [], [2]], stage_ms=[0.0, 2.0, 0.0, 3.0])
+    assert (trial.stages, trial.places, trial.stage_ms) == (((0, 1), (2,)), (1, 3), (2.0, 3.0))
+    assert with_stages([[], [0], [1]], stage_ms=[1.0, 2.0]).stage_ms == (1.0, 2.0)
+    assert with_stages([[0], [-1]]).places == ()
+
+
+def test_the_first_value_is_a_period_if_throughput_comes_first() -> None:
+    assert with_stages([[0]]).period_ms == Spread(1.0, 1.0, 1.0)
+    assert with_stages([[0]], period_ms={"median": 5.0}).period_ms == Spread(5.0, 5.0, 5.0)
+    study = study_of([], config={"objective": "latency"})
+    study.add_trial(optuna.trial.create_trial(value=3.0))
+    assert read(study).trials[0].period_ms is None
+
+
+def timed(number: int, period: float | None, state: str = "complete", **more: Any) -> Trial:
+    measured = None if period is None else Spread(period, period, period)
+    return Trial(number, state, period_ms=measured, **more)
+
+
+def test_only_complete_trials_with_a_period_can_be_best() -> None:
+    trials = (
+        timed(0, 1.0, "fail"),
+        timed(1, None),
+        timed(2, 3.0),
+        timed(3, 2.0),
+        timed(4, 2.0),
+        timed(5, 0.5, "running"),
+    )
+    study = Study("s", trials=trials)
+    bests = [study.best(), study.best(before=3), study.best(before=2)]
+    assert bests == [trials[3], trials[2], None]
+
+
+def test_another_first_objective_decides_by_its_values() -> None:
+    trials = timed(0, 1.0, values=(9.0, 1.0)), timed(1, 5.0, values=(4.0, 5.0)), timed(2, 0.5)
+    config = {"objective": ["latency", "throughput"]}
+    assert Study("s", trials=trials, config=config).best() is trials[1]
+    assert Study("s", trials=trials[2:], config={"objective": "latency"}).best() is None
+
+
+def test_the_machine_comes_first_and_what_is_not_known_is_left_out() -> None:
+    study = Study("s", machine="m", version="1.0", identity={"target": "llvm"})
+    assert list(study.measured_on) == ["machine", "autosplit", "target"]

@@ -9,7 +9,7 @@ import pytest
 
 from autosplit.graph import Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.report.documents.record import Study, Trial, profile_of
+from autosplit.report.documents.record import Study, Trial
 from autosplit.report.html import tables
 from autosplit.report.html.notes import headline, study_note, trial_note
 
@@ -20,12 +20,12 @@ def flat(value: float) -> Spread:
 
 def trial(number: int, period: float | None = None, **more: Any) -> Trial:
     spread = None if period is None else flat(period)
-    return replace(Trial(number, "complete", (), (), spread, None, (), None, None, ""), **more)
+    return replace(Trial(number, "complete", period_ms=spread), **more)
 
 
 WHOLE = Baseline("one core", Spread(20.0, 19.0, 21.0), flat(20.0))
 STUDY = Study(
-    "s", None, ("a", "b", "c"), ((1.0, 2.0), (3.0, 4.0)), 4.0, (WHOLE,), "", "", "", {}, {}, ()
+    "s", devices=("a", "b", "c"), op_ms=((1.0, 2.0), (3.0, 4.0)), bound_ms=4.0, baselines=(WHOLE,)
 )
 
 
@@ -51,9 +51,9 @@ def test_a_trial_with_unused_devices_names_those_it_used() -> None:
 
 
 def test_the_profile_of_a_trial_is_that_of_its_devices() -> None:
-    assert profile_of(STUDY, trial(0, stages=((0,), (1,)), places=(0, 1))) == (1.0, 4.0)
-    assert profile_of(STUDY, trial(0, stages=((0, 1),), places=(1,))) == (3.0, 4.0)
-    assert profile_of(STUDY, trial(0, stages=((0,), (1,)), places=(0, 2))) == ()
+    assert STUDY.profile_of(trial(0, stages=((0,), (1,)), places=(0, 1))) == (1.0, 4.0)
+    assert STUDY.profile_of(trial(0, stages=((0, 1),), places=(1,))) == (3.0, 4.0)
+    assert STUDY.profile_of(trial(0, stages=((0,), (1,)), places=(0, 2))) == ()
 
 
 def test_a_stage_is_called_by_its_device_where_all_trials_agree() -> None:
@@ -143,7 +143,7 @@ def test_trials_tell_where_they_were_cut_or_why_not() -> None:
         trial(0, 8.0, cuts=(("p", "q"), ("r",)), stage_ms=(1.0, 2.5)), trial(1, state="fail"),
         trial(2, state="fail", error="no room"),
     ]  # fmt: skip
-    found = tables.trials(with_trials(*every, duel={0: flat(7.0)}), tables.plain)
+    found = tables.trials(with_trials(*every, final_comparison={0: flat(7.0)}), tables.plain)
     assert [row[-1] for row in found.rows] == ["p, q | r", "no reason was recorded", "no room"]
     assert [row[-2] for row in found.rows] == ["1, 2.5", "", ""]
     assert [row[found.columns.index("final comparison")] for row in found.rows] == ["7 ms", "", ""]

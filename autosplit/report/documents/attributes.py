@@ -1,0 +1,173 @@
+"""The attributes of a stored study and of its trials, whoever wrote them.
+
+A value of another type becomes empty or None; nothing in a database makes this module raise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from autosplit.hardware.measurement.results import Baseline, Spread
+
+MAX_STAGES = 256
+_MAX_TEXT = 2000
+
+
+def _otherwise(default: Any) -> WrapValidator:
+    """The default in place of a value that is not valid."""
+
+    def validate(value: Any, validator: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validator(value)
+        except ValidationError:
+            return default
+
+    return WrapValidator(validate)
+
+
+def _text(value: Any) -> str:
+    # pydantic's own strings refuse lone surrogates, which a reader should see as "?"
+    return " ".join(value.split())[:_MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _spread(value: Any) -> Spread | None:
+    """A median with its interval; an end that is missing is the median."""
+    try:
+        stored = _Spread.model_validate(value)
+    except ValidationError:
+        return None
+    low = stored.median if stored.low is None else stored.low
+    high = stored.median if stored.high is None else stored.high
+    return Spread(stored.median, low, high)
+
+
+# All numbers here count times, bytes or copies.
+Number = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+OptionalNumber = Annotated[Number | None, _otherwise(None)]
+# Places count in a list of numbers: one that is not valid spoils them all.
+Numbers = Annotated[tuple[Number, ...], _otherwise(())]
+Text = Annotated[str, PlainValidator(_text)]
+Texts = Annotated[tuple[Text, ...], _otherwise(())]
+OptionalSpread = Annotated[Spread | None, PlainValidator(_spread)]
+Index = Annotated[int, Field(strict=True, ge=0)]
+OptionalIndex = Annotated[Index | None, _otherwise(None)]
+Stages = Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES), _otherwise(())]
+Table = Annotated[dict[Any, Any], _otherwise({})]
+_LiveTensor = Annotated[tuple[Text, Number] | None, _otherwise(None)]
+_LiveTensors = Annotated[tuple[_LiveTensor, ...], _otherwise(())]
+
+
+class _Spread(BaseModel):
+    median: Number
+    low: OptionalNumber = None
+    high: OptionalNumber = None
+
+
+class _Profile(BaseModel):
+    op_ms: Numbers = ()
+
+
+class _Verdict(BaseModel):
+    choice: Text = ""
+    text: Text = ""
+
+
+class _Mark(BaseModel):
+    version: Text = ""
+
+
+class _Entry(BaseModel):
+    number: Index
+    period_ms: OptionalSpread = None
+
+
+class _Baseline(BaseModel):
+    name: Text = ""
+    period_ms: OptionalSpread = None
+    latency_ms: OptionalSpread = None
+    copies: OptionalNumber = None
+
+
+# What is not valid in a list becomes None, or empty where places count.
+_OptionalEntry = Annotated[_Entry | None, _otherwise(None)]
+_OptionalBaseline = Annotated[_Baseline | None, _otherwise(None)]
+_AnyProfile = Annotated[_Profile, _otherwise(_Profile())]
+
+
+class FinalComparison(BaseModel):
+    """The stored final comparison; ``measured`` is the number of complete trials it covers."""
+
+    measured: OptionalIndex = None
+    entries: Annotated[tuple[_OptionalEntry, ...], _otherwise(())] = ()
+    baselines: Annotated[tuple[OptionalSpread, ...], _otherwise(())] = ()
+
+    def periods(self, complete: int) -> dict[int, Spread]:
+        """The periods by trial; none if other trials are complete now."""
+        if self.measured != complete:
+            return {}
+        return {e.number: e.period_ms for e in self.entries if e and e.period_ms}
+
+
+class StudyAttributes(BaseModel):
+    """What a study stores about its question, its machine and its result."""
+
+    autosplit: Annotated[_Mark, _otherwise(_Mark())] = _Mark()
+    baselines: Annotated[tuple[_OptionalBaseline, ...], _otherwise(())] = ()
+    bound_ms: OptionalNumber = None
+    config: Table = {}
+    devices: Texts = ()
+    duel: Annotated[FinalComparison, _otherwise(FinalComparison())] = FinalComparison()
+    graph: Any = None
+    identity: Annotated[dict[Text, Text], _otherwise({})] = {}
+    machine: Text = ""
+    profile: Annotated[tuple[Annotated[_Profile, _otherwise(_Profile())], ...], _otherwise(())] = ()
+    stopped: Text = ""
+    verdict: Annotated[_Verdict, _otherwise(_Verdict())] = _Verdict()
+
+    def compared_baselines(self) -> tuple[Baseline, ...]:
+        """The baselines, with their periods of the final comparison if it measured all of them."""
+        unknown = Spread(math.nan, math.nan, math.nan)
+        baselines = [
+            Baseline(b.name, b.period_ms, b.latency_ms or unknown, int(b.copies or 1))
+            for b in self.baselines
+            if b and b.name and b.period_ms
+        ]
+        again = self.duel.baselines
+        if len(again) != len(baselines):
+            return tuple(baselines)
+        return tuple(
+            Baseline(b.name, period or b.period_ms, b.latency_ms, b.copies)
+            for b, period in zip(baselines, again, strict=True)
+        )
+
+
+class TrialAttributes(BaseModel):
+    """What a study stores about a trial."""
+
+    cuts: Annotated[tuple[Texts, ...], _otherwise(())] = ()
+    error: Text = ""
+    latency_ms: OptionalSpread = None
+    live: Annotated[tuple[_LiveTensors, ...], _otherwise(())] = ()
+    max_rel_error: OptionalNumber = None
+    memory_bytes: OptionalNumber = None
+    period_ms: OptionalSpread = None
+    predicted_ms: OptionalNumber = None
+    stage_ms: Numbers = ()
+    stages: Stages = ()
+
+    def live_tensors(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """The names and bytes of the tensors that are live on each cut."""
+        cuts = []
+        for cut in self.live:
+            cuts.append(tuple((tensor[0], int(tensor[1])) for tensor in cut if tensor))
+        return tuple(cuts)
