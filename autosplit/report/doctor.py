@@ -19,7 +19,7 @@ _OPTIONAL = {
     "matplotlib": "dashboard",
     "plotly": "dashboard",
 }
-_NEEDED = ("numpy", "networkx", "optuna", "pydantic", "rich", "platformdirs")
+_NEEDED = ("numpy", "networkx", "optuna", "pydantic", "rich", "platformdirs", "filelock", "psutil")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
 ) -> None:
     assert main(["run", study]) == 0
     out, err = capsys.readouterr()
-    assert "study net: chain, 3 stages; trial limit: 3 trials are finished" in " ".join(out.split())
+    assert "study net: chain, 3 stages; stopped: 3 trials (limit)" in " ".join(out.split())
     assert "replicas" in out
     assert "splitting loses." in " ".join(out.split())
     assert [line.split(":")[0] for line in err.splitlines() if line.startswith("trial")] == [
@@ -129,7 +129,7 @@ def test_another_question_is_refused_and_forced_beside(
             ["net.toml", "--stages", "30"],
             "'chain' has 20 ops that can be parted; use fewer stages",
         ),
-        (2, ["net.toml", "--storage", "no such thing://x"], "is no database URL"),
+        (2, ["net.toml", "--storage", "no such thing://x"], "is not a database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
         (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),
         (3, ["net.toml", "--storage", "postgresql+psycopg://u:secret@127.0.0.1:1/x"], ""),

@@ -94,7 +94,7 @@ def test_another_database_is_no_study(folder: Path, said: Callable[..., tuple[in
 FOUND: dict[str, Any] = {
     "study": {
         "name": "s", "model": "net", "stages": "auto", "devices": ["a", "b", "c"], "objective": ["memory", "latency"],
-        "stopped": "trial limit",
+        "stopped": "stopped: 3 trials (limit)",
     },
     "trials": [
         {
@@ -125,7 +125,7 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
         for line in lines
         if line.startswith("│")
     ]
-    assert lines[0] == "study s: net, up to 3 stages; trial limit"
+    assert lines[0] == "study s: net, up to 3 stages; stopped: 3 trials (limit)"
     assert rows == [
         ["0", "complete", "2 (1 to 3)", "", "1.25", "1.5, -, 2.25", "p, q | r", "* front"],
         ["1", "fail", "", "", "", "", "no room", "front"],

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from autosplit import errors
@@ -39,7 +38,8 @@ class Worker:
         self.stages: dict[str, int] = {}
         self._buffer = b""
         try:
-            log, self._log_name = tempfile.mkstemp(prefix="autosplit-worker-", suffix=".log")
+            # A file without a name: nothing is left of it, however this process ends.
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115
         except OSError as error:
             raise MachineError(
                 f"no temporary file for a worker's log: {error.strerror}; free the disk"
@@ -57,13 +57,13 @@ class Worker:
                     str(answers_write),
                 ],
                 stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
+                stdout=self._log,
+                stderr=self._log,
                 start_new_session=True,
                 pass_fds=(alive_read, answers_write),
             )
         finally:
-            for end in (alive_read, answers_write, log):
+            for end in (alive_read, answers_write):
                 os.close(end)
         self._send(request)
 
@@ -104,9 +104,11 @@ class Worker:
 
     def log_tail(self) -> str:
         """The last lines the worker printed."""
-        with contextlib.suppress(OSError), open(self._log_name, "rb") as stream:
-            stream.seek(max(0, os.path.getsize(self._log_name) - _TAIL_BYTES))
-            return stream.read().decode(errors="replace")
+        # Reading at a position leaves alone the one that the worker writes at, which is shared.
+        with contextlib.suppress(OSError, ValueError):
+            log = self._log.fileno()
+            start = max(0, os.fstat(log).st_size - _TAIL_BYTES)
+            return os.pread(log, _TAIL_BYTES, start).decode(errors="replace")
         return ""
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ class Worker:
         if self._answers >= 0:
             os.close(self._answers)
             self._answers = -1
-        Path(self._log_name).unlink(missing_ok=True)
+        self._log.close()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None

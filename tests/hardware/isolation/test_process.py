@@ -127,7 +127,7 @@ def test_a_grandchild_dies_with_the_worker(start: Callable[..., Worker]) -> None
 def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     script = (
-        "import sys, time\nfrom autosplit.hardware.isolation import Worker\n"
+        "import sys, time\nfrom autosplit.hardware.isolation.process import Worker\n"
         f"w = Worker({HANDLER!r}, {{}})\n"
         "print(w.call({'kind': 'pid', 'phase': 'x'}, 30), w.call({'kind': 'grandchild', 'phase': 'x'}, 30), flush=True)\n"
         "time.sleep(600)\n"
@@ -142,12 +142,29 @@ def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch: pytest.M
     assert gone(grandchild)
 
 
+def test_a_log_leaves_no_file_even_when_the_asking_process_is_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    script = (
+        "import os, signal\nfrom autosplit.hardware.isolation.process import Worker\n"
+        f"w = Worker({HANDLER!r}, {{}})\n"
+        "w.call({'kind': 'flood', 'phase': 'x'}, 30)\n"
+        "assert len(w.log_tail()) > 1000\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_full_disk_under_the_log_hides_no_answer(
-    start: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, phase: str
+    start: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch, phase: str
 ) -> None:
-    full = os.open("/dev/full", os.O_WRONLY)
-    monkeypatch.setattr("tempfile.mkstemp", lambda **_: (full, str(tmp_path / "log")))
+    full = open("/dev/full", "wb")  # noqa: SIM115 - the worker closes it
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: full)
     worker = start()
     assert reason(worker, "flood", phase) == "OSError: [Errno 28] No space left on device"
     assert reason(worker, "fail", phase) == "ValueError: the handler said no"
