@@ -1,7 +1,8 @@
-"""The graph of fused ops: what a split is made of.
+"""The graph of fused ops that a split is made of. Pure data.
 
-Pure data. Ops stand in a topological order and are named by their index everywhere inside the package; tensors are named.
-Constants (weights) are no tensors here: they never cross a cut, each stage holds its own.
+Ops are in a topological order and everywhere inside the package known by their index; tensors are
+known by name. Constants (weights) are no tensors here: they never cross a cut, because each stage
+has its own.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from autosplit.errors import GraphError
+
+if TYPE_CHECKING:
+    import networkx
 
 
 @dataclass(frozen=True)
 class Tensor:
     """A value that an op or the caller makes and ops or the caller read.
 
-    ``producer`` is the index of the op that makes it, None for a model input; ``consumers`` are the indices of the ops
-    that read it, each once, ascending. ``bytes`` is its dense size.
+    ``producer`` is the index of the op that makes it, None for a model input; ``consumers`` are the
+    indices of the ops that read it, each once, ascending. ``bytes`` is its dense size.
     """
 
     name: str
@@ -33,9 +38,10 @@ class Tensor:
 class Op:
     """A fused op: one kernel call, or one composite that an external backend runs.
 
-    ``sources`` are the names of the source nodes whose result it makes, ``parts`` of those it makes only a part of (a node
-    may take several kernels); ``inputs`` and ``outputs`` are tensor names. ``weight_bytes`` is the size of the constants it
-    reads; ``flops`` an estimate of its arithmetic, 0 where unknown.
+    ``sources`` are the names of the source nodes whose result it makes, ``parts`` of those it makes
+    only a part of (a node may take several kernels); ``inputs`` and ``outputs`` are tensor names.
+    ``weight_bytes`` is the size of the constants it reads; ``flops`` an estimate of its arithmetic,
+    0 where unknown.
     """
 
     name: str
@@ -58,9 +64,10 @@ class Folded:
 
 @dataclass(frozen=True)
 class FusedGraph:
-    """Fused ops in topological order, the tensors between them, and the model's inputs and outputs by tensor name.
+    """Fused ops in topological order, their tensors, and the model's inputs and outputs by name.
 
-    Raises GraphError where a name is unknown or used twice, or an op reads what is only made later.
+    Raises:
+        GraphError: A name is unknown or used twice, or an op reads what is only made later.
     """
 
     name: str
@@ -81,17 +88,49 @@ class FusedGraph:
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops whose results it reads."""
-        return tuple(
-            _bits(p for t in op.inputs if (p := self.tensors[t].producer) is not None)
-            for op in self.ops
-        )
+        producers = [[self.tensors[t].producer for t in op.inputs] for op in self.ops]
+        return tuple(_bits(p for p in row if p is not None) for row in producers)
 
     @cached_property
     def successors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops that read its results."""
-        return tuple(
-            _bits(c for t in op.outputs for c in self.tensors[t].consumers) for op in self.ops
-        )
+        consumers = [[self.tensors[t].consumers for t in op.outputs] for op in self.ops]
+        return tuple(_bits(sum(row, ())) for row in consumers)
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """The graph as a new ``networkx.DiGraph``, to analyse or draw it.
+
+        Nodes are op names in topological order, with the attributes ``index``, ``kernel``,
+        ``sources``, ``flops`` and ``weight_bytes``. An edge leads from the op that makes some
+        tensors to an op that reads them, with ``tensors`` (names, in the order of the producer's
+        outputs) and ``bytes`` (their sum). Model inputs and outputs are no nodes; the graph has
+        their names as the attributes ``inputs`` and ``outputs``.
+        """
+        import networkx
+
+        graph = networkx.DiGraph(name=self.name, inputs=self.inputs, outputs=self.outputs)
+        for i, op in enumerate(self.ops):
+            graph.add_node(
+                op.name,
+                index=i,
+                kernel=op.kernel,
+                sources=op.sources,
+                flops=op.flops,
+                weight_bytes=op.weight_bytes,
+            )
+        for op in self.ops:
+            for name in dict.fromkeys(op.outputs):
+                tensor = self.tensors[name]
+                for consumer in tensor.consumers:
+                    reader = self.ops[consumer].name
+                    edge = graph.get_edge_data(op.name, reader, {"tensors": (), "bytes": 0})
+                    graph.add_edge(
+                        op.name,
+                        reader,
+                        tensors=(*edge["tensors"], name),
+                        bytes=edge["bytes"] + tensor.bytes,
+                    )
+        return graph
 
 
 def build(
@@ -104,7 +143,10 @@ def build(
 ) -> FusedGraph:
     """A FusedGraph from its ops; producers and consumers follow from them.
 
-    ``shapes`` gives (shape, dtype, bytes) of every tensor by name. Raises GraphError as FusedGraph does.
+    ``shapes`` has (shape, dtype, bytes) of every tensor by name.
+
+    Raises:
+        GraphError: As FusedGraph, and for a tensor that two ops make.
     """
     ops = tuple(ops)
     producer: dict[str, int] = {}
@@ -112,8 +154,9 @@ def build(
     for i, op in enumerate(ops):
         for t in op.outputs:
             if producer.setdefault(t, i) != i:
+                first = ops[producer[t]].name
                 raise GraphError(
-                    f"tensor '{t}' is made by both '{ops[producer[t]].name}' and '{op.name}'; rename one"
+                    f"tensor '{t}' is made by both '{first}' and '{op.name}'; rename one"
                 )
         for t in dict.fromkeys(op.inputs):
             consumers.setdefault(t, []).append(i)
@@ -132,21 +175,21 @@ def _bits(indices: Iterable[int]) -> int:
 
 
 def _check(graph: FusedGraph) -> None:
-    seen: set[str] = set()
-    made = set(graph.inputs)
+    op_names: set[str] = set()
+    available = set(graph.inputs)
     for op in graph.ops:
-        if op.name in seen:
+        if op.name in op_names:
             raise GraphError(f"op '{op.name}' appears twice; op names must be unique")
-        seen.add(op.name)
+        op_names.add(op.name)
         for t in op.inputs:
-            if t not in made:
+            if t not in available:
                 raise GraphError(
                     f"op '{op.name}' reads tensor '{t}' that no earlier op makes; order the ops"
                 )
-        made.update(op.outputs)
-    for t in (*made, *graph.outputs):
+        available.update(op.outputs)
+    for t in (*available, *graph.outputs):
         if t not in graph.tensors:
             raise GraphError(f"tensor '{t}' has no shape; list it among the tensors")
     for t in graph.outputs:
-        if t not in made:
+        if t not in available:
             raise GraphError(f"output '{t}' is made by no op and is no input")

@@ -1,4 +1,9 @@
-"""Legal cuts of a graph: downsets as bitsets of op indices, the stages between them, and how many there are."""
+"""Legal cuts of a graph: downsets as bitsets of op indices.
+
+``downsets`` has the bitsets, ``stages`` what lies between nested cuts, ``counting`` how many there
+are, ``contraction`` ops that stay together, ``orders`` topological orders.
+Imports ``graph`` and ``errors``.
+"""
 
 from autosplit.cuts.contraction import Contraction, contract
 from autosplit.cuts.counting import Count, count, count_maps, count_splits

@@ -1,4 +1,7 @@
-"""Legal cuts: the downsets of the graph, as bitsets of op indices (bit i set: op i lies before the cut)."""
+"""Legal cuts: the downsets of the graph, as bitsets of op indices.
+
+Bit i is set where op i lies before the cut.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from autosplit.errors import Infeasible
 
 
 class Ordered(Protocol):
-    """What a cut needs to know of a graph: for each op, in topological order, the bitset of the ops it reads from."""
+    """A graph as cuts need it: for each op, in topological order, the ops it reads from."""
 
     @property
     def predecessors(self) -> Sequence[int]:
@@ -18,7 +21,7 @@ class Ordered(Protocol):
 
 
 class TooManyDownsets(Infeasible):
-    """The graph has more downsets than the caller wants listed."""
+    """The graph has more downsets than the caller allows."""
 
 
 def members(ops: int) -> Iterator[int]:
@@ -49,28 +52,32 @@ def is_downset(graph: Ordered, ops: int) -> bool:
 
 def closure(graph: Ordered, ops: int | Iterable[int]) -> int:
     """The smallest downset that holds ``ops`` (a bitset, or op indices)."""
-    held = ops if isinstance(ops, int) else bitset(ops)
-    for i in range(
-        held.bit_length() - 1, -1, -1
-    ):  # producers stand earlier, so one pass from the back is enough
-        if held >> i & 1:
-            held |= graph.predecessors[i]
-    return held
+    downset = ops if isinstance(ops, int) else bitset(ops)
+    # Producers stand earlier, so one pass from the back is enough.
+    for i in range(downset.bit_length() - 1, -1, -1):
+        if downset >> i & 1:
+            downset |= graph.predecessors[i]
+    return downset
 
 
 def downsets(graph: Ordered, limit: int | None = None) -> tuple[int, ...]:
     """All downsets, the empty and the full one included, by ascending number of ops.
 
-    Each op in turn is added to the downsets that hold its producers. Raises TooManyDownsets past ``limit``.
+    Each op in turn is added to the downsets that hold its producers.
+
+    Raises:
+        TooManyDownsets: There are more than ``limit``.
     """
-    found = [0]
-    first = [0] * len(graph.predecessors)  # no downset before this place in the list holds the op
+    rows = [0]
+    # No downset before this place in the list holds the op, so only those from there on can hold
+    # an op that reads from it.
+    first = [0] * len(graph.predecessors)
     for i, producers in enumerate(graph.predecessors):
         start = max((first[p] for p in members(producers)), default=0)
-        first[i] = len(found)
-        found += [d | 1 << i for d in found[start:] if not producers & ~d]
-        if limit is not None and len(found) > limit:
+        first[i] = len(rows)
+        rows += [d | 1 << i for d in rows[start:] if not producers & ~d]
+        if limit is not None and len(rows) > limit:
             raise TooManyDownsets(
                 f"the graph has more than {limit} legal cuts; raise the limit or count them instead"
             )
-    return tuple(sorted(found, key=int.bit_count))
+    return tuple(sorted(rows, key=int.bit_count))

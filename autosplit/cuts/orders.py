@@ -1,17 +1,21 @@
-"""Topological orders by rank of what is ready (Kahn 1962)."""
+"""Topological orders of ops or groups; the cuts along one order are a chain of nested downsets.
+
+``predecessors`` is for each node the bitset of the nodes it reads from.
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from random import Random
 
 from autosplit.cuts.downsets import members
 
 
 def topological(predecessors: Sequence[int], rank: Callable[[int, int], float]) -> list[int]:
-    """The topological order that takes, of the ops that are ready, the one of least ``rank(op, when it got ready)``.
+    """The order that always takes the ready node of least ``rank(node, step when it got ready)``.
 
-    ``predecessors``: for each op the bitset of ops it reads from. Ops on a cycle never get ready and are left out.
+    Kahn's algorithm (1962) with a heap. Nodes on a cycle never get ready and are left out.
     """
     readers = successors(predecessors)
     missing = [p.bit_count() for p in predecessors]
@@ -29,9 +33,56 @@ def topological(predecessors: Sequence[int], rank: Callable[[int, int], float]) 
 
 
 def successors(predecessors: Sequence[int]) -> list[list[int]]:
-    """The direct readers of each op."""
+    """The direct readers of each node."""
     readers: list[list[int]] = [[] for _ in predecessors]
     for i, producers in enumerate(predecessors):
         for p in members(producers):
             readers[p].append(i)
     return readers
+
+
+def by_index(predecessors: Sequence[int]) -> list[int]:
+    """The order of the indices."""
+    return list(range(len(predecessors)))
+
+
+def depth_first(predecessors: Sequence[int]) -> list[int]:
+    """The newest ready node first: branches one after the other."""
+    return topological(predecessors, lambda node, step: -step)
+
+
+def breadth_first(predecessors: Sequence[int]) -> list[int]:
+    """The oldest ready node first: branches side by side."""
+    return topological(predecessors, lambda node, step: step)
+
+
+def backwards(predecessors: Sequence[int]) -> list[int]:
+    """Depth first from the last results back: producers as late as they can be."""
+    order: list[int] = []
+    done = 0
+    readers = successors(predecessors)
+    for sink in (i for i in range(len(predecessors)) if not readers[i]):
+        stack = [sink]
+        while stack:
+            i = stack[-1]
+            missing = predecessors[i] & ~done
+            if done >> i & 1:
+                stack.pop()
+            elif missing:
+                stack.append(next(members(missing)))
+            else:
+                stack.pop()
+                done |= 1 << i
+                order.append(i)
+    return order
+
+
+def random_order(predecessors: Sequence[int], random: Random) -> list[int]:
+    """Depth first with random choices: branches mostly one after the other, in random order."""
+    noise = [random.random() for _ in predecessors]
+    # Without weight the order is depth first; with much weight the noise decides.
+    weight = random.choice((0.0, 1.0, 4.0))
+    return topological(predecessors, lambda node, step: weight * noise[node] - step)
+
+
+PLAIN_ORDERS = (by_index, depth_first, breadth_first, backwards)

@@ -1,4 +1,4 @@
-"""Nested cuts and the stages between them, and what is live at a cut."""
+"""Nested cuts, the stages between them, and the tensors live at a cut."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from autosplit.cuts.downsets import full, members
+from autosplit.cuts.downsets import bitset, full, members
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
 
@@ -15,29 +15,27 @@ _Device = TypeVar("_Device")
 
 
 def live(graph: FusedGraph, downset: int) -> tuple[str, ...]:
-    """Names of the tensors that an op before the cut makes and an op after it reads, in order of production.
+    """Names of the tensors that an op before the cut makes and an op after it reads.
 
-    Model inputs are not among them, and a model output only where an op after the cut reads it too.
+    They are in order of production. Model inputs are not among them, and a model output only where
+    an op after the cut reads it too.
     """
-    return tuple(
-        name
-        for i in members(downset)
-        for name in dict.fromkeys(graph.ops[i].outputs)
-        if any(not downset >> c & 1 for c in graph.tensors[name].consumers)
-    )
+    produced = dict.fromkeys(name for i in members(downset) for name in graph.ops[i].outputs)
+    return tuple(name for name in produced if bitset(graph.tensors[name].consumers) & ~downset)
 
 
-def stages(graph: FusedGraph, cuts: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def stages(graph: FusedGraph, cuts: Sequence[int]) -> Stages:
     """The op indices of each stage between K-1 nested cuts.
 
-    Raises SplitError, naming the op, where a cut is no downset, cuts do not nest, or a stage is empty.
+    Raises:
+        SplitError: A cut is no downset, cuts do not nest, or a stage is empty.
     """
     ends = (0, *cuts, full(graph))
     for number, cut in enumerate(cuts, 1):
         _check_downset(graph, cut, number)
     for number, (before, after) in enumerate(pairwise(ends)):
-        if back := before & ~after:
-            op = graph.ops[next(members(back))].name
+        if outside := before & ~after:
+            op = graph.ops[next(members(outside))].name
             raise SplitError(
                 f"op '{op}' lies before cut {number} but after cut {number + 1}; cuts must nest"
             )
@@ -49,27 +47,28 @@ def stages(graph: FusedGraph, cuts: Sequence[int]) -> tuple[tuple[int, ...], ...
 def cuts_of(graph: FusedGraph, stages: Iterable[Iterable[int]]) -> tuple[int, ...]:
     """The K-1 nested cuts between K stages of op indices; the inverse of ``stages``.
 
-    Raises SplitError, naming the op, where an op is in no stage or in two, or the stages are not in order.
+    Raises:
+        SplitError: An op is in no stage or in two, or the stages are not in order.
     """
-    seen, cuts = 0, []
+    assigned = 0
+    cuts = []
     for number, ops in enumerate(map(tuple, stages)):
         for i in ops:
             if not 0 <= i < len(graph.ops):
                 raise SplitError(
                     f"stage {number} names op {i}, but ops are numbered 0 to {len(graph.ops) - 1}"
                 )
-            if seen >> i & 1:
+            if assigned >> i & 1:
                 raise SplitError(
                     f"op '{graph.ops[i].name}' is given twice, again in stage {number}; give it once"
                 )
-            seen |= 1 << i
+            assigned |= 1 << i
         if not ops:
-            raise SplitError(_empty(graph, number, seen))
-        cuts.append(seen)
-    if missing := full(graph) & ~seen:
-        raise SplitError(
-            f"op '{graph.ops[next(members(missing))].name}' is in no stage; give each op a stage"
-        )
+            raise SplitError(_empty(graph, number, assigned))
+        cuts.append(assigned)
+    if missing := full(graph) & ~assigned:
+        op = graph.ops[next(members(missing))].name
+        raise SplitError(f"op '{op}' is in no stage; give each op a stage")
     for number, cut in enumerate(cuts, 1):
         _check_downset(graph, cut, number)
     return tuple(cuts[:-1])
@@ -84,7 +83,8 @@ def _check_downset(graph: FusedGraph, cut: int, number: int) -> None:
         if missing := graph.predecessors[i] & ~cut:
             producer = graph.ops[next(members(missing))].name
             raise SplitError(
-                f"cut {number} holds op '{graph.ops[i].name}' but not its producer '{producer}'; add the producer"
+                f"cut {number} holds op '{graph.ops[i].name}' but not its producer '{producer}'; "
+                "add the producer"
             )
 
 

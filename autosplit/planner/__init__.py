@@ -1,11 +1,23 @@
-"""The planner: the provably best split of a graph for a cost model. Numbers in, numbers out; no file, no clock.
+"""The planner: the provably best split of a graph for a cost model. Numbers in, numbers out.
 
-The searches, which need numpy, are imported at their first use.
+Read in this order:
+
+- ``problem``: what a split costs (``cost_model``, ``evaluation``), what it must satisfy
+  (``constraints``), and the arrays that a search works on.
+- ``exact``: the layered search over all legal cuts, and what it finds: the best split, the k best,
+  the Pareto front.
+- ``large``: graphs with too many cuts to list: a bound and an anytime search.
+- ``solve``: the questions, answered by the packages above. ``explain``: which conditions clash.
+- ``placement``: the order of unequal devices, and stages that stay empty.
+- ``batch``: the same search for many cost models, as a study asks after each trial.
+- ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
+
+Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``graph`` and ``errors``; no file
+and no clock. The names below that need numpy are imported when they are first used.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from autosplit.planner.decode import decode, shares_of
@@ -15,38 +27,29 @@ from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
 from autosplit.planner.problem.graph_file import from_workload, to_workload
 
 if TYPE_CHECKING:
-    from autosplit.planner.baselines import Baseline, baselines
+    from autosplit.planner.baselines import PlannedBaseline, planned_baselines
     from autosplit.planner.placement.device_order import plan_assigned
     from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
-_LATE = {
-    "Baseline": "baselines",
-    "Front": "solve",
-    "baselines": "baselines",
-    "k_best": "solve",
-    "least_latency": "solve",
-    "pareto_front": "solve",
-    "plan": "solve",
-    "plan_assigned": "placement.device_order",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)
+    from autosplit.planner import baselines, solve
+    from autosplit.planner.placement import device_order
+
+    return {**vars(solve), **vars(device_order), **vars(baselines)}[name]
 
 
 __all__ = [
     "FREE",
-    "Baseline",
     "Constraints",
     "CostModel",
     "Front",
     "Link",
     "Plan",
+    "PlannedBaseline",
     "Transfer",
-    "baselines",
     "decode",
     "evaluate",
     "evaluate_cuts",
@@ -56,6 +59,7 @@ __all__ = [
     "pareto_front",
     "plan",
     "plan_assigned",
+    "planned_baselines",
     "shares_of",
     "to_workload",
 ]

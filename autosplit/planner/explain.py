@@ -1,110 +1,138 @@
-"""Which conditions clash: a smallest set of constraints that cannot hold together, for the message."""
+"""Why no split is feasible: a smallest set of conditions that clash, for the error message."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from autosplit.cuts import TooManyDownsets
+from autosplit.errors import Infeasible
+from autosplit.planner.exact.downset_table import list_rows
+from autosplit.planner.exact.search import row_limit, search, start_rows
 from autosplit.planner.problem.constraints import Constraints
 from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.problem import Deadline, pose
+
+_LISTS = ("keep_together", "forbid", "require")
+_PINS = (("stages", "stage"), ("devices", "device"))
+_LIMITS = (("live_tensors", "live tensors at a cut"), ("live_bytes", "live bytes at a cut"))
+_GRAPH_MEMORY = "graph memory"
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition by itself: its text, and what it adds to a question that has none."""
+    """One condition by itself: its text, and the ``value`` that it adds to a field of Constraints.
+
+    The memory of the graph's own devices is not a field; it has the name ``_GRAPH_MEMORY``.
+    """
 
     text: str
-    apply: Callable[[CostModel, Constraints], tuple[CostModel, Constraints]]
+    field: str
+    value: Any
+
+
+def explained(
+    message: str,
+    costs: CostModel,
+    stages: int,
+    constraints: Constraints,
+    allow_empty: bool,
+    deadline: Deadline | None = None,
+) -> Infeasible:
+    """The error that names conditions which clash, or what else is wrong."""
+
+    def feasible(model: CostModel, remaining: Constraints) -> bool:
+        try:
+            problem = pose(model, stages, remaining, allow_empty=allow_empty)
+        except Infeasible:
+            return False
+        if search(problem, start_rows(problem), None, deadline).plan is not None:
+            return True
+        try:
+            rows = list_rows(problem.contraction.predecessors, row_limit(problem))
+        except TooManyDownsets:
+            return True  # not proven to clash
+        result = search(problem, rows, None, deadline)
+        return result.plan is not None or not result.proven
+
+    texts = clashing(costs, constraints, feasible)
+    if texts:
+        return Infeasible(f"{message}; these clash, drop one: {'; '.join(texts)}")
+    for i, name in enumerate(costs.names):
+        if all(row[i] == math.inf for row in costs.times):
+            message += (
+                f": op '{name}' is supported on no device; leave it out or add a device for it"
+            )
+            break
+    return Infeasible(message)
 
 
 def clashing(
     costs: CostModel, constraints: Constraints, feasible: Callable[[CostModel, Constraints], bool]
 ) -> tuple[str, ...]:
-    """The texts of conditions that nothing satisfies together, though without any one of them something would.
+    """The texts of conditions that clash, while without any one of them something is feasible.
 
-    Found by leaving out one after the other (the deletion filter, Chinneck and Dravnieks 1991): one test of ``feasible``
-    for each condition. Empty where even without all of them nothing is feasible.
+    The deletion filter (Chinneck and Dravnieks 1991) leaves out one after the other, with one test
+    of ``feasible`` each. Empty where even without all of them nothing is feasible.
     """
-    kept = conditions(costs, constraints)
-    if not _holds(costs, (), feasible):
+    remaining = conditions(costs, constraints)
+    if not feasible(*_question(costs, ())):
         return ()
-    for condition in list(kept):
-        rest = [c for c in kept if c is not condition]
-        if not _holds(costs, rest, feasible):
-            kept = rest
-    return tuple(condition.text for condition in kept)
+    for condition in list(remaining):
+        others = [c for c in remaining if c is not condition]
+        if not feasible(*_question(costs, others)):
+            remaining = others
+    return tuple(condition.text for condition in remaining)
 
 
 def conditions(costs: CostModel, constraints: Constraints) -> list[Condition]:
     """The single conditions of a question."""
-    found = [_together(group) for group in constraints.keep_together]
-    found += [_pin("stages", "stage", op, s) for op, s in constraints.stages.items()]
-    found += [_pin("devices", "device", op, d) for op, d in constraints.devices.items()]
-    found += [_tensor("forbid", "no cut at", name) for name in constraints.forbid]
-    found += [_tensor("require", "a cut at", name) for name in constraints.require]
-    found += [
-        _limit(field, text, getattr(constraints, field))
-        for field, text in (
-            ("live_tensors", "live tensors at a cut"),
-            ("live_bytes", "live bytes at a cut"),
-        )
-        if getattr(constraints, field) is not None
-    ]
+    single = []
+    for group in constraints.keep_together:
+        text = f"ops {', '.join(map(repr, group))} together"
+        single.append(Condition(text, "keep_together", group))
+    for field, word in _PINS:
+        for op, place in getattr(constraints, field).items():
+            single.append(Condition(f"op {op!r} on {word} {place}", field, {op: place}))
+    for name in constraints.forbid:
+        single.append(Condition(f"no cut at tensor {name!r}", "forbid", name))
+    for name in constraints.require:
+        single.append(Condition(f"a cut at tensor {name!r}", "require", name))
+    for field, text in _LIMITS:
+        most = getattr(constraints, field)
+        if most is not None:
+            single.append(Condition(f"at most {_number(most)} {text}", field, most))
     if min(constraints.memory) < math.inf:
-        found.append(_limit("memory", "memory of a device", tuple(constraints.memory)))
+        text = f"at most {_numbers(constraints.memory)} memory of a device"
+        single.append(Condition(text, "memory", tuple(constraints.memory)))
     if min(costs.memory) < math.inf:
-        found.append(_own_memory(costs.memory))
-    return found
+        text = f"the graph's {_numbers(costs.memory)} bytes of memory a device"
+        single.append(Condition(text, _GRAPH_MEMORY, costs.memory))
+    return single
 
 
-def _holds(
-    costs: CostModel, kept: Sequence[Condition], feasible: Callable[[CostModel, Constraints], bool]
-) -> bool:
-    model, constraints = replace(costs, memory=(math.inf,)), Constraints()
-    for condition in kept:
-        model, constraints = condition.apply(model, constraints)
-    return feasible(model, constraints)
+def _question(costs: CostModel, remaining: Sequence[Condition]) -> tuple[CostModel, Constraints]:
+    """The costs and constraints with only some conditions."""
+    model = replace(costs, memory=(math.inf,))
+    fields: dict[str, Any] = {}
+    for condition in remaining:
+        field, value = condition.field, condition.value
+        if field == _GRAPH_MEMORY:
+            model = replace(model, memory=value)
+        elif field in _LISTS:
+            fields[field] = (*fields.get(field, ()), value)
+        elif isinstance(value, dict):
+            fields[field] = {**fields.get(field, {}), **value}
+        else:
+            fields[field] = value
+    return model, Constraints(**fields)
 
 
-def _together(group: Sequence[str | int]) -> Condition:
-    text = "ops " + ", ".join(map(repr, group)) + " together"
-    return Condition(
-        text, lambda model, c: (model, replace(c, keep_together=(*c.keep_together, group)))
-    )
+def _number(value: float) -> str:
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _pin(field: str, word: str, op: str | int, place: int) -> Condition:
-    def apply(model: CostModel, c: Constraints) -> tuple[CostModel, Constraints]:
-        pins = {**getattr(c, field), op: place}
-        return model, replace(c, stages=pins) if field == "stages" else replace(c, devices=pins)
-
-    return Condition(f"op {op!r} on {word} {place}", apply)
-
-
-def _tensor(field: str, words: str, name: str) -> Condition:
-    def apply(model: CostModel, c: Constraints) -> tuple[CostModel, Constraints]:
-        names = (*getattr(c, field), name)
-        return model, replace(c, forbid=names) if field == "forbid" else replace(c, require=names)
-
-    return Condition(f"{words} tensor {name!r}", apply)
-
-
-def _limit(field: str, text: str, most: object) -> Condition:
-    def apply(model: CostModel, c: Constraints) -> tuple[CostModel, Constraints]:
-        changed: Constraints = replace(c, **{field: most})  # type: ignore[arg-type]
-        return model, changed
-
-    return Condition(f"at most {_plain(most)} {text}", apply)
-
-
-def _own_memory(memory: tuple[float, ...]) -> Condition:
-    return Condition(
-        f"the graph's {_plain(memory)} bytes of memory a device",
-        lambda model, c: (replace(model, memory=memory), c),
-    )
-
-
-def _plain(most: object) -> str:
-    values = most if isinstance(most, tuple) else (most,)
-    return ", ".join(f"{v:.15g}" if isinstance(v, float) else str(v) for v in dict.fromkeys(values))
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(map(_number, dict.fromkeys(values)))

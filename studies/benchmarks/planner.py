@@ -104,7 +104,7 @@ def measure(costs: CostModel, stages: int, seconds: float | None) -> dict[str, A
         "gap %": 100 * best.gap,
         "seconds": spent,
     }
-    for baseline in planner.baselines(costs, stages):
+    for baseline in planner.planned_baselines(costs, stages):
         loss = None if baseline.plan is None else 100 * (baseline.plan.period / best.period - 1)
         row[SHORT[baseline.name]] = loss
         if baseline.candidates is not None:

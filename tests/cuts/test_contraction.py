@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cuts import contract, members
@@ -10,10 +10,12 @@ def closed(order: Order, groups) -> set[int]:
 
 
 @given(orders(), st.lists(st.integers(0, 255), max_size=3))
+@settings(deadline=None)  # the first example loads networkx
 def test_downsets_of_the_contraction_are_those_that_keep_groups_whole(order, groups):
     groups = [g & (1 << len(order.predecessors)) - 1 for g in groups]
-    found = contract(order.predecessors, groups)
-    assert {found.expand(d) for d in listed(Order(found.predecessors))} == closed(order, groups)
+    groups_of = contract(order.predecessors, groups)
+    expanded = {groups_of.expand(d) for d in listed(Order(groups_of.predecessors))}
+    assert expanded == closed(order, groups)
 
 
 def test_a_cycle_between_groups_joins_all_of_it():
@@ -23,10 +25,10 @@ def test_a_cycle_between_groups_joins_all_of_it():
 
 
 def test_without_groups_each_op_is_alone_in_its_order():
-    found = contract((0, 0b1, 0b1))
-    assert found.groups == (0b1, 0b10, 0b100)
-    assert found.group_of() == (0, 1, 2)
-    assert list(members(found.expand(0b101))) == [0, 2]
+    contraction = contract((0, 0b1, 0b1))
+    assert contraction.groups == (0b1, 0b10, 0b100)
+    assert contraction.group_of() == (0, 1, 2)
+    assert list(members(contraction.expand(0b101))) == [0, 2]
 
 
 def test_overlapping_groups_are_one():

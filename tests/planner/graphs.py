@@ -75,3 +75,18 @@ def cells(number, seed=0, **costs):
         before, last = last, n
         n += 1
     return costed(n, edges, seed, **costs)
+
+
+def branchy(blocks, branches, seed=0, **costs):
+    """Blocks one after the other: an op that parallel branches of two ops read, then one that joins
+    them.
+    """
+    edges, n = [], 0
+    for block in range(blocks):
+        fork, join = n, n + 2 * branches + 1
+        if block:
+            edges.append((fork - 1, fork))
+        for branch in range(fork + 1, join, 2):
+            edges += [(fork, branch), (branch, branch + 1), (branch + 1, join)]
+        n = join + 1
+    return costed(n, edges, seed, **costs)

@@ -4,8 +4,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosplit.planner import baselines, plan
-from autosplit.planner.baselines import _blocks
+from autosplit.planner import plan, planned_baselines
+from autosplit.planner.baselines import _block_partition
 from tests.planner.graphs import costed, parallel_chains, random_dag
 from tests.planner.strategies import models
 
@@ -16,13 +16,13 @@ CHAIN = costed(6, [(i, i + 1) for i in range(5)], transfer=0.0)
 @settings(deadline=None, max_examples=60)
 def test_no_baseline_is_better_than_the_plan(model):
     stages = min(2, len(model.contraction.groups))
-    for baseline in baselines(model, stages):
+    for baseline in planned_baselines(model, stages):
         if baseline.plan is not None:
             assert baseline.plan.period >= plan(model, stages).period
 
 
 def named(model, stages):
-    return {b.name: b for b in baselines(model, stages)}
+    return {b.name: b for b in planned_baselines(model, stages)}
 
 
 def test_equal_shares_of_ops_parameters_and_flops():
@@ -35,8 +35,8 @@ def test_equal_shares_of_ops_parameters_and_flops():
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(1, 5))
-def test_blocks_differ_by_no_more_than_one_element(times, count):
-    ends = [0, *_blocks(times, count), len(times)]
+def test_block_partition_differ_by_no_more_than_one_element(times, count):
+    ends = [0, *_block_partition(times, count), len(times)]
     assert ends == sorted(ends)
     sums = [sum(times[a:b]) for a, b in pairwise(ends)]
     assert len(sums) == count

@@ -16,8 +16,8 @@ from autosplit.cli import main
 from autosplit.errors import Infeasible, SplitError
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel, plan
-from autosplit.planner.placement.canonical import Places, widest
-from autosplit.planner.problem.contention import Crowd
+from autosplit.planner.placement.canonical import CanonicalPlacement, largest_stages
+from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.report.documents.study import document
 from autosplit.study.acquisition.sampler import SAMPLERS as NAMES
 from autosplit.study.config.study_file import StudyConfig
@@ -111,8 +111,10 @@ def test_moves_reach_every_split(space: Space) -> None:
 
 
 def test_a_stage_moves_past_devices_that_are_alike() -> None:
-    assert list(Places((0, 0, 1)).elsewhere(((0,), (), ()))) == [((), (), (0,))]
-    assert list(Places((0, 1, 1)).elsewhere(((0,), (1,), ()))) == [((), (0,), (1,))]
+    assert list(CanonicalPlacement((0, 0, 1)).on_another_kind(((0,), (), ()))) == [((), (), (0,))]
+    assert list(CanonicalPlacement((0, 1, 1)).on_another_kind(((0,), (1,), ()))) == [
+        ((), (0,), (1,))
+    ]
 
 
 def test_on_devices_that_are_alike_empty_stages_come_last(chain_bench: Make) -> None:
@@ -132,21 +134,21 @@ def test_each_choice_among_unequal_devices_is_a_split_of_its_own() -> None:
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(0, 4))
 def test_choices_of_devices_are_the_different_ones(kinds: list[int], count: int) -> None:
-    places = Places(tuple(kinds))
-    found = list(places.choices(count))
+    places = CanonicalPlacement(tuple(kinds))
+    found = list(places.device_choices(count))
     different = {
         tuple(kinds[d] for d in chosen) for chosen in combinations(range(len(kinds)), count)
     }
     assert {tuple(kinds[d] for d in chosen) for chosen in found} == different
     assert len(found) == places.count(count) == len(different)
     parts = [(d,) for d in range(count)]
-    assert all(places.first(s) == s for s in (places.seated(parts, chosen) for chosen in found))
+    assert all(places.canonical(s) == s for s in (places.assign(parts, chosen) for chosen in found))
 
 
 def test_the_narrowest_stages_stay_empty() -> None:
-    assert widest([0.5, 0.45], 2) == ([0, 2], [0.475])
-    assert widest([0.5, 0.1], 2) == ([1, 2], [0.5])
-    assert widest([0.5, 0.5], 1) == ([0], [])
+    assert largest_stages([0.5, 0.45], 2) == ([0, 2], [0.475])
+    assert largest_stages([0.5, 0.1], 2) == ([1, 2], [0.5])
+    assert largest_stages([0.5, 0.5], 1) == ([0], [])
 
 
 def test_random_splits_use_any_number_of_devices(branchy_bench: Make) -> None:
@@ -161,8 +163,8 @@ def test_many_splits_cost_what_each_costs_alone(chain_bench: Make) -> None:
         costs, times=tuple(tuple(2 * t for t in row) for row in costs.times), overheads=(0.5,)
     )
     space = Space(costs, 3, empty=True)
-    crowd = Crowd((costs, slower, costs))
-    pool = space.placing.pool(space.listed)
+    crowd = ContentionCosts((costs, slower, costs))
+    pool = space.placing.batch(space.listed)
     assert pool.times(crowd) == pytest.approx(
         np.array([space.evaluate(s, crowd).loads for s in space.listed])
     )
@@ -173,13 +175,13 @@ def test_many_splits_cost_what_each_costs_alone(chain_bench: Make) -> None:
 def test_the_best_under_costs_that_depend_on_the_crowd(chain_bench: Make, rows: int) -> None:
     costs = chain_bench(ops=7, stages=3).costs
     row = np.array(costs.times[0])
-    crowd = Crowd(
+    crowd = ContentionCosts(
         tuple(
             replace(costs, times=tuple(tuple(row * s * (1 + d)) for d in range(rows)))
             for s in (1.0, 1.4, 2.4)
         )
     )
-    space = Space(crowd.of(1), 3, empty=True)
+    space = Space(crowd.at(1), 3, empty=True)
     found = space.best(crowd, 10)
     periods = sorted(space.evaluate(s, crowd).period for s in every(space))
     assert [space.evaluate(s, crowd).period for s in found] == pytest.approx(periods[:10])

@@ -192,7 +192,7 @@ def test_the_deviation_of_a_stage_is_that_of_the_regression(
 def drawn(found: Corrected, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
     """Times and overheads of many draws."""
     rng = np.random.default_rng(3)
-    costs = [found.draw(rng).of(used) for _ in range(count)]
+    costs = [found.draw(rng).at(used) for _ in range(count)]
     return np.array([table(c.times) for c in costs]), np.array(
         [table([[o] for o in c.overheads])[:, 0] for c in costs]
     )  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""Many splits at once: their stage times under any costs as arrays, thousands of splits a millisecond.
+"""Many splits at once: their stage times under any costs as arrays, thousands a millisecond.
 
-Correcting the costs changes op times and overheads, never what the transfers of a stage cost, so those are added up once
-a stage and kept. Splits near each other share most of their stages, and each stage is timed once.
+Correcting the costs changes op times and overheads, never what the transfers of a stage cost. So
+transfers are added up once a stage and stored. Neighbouring splits share most of their stages, and
+each stage is timed once.
 """
 
 from __future__ import annotations
@@ -16,27 +17,25 @@ from numpy.typing import NDArray
 
 from autosplit.cuts import bitset
 from autosplit.cuts.stages import Stages
-from autosplit.planner import CostModel
-from autosplit.planner.problem.contention import Crowd, costs_of
+from autosplit.planner.problem.contention import ContentionCosts, costs_at
+from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import stage_cost
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from autosplit.planner.problem.problem import Array, Index
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Different stages. ``ops``: those of all, one stage after the other; ``first``: where each begins.
+class StageBatch:
+    """Different stages. ``ops``: those of all, one stage after the other; ``first``: each one's place.
 
-    ``device``: of each stage its place in the pipeline; ``moved``: what its transfers cost, in ms; ``held``: bytes.
-    An empty stage costs nothing; it has no ops and begins where the next one does.
+    ``device``: of each stage its place in the pipeline; ``transfer``: what its transfers cost, in
+    ms; ``memory``: bytes. An empty stage costs nothing and begins where the next one does.
     """
 
     ops: Index
     first: Index
     device: Index
-    moved: Array
-    held: Array
+    transfer: Array
+    memory: Array
 
     @cached_property
     def sizes(self) -> Index:
@@ -46,89 +45,90 @@ class Table:
     def loads(self, costs: CostModel) -> Array:
         """The time of each stage under ``costs``, which differ in times and overheads only."""
         times = np.array(costs.times)
-        spent = (
-            times[0][self.ops]
-            if len(times) == 1
-            else times[np.repeat(self.device, self.sizes), self.ops]
-        )
-        own = np.add.reduceat(
-            np.append(spent, 0.0), self.first
-        )  # the zero is where empty last stages begin
+        if len(times) == 1:
+            op_times = times[0][self.ops]
+        else:
+            op_times = times[np.repeat(self.device, self.sizes), self.ops]
+        # Empty last stages begin behind the last op; the zero gives them something to add up.
+        work = np.add.reduceat(np.append(op_times, 0.0), self.first)
         overheads = np.array(costs.overheads)
-        added = overheads[self.device] if len(overheads) > 1 else overheads
-        return np.where(self.sizes == 0, 0.0, own + self.moved + added)
+        overhead = overheads[self.device] if len(overheads) > 1 else overheads
+        return np.where(self.sizes == 0, 0.0, work + self.transfer + overhead)
 
-    def and_those_of(self, other: Table) -> Table:
+    def joined(self, other: StageBatch) -> StageBatch:
         """These stages, then the other's."""
-        first = np.append(self.first, other.first + len(self.ops))
-        rest = (
-            np.append(getattr(self, name), getattr(other, name))
-            for name in ("device", "moved", "held")
+        return StageBatch(
+            np.append(self.ops, other.ops),
+            np.append(self.first, other.first + len(self.ops)),
+            np.append(self.device, other.device),
+            np.append(self.transfer, other.transfer),
+            np.append(self.memory, other.memory),
         )
-        return Table(np.append(self.ops, other.ops), first, *rest)
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
-    """Splits of one space; ``parts``: split by stage, where each stage stands in the ``table``."""
+class SplitBatch:
+    """Splits of one space; ``parts``: split by stage, the place of each stage in the ``table``."""
 
     stages: tuple[Stages, ...]
     parts: Index
-    table: Table
+    table: StageBatch
 
     @property
     def memory(self) -> Array:
-        """Per split the bytes that its largest stage holds."""
-        return np.asarray(self.table.held[self.parts].max(axis=1)) if self.stages else np.zeros(0)
+        """Per split the bytes of its largest stage."""
+        return np.asarray(self.table.memory[self.parts].max(axis=1)) if self.stages else np.zeros(0)
 
     def loads(self, costs: CostModel) -> Array:
-        """The time of each stage of each split under ``costs``, which differ in times and overheads only."""
+        """The time of each stage of each split under ``costs``."""
         return self.table.loads(costs)[self.parts]
 
-    def times(self, costs: CostModel | Crowd) -> Array:
+    def times(self, costs: CostModel | ContentionCosts) -> Array:
         """``loads``, where costs may depend on how many stages are not empty."""
-        if not isinstance(costs, Crowd) or len(costs.costs) == 1 or not self.stages:
-            return self.loads(costs_of(costs, self.parts.shape[1]))
-        used = (self.table.sizes > 0)[self.parts].sum(axis=1)
-        found = np.zeros(self.parts.shape)
-        for number in np.unique(used).tolist():
-            found[used == number] = self.table.loads(costs.of(number))[self.parts[used == number]]
-        return found
+        if not isinstance(costs, ContentionCosts) or len(costs.costs) == 1 or not self.stages:
+            return self.loads(costs_at(costs, self.parts.shape[1]))
+        active = (self.table.sizes > 0)[self.parts].sum(axis=1)
+        times = np.zeros(self.parts.shape)
+        for number in np.unique(active).tolist():
+            rows = active == number
+            times[rows] = self.table.loads(costs.at(number))[self.parts[rows]]
+        return times
 
-    def only(self, where: NDArray[np.bool_]) -> Pool:
+    def only(self, where: NDArray[np.bool_]) -> SplitBatch:
         """Some of the splits."""
-        stages = tuple(s for s, kept in zip(self.stages, where, strict=True) if kept)
-        return Pool(stages, self.parts[where], self.table)
+        stages = tuple(s for s, chosen in zip(self.stages, where, strict=True) if chosen)
+        return SplitBatch(stages, self.parts[where], self.table)
 
-    def and_those_of(self, other: Pool) -> Pool:
+    def joined(self, other: SplitBatch) -> SplitBatch:
         """These splits, then the other's."""
         if not self.stages or not other.stages:
             return self if self.stages else other
         parts = np.concatenate([self.parts, other.parts + len(self.table.first)])
-        return Pool((*self.stages, *other.stages), parts, self.table.and_those_of(other.table))
+        return SplitBatch((*self.stages, *other.stages), parts, self.table.joined(other.table))
 
-    def periods(self, costs: CostModel | Crowd) -> Array:
-        """The slowest stage of each split under ``costs``; empty for an empty pool."""
+    def periods(self, costs: CostModel | ContentionCosts) -> Array:
+        """The slowest stage of each split under ``costs``; empty for an empty batch."""
         return np.asarray(self.times(costs).max(axis=1)) if self.stages else np.zeros(0)
 
 
-class Placing:
-    """Makes pools of the legal splits of ``costs``, what is known of a stage kept from pool to pool."""
+class BatchEvaluator:
+    """Makes batches of the legal splits of ``costs``; what is known of a stage is stored."""
 
     def __init__(self, costs: CostModel) -> None:
-        free = tuple((0.0,) * len(costs.names) for _ in costs.times)
-        self._moving = replace(costs, times=free, overheads=tuple(0.0 for _ in costs.overheads))
-        self._known: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
-        self._makes: dict[int, list[int]] = {}
-        self._reads: dict[int, list[int]] = {}
+        no_times = tuple((0.0,) * len(costs.names) for _ in costs.times)
+        no_overheads = tuple(0.0 for _ in costs.overheads)
+        self._transfers = replace(costs, times=no_times, overheads=no_overheads)
+        self._stage_costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+        self._outputs: dict[int, list[int]] = {}
+        self._inputs: dict[int, list[int]] = {}
         for t, tensor in enumerate(costs.tensors):
             if tensor.producer is not None:
-                self._makes.setdefault(tensor.producer, []).append(t)
+                self._outputs.setdefault(tensor.producer, []).append(t)
             for reader in tensor.consumers:
-                self._reads.setdefault(reader, []).append(t)
+                self._inputs.setdefault(reader, []).append(t)
 
-    def pool(self, splits: Iterable[Stages]) -> Pool:
-        """The splits as a pool, in their order."""
+    def batch(self, splits: Iterable[Stages]) -> SplitBatch:
+        """The splits as a batch, in their order."""
         stages = tuple(splits)
         numbers: dict[tuple[int, tuple[int, ...]], int] = {}
         parts = [
@@ -136,30 +136,28 @@ class Placing:
             for split in stages
         ]
         sizes = [len(ops) for _, ops in numbers]
-        known = np.array([self._placed(device, ops) for device, ops in numbers]).reshape(-1, 2)
-        table = Table(
+        stage_costs = [self._stage_cost(device, ops) for device, ops in numbers]
+        transfer, memory = np.array(stage_costs).reshape(-1, 2).T
+        table = StageBatch(
             np.fromiter(chain.from_iterable(ops for _, ops in numbers), np.intp, sum(sizes)),
             np.cumsum([0, *sizes])[:-1],
             np.array([device for device, _ in numbers], dtype=np.intp),
-            *known.T,
+            transfer,
+            memory,
         )
-        return Pool(
-            stages,
-            np.array(parts, dtype=np.intp).reshape(len(stages), len(stages[0]) if stages else 0),
-            table,
-        )
+        width = len(stages[0]) if stages else 0
+        return SplitBatch(stages, np.array(parts, dtype=np.intp).reshape(len(stages), width), table)
 
-    def _placed(self, device: int, ops: tuple[int, ...]) -> tuple[float, float]:
+    def _stage_cost(self, device: int, ops: tuple[int, ...]) -> tuple[float, float]:
         """What the transfers of a stage cost, in ms, and the bytes that it holds."""
-        if (device, ops) not in self._known:
-            tensors, own = self._moving.tensors, frozenset(ops)
-            read = dict.fromkeys(t for i in ops for t in self._reads.get(i, ()))
-            received = [t for t in read if tensors[t].producer not in own]
-            sent = [
-                t
-                for i in ops
-                for t in self._makes.get(i, ())
-                if not own.issuperset(tensors[t].consumers)
-            ]
-            self._known[device, ops] = stage_cost(self._moving, device, bitset(ops), received, sent)
-        return self._known[device, ops]
+        key = device, ops
+        if key not in self._stage_costs:
+            tensors, inside = self._transfers.tensors, frozenset(ops)
+            inputs = dict.fromkeys(t for i in ops for t in self._inputs.get(i, ()))
+            received = [t for t in inputs if tensors[t].producer not in inside]
+            outputs = [t for i in ops for t in self._outputs.get(i, ())]
+            sent = [t for t in outputs if not inside.issuperset(tensors[t].consumers)]
+            self._stage_costs[key] = stage_cost(
+                self._transfers, device, bitset(ops), received, sent
+            )
+        return self._stage_costs[key]

@@ -1,153 +1,190 @@
-"""The best split of a lattice for each of many cost models, in one sweep for all of them.
+"""The stage times of one table under one or many cost models, and the best split for each model.
 
-Two dynamic programmes from the first stage to the last, on arrays of cost model by cut: the least period of a path to each
-cut, then the least sum of squared stage times of one whose stages keep to the least period of all: the most even split of
-least period, the likeliest to keep it should the costs be others. Stages that are too long are passed over in blocks
-(``reach``), and so are cuts that too few stages lie before or behind (``windows``).
+Two dynamic programs run from the first stage to the last, on arrays of cost model by cut. The first
+gives the least period. The second gives the least sum of squared stage times among the paths of that
+period: the most even split of least period, which is the likeliest to keep it if the costs differ.
+Stages that are too long are left out in blocks, and so are cuts out of reach.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from autosplit.planner import CostModel
+from autosplit.planner.batch.best_paths import SAME
+from autosplit.planner.exact.layered_search import Arcs, Network, collect_arcs
+from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.problem import Array, Index
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-
-SAME = 1e-9  # relative difference below which times count as equal
-_BLOCK = 32_768  # numbers looked at together, about what the caches near a core hold
-_FILLED = 0.4  # share of the pairs of cuts that are short enough, about
-
-
-def reach(
-    ends: Sequence[slice], stage: int, before: Array, limits: Array
-) -> list[tuple[slice, slice]]:
-    """The stages of a level that may be within the limits, as blocks of cuts before by cuts after.
-
-    ``ends``: for each level the cuts where its stages begin; ``before``: cost model by cut, the time of the ops before it,
-    cuts in an order in which the larger of two nested ones stands later. ``limits``: one a cost model.
-    """
-    a, b = ends[stage], ends[stage + 1]
-    rows = max(1, int(_BLOCK / (len(before) * max(1.0, _FILLED * (b.stop - b.start)))))
-    found = []
-    for start in range(a.start, a.stop, rows):
-        stop = min(start + rows, a.stop)
-        first = max(b.start, start + 1)
-        longest = before[:, start:stop].max(axis=1) + limits + SAME * before[:, -1]
-        near = np.flatnonzero((before[:, first : b.stop] <= longest[:, None]).any(axis=0))
-        if len(near):
-            found.append((slice(start, stop), slice(first, first + int(near[-1]) + 1)))
-    return found
-
-
-def windows(stages: int, least: Array, limits: Array) -> list[slice]:
-    """For each level the range of cuts that as many stages as lie before, and behind, can reach within a limit.
-
-    ``least``: cost model by cut, the least time that the ops before it take on any device.
-    """
-    whole = least[:, -1:]
-    slack, limit = SAME * whole, limits[:, None]
-    found = [slice(0, 1)]
-    for k in range(1, stages):
-        within = (least <= k * limit + slack) & (whole - least <= (stages - k) * limit + slack)
-        near = np.flatnonzero(within.any(axis=0))
-        found.append(slice(int(near[0]), int(near[-1]) + 1) if len(near) else slice(0, 0))
-    return [*found, slice(least.shape[1] - 1, least.shape[1])]
+_BLOCK = 32_768  # numbers of a block: about what the caches near a core hold
+_FILLED = 0.4  # approximate share of the pairs of cuts that are short enough
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
-    """Some cost models of one lattice. ``before``: cost model by device (or one for all) by cut, the time of the ops before it.
+class StageTimes:
+    """Stage times of a table (see ``StageTable`` for ``transfers``) under some cost models.
 
-    ``least`` the same on the device that is fastest for each op; ``overheads``: cost model by device; ``moved`` as in Lattice.
+    ``before``: cost model by device (or one for all) by cut, the time of the ops before the cut, in
+    an order in which the larger of two nested cuts stands later; ``least``: cost model by cut, the
+    same on the device that is fastest for each op; ``overheads``: cost model by device.
     """
 
     stages: int
     before: Array
     least: Array
     overheads: Array
-    moved: Sequence[Array]
+    transfers: Sequence[Array]
 
-    def only(self, kept: Index) -> Sweep:
-        """Some of the cost models."""
-        return Sweep(
-            self.stages, self.before[kept], self.least[kept], self.overheads[kept], self.moved
-        )
+    def network(self, limit: float) -> Network:
+        """The stages within ``limit`` under the only cost model, stored; nodes are cuts."""
+        limits = np.array([limit])
+        ranges = self._ranges(limits)
+        # Stages between the same cuts are the same for equal devices.
+        equal = self.before.shape[1] == self.overheads.shape[1] == len(self.transfers) == 1
+        stored: dict[tuple[int, int, int, int, int], int] = {}
+        every_arc: list[Arcs] = []
+        for stage, (tails, heads) in enumerate(pairwise(ranges)):
+            key = (0 if equal else stage, tails.start, tails.stop, heads.start, heads.stop)
+            if key in stored:
+                every_arc.append(every_arc[stored[key]])
+                continue
+            stored[key] = stage
+            blocks = []
+            for rows, columns, load in self._blocks(stage, ranges, limits):
+                tail, head = np.nonzero(load[0] <= limit)
+                weights = load[:, tail, head]
+                tail, head = tail + (rows.start - tails.start), head + columns.start
+                blocks.append((tail, head - heads.start, weights))
+            every_arc.append(collect_arcs(blocks, tails.stop - tails.start, rows=1))
+        return Network([np.arange(r.start, r.stop) for r in ranges], every_arc)
 
     def best(self, limits: Array) -> list[tuple[int, ...] | None]:
-        """For each cost model the cuts of its most even split of least period; None where the period is above its limit."""
-        found: list[tuple[int, ...] | None] = [None] * len(limits)
-        if not len(limits):
-            return found
-        periods = self._forward(limits, np.maximum)[-1][:, 0]
-        kept = np.flatnonzero((periods <= limits) & (periods < math.inf))
-        if len(kept):
-            part, least = self.only(kept), periods[kept] * (1 + SAME)
-            for n, cuts in zip(kept.tolist(), part._back(least).tolist(), strict=True):
-                found[n] = tuple(cuts)
-        return found
+        """For each cost model the cuts of its most even split of least period.
 
-    def _back(self, limits: Array) -> Index:
-        """Cost model by end of a stage: the cuts of the most even path with no stage above the limit."""
-        ends = windows(self.stages, self.least, limits)
-        squares = self._forward(limits, None)
+        None where that period is above the limit of the model.
+        """
+        paths: list[tuple[int, ...] | None] = [None] * len(limits)
+        periods = self._least_periods(limits)
+        feasible = np.flatnonzero((periods <= limits) & (periods < math.inf))
+        if len(feasible):
+            part = self._only(feasible)
+            cuts = part._most_even(periods[feasible] * (1 + SAME))
+            for model, path in zip(feasible.tolist(), cuts.tolist(), strict=True):
+                paths[model] = tuple(path)
+        return paths
+
+    def _only(self, models: Index) -> StageTimes:
+        """Some of the cost models."""
+        return replace(
+            self,
+            before=self.before[models],
+            least=self.least[models],
+            overheads=self.overheads[models],
+        )
+
+    def _ranges(self, limits: Array) -> list[slice]:
+        """For each layer the range of cuts that the stages on each side can reach in a limit."""
+        whole, limit = self.least[:, -1:], limits[:, None]
+        slack = SAME * whole
+        ranges = [slice(0, 1)]
+        for k in range(1, self.stages):
+            reached = self.least <= k * limit + slack
+            reached &= whole - self.least <= (self.stages - k) * limit + slack
+            cuts = np.flatnonzero(reached.any(axis=0))
+            ranges.append(slice(int(cuts[0]), int(cuts[-1]) + 1) if len(cuts) else slice(0, 0))
+        last = self.least.shape[1] - 1
+        return [*ranges, slice(last, last + 1)]
+
+    def _blocks(
+        self, stage: int, ranges: Sequence[slice], limits: Array
+    ) -> Iterator[tuple[slice, slice, Array]]:
+        """The stages that may be within the limits, as blocks of cuts before by cuts after.
+
+        With each block come the loads, cost model by cut before by cut after.
+        """
+        tails, heads = ranges[stage], ranges[stage + 1]
+        before, after, transfers = self._parts(stage)
+        width = len(before) * max(1.0, _FILLED * (heads.stop - heads.start))
+        rows = max(1, int(_BLOCK / width))
+        for start in range(tails.start, tails.stop, rows):
+            stop = min(start + rows, tails.stop)
+            first = max(heads.start, start + 1)
+            longest = before[:, start:stop].max(axis=1) + limits + SAME * before[:, -1]
+            short = np.flatnonzero((before[:, first : heads.stop] <= longest[:, None]).any(axis=0))
+            if len(short):
+                columns = slice(first, first + int(short[-1]) + 1)
+                times = after[:, None, columns] - before[:, start:stop, None]
+                yield slice(start, stop), columns, transfers[start:stop, columns] + times
+
+    def _least_periods(self, limits: Array) -> Array:
+        """The least period of each cost model, up to its limit."""
+        ranges = self._ranges(limits)
+        periods = np.zeros((len(limits), 1))
+        for stage, (tails, heads) in enumerate(pairwise(ranges)):
+            reached = np.full((len(limits), heads.stop - heads.start), math.inf)
+            for rows, columns, load in self._blocks(stage, ranges, limits):
+                np.maximum(load, periods[:, _shifted(rows, tails), None], out=load)
+                part = reached[:, _shifted(columns, heads)]
+                np.minimum(part, load.min(axis=1), out=part)
+            periods = reached
+        return periods[:, 0]
+
+    def _most_even(self, limits: Array) -> Index:
+        """Cost model by layer: the cuts of the most even path with no stage above the limit."""
+        ranges = self._ranges(limits)
+        squares = self._least_squares(ranges, limits)
         path = np.zeros((len(limits), self.stages + 1), dtype=np.intp)
         path[:, -1] = self.before.shape[2] - 1
+        # From the last cut back: the stage before each cut that has the least sum.
         for stage in reversed(range(self.stages)):
-            a, b = ends[stage], path[:, stage + 1]
-            before, overhead, moved = self._of(stage)
-            reached = np.take_along_axis(before, b[:, None], 1) + overhead
-            load = moved[a, b].T + (reached - before[:, a])
-            uneven = np.where(load <= limits[:, None], load * load + squares[stage], math.inf)
-            path[:, stage] = a.start + uneven.argmin(axis=1)
+            tails, head = ranges[stage], path[:, stage + 1]
+            before, after, transfers = self._parts(stage)
+            reached = np.take_along_axis(after, head[:, None], 1)
+            load = transfers[tails, head].T + (reached - before[:, tails])
+            total = np.where(load <= limits[:, None], load * load + squares[stage], math.inf)
+            path[:, stage] = tails.start + total.argmin(axis=1)
         return path
 
-    def _forward(self, limits: Array, join: Callable[..., Array] | None) -> list[Array]:
-        """For each level, cost model by cut of its window: the least ``join`` of the stages up to there.
-
-        Without one it is the sum of their squares, where only stages within the limits count.
-        """
-        ends = windows(self.stages, self.least, limits)
-        known = [np.zeros((len(limits), 1))]
-        for stage, (a, b) in enumerate(pairwise(ends)):
-            before, overhead, moved = self._of(stage)
-            after = before + overhead
-            found = np.full((len(limits), b.stop - b.start), math.inf)
-            for rows, columns in reach(ends, stage, before, limits):
-                load = moved[rows, columns] + (after[:, None, columns] - before[:, rows, None])
-                so_far = known[-1][:, rows.start - a.start : rows.stop - a.start, None]
-                if join is None:
-                    np.copyto(load, math.inf, where=load > limits[:, None, None])
-                    np.multiply(load, load, out=load)
-                    load += so_far
-                else:
-                    join(load, so_far, out=load)
-                part = found[:, columns.start - b.start : columns.stop - b.start]
+    def _least_squares(self, ranges: Sequence[slice], limits: Array) -> list[Array]:
+        """Per layer, cost model by cut, the least sum of squares of stages within the limits."""
+        squares = [np.zeros((len(limits), 1))]
+        for stage, (tails, heads) in enumerate(pairwise(ranges)):
+            reached = np.full((len(limits), heads.stop - heads.start), math.inf)
+            for rows, columns, load in self._blocks(stage, ranges, limits):
+                np.copyto(load, math.inf, where=load > limits[:, None, None])
+                np.multiply(load, load, out=load)
+                load += squares[-1][:, _shifted(rows, tails), None]
+                part = reached[:, _shifted(columns, heads)]
                 np.minimum(part, load.min(axis=1), out=part)
-            known.append(found)
-        return known
+            squares.append(reached)
+        return squares
 
-    def _of(self, stage: int) -> tuple[Array, Array, Array]:
-        """What the stages of a level are made of: the times before each cut, the overhead, the transfers."""
-        device = stage if self.before.shape[1] > 1 else 0
+    def _parts(self, stage: int) -> tuple[Array, Array, Array]:
+        """Of a stage: the times before its first cut, those before its last, the transfers."""
+        before = self.before[:, stage if self.before.shape[1] > 1 else 0]
         overhead = self.overheads[:, stage if self.overheads.shape[1] > 1 else 0, None]
-        return self.before[:, device], overhead, self.moved[stage if len(self.moved) > 1 else 0]
+        return before, before + overhead, of_device(self.transfers, stage)
 
 
-def sweep(stages: int, inside: Array, moved: Sequence[Array], costs: Sequence[CostModel]) -> Sweep:
-    """The sweep over a lattice (see there for ``inside`` and ``moved``) for costs that differ in times and overheads only."""
+def _shifted(part: slice, whole: slice) -> slice:
+    """The places of a part of a range in that range."""
+    return slice(part.start - whole.start, part.stop - whole.start)
+
+
+def stage_times(
+    stages: int, inside: Array, transfers: Sequence[Array], costs: Sequence[CostModel]
+) -> StageTimes:
+    """The times of a table (see ``StageTable``) for costs that differ in times and overheads."""
     devices = max(len(c.times) for c in costs)
-    rows = np.array(
-        [c.times if len(c.times) == devices else c.times * devices for c in costs], dtype=np.float64
-    )
-    rows = np.where(np.isfinite(rows), rows, 0.0)  # ``moved`` says what cannot be run
-    places = max(len(c.overheads) for c in costs)
-    overheads = [c.overheads if len(c.overheads) == places else c.overheads * places for c in costs]
-    return Sweep(stages, rows @ inside.T, rows.min(axis=1) @ inside.T, np.array(overheads), moved)
+    times = [[of_device(c.times, d) for d in range(devices)] for c in costs]
+    rows = np.array(times, dtype=np.float64)
+    # ``transfers`` are infinite where a device cannot run an op.
+    rows = np.where(np.isfinite(rows), rows, 0.0)
+    width = max(len(c.overheads) for c in costs)
+    overheads = [[of_device(c.overheads, d) for d in range(width)] for c in costs]
+    least = rows.min(axis=1) @ inside.T
+    return StageTimes(stages, rows @ inside.T, least, np.array(overheads), transfers)

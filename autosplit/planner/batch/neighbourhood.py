@@ -1,86 +1,98 @@
-"""The cuts that matter where the cuts are too many to hold them all: those near some splits, and those along a few orders.
+"""Cuts near given splits, for graphs with too many cuts to hold all of them.
 
-A split that is best for costs not far from the known ones has cuts not far from those of the best split: a few ops more or
-less on some branch. Where the costs are far off its cuts still lie near some order of the ops, at another place.
+A split that is best for costs not far from the known ones has cuts not far from those of the best
+split: a few ops more or less on some branch. Where the costs are far off, its cuts still lie near
+some order of the ops, at another place. So the neighbourhood holds both.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate
 
 from autosplit.cuts import bitset, members
+from autosplit.cuts.orders import PLAIN_ORDERS, successors
 from autosplit.cuts.stages import Stages
-from autosplit.planner import CostModel
-from autosplit.planner.batch.neighbouring_cuts import Moves
-from autosplit.planner.large.orders import backwards, breadth_first, depth_first, given
+from autosplit.planner.problem.cost_model import CostModel
 
 RADIUS = 2  # groups of ops that a cut may differ by from one of the splits
-_SPLITS = 0.75  # share of the cuts that are chosen for the splits at most
+_SPLIT_SHARE = 0.75  # largest share of the cuts that are chosen for the splits
 
 
-class Near:
-    """Chooses cuts of a graph."""
+class CutNeighbourhood:
+    """Chooses cuts of a graph; all cuts are bitsets of ops."""
 
-    def __init__(self, costs: CostModel, moves: Moves) -> None:
-        self._costs, self._moves = costs, moves
-        self._moved: dict[int, tuple[int, ...]] = {}
-        self._spent: dict[int, float] = {}
+    def __init__(self, costs: CostModel) -> None:
+        self._costs = costs
+        self._contraction = costs.contraction
+        self._readers = [bitset(r) for r in successors(self._contraction.predecessors)]
+        self._adjacent: dict[int, tuple[int, ...]] = {}
+        self._times: dict[int, float] = {}
 
-    def cuts(self, splits: Sequence[Stages], most: int) -> tuple[int, ...]:
-        """Up to ``most`` legal cuts, as bitsets of ops: those of ``splits``, and those within RADIUS moves of them.
+    def adjacent(self, cut: int) -> Iterator[int]:
+        """The legal cuts with one group of ops more or less before them than ``cut``."""
+        groups, producers = self._contraction.groups, self._contraction.predecessors
+        inside = bitset(g for g, ops in enumerate(groups) if not ops & ~cut)
+        for g, ops in enumerate(groups):
+            # A group can leave a cut that holds none of its readers, and join one that holds all
+            # of its producers.
+            blocking = self._readers[g] & inside if ops & cut else producers[g] & ~inside
+            if not blocking:
+                yield cut ^ ops
 
-        Then those along a few orders of the ops and one move away, by how far in time they lie from a cut of a split.
+    def around(self, splits: Sequence[Stages], most: int) -> tuple[int, ...]:
+        """Up to ``most`` cuts: those of ``splits``, then those within RADIUS moves of them.
+
+        Then the cuts along a few orders of the ops and those adjacent to them, by their distance in
+        time from the cuts of the splits.
         """
-        ends = dict.fromkeys(
-            chain.from_iterable(accumulate(map(bitset, s[:-1]), int.__or__) for s in splits)
-        )
-        found, fresh = dict(ends), list(ends)
+        split_cuts: dict[int, None] = {}
+        for stages in splits:
+            split_cuts.update(dict.fromkeys(accumulate(map(bitset, stages[:-1]), int.__or__)))
+        chosen, frontier = dict(split_cuts), list(split_cuts)
         for _ in range(RADIUS):
-            before, start = fresh, len(found)
-            for cut in before:
-                if len(found) < _SPLITS * most:
-                    found.update(dict.fromkeys(self._around(cut)))
-            fresh = list(found)[start:]
-        found.update(dict.fromkeys(self._along(list(ends), most)))
-        return tuple(found)[:most]
+            start = len(chosen)
+            for cut in frontier:
+                if len(chosen) < _SPLIT_SHARE * most:
+                    chosen.update(dict.fromkeys(self._adjacent_cuts(cut)))
+            frontier = list(chosen)[start:]
+        chosen.update(dict.fromkeys(self._along_orders(split_cuts, most)))
+        return tuple(chosen)[:most]
 
-    def _along(self, ends: Sequence[int], most: int) -> list[int]:
-        """The cuts along the orders and those around them, the nearest in time to some cuts first."""
-        middle = [self._time(cut) for cut in ends]
+    def _along_orders(self, split_cuts: Iterable[int], most: int) -> list[int]:
+        """The cuts along the orders and those adjacent to them, the nearest in time first."""
+        split_times = [self._time_before(cut) for cut in split_cuts]
 
-        def away(cut: int) -> float:
-            time = self._time(cut)
-            return min((abs(time - m) for m in middle), default=0.0)
+        def distance(cut: int) -> float:
+            time = self._time_before(cut)
+            return min((abs(time - t) for t in split_times), default=0.0)
 
-        nearest = sorted(self._chains, key=away)[:most]
-        return sorted(
-            dict.fromkeys(chain(nearest, chain.from_iterable(map(self._around, nearest)))), key=away
-        )
+        nearest = sorted(self._order_cuts, key=distance)[:most]
+        chosen = dict.fromkeys(nearest)
+        for cut in nearest:
+            chosen.update(dict.fromkeys(self._adjacent_cuts(cut)))
+        return sorted(chosen, key=distance)
 
     @cached_property
-    def _chains(self) -> tuple[int, ...]:
+    def _order_cuts(self) -> tuple[int, ...]:
         """The cuts along a few topological orders."""
-        contraction = self._costs.contraction
-        orders = (
-            order(contraction.predecessors)
-            for order in (given, depth_first, breadth_first, backwards)
-        )
-        chains = (
-            accumulate((contraction.groups[g] for g in order), int.__or__) for order in orders
-        )
-        return tuple(dict.fromkeys(chain.from_iterable(chains)))
+        groups = self._contraction.groups
+        cuts: dict[int, None] = {}
+        for order_of in PLAIN_ORDERS:
+            order = order_of(self._contraction.predecessors)
+            cuts.update(dict.fromkeys(accumulate((groups[g] for g in order), int.__or__)))
+        return tuple(cuts)
 
-    def _around(self, cut: int) -> tuple[int, ...]:
-        if cut not in self._moved:
-            self._moved[cut] = tuple(self._moves.of(cut))
-        return self._moved[cut]
+    def _adjacent_cuts(self, cut: int) -> tuple[int, ...]:
+        if cut not in self._adjacent:
+            self._adjacent[cut] = tuple(self.adjacent(cut))
+        return self._adjacent[cut]
 
-    def _time(self, cut: int) -> float:
-        """The known time of the ops before a cut, on the first device."""
-        if cut not in self._spent:
-            times = self._costs.times[0]
-            self._spent[cut] = math.fsum(t for i in members(cut) if (t := times[i]) < math.inf)
-        return self._spent[cut]
+    def _time_before(self, cut: int) -> float:
+        """The finite times of the ops before a cut, on the first device."""
+        if cut not in self._times:
+            times = [self._costs.times[0][op] for op in members(cut)]
+            self._times[cut] = math.fsum(t for t in times if t < math.inf)
+        return self._times[cut]

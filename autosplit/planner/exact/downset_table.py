@@ -1,9 +1,10 @@
-"""Many downsets at once: a matrix of 64-bit words, one row a downset, and what can be weighed over its rows."""
+"""Many downsets at once: a matrix of 64-bit words, one row a downset, and sums over its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from autosplit.cuts import TooManyDownsets, members
 from autosplit.planner.problem.problem import Array, Problem
 
 Words = NDArray[np.uint64]
-_CHUNK = 256  # rows whose unpacked bits stay in the cache, in products too small for threads
+_CHUNK = 256  # rows whose unpacked bits stay in the cache; products stay too small for threads
 
 
 def width(groups: int) -> int:
@@ -46,31 +47,36 @@ def from_bits(bits: NDArray[np.uint8]) -> Words:
 
 
 def list_rows(predecessors: Sequence[int], limit: int) -> Words:
-    """All downsets, each once. Raises TooManyDownsets past ``limit`` rows.
+    """All downsets, each once.
 
-    Each group in turn is added to the rows that hold its producers; a row that holds a group stands no earlier than the
-    first that does, so only the rows from there on are looked at.
+    Each group in turn is added to the rows that hold its producers.
+
+    Raises:
+        TooManyDownsets: There are more than ``limit``.
     """
-    rows = np.zeros((1024, width(len(predecessors))), dtype=np.uint64)
-    used, first = 1, [0] * len(predecessors)
-    for i, producers in enumerate(predecessors):
+    size = len(predecessors)
+    rows = np.zeros((1024, width(size)), dtype=np.uint64)
+    # No row before ``first[g]`` holds group g, so only the rows from there on are looked at.
+    count, first = 1, [0] * size
+    for g, producers in enumerate(predecessors):
         start = max((first[p] for p in members(producers)), default=0)
-        wanted = to_words([producers], len(predecessors))[0]
-        fits = np.ones(used - start, dtype=bool)
-        for w in np.flatnonzero(wanted):
-            fits &= (rows[start:used, w] & wanted[w]) == wanted[w]
-        added = start + np.flatnonzero(fits)
-        if used + len(added) > limit:
+        required = to_words([producers], size)[0]
+        fits = np.ones(count - start, dtype=bool)
+        for w in np.flatnonzero(required):
+            fits &= (rows[start:count, w] & required[w]) == required[w]
+        bases = start + np.flatnonzero(fits)
+        if count + len(bases) > limit:
             raise TooManyDownsets(
                 f"the graph has more than {limit} legal cuts; they are too many to list"
             )
-        if used + len(added) > len(rows):
+        # No more rows are added than there are, so doubling is enough.
+        if count + len(bases) > len(rows):
             rows = np.concatenate([rows, np.zeros_like(rows)])
-        new = rows[added]
-        new[:, i // 64] |= np.uint64(1 << (i % 64))
-        rows[used : used + len(added)] = new
-        first[i], used = used, used + len(added)
-    return rows[:used].copy()
+        new = rows[bases]
+        new[:, g // 64] |= np.uint64(1 << (g % 64))
+        rows[count : count + len(bases)] = new
+        first[g], count = count, count + len(bases)
+    return rows[:count].copy()
 
 
 def merge(*parts: Words) -> Words:
@@ -85,29 +91,34 @@ def chunks(words: Words, size: int = _CHUNK) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class Live:
-    """For some downsets: which tensors are live (rows x t), and how many readers of each lie inside."""
+    """For some downsets: which tensors are live, and how many readers of each lie inside.
+
+    Both have a row a downset and a column a tensor.
+    """
 
     live: NDArray[np.bool_]
-    inside: NDArray[np.int64]
+    readers_inside: NDArray[np.int64]
 
 
 def live_tensors(problem: Problem, bits: NDArray[np.uint8]) -> Live:
-    """The tensors made before and read after each downset; model inputs count as made before all."""
-    t = len(problem.producer)
-    if not t:
+    """The tensors made before and read after each downset; model inputs are made before all."""
+    if not problem.producer:
         nothing = np.zeros((len(bits), 0), dtype=bool)
         return Live(nothing, nothing.astype(np.int64))
     flat, starts = problem.reader_index
-    inside = np.add.reduceat(bits[:, flat], starts, axis=1, dtype=np.int64)
-    producer = np.array(problem.producer)
-    made = bits[:, np.maximum(producer, 0)].astype(bool) | (producer < 0)
-    return Live(made & (inside < problem.readers), inside)
+    readers_inside = np.add.reduceat(bits[:, flat], starts, axis=1, dtype=np.int64)
+    producer = np.maximum(np.array(problem.producer), 0)
+    available = bits[:, producer].astype(bool) | ~problem.produced
+    return Live(available & (readers_inside < problem.readers), readers_inside)
 
 
 def weigh(
     problem: Problem, words: Words, over_groups: Array, over_live: Array
 ) -> tuple[Array, Array]:
-    """Sums per row: ``over_groups`` (n x a) over the groups inside, ``over_live`` (t x b) over the live tensors."""
+    """Sums per row, of ``over_groups`` (n x a) over its groups and ``over_live`` (t x b).
+
+    The latter is summed over the tensors live there.
+    """
     inner = np.empty((len(words), over_groups.shape[1]))
     border = np.zeros((len(words), over_live.shape[1]))
     for part in chunks(words):
@@ -120,7 +131,5 @@ def weigh(
 
 def prefixes(order: Iterable[int], groups: int) -> Words:
     """The downsets along one topological order, the empty one first."""
-    found = [0]
-    for i in order:
-        found.append(found[-1] | 1 << i)
-    return to_words(found, groups)
+    downsets = accumulate((1 << g for g in order), int.__or__, initial=0)
+    return to_words(list(downsets), groups)

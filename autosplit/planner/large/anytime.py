@@ -1,19 +1,21 @@
-"""A search for graphs with too many downsets to list: the exact search over a small table of them, again and again.
+"""A search for graphs with too many downsets to list: the exact search over small tables of them.
 
-Each round the table holds the cuts of the best split so far, cuts around them, and cuts along random topological orders. The
-exact search over a table can only improve the split; a bound that needs no table says how far it can be from the best.
+Each round the table holds the cuts of the best split so far, cuts around them, and cuts along random
+topological orders. The exact search over a table can only improve the split; a bound that needs no
+table tells how far it can be from the best.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 
-from autosplit.cuts import members
+from autosplit.cuts import bitset, members
+from autosplit.cuts.orders import random_order
 from autosplit.planner.exact.downset_table import Words, merge, to_words
-from autosplit.planner.exact.search import Found, search
-from autosplit.planner.large import orders
+from autosplit.planner.exact.search import SearchResult, search
 from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, Problem
 
@@ -23,51 +25,46 @@ _CLOSE = 1e-4  # a gap not worth another round
 
 def improve(
     problem: Problem,
-    first: Found,
+    first: SearchResult,
     bound: float,
     cheap: Collection[int],
     deadline: Deadline | None,
     rounds: int,
     seed: int = 0,
-) -> Found:
-    """The best split found until the deadline, the gap closed, or a number of ``rounds`` without a better one.
+) -> SearchResult:
+    """The best split until the deadline, a closed gap, or ``rounds`` in a row without a better one.
 
     ``bound`` is proven; ``cheap`` are downsets with few or small live tensors, to cut at or near.
     """
     random = Random(seed)
-    best, idle = first.plan, 0
-    while idle < rounds and not (deadline is not None and deadline()):
+    best, idle_rounds = first.plan, 0
+    while idle_rounds < rounds and not (deadline is not None and deadline()):
         if best is not None and best.period <= bound * (1 + _CLOSE):
             break
-        found = search(problem, _table(problem, best, sorted(cheap), random), best, deadline)
-        better = found.plan is not None and (best is None or found.plan.period < best.period)
-        best, idle = found.plan, 0 if better else idle + 1
-    return Found(best, bound, best is not None and best.period <= bound)
+        table = _table(problem, best, sorted(cheap), random)
+        plan = search(problem, table, best, deadline).plan
+        better = plan is not None and (best is None or plan.period < best.period)
+        best, idle_rounds = plan, 0 if better else idle_rounds + 1
+    return SearchResult(best, bound, best is not None and best.period <= bound)
 
 
 def _table(problem: Problem, best: Plan | None, cheap: list[int], random: Random) -> Words:
-    """Cuts around those of the best split and cheap ones, and along random orders, some of them joined and met."""
+    """Cuts of the best split, cuts along random orders, and unions and intersections of some."""
     before = problem.contraction.predecessors
-    cuts = _own_cuts(problem, best)
-    found = {0, (1 << problem.size) - 1, *cuts}
-    tries = max(4, _ROWS // (2 * problem.size))
-    for n in range(tries):
-        order = _order(before, (cuts, _nested(cheap, random), [])[n % 3], random)
-        done = 0
-        for g in order:
-            done |= 1 << g
-            found.add(done)
-    for a, b in _pairs(sorted(found), cuts, random):
-        found |= {a | b, a & b}
-    return merge(to_words(sorted(found), problem.size))
-
-
-def _own_cuts(problem: Problem, best: Plan | None) -> list[int]:
-    """The cuts of a plan as bitsets of groups."""
-    if best is None:
-        return []
-    groups = problem.contraction.groups
-    return [sum(1 << g for g, ops in enumerate(groups) if ops & cut) for cut in best.cuts]
+    cuts = problem.group_cuts(best) if best is not None else []
+    downsets = {0, problem.whole, *cuts}
+    for n in range(max(4, _ROWS // (2 * problem.size))):
+        chain = _nested(cheap, random)
+        # By turns through the best cuts, through cheap ones, and anywhere.
+        if n % 3 == 0:
+            chain = cuts
+        elif n % 3 == 2:
+            chain = []
+        order = _order_through(before, chain, random)
+        downsets.update(accumulate((1 << g for g in order), int.__or__))
+    for a, b in _similar_pairs(sorted(downsets), cuts, random):
+        downsets |= {a | b, a & b}
+    return merge(to_words(sorted(downsets), problem.size))
 
 
 def _nested(cheap: list[int], random: Random) -> list[int]:
@@ -79,38 +76,39 @@ def _nested(cheap: list[int], random: Random) -> list[int]:
     return sorted(chain, key=int.bit_count)
 
 
-def _order(before: Sequence[int], cuts: Sequence[int], random: Random) -> list[int]:
-    """A random order that passes through nested cuts, now and then but for one of them."""
+def _order_through(before: Sequence[int], cuts: Sequence[int], random: Random) -> list[int]:
+    """A random order that passes through nested cuts, half of the time but for one of them."""
     if not cuts:
-        return orders.random_order(before, random)
-    skipped = {random.randrange(len(cuts)) if random.random() < 0.5 else -1}
-    ends = [0, *(c for n, c in enumerate(cuts) if n not in skipped), (1 << len(before)) - 1]
+        return random_order(before, random)
+    skipped = random.randrange(len(cuts)) if random.random() < 0.5 else -1
+    ends = [0, *(c for n, c in enumerate(cuts) if n != skipped), (1 << len(before)) - 1]
     order: list[int] = []
-    for a, b in pairwise(ends):
-        inside = list(members(b & ~a))
-        place = {g: n for n, g in enumerate(inside)}
-        own = [sum(1 << place[p] for p in members(before[g] & b & ~a)) for g in inside]
-        order += [inside[n] for n in orders.random_order(own, random)]
+    for lower, upper in pairwise(ends):
+        between = list(members(upper & ~lower))
+        place = {g: n for n, g in enumerate(between)}
+        inner = [bitset(place[p] for p in members(before[g] & upper & ~lower)) for g in between]
+        order += [between[n] for n in random_order(inner, random)]
     return order
 
 
-def _pairs(found: Sequence[int], cuts: Sequence[int], random: Random) -> list[tuple[int, int]]:
-    """Some pairs of cuts of like size, at least one of them near a cut of the best split."""
+def _similar_pairs(
+    downsets: Sequence[int], cuts: Sequence[int], random: Random
+) -> list[tuple[int, int]]:
+    """Some pairs of downsets of about the size of a cut of the best split."""
     if not cuts:
         return []
-    sized = sorted(found, key=int.bit_count)
-    sizes = [d.bit_count() for d in sized]
+    by_size = sorted(downsets, key=int.bit_count)
+    sizes = [d.bit_count() for d in by_size]
     pairs = []
     for _ in range(_ROWS // 8):
-        cut = random.choice(list(cuts))
-        near = _near(sizes, cut.bit_count(), random)
-        pairs.append((sized[near], sized[_near(sizes, cut.bit_count(), random)]))
+        size = random.choice(list(cuts)).bit_count()
+        one, other = _place_near(sizes, size, random), _place_near(sizes, size, random)
+        pairs.append((by_size[one], by_size[other]))
     return pairs
 
 
-def _near(sizes: Sequence[int], size: int, random: Random) -> int:
-    from bisect import bisect_left
-
+def _place_near(sizes: Sequence[int], size: int, random: Random) -> int:
+    """A random place near that of a size in an ascending list."""
     spread = max(8, len(sizes) // 64)
     place = bisect_left(sizes, size) + random.randint(-spread, spread)
     return min(max(place, 0), len(sizes) - 1)

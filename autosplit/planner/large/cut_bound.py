@@ -1,10 +1,11 @@
 """A lower bound of the period that counts transfers, without listing downsets.
 
-In a split of period P into K stages the cut before stage k holds ops of time between S - (K-k) P and k P, which decides
-for many ops on which side they lie. All loads together are S plus, for each tensor that crosses a cut, at least one sending
-and one receiving; a tensor's cost is shared out over the cuts it may cross. What is left for each cut is a minimum cut in
-a flow network (a downset is a closure: Picard 1976), with a multiplier for the time that must lie before it. P is
-possible only if the sum stays within K P.
+In a split of period P into K stages the cut before stage k holds ops of time between S - (K-k) P
+and k P, which decides for many ops on which side they lie. All loads together are S plus, for each
+tensor that crosses a cut, at least one sending and one receiving; a tensor's cost is shared out over
+the cuts it may cross. What is left for each cut is a minimum cut in a flow network (a downset is a
+closure: Picard 1976), with a multiplier for the time that must lie before it. P is possible only if
+the sum stays within K P.
 """
 
 from __future__ import annotations
@@ -14,35 +15,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autosplit.cuts import bitset, members
-from autosplit.planner.large.min_cut import Network
+from autosplit.planner.large.min_cut import FlowNetwork
 from autosplit.planner.problem.problem import Deadline, Problem
 
-_STEPS = 10
+_BISECTIONS = 10
 _SECANTS = 4
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The parts of a problem the bound needs: times and transfer costs of groups, what lies before and after each."""
-
-    problem: Problem
-    times: list[float]
-    costs: list[float]
-    below: list[int]
-    above: list[int]
-    time_below: list[float]
-    time_above: list[float]
-    cheap: set[int]
-
-    @property
-    def size(self) -> int:
-        """The number of groups."""
-        return len(self.times)
-
-
-@dataclass(frozen=True)
-class Level:
-    """One cut: groups surely inside and outside, and the least and most time that lies before it."""
+class CutRange:
+    """One cut: groups surely inside and outside, and the least and most time before it."""
 
     inside: int
     outside: int
@@ -50,198 +32,204 @@ class Level:
     high: float
 
 
+class GroupOrder:
+    """What lies before and after each group of a problem with equal devices, and its time."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.times = [float(t) for t in problem.times[0]]
+        self.work = math.fsum(self.times)
+        self.overhead = 0.0 if problem.allow_empty else float(problem.overheads[0])
+        size = problem.size
+        # Both hold the group itself.
+        self.below, self.above = [0] * size, [0] * size
+        for i, producers in enumerate(problem.contraction.predecessors):
+            self.below[i] = 1 << i
+            for p in members(producers):
+                self.below[i] |= self.below[p]
+        for i, closure in enumerate(self.below):
+            for p in members(closure):
+                self.above[p] |= 1 << i
+        self.time_below = [self.time_of(groups) for groups in self.below]
+        self.time_above = [self.time_of(groups) for groups in self.above]
+
+    def time_of(self, groups: int) -> float:
+        """The time of some groups."""
+        return math.fsum(self.times[i] for i in members(groups))
+
+    def cut_range(self, k: int, period: float) -> CutRange:
+        """What is sure of the cut before stage k in a split of at most ``period``."""
+        p = self.problem
+        longest, slack = period - self.overhead, 1e-9 * self.work
+        low, high = self.work - (p.stages - k) * longest - slack, k * longest + slack
+        inside, outside = p.inside[k], p.outside[k]
+        for i in range(p.size):
+            # Without empty stages each side needs a group for each of its stages.
+            few = not p.allow_empty and p.size - self.above[i].bit_count() < k
+            many = not p.allow_empty and self.below[i].bit_count() > p.size - (p.stages - k)
+            if few or self.work - self.time_above[i] < low:
+                inside |= self.below[i]
+            if many or self.time_below[i] > high:
+                outside |= self.above[i]
+        return CutRange(inside, outside, low, high)
+
+
 def cut_bound(
     problem: Problem, low: float, high: float, deadline: Deadline | None = None
 ) -> tuple[float, frozenset[int]]:
-    """The largest P found in [low, high] such that every period is at least P; ``low`` must be proven already.
+    """The largest P in [low, high] such that every period is proven to be at least P.
 
-    With it come the minimum cuts met on the way, bitsets of groups: cheap places to cut. Only for devices that cost the
-    same; others keep ``low``.
+    ``low`` must be proven already. With it come the minimum cuts met on the way, bitsets of groups:
+    cheap places to cut. Only for equal devices; others leave ``low``.
     """
-    if (
-        not problem.uniform
-        or not low < high
-        or high == math.inf
-        or not math.isfinite(problem.times.sum())
-    ):
+    finite = high < math.inf and math.isfinite(problem.times.sum())
+    if not problem.uniform or not low < high or not finite:
         return low, frozenset()
-    graph = frame(problem)
-    for _ in range(_STEPS):
+    search = _BoundSearch(problem, deadline)
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if high - low <= 1e-3 * high or (deadline is not None and deadline()):
+        if high - low <= 1e-3 * high or search.timed_out():
             break
-        proven = _least_sum(graph, middle, deadline)
-        if proven > middle * (1 + 1e-9):
+        if search.least_mean_load(middle) > middle * (1 + 1e-9):
             low = middle
         else:
             high = middle
-    return low, frozenset(graph.cheap)
+    return low, frozenset(search.cheap)
 
 
-def frame(problem: Problem) -> Frame:
-    """What the bound needs of a problem with devices that cost the same."""
-    before = problem.contraction.predecessors
-    times = [float(t) for t in problem.times[0]]
-    below, above = [0] * len(before), [0] * len(before)
-    for i, producers in enumerate(before):
-        below[i] = 1 << i
-        for p in members(producers):
-            below[i] |= below[p]
-    for i, closure in enumerate(below):
-        for p in members(closure):
-            above[p] |= 1 << i
-    costs = [
-        float(s + r) if maker >= 0 else 0.0
-        for s, r, maker in zip(problem.send[0], problem.receive[0], problem.producer, strict=True)
-    ]
-    time_below, time_above = (
-        [math.fsum(times[i] for i in members(b)) for b in bits] for bits in (below, above)
-    )
-    return Frame(problem, times, costs, below, above, time_below, time_above, set())
+class _BoundSearch:
+    """Bounds of one problem for several periods; ``cheap``: the minimum cuts met on the way."""
 
+    def __init__(self, problem: Problem, deadline: Deadline | None) -> None:
+        self.problem, self.deadline = problem, deadline
+        self.order = GroupOrder(problem)
+        transfers = problem.send[0] + problem.receive[0]
+        self.costs = [float(cost) for cost in transfers * problem.produced]
+        self.cheap: set[int] = set()
 
-def _least_sum(graph: Frame, period: float, deadline: Deadline | None) -> float:
-    """A bound of the mean load of splits of at most this period; infinite where there is none."""
-    k = graph.problem.stages
-    overhead = 0.0 if graph.problem.allow_empty else float(graph.problem.overheads[0])
-    levels = [level_at(graph, n, period - overhead) for n in range(1, k)]
-    if any(level.inside & level.outside for level in levels):
-        return math.inf
-    crossed = [
-        [n for n, level in enumerate(levels) if _may_cross(graph, t, level)]
-        for t in range(len(graph.costs))
-    ]
-    work = math.fsum(graph.times) + k * overhead
-    best = work / k
-    for shares in (_even, _last, _first):
-        if best > period or (deadline is not None and deadline()):
-            break
-        total = work
-        for n, level in enumerate(levels):
-            weights = [
-                cost * shares(where, n) for cost, where in zip(graph.costs, crossed, strict=True)
-            ]
-            total += _least_cut(graph, level, weights)
-            if total / k > period * (1 + 1e-9):
+    def timed_out(self) -> bool:
+        return self.deadline is not None and self.deadline()
+
+    def least_mean_load(self, period: float) -> float:
+        """A bound of the mean load of splits of at most this period; infinite without any."""
+        stages = self.problem.stages
+        cuts = [self.order.cut_range(k, period) for k in range(1, stages)]
+        if any(cut.inside & cut.outside for cut in cuts):
+            return math.inf
+        crossed = [
+            [n for n, cut in enumerate(cuts) if self._may_cross(t, cut)]
+            for t in range(len(self.costs))
+        ]
+        work = self.order.work + stages * self.order.overhead
+        best = work / stages
+        # How a tensor's cost is shared out over the cuts it may cross: evenly, all to the last,
+        # all to the first. Each is a bound.
+        for share in (_even, _last, _first):
+            if best > period or self.timed_out():
                 break
-        best = max(best, total / k)
-    return best
+            total = work
+            for n, cut in enumerate(cuts):
+                weights = [
+                    cost * share(where, n) for cost, where in zip(self.costs, crossed, strict=True)
+                ]
+                total += self._least_cut(cut, weights)
+                if total / stages > period * (1 + 1e-9):
+                    break
+            best = max(best, total / stages)
+        return best
 
+    def _may_cross(self, t: int, cut: CutRange) -> bool:
+        producer, consumers = self.problem.producer[t], self.problem.consumers[t]
+        if producer < 0 or cut.outside >> producer & 1:
+            return False
+        return bool(consumers & ~cut.inside)
 
-def _even(where: Sequence[int], level: int) -> float:
-    return 1 / len(where) if level in where else 0.0
+    def _least_cut(self, cut: CutRange, weights: Sequence[float]) -> float:
+        """A lower bound of the weights of live tensors over all downsets of a range.
 
+        The time before the cut is a side condition with a Lagrange multiplier, raised by secants.
+        """
+        value, time = self._minimum(cut, weights, 0.0)
+        if cut.low <= time <= cut.high:
+            return value
+        if time < cut.low:
+            sign, bound, extreme = 1.0, cut.low, self.problem.whole & ~cut.outside
+        else:
+            sign, bound, extreme = -1.0, cut.high, cut.inside
+        near = (value, time)
+        far = (self._weight(weights, extreme), self.order.time_of(extreme))
+        best = value
+        for _ in range(_SECANTS):
+            if sign * (far[1] - bound) < 0 or far[1] == near[1] or far[0] <= near[0]:
+                break
+            slope = abs((far[0] - near[0]) / (far[1] - near[1]))
+            value, time = self._minimum(cut, weights, sign * slope)
+            best = max(best, value + sign * slope * bound)
+            # No downset lies below the line through the two points: the multiplier is the best.
+            if value >= near[0] - sign * slope * near[1] - 1e-9 * abs(near[0] + 1):
+                break
+            point = (value + sign * slope * time, time)
+            if sign * (time - bound) < 0:
+                near = point
+            else:
+                far = point
+        return best
 
-def _last(where: Sequence[int], level: int) -> float:
-    return float(bool(where) and where[-1] == level)
+    def _weight(self, weights: Sequence[float], downset: int) -> float:
+        p = self.problem
+        live = []
+        for weight, producer, consumers in zip(weights, p.producer, p.consumers, strict=True):
+            if producer >= 0 and downset >> producer & 1 and consumers & ~downset:
+                live.append(weight)
+        return math.fsum(live)
 
-
-def _first(where: Sequence[int], level: int) -> float:
-    return float(bool(where) and where[0] == level)
-
-
-def level_at(graph: Frame, k: int, period: float) -> Level:
-    """What is sure of the cut before stage k in a split whose stages take at most ``period``, overhead left out."""
-    p = graph.problem
-    work, slack = math.fsum(graph.times), 1e-9 * math.fsum(graph.times)
-    low, high = work - (p.stages - k) * period - slack, k * period + slack
-    inside, outside = p.inside[k], p.outside[k]
-    for i in range(graph.size):
-        few = not p.allow_empty and graph.size - graph.above[i].bit_count() < k
-        many = not p.allow_empty and graph.below[i].bit_count() > graph.size - (p.stages - k)
-        if few or work - graph.time_above[i] < low:
-            inside |= graph.below[i]
-        if many or graph.time_below[i] > high:
-            outside |= graph.above[i]
-    return Level(inside, outside, low, high)
-
-
-def _may_cross(graph: Frame, t: int, level: Level) -> bool:
-    maker = graph.problem.producer[t]
-    return (
-        maker >= 0
-        and not level.outside >> maker & 1
-        and bool(graph.problem.consumers[t] & ~level.inside)
-    )
-
-
-def _least_cut(graph: Frame, level: Level, weights: Sequence[float]) -> float:
-    """A lower bound of the weights of live tensors over all downsets of the level, by multipliers of the time before."""
-    value, time = _solve(graph, level, weights, 0.0)
-    if level.low <= time <= level.high:
-        return value
-    sign, wanted = (1.0, level.low) if time < level.low else (-1.0, level.high)
-    extreme = ((1 << graph.size) - 1) & ~level.outside if sign > 0 else level.inside
-    near = (value, time)
-    far = (_weight(graph, weights, extreme), math.fsum(graph.times[i] for i in members(extreme)))
-    best = value
-    for _ in range(_SECANTS):
-        if sign * (far[1] - wanted) < 0 or far[1] == near[1] or far[0] <= near[0]:
-            break
-        slope = abs((far[0] - near[0]) / (far[1] - near[1]))
-        found, time = _solve(graph, level, weights, sign * slope)
-        best = max(best, found + sign * slope * wanted)
-        point = (found + sign * slope * time, time)
-        if found >= near[0] - sign * slope * near[1] - 1e-9 * abs(near[0] + 1):
-            break
-        near, far = (point, far) if sign * (time - wanted) < 0 else (near, point)
-    return best
-
-
-def _weight(graph: Frame, weights: Sequence[float], downset: int) -> float:
-    p = graph.problem
-    return math.fsum(
-        w
-        for w, maker, readers in zip(weights, p.producer, p.consumers, strict=True)
-        if maker >= 0 and downset >> maker & 1 and readers & ~downset
-    )
-
-
-def _solve(
-    graph: Frame, level: Level, weights: Sequence[float], reward: float
-) -> tuple[float, float]:
-    """min over downsets B of weights(live(B)) - reward * time(B), and the time of a B that has it."""
-    p, n = graph.problem, graph.size
-    source, sink = n, n + 1
-    node = [
-        source if level.inside >> i & 1 else sink if level.outside >> i & 1 else i for i in range(n)
-    ]
-    heavy = [t for t, w in enumerate(weights) if w > 0 and p.producer[t] >= 0]
-    network = Network(n + 2 + len(heavy))
-    constant = 0.0
-    for i in range(n):
-        gain = reward * graph.times[i]
-        if node[i] == source:
-            constant -= gain
-        elif node[i] != sink:
-            if gain > 0:
-                network.add(source, i, gain)
+    def _minimum(
+        self, cut: CutRange, weights: Sequence[float], reward: float
+    ) -> tuple[float, float]:
+        """min over downsets B of weights(live(B)) - reward * time(B), and the time of such a B."""
+        p, size = self.problem, self.problem.size
+        source, sink = size, size + 1
+        node = list(range(size))
+        for i in members(cut.outside):
+            node[i] = sink
+        for i in members(cut.inside):
+            node[i] = source
+        weighted = [t for t, w in enumerate(weights) if w > 0 and p.producer[t] >= 0]
+        network = FlowNetwork(size + 2 + len(weighted))
+        constant = 0.0
+        for i in range(size):
+            gain = reward * self.order.times[i]
+            if node[i] == source:
                 constant -= gain
-            elif gain < 0:
-                network.add(i, sink, -gain)
-            for q in members(p.contraction.predecessors[i] & ~level.inside):
-                network.add(i, node[q], math.inf)
-    for extra, t in enumerate(heavy, n + 2):
-        _add_tensor(
-            network,
-            node[p.producer[t]],
-            {node[c] for c in members(p.consumers[t])},
-            weights[t],
-            extra,
-            sink,
-        )
-    value, side = network.minimum_cut(source, sink)
-    found = [i for i in range(n) if node[i] == source or (node[i] != sink and side[i])]
-    graph.cheap.add(bitset(found))
-    return value + constant, math.fsum(graph.times[i] for i in found)
+            elif node[i] != sink:
+                if gain > 0:
+                    network.add(source, i, gain)
+                    constant -= gain
+                elif gain < 0:
+                    network.add(i, sink, -gain)
+                # A group inside takes its producers with it.
+                for q in members(p.contraction.predecessors[i] & ~cut.inside):
+                    network.add(i, node[q], math.inf)
+        for extra, t in enumerate(weighted, size + 2):
+            producer, readers = node[p.producer[t]], {node[c] for c in members(p.consumers[t])}
+            # The weight is cut where the producer is inside and some reader is not.
+            if producer != sink and readers != {producer}:
+                network.add(producer, extra, weights[t])
+                for reader in readers:
+                    network.add(extra, reader, math.inf)
+        value, side = network.minimum_cut(source, sink)
+        inside = [i for i in range(size) if node[i] == source or (node[i] != sink and side[i])]
+        self.cheap.add(bitset(inside))
+        return value + constant, math.fsum(self.order.times[i] for i in inside)
 
 
-def _add_tensor(
-    network: Network, maker: int, readers: set[int], weight: float, extra: int, sink: int
-) -> None:
-    """The weight is cut where the maker is inside and some reader is not."""
-    if maker == sink or readers == {maker}:
-        return
-    network.add(maker, extra, weight)
-    for reader in readers:
-        network.add(extra, reader, math.inf)
+def _even(crossed: Sequence[int], cut: int) -> float:
+    return 1 / len(crossed) if cut in crossed else 0.0
+
+
+def _last(crossed: Sequence[int], cut: int) -> float:
+    return float(bool(crossed) and crossed[-1] == cut)
+
+
+def _first(crossed: Sequence[int], cut: int) -> float:
+    return float(bool(crossed) and crossed[0] == cut)

@@ -1,7 +1,8 @@
-"""All cuts that a split of at most a given period can have, where all downsets are too many to list.
+"""All cuts that a split of at most some period can have, where all downsets are too many to list.
 
-A cut before stage k holds ops of time between what the stages after it cannot take and what those before it can; in a long
-graph that leaves few ops undecided at each level, and the downsets between are few enough to list.
+The cut before stage k holds ops of a time between what the stages after it cannot take and what
+those before it can. In a long graph that leaves few ops undecided at each layer, and the downsets
+between are few enough to list.
 """
 
 from __future__ import annotations
@@ -10,46 +11,48 @@ import numpy as np
 
 from autosplit.cuts import TooManyDownsets, members
 from autosplit.planner.exact.downset_table import Words, merge, to_words
-from autosplit.planner.large.cut_bound import Frame, Level, frame, level_at
+from autosplit.planner.large.cut_bound import CutRange, GroupOrder
 from autosplit.planner.problem.problem import Deadline, OutOfTime, Problem
 
 
 def narrow_rows(
     problem: Problem, period: float, limit: int, deadline: Deadline | None
 ) -> Words | None:
-    """The cuts of all splits of at most ``period``, at every level; None where devices differ.
+    """The cuts of all splits of at most ``period``, at every layer; None where devices differ.
 
-    Raises TooManyDownsets past ``limit`` rows at a level, OutOfTime at the deadline.
+    Raises:
+        TooManyDownsets: There are more than ``limit`` at a layer.
+        OutOfTime: The deadline passed.
     """
     if not problem.uniform or not np.isfinite(problem.times).all():
         return None
-    graph = frame(problem)
-    overhead = 0.0 if problem.allow_empty else float(problem.overheads[0])
-    parts = [to_words([0, (1 << problem.size) - 1], problem.size)]
+    order = GroupOrder(problem)
+    parts = [to_words([0, problem.whole], problem.size)]
     for k in range(1, problem.stages):
-        parts.append(_level_rows(graph, level_at(graph, k, period - overhead), limit, deadline))
+        parts.append(_rows_between(order, order.cut_range(k, period), limit, deadline))
     return merge(*parts)
 
 
-def _level_rows(graph: Frame, level: Level, limit: int, deadline: Deadline | None) -> Words:
-    """The downsets of one level: from the groups surely inside, each undecided one in turn is added or not."""
-    size = graph.size
-    rows = to_words([level.inside], size)
-    time = np.array([sum(graph.times[i] for i in members(level.inside))])
-    undecided = list(members(((1 << size) - 1) & ~level.inside & ~level.outside))
-    left = sum(graph.times[i] for i in undecided)
+def _rows_between(order: GroupOrder, cut: CutRange, limit: int, deadline: Deadline | None) -> Words:
+    """The downsets of one layer: to the groups surely inside, each undecided one is added or not."""
+    problem, times = order.problem, order.times
+    rows = to_words([cut.inside], problem.size)
+    time = np.array([sum(times[i] for i in members(cut.inside))])
+    undecided = list(members(problem.whole & ~cut.inside & ~cut.outside))
+    remaining = sum(times[i] for i in undecided)
     for i in undecided:
         if deadline is not None and deadline():
             raise OutOfTime
-        left -= graph.times[i]
-        wanted = to_words([graph.problem.contraction.predecessors[i]], size)[0]
-        fits = ((rows & wanted) == wanted).all(axis=1) & (time + graph.times[i] <= level.high)
+        remaining -= times[i]
+        required = to_words([problem.contraction.predecessors[i]], problem.size)[0]
+        fits = ((rows & required) == required).all(axis=1) & (time + times[i] <= cut.high)
         new = rows[fits]
         new[:, i // 64] |= np.uint64(1 << (i % 64))
         rows = np.concatenate([rows, new])
-        time = np.concatenate([time, time[fits] + graph.times[i]])
-        kept = time + left >= level.low
-        rows, time = rows[kept], time[kept]
+        time = np.concatenate([time, time[fits] + times[i]])
+        # Rows that cannot reach the least time any more are dropped.
+        enough = time + remaining >= cut.low
+        rows, time = rows[enough], time[enough]
         if len(rows) > limit:
-            raise TooManyDownsets(f"more than {limit} cuts lie within the period at one level")
+            raise TooManyDownsets(f"more than {limit} cuts lie within the period at one layer")
     return rows

@@ -1,17 +1,17 @@
-"""The order of unequal devices along the pipeline: a search over the orders that differ, cheapest bound first."""
+"""The order of unequal devices along the pipeline: all orders that differ, least bound first."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
 from autosplit.errors import Infeasible
-from autosplit.planner.large.simple_bound import simple_bound
 from autosplit.planner.problem.constraints import FREE, Constraints
-from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.cost_model import CostModel, of_device
 from autosplit.planner.problem.evaluation import Plan
-from autosplit.planner.problem.problem import Deadline, pose
+from autosplit.planner.problem.problem import Deadline, pose, work_bound
 from autosplit.planner.solve import plan
 
 MOST_ORDERS = 5040
@@ -25,56 +25,54 @@ def plan_assigned(
     constraints: Constraints = FREE,
     allow_empty: bool = False,
 ) -> Plan:
-    """The best plan over all ways to give each stage its own device; ``devices`` of it says which.
+    """The best plan over all ways to give each stage its own device; ``devices`` tells which.
 
-    There may be more devices than stages. Devices that cost the same are not tried in each other's place. Pins to a device
-    keep meaning the device; pins to a stage the stage. Raises Infeasible where no order has a split that fits.
+    There may be more devices than stages. Equal devices are not tried in each other's place. Pins
+    to a device stay pins to the device, pins to a stage to the stage.
+
+    Raises:
+        Infeasible: No order of the devices has a split that fits.
     """
     if costs.devices is None:
         return plan(
             costs, stages, deadline=deadline, constraints=constraints, allow_empty=allow_empty
         )
     orders = list(islice(device_orders(costs, stages), MOST_ORDERS + 1))
-    whole = len(orders) <= MOST_ORDERS
+    complete = len(orders) <= MOST_ORDERS
     best: Plan | None = None
-    bound, problem = float("inf"), "no order of the devices has a split that fits"
-    posed = []
+    bound = math.inf
+    candidates = []
     for order in orders[:MOST_ORDERS]:
-        own = _pinned(constraints, order)
-        if own is not None:
-            posed.append(
-                (
-                    simple_bound(
-                        pose(costs.on_devices(order), stages, own, allow_empty=allow_empty)
-                    ),
-                    order,
-                    own,
-                )
-            )
-    for least, order, own in sorted(posed, key=lambda item: item[:2]):
+        pinned = _pinned(constraints, order)
+        if pinned is not None:
+            problem = pose(costs.on_devices(order), stages, pinned, allow_empty=allow_empty)
+            candidates.append((work_bound(problem), order, pinned))
+    for least, order, pinned in sorted(candidates, key=lambda candidate: candidate[:2]):
         if best is not None and (least > best.period or (deadline is not None and deadline())):
             bound = min(bound, least)
             break
         try:
-            found = plan(
+            candidate = plan(
                 costs.on_devices(order),
                 stages,
                 deadline=deadline,
-                constraints=own,
+                constraints=pinned,
                 allow_empty=allow_empty,
             )
         except Infeasible:
             continue
-        bound = min(bound, found.lower_bound)
-        if best is None or _key(found) < _key(best):
-            best = replace(found, devices=tuple(order))
+        bound = min(bound, candidate.lower_bound)
+        if best is None or candidate.rank < best.rank:
+            best = replace(candidate, devices=tuple(order))
     if best is None:
-        raise Infeasible(f"{problem}; loosen a constraint or a memory limit")
+        raise Infeasible(
+            "no order of the devices has a split that fits; loosen a constraint or a memory limit"
+        )
+    if not complete:
+        note = f"only {MOST_ORDERS} orders of the devices were tried"
+        return replace(best, lower_bound=0.0, optimal=False, note=note)
     bound = min(bound, best.period)
-    note = best.note if whole else f"only {MOST_ORDERS} orders of the devices were tried"
-    return replace(
-        best, lower_bound=bound if whole else 0.0, optimal=whole and bound >= best.period, note=note
-    )
+    return replace(best, lower_bound=bound, optimal=bound >= best.period)
 
 
 def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
@@ -98,24 +96,20 @@ def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
 def kinds_of(costs: CostModel, count: int) -> tuple[int, ...]:
     """For each of ``count`` devices the first one that costs the same in every table."""
     tables = (costs.times, costs.send, costs.receive, costs.overheads, costs.memory)
-    seen: dict[object, int] = {}
-    return tuple(
-        seen.setdefault(tuple(row[d] if len(row) > 1 else None for row in tables), d)
-        for d in range(count)
-    )
+    first: dict[object, int] = {}
+    kinds = []
+    for d in range(count):
+        device_costs = tuple(of_device(table, d) for table in tables)
+        kinds.append(first.setdefault(device_costs, d))
+    return tuple(kinds)
 
 
 def _pinned(constraints: Constraints, order: tuple[int, ...]) -> Constraints | None:
-    """The constraints with devices as places in this order; None where a pinned device is left out."""
+    """The constraints with devices as places in this order; None without a pinned device."""
     if any(d not in order for d in constraints.devices.values()):
         return None
     memory = constraints.memory
-    return replace(
-        constraints,
-        devices={op: order.index(d) for op, d in constraints.devices.items()},
-        memory=tuple(memory[d] for d in order) if len(memory) > 1 else memory,
-    )
-
-
-def _key(plan: Plan) -> tuple[float, float, float]:
-    return plan.period, plan.latency, plan.bytes_moved
+    if len(memory) > 1:
+        memory = [memory[d] for d in order]
+    devices = {op: order.index(d) for op, d in constraints.devices.items()}
+    return replace(constraints, devices=devices, memory=tuple(memory))

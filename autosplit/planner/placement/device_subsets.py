@@ -8,79 +8,87 @@ from itertools import chain, islice
 
 from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
-from autosplit.planner import FREE, CostModel, evaluate, k_best
-from autosplit.planner.large.simple_bound import simple_bound
-from autosplit.planner.placement.canonical import Places
-from autosplit.planner.problem.contention import Crowd
-from autosplit.planner.problem.problem import pose
+from autosplit.planner.placement.canonical import CanonicalPlacement
+from autosplit.planner.problem.constraints import FREE
+from autosplit.planner.problem.contention import ContentionCosts
+from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.evaluation import evaluate
+from autosplit.planner.problem.problem import pose, work_bound
+from autosplit.planner.solve import k_best
 
 CHOICES = 64  # choices of devices that are planned for one by one at most
 
 
-def best(places: Places, costs: CostModel, count: int, late: Callable[[], bool]) -> list[Stages]:
-    """The ``count`` best splits under costs that do not depend on how many stages run, best first."""
-    asked, stages = count, len(places.kinds)
+def best_splits(
+    placement: CanonicalPlacement, costs: CostModel, count: int, timed_out: Callable[[], bool]
+) -> list[Stages]:
+    """The ``count`` best splits under costs that do not depend on contention, best first."""
+    requested, stages, alike = count, len(placement.kinds), costs.devices is None
     while True:
         plans = k_best(
-            costs, stages, asked, deadline=late, allow_empty=True, empty_last=costs.devices is None
+            costs, stages, requested, deadline=timed_out, allow_empty=True, empty_last=alike
         )
-        found = list(dict.fromkeys(places.first(p.stages) for p in plans))
-        if len(found) >= count or len(plans) < asked or late():
-            return found[:count]
-        asked *= 2  # some were one split on devices that are alike
+        splits = list(dict.fromkeys(placement.canonical(p.stages) for p in plans))
+        if len(splits) >= count or len(plans) < requested or timed_out():
+            return splits[:count]
+        requested *= 2  # some plans were one split on equal devices
 
 
-def best_of_each(
-    places: Places, costs: Crowd, most: int, count: int, late: Callable[[], bool]
+def best_splits_under_contention(
+    placement: CanonicalPlacement,
+    costs: ContentionCosts,
+    most: int,
+    count: int,
+    timed_out: Callable[[], bool],
 ) -> list[Stages]:
-    """The ``count`` best splits into up to ``most`` stages under costs that depend on how many run, best first.
+    """The ``count`` best splits into up to ``most`` stages, best first.
 
-    Every choice of devices is planned for by itself, the most promising by its lower bound first, until no other can hold
-    one of the best; where the choices are too many, every number of stages by itself, which may miss some.
-    Raises Infeasible where none fits the devices.
+    Every choice of devices is planned for by itself, the one of least bound first, until no other
+    can hold one of the best. Where the choices are too many, every number of stages is planned for
+    by itself, which may miss some splits.
+
+    Raises:
+        Infeasible: No split fits the devices.
     """
-    choices = list(
-        islice(
-            chain.from_iterable(places.choices(used) for used in range(1, most + 1)), CHOICES + 1
-        )
-    )
+    sizes = range(1, most + 1)
+    every_choice = chain.from_iterable(map(placement.device_choices, sizes))
+    choices = list(islice(every_choice, CHOICES + 1))
     if len(choices) > CHOICES:
-        likely = [best(places, costs.of(used), count, late) for used in range(1, most + 1)]
+        likely = [best_splits(placement, costs.at(used), count, timed_out) for used in sizes]
         splits = dict.fromkeys(chain.from_iterable(likely))
         return sorted(splits, key=lambda stages: _period(costs, stages))[:count]
-    found: list[tuple[float, float, float, Stages]] = []
-    posed = sorted(
-        (bound, devices) for devices in choices if (bound := _bound(costs, devices)) < math.inf
-    )
-    for bound, devices in posed:
-        if late() or (len(found) >= count and bound > found[count - 1][0]):
+    best: list[tuple[float, float, float, Stages]] = []
+    bounds = [(_bound(costs, devices), devices) for devices in choices]
+    for bound, devices in sorted(b for b in bounds if b[0] < math.inf):
+        if timed_out() or (len(best) >= count and bound > best[count - 1][0]):
             break
         try:
-            plans = k_best(_on(costs, devices), len(devices), count, deadline=late)
+            plans = k_best(_on(costs, devices), len(devices), count, deadline=timed_out)
         except Infeasible:
             continue
-        new = (
-            (p.period, p.latency, p.bytes_moved, places.seated(p.stages, devices)) for p in plans
-        )
-        found = sorted([*found, *new])[:count]
-    if not found:
+        for plan in plans:
+            stages = placement.assign(plan.stages, devices)
+            best.append((plan.period, plan.latency, plan.bytes_moved, stages))
+        best = sorted(best)[:count]
+    if not best:
         raise Infeasible(
-            f"no split of '{costs.of(1).name}' fits the devices; loosen a constraint or a memory limit"
+            f"no split of '{costs.at(1).name}' fits the devices; "
+            "loosen a constraint or a memory limit"
         )
-    return [stages for *_, stages in found]
+    return [stages for *_, stages in best]
 
 
-def _on(costs: Crowd, devices: tuple[int, ...]) -> CostModel:
+def _on(costs: ContentionCosts, devices: tuple[int, ...]) -> CostModel:
     """The costs on some devices alone."""
-    return costs.of(len(devices)).on_devices(devices)
+    return costs.at(len(devices)).on_devices(devices)
 
 
-def _bound(costs: Crowd, devices: tuple[int, ...]) -> float:
+def _bound(costs: ContentionCosts, devices: tuple[int, ...]) -> float:
     try:
-        return simple_bound(pose(_on(costs, devices), len(devices), FREE))
+        return work_bound(pose(_on(costs, devices), len(devices), FREE))
     except Infeasible:
         return math.inf
 
 
-def _period(costs: Crowd, stages: Stages) -> float:
-    return evaluate(costs.of(sum(map(bool, stages))), stages, allow_empty=True).period
+def _period(costs: ContentionCosts, stages: Stages) -> float:
+    return evaluate(costs.at(sum(map(bool, stages))), stages, allow_empty=True).period

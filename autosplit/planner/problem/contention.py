@@ -1,23 +1,26 @@
-"""Costs by how many stages run at once: stages that share a machine slow each other down."""
+"""Contention: op costs as a function of the number of concurrent stages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosplit.planner import CostModel
+from autosplit.planner.problem.cost_model import CostModel
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """``costs`` of one stage by itself, of two at once, and so on; a single model holds for any number."""
+class ContentionCosts:
+    """``costs`` of one stage by itself, of two at once, and so on.
+
+    The last one holds for any larger number, so a single model holds for every number of stages.
+    """
 
     costs: tuple[CostModel, ...]
 
-    def of(self, used: int) -> CostModel:
-        """The costs where ``used`` stages run."""
-        return self.costs[min(used, len(self.costs)) - 1]
+    def at(self, active: int) -> CostModel:
+        """The costs where ``active`` stages run at once."""
+        return self.costs[min(active, len(self.costs)) - 1]
 
 
-def costs_of(costs: CostModel | Crowd, used: int) -> CostModel:
-    """The costs where ``used`` stages run, of costs that may not depend on it."""
-    return costs.of(used) if isinstance(costs, Crowd) else costs
+def costs_at(costs: CostModel | ContentionCosts, active: int) -> CostModel:
+    """The costs where ``active`` stages run, of costs that may not depend on it."""
+    return costs.at(active) if isinstance(costs, ContentionCosts) else costs

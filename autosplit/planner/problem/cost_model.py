@@ -4,9 +4,9 @@ The load of stage S on device d is
     overhead[d] + sum of times[d][op] over the ops of S
     + receive[d][t] once for each tensor t that S reads and does not make
     + send[d][t] once for each tensor t that S makes and a later stage reads.
-Its memory is the sum of ``sizes`` over its ops, plus, where ``activations`` is set, the bytes of the tensors it
-receives and of those it sends. An empty stage costs nothing. Times are in ms for measured nets and in any one unit for
-graph files.
+Its memory is the sum of ``sizes`` over its ops, plus, where ``activations`` is set, the bytes of
+the tensors it receives and of those it sends. An empty stage costs nothing. Times are in ms for
+measured nets and in any one unit for graph files.
 """
 
 from __future__ import annotations
@@ -15,15 +15,26 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.errors import ConfigError, GraphError
 from autosplit.graph import FusedGraph
 
+_T = TypeVar("_T")
+
+
+def of_device(table: Sequence[_T], device: int) -> _T:
+    """The row or entry of a device; a table of one serves all devices."""
+    return table[device if len(table) > 1 else 0]
+
 
 @dataclass(frozen=True)
 class Transfer:
-    """A tensor as the planner sees it; ``producer`` is None for a model input. ``consumers`` are op indices."""
+    """A tensor as the planner sees it.
+
+    ``producer`` is None for a model input; ``consumers`` are op indices.
+    """
 
     name: str
     producer: int | None
@@ -33,9 +44,10 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Link:
-    """How a device moves a tensor in or out: ``latency`` plus bytes / ``bandwidth``, in the model's unit of time.
+    """How a device moves a tensor in or out, in the model's unit of time.
 
-    ``bandwidth`` is in bytes per unit of time (per ms for measured nets); infinite where moving costs nothing.
+    ``bandwidth`` is in bytes per unit of time, per ms for measured nets; infinite where moving
+    costs nothing.
     """
 
     bandwidth: float = math.inf
@@ -48,12 +60,17 @@ class Link:
 
 @dataclass(frozen=True)
 class CostModel:
-    """Costs of ops and tensors. Each table holds one row for all devices, or one per device along the pipeline.
+    """Costs of ops and tensors; each table holds one row for all devices, or one per device.
 
-    ``names``: op names in a topological order; ``ids``: how the user calls them (node ids of a graph file, else names);
-    ``predecessors``: bitset of producers per op; ``times``: infinite where a device cannot run the op; ``send`` and
-    ``receive``: per device and tensor; ``memory``: bytes per device, infinite for no limit; ``groups``: bitsets of ops
-    that stay on one stage; ``flops`` per op, 0 where unknown. Raises GraphError for a cost that is negative or NaN.
+    ``names``: op names in a topological order; ``ids``: how the user calls them (node ids of a
+    graph file, else names); ``predecessors``: bitset of producers per op; ``times``: infinite where
+    a device cannot run the op; ``send`` and ``receive``: per device and tensor; ``memory``: bytes
+    per device, infinite for no limit; ``groups``: bitsets of ops that stay on one stage; ``flops``
+    per op, 0 where unknown.
+
+    Raises:
+        GraphError: A cost is negative or NaN, a table has a wrong length, or ops are out of order.
+        ConfigError: The tables are for different numbers of devices.
     """
 
     name: str
@@ -72,8 +89,10 @@ class CostModel:
     ids: tuple[str | int, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        _fill(self)
-        _check(self)
+        _fill_defaults(self)
+        _check_lengths(self)
+        _check_values(self)
+        _check_order(self)
 
     @staticmethod
     def from_graph(
@@ -84,42 +103,29 @@ class CostModel:
         overheads: Sequence[float] = (0.0,),
         memory: Sequence[float] = (math.inf,),
     ) -> CostModel:
-        """The model of measured costs: ``op_times`` in ms, one row for all devices or one per device along the
-        pipeline.
+        """The model of measured costs: ``op_times`` in ms, one row for all devices or one each.
 
-        ``links``: how each device moves tensors (None: at no cost); model inputs are received by every stage that reads
-        them, model outputs are sent by the stage that makes them. ``memory`` in bytes counts weights and the tensors
-        at a stage's borders.
+        ``links``: how each device moves tensors (None: at no cost). Model inputs are received by
+        every stage that reads them, model outputs are sent by the stage that makes them.
+        ``memory`` in bytes counts weights and the tensors at a stage's borders.
         """
         rows = (links,) if isinstance(links, Link) else tuple(links or (Link(),))
-        moved = [t for t in graph.tensors.values() if t.consumers]
-        times = [list(map(float, row)) for row in op_times]
-        if any(
-            link.cost(1) for link in rows
-        ):  # an output leaves its stage in every split, so it is part of the op
-            times = [
-                list(times[d if len(times) > 1 else 0]) for d in range(max(len(times), len(rows)))
-            ]
-            for d, row in enumerate(times):
-                link = rows[d if len(rows) > 1 else 0]
-                for name in dict.fromkeys(graph.outputs):
-                    if (maker := graph.tensors[name].producer) is not None and maker < len(row):
-                        row[maker] += link.cost(graph.tensors[name].bytes)
-        kept = set(graph.outputs)
+        tensors = [t for t in graph.tensors.values() if t.consumers]
+        # Sending an output is part of its op's time, and model inputs are sent by nobody.
+        unsent = {t.name for t in tensors if t.producer is None} | set(graph.outputs)
         return CostModel(
             name=graph.name,
             names=tuple(op.name for op in graph.ops),
             predecessors=graph.predecessors,
-            times=tuple(map(tuple, times)),
-            tensors=tuple(Transfer(t.name, t.producer, t.consumers, float(t.bytes)) for t in moved),
+            times=_times_with_outputs(graph, op_times, rows),
+            tensors=tuple(
+                Transfer(t.name, t.producer, t.consumers, float(t.bytes)) for t in tensors
+            ),
             send=tuple(
-                tuple(
-                    0.0 if t.producer is None or t.name in kept else link.cost(t.bytes)
-                    for t in moved
-                )
+                tuple(0.0 if t.name in unsent else link.cost(t.bytes) for t in tensors)
                 for link in rows
             ),
-            receive=tuple(tuple(link.cost(t.bytes) for t in moved) for link in rows),
+            receive=tuple(tuple(link.cost(t.bytes) for t in tensors) for link in rows),
             overheads=tuple(map(float, overheads)),
             sizes=tuple(float(op.weight_bytes) for op in graph.ops),
             memory=tuple(map(float, memory)),
@@ -129,7 +135,7 @@ class CostModel:
 
     @property
     def devices(self) -> int | None:
-        """How many devices the tables tell apart; None where all are alike."""
+        """How many devices the tables distinguish; None where all are alike."""
         most = max(map(len, (self.times, self.send, self.receive, self.overheads, self.memory)))
         return most if most > 1 else None
 
@@ -149,82 +155,100 @@ class CostModel:
 
     def only_on(self, ops: Iterable[int], allowed: Collection[int], devices: int) -> CostModel:
         """The same costs on ``devices`` devices, of which only the ``allowed`` can run ``ops``."""
-        kept = set(ops)
-        rows = tuple(
-            tuple(
-                t if i not in kept or d in allowed else math.inf
-                for i, t in enumerate(self.times[d % len(self.times)])
-            )
-            for d in range(devices)
-        )
-        return replace(self, times=rows)
+        restricted = set(ops)
+        rows = []
+        for d in range(devices):
+            row = list(self.times[d % len(self.times)])
+            if d not in allowed:
+                row = [math.inf if i in restricted else t for i, t in enumerate(row)]
+            rows.append(tuple(row))
+        return replace(self, times=tuple(rows))
 
     def on_devices(self, order: Sequence[int]) -> CostModel:
-        """The same costs with the devices of the tables in another order along the pipeline, or only some of them."""
+        """The same costs with the devices in another order along the pipeline, or some of them."""
 
-        def pick(rows: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
-            return tuple(rows[d] for d in order) if len(rows) > 1 else rows
-
-        def pick_one(row: tuple[float, ...]) -> tuple[float, ...]:
-            return tuple(row[d] for d in order) if len(row) > 1 else row
+        def pick(table: tuple[_T, ...]) -> tuple[_T, ...]:
+            return tuple(table[d] for d in order) if len(table) > 1 else table
 
         return replace(
             self,
             times=pick(self.times),
             send=pick(self.send),
             receive=pick(self.receive),
-            overheads=pick_one(self.overheads),
-            memory=pick_one(self.memory),
+            overheads=pick(self.overheads),
+            memory=pick(self.memory),
         )
 
 
-def _fill(model: CostModel) -> None:
+def _times_with_outputs(
+    graph: FusedGraph, op_times: Sequence[Sequence[float]], links: Sequence[Link]
+) -> tuple[tuple[float, ...], ...]:
+    """Op times with the sending of model outputs, which leave their stage in every split."""
+    times = [list(map(float, row)) for row in op_times]
+    if any(link.cost(1) for link in links):
+        devices = max(len(times), len(links))
+        times = [list(of_device(times, d)) for d in range(devices)]
+        for d, row in enumerate(times):
+            for name in dict.fromkeys(graph.outputs):
+                producer = graph.tensors[name].producer
+                if producer is not None and producer < len(row):
+                    row[producer] += of_device(links, d).cost(graph.tensors[name].bytes)
+    return tuple(map(tuple, times))
+
+
+def _fill_defaults(model: CostModel) -> None:
     """Give the tables that were left out their neutral values."""
-    n, t = len(model.names), len(model.tensors)
-    for name, value in (("sizes", (0.0,) * n), ("flops", (0.0,) * n), ("ids", model.names)):
-        if not getattr(model, name):
-            object.__setattr__(model, name, value)
-    for name in ("send", "receive"):
-        if getattr(model, name) == ((),):
-            object.__setattr__(model, name, ((0.0,) * t,))
+    no_costs = (0.0,) * len(model.tensors)
+    defaults: dict[str, tuple[object, object]] = {
+        "sizes": ((), (0.0,) * len(model.names)),
+        "flops": ((), (0.0,) * len(model.names)),
+        "ids": ((), model.names),
+        "send": (((),), (no_costs,)),
+        "receive": (((),), (no_costs,)),
+    }
+    for name, (missing, default) in defaults.items():
+        if getattr(model, name) == missing:
+            object.__setattr__(model, name, default)
 
 
-def _check(model: CostModel) -> None:
+def _check_lengths(model: CostModel) -> None:
     n, t = len(model.names), len(model.tensors)
-    for what, rows, width in (
-        ("times", model.times, n),
-        ("send", model.send, t),
-        ("receive", model.receive, t),
-    ):
+    tables = (("times", model.times, n), ("send", model.send, t), ("receive", model.receive, t))
+    for table, rows, width in tables:
         for d, row in enumerate(rows):
             if len(row) != width:
-                raise GraphError(f"{what} of device {d} has {len(row)} values; give {width}")
-    known: Sequence[object] = model.names
-    for what, values, names in (
-        *(("time", row, known) for row in model.times),
-        *(
-            ("transfer cost", row, [x.name for x in model.tensors])
-            for row in (*model.send, *model.receive)
-        ),
-        ("size", model.sizes, known),
-        ("overhead", model.overheads, range(len(model.overheads))),
-        ("memory", model.memory, range(len(model.memory))),
-    ):
-        for name, value in zip(names, values, strict=True):
-            if not value >= 0 or (value == math.inf and what not in ("time", "memory")):
-                raise GraphError(
-                    f"the {what} of '{name}' is {value}; give a number that is not negative"
-                )
-    counts = {
-        len(x) for x in (model.times, model.send, model.receive, model.overheads, model.memory)
-    } - {1}
-    if len(counts) > 1 or 0 in counts:
+                raise GraphError(f"{table} of device {d} has {len(row)} values; give {width}")
+    lengths = {len(rows) for _, rows, _ in tables} | {len(model.overheads), len(model.memory)}
+    lengths.discard(1)
+    if len(lengths) > 1 or 0 in lengths:
         raise ConfigError(
-            f"the cost tables tell {sorted(counts)} devices apart; give one row, or one per device, in each"
+            f"the cost tables are for {sorted(lengths)} devices; "
+            "give one row, or one per device, in each"
         )
+
+
+def _check_values(model: CostModel) -> None:
+    tensors = [t.name for t in model.tensors]
+    rows: list[tuple[str, Sequence[object], Sequence[float]]] = []
+    rows += [("time", model.names, row) for row in model.times]
+    rows += [("transfer cost", tensors, row) for row in (*model.send, *model.receive)]
+    rows.append(("size", model.names, model.sizes))
+    rows.append(("overhead", range(len(model.overheads)), model.overheads))
+    rows.append(("memory", range(len(model.memory)), model.memory))
+    for quantity, names, values in rows:
+        may_be_infinite = quantity in ("time", "memory")
+        for name, value in zip(names, values, strict=True):
+            if not value >= 0 or (value == math.inf and not may_be_infinite):
+                raise GraphError(
+                    f"the {quantity} of '{name}' is {value}; give a number that is not negative"
+                )
+
+
+def _check_order(model: CostModel) -> None:
     for i, producers in enumerate(model.predecessors):
         if producers >> i:
-            late = next(members(producers >> i)) + i
+            later = next(members(producers >> i)) + i
             raise GraphError(
-                f"op '{model.names[i]}' reads from '{model.names[late]}', which stands later; order the ops"
+                f"op '{model.names[i]}' reads from '{model.names[later]}', which stands later; "
+                "order the ops"
             )

@@ -1,25 +1,29 @@
-"""A split and what it costs: the reference arithmetic, in plain Python, that every search result is measured with."""
+"""A split and what it costs: the reference arithmetic, in plain Python.
+
+Every result of a search is costed with it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from autosplit.cuts import bitset, full, members
 from autosplit.errors import SplitError
-from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.cost_model import CostModel, of_device
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A split and its cost; ``lower_bound`` is a proven bound of the least period, ``optimal`` whether it is met.
+    """A split and its cost; ``lower_bound`` is a proven bound of the period, ``optimal`` if met.
 
-    ``stages``: op indices per stage; ``cuts``: the K-1 nested downsets between them; ``loads``, ``period`` (the largest
-    load) and ``latency`` (their sum: an item goes through the stages one after the other) in the model's unit of time;
-    ``memory``: bytes each stage holds; ``bytes_moved``: bytes that stages receive from other stages for one item;
-    ``devices``: for each stage the device of the cost model it runs on; ``note``: what limit was met and what was done.
+    ``stages``: op indices per stage; ``cuts``: the K-1 nested downsets between them; ``loads``,
+    ``period`` (the largest load) and ``latency`` (their sum: an item goes through the stages one
+    after the other) in the model's unit of time; ``memory``: bytes each stage holds;
+    ``bytes_moved``: bytes that stages receive from other stages for one item; ``devices``: for each
+    stage the device of the cost model it runs on; ``note``: what limit was met and what was done.
     """
 
     stages: tuple[tuple[int, ...], ...]
@@ -41,86 +45,91 @@ class Plan:
             return 0.0
         return self.period / self.lower_bound - 1 if self.lower_bound > 0 else math.inf
 
+    @property
+    def rank(self) -> tuple[float, float, float]:
+        """What plans are ordered by: period, latency, bytes moved."""
+        return self.period, self.latency, self.bytes_moved
+
 
 def evaluate(
     costs: CostModel, stages: Sequence[Iterable[int]], *, allow_empty: bool = False
 ) -> Plan:
     """The cost of a given split, stages of op indices in pipeline order.
 
-    Raises SplitError, naming the op, where the stages are no legal split, and where the model tells another number of
-    devices apart. Memory limits and devices that cannot run an op do not raise: an infinite load says so for the
-    latter.
+    Memory limits do not raise, and a device that cannot run an op has an infinite load.
+
+    Raises:
+        SplitError: The stages are no legal split, or the model has another number of devices.
     """
     sets = [bitset(ops) for ops in stages]
     check_stages(costs, stages, allow_empty)
     if costs.devices not in (None, len(sets)):
         raise SplitError(f"{len(sets)} stages on {costs.devices} devices; give one stage a device")
-    loads, memory, moved = [], [], 0.0
     received: list[list[int]] = [[] for _ in sets]
     sent: list[list[int]] = [[] for _ in sets]
+    bytes_moved = 0.0
     stage_of = {i: s for s, ops in enumerate(sets) for i in members(ops)}
     for t, tensor in enumerate(costs.tensors):
-        maker = None if tensor.producer is None else stage_of[tensor.producer]
-        readers = {stage_of[c] for c in tensor.consumers} - {maker}
+        producer = None if tensor.producer is None else stage_of[tensor.producer]
+        readers = {stage_of[c] for c in tensor.consumers} - {producer}
         for s in readers:
             received[s].append(t)
-        if maker is not None and readers:
-            sent[maker].append(t)
-            moved += tensor.bytes * len(readers)
-    for s, ops in enumerate(sets):
-        load, held = stage_cost(costs, s, ops, received[s], sent[s])
-        loads.append(load)
-        memory.append(held)
-    ends = [0]
-    for ops in sets:
-        ends.append(ends[-1] | ops)
+        if producer is not None and readers:
+            sent[producer].append(t)
+            bytes_moved += tensor.bytes * len(readers)
+    stage_costs = [stage_cost(costs, s, ops, received[s], sent[s]) for s, ops in enumerate(sets)]
+    loads = tuple(load for load, _ in stage_costs)
     return Plan(
         stages=tuple(tuple(members(ops)) for ops in sets),
-        cuts=tuple(ends[1:-1]),
-        loads=tuple(loads),
+        cuts=tuple(accumulate(sets, int.__or__))[:-1],
+        loads=loads,
         period=max(loads, default=0.0),
         latency=math.fsum(loads),
-        bytes_moved=moved,
-        memory=tuple(memory),
+        bytes_moved=bytes_moved,
+        memory=tuple(memory for _, memory in stage_costs),
         devices=tuple(range(len(sets))),
     )
 
 
 def evaluate_cuts(costs: CostModel, cuts: Sequence[int], *, allow_empty: bool = False) -> Plan:
-    """``evaluate`` for K-1 nested downsets, as bitsets of ops. Raises SplitError for cuts that do not nest, and as it does."""
-    ends = (0, *cuts, full(costs))
-    for number, (before, after) in enumerate(pairwise(ends)):
-        if back := before & ~after:
+    """``evaluate`` for K-1 nested downsets, as bitsets of ops.
+
+    Raises:
+        SplitError: As ``evaluate``, and for cuts that do not nest.
+    """
+    pairs = list(pairwise((0, *cuts, full(costs))))
+    for number, (before, after) in enumerate(pairs):
+        if outside := before & ~after:
+            op = costs.names[next(members(outside))]
             raise SplitError(
-                f"op '{costs.names[next(members(back))]}' lies before cut {number}, not the next; nest them"
+                f"cuts must be nested: op '{op}' is before cut {number}, but after cut {number + 1}"
             )
-    return evaluate(
-        costs, [tuple(members(b & ~a)) for a, b in pairwise(ends)], allow_empty=allow_empty
-    )
+    stages = [tuple(members(after & ~before)) for before, after in pairs]
+    return evaluate(costs, stages, allow_empty=allow_empty)
 
 
 def check_stages(costs: CostModel, stages: Sequence[Iterable[int]], allow_empty: bool) -> None:
     """Raise SplitError unless the stages are a legal split of the ops."""
-    seen = 0
+    assigned = 0
     for s, ops in enumerate(map(tuple, stages)):
         if not ops and not allow_empty:
             raise SplitError(f"stage {s} is empty; give it an op or use fewer stages")
         for i in ops:
-            if not 0 <= i < len(costs.names) or seen >> i & 1:
+            if not 0 <= i < len(costs.names) or assigned >> i & 1:
                 raise SplitError(
                     f"stage {s} names op {i}, which is unknown or given twice; give each op once"
                 )
-            seen |= 1 << i
+            assigned |= 1 << i
         for i in ops:
-            if missing := costs.predecessors[i] & ~seen:
-                late = costs.names[next(members(missing))]
+            if missing := costs.predecessors[i] & ~assigned:
+                later = costs.names[next(members(missing))]
                 raise SplitError(
-                    f"op '{costs.names[i]}' is in stage {s}, but '{late}', which it reads from, is later"
+                    f"op '{costs.names[i]}' is in stage {s}, but '{later}', which it reads from, "
+                    "is later"
                 )
-    if missing := full(costs) & ~seen:
-        raise SplitError(
-            f"op '{costs.names[next(members(missing))]}' is in no stage; give each op a stage"
-        )
+    if missing := full(costs) & ~assigned:
+        op = costs.names[next(members(missing))]
+        raise SplitError(f"op '{op}' is in no stage; give each op a stage")
     sets = [bitset(ops) for ops in stages]
     for group in costs.contraction.groups:
         if group.bit_count() > 1 and all(group & ops != group for ops in sets):
@@ -128,37 +137,23 @@ def check_stages(costs: CostModel, stages: Sequence[Iterable[int]], allow_empty:
             raise SplitError(f"ops {names} must stay on one stage; put them on the same")
 
 
-def row(table: Sequence[Sequence[float]], device: int) -> Sequence[float]:
-    """The row of a device; a table of one row serves all."""
-    return table[device if len(table) > 1 else 0]
-
-
-def value(table: Sequence[float], device: int) -> float:
-    """The entry of a device; a table of one entry serves all."""
-    return table[device if len(table) > 1 else 0]
-
-
 def stage_cost(
     costs: CostModel, device: int, ops: int, received: Sequence[int], sent: Sequence[int]
 ) -> tuple[float, float]:
-    """The load and the memory of the stage of ``ops`` (a bitset) on a device, given the tensors it receives and sends."""
+    """The load and the memory of a stage on a device.
+
+    ``ops`` is a bitset; ``received`` and ``sent`` are the tensors that the stage moves.
+    """
     if not ops:
         return 0.0, 0.0
-    times, send, receive = (
-        row(costs.times, device),
-        row(costs.send, device),
-        row(costs.receive, device),
-    )
-    # fsum rounds once, so a stage costs the same whatever the order of its ops
-    load = math.fsum(
-        (
-            value(costs.overheads, device),
-            *(times[i] for i in members(ops)),
-            *(receive[t] for t in received),
-            *(send[t] for t in sent),
-        )
-    )
-    held = math.fsum(costs.sizes[i] for i in members(ops))
+    times = of_device(costs.times, device)
+    send, receive = of_device(costs.send, device), of_device(costs.receive, device)
+    parts = [of_device(costs.overheads, device)]
+    parts += [times[i] for i in members(ops)]
+    parts += [receive[t] for t in received]
+    parts += [send[t] for t in sent]
+    memory = math.fsum(costs.sizes[i] for i in members(ops))
     if costs.activations:
-        held += math.fsum(costs.tensors[t].bytes for t in (*received, *sent))
-    return load, held
+        memory += math.fsum(costs.tensors[t].bytes for t in (*received, *sent))
+    # fsum rounds once, so a stage costs the same whatever the order of its ops.
+    return math.fsum(parts), memory

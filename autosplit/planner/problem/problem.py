@@ -1,25 +1,31 @@
-"""The question a search answers: costs of contracted groups as arrays, for K stages under constraints."""
+"""The problem a search solves: costs of contracted groups as arrays, for K stages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.cuts import Contraction, bitset, members
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner.problem.constraint_groups import levels, limited, required
-from autosplit.planner.problem.constraints import Constraints
-from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.evaluation import Plan, evaluate_cuts, value
+from autosplit.planner.problem.constraints import (
+    Constraints,
+    limited,
+    pinned_groups,
+    required_tensors,
+)
+from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.evaluation import Plan, evaluate_cuts
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 Deadline = Callable[[], bool]
-_UNITS = 2.0**50  # all costs together, in units: sums of them are exact in double precision
 
 
 class OutOfTime(Exception):
@@ -30,14 +36,15 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """``costs`` for ``stages`` stages, contracted to n groups and t tensors between groups (a row a device, or one for
-    all).
+    """``costs`` for ``stages`` stages, contracted to n groups and t tensors between groups.
 
-    ``times``: devices x n, infinite where unsupported; ``send``, ``receive``: devices x t; ``sizes``: n bytes;
-    ``bytes``: t; ``number``: how many tensors of the graph each of the t stands for; ``producer``: group or -1 for a
-    model input; ``consumers``: bitsets of groups; ``inside`` and ``outside``: per level 0..K the groups a cut there
-    must, must not hold; ``required``: indices of tensors that some cut must separate; ``empty_last``: of the splits that
-    differ only in which stages are empty, list the one whose empty stages come last.
+    Tables have a row a device, or one for all. ``times``: devices x n, infinite where unsupported;
+    ``send``, ``receive``: devices x t; ``sizes``: n bytes; ``bytes``: t; ``tensor_counts``: how many
+    tensors of the graph each of the t stands for; ``producer``: group or -1 for a model input;
+    ``consumers``: bitsets of groups. ``inside``, ``outside``: per layer 0..K the groups that a cut
+    there must, must not hold; ``required``: indices of tensors that some cut must separate;
+    ``empty_last``: of the splits that differ only in which stages are empty, list the one whose
+    empty stages come last.
     """
 
     costs: CostModel
@@ -49,7 +56,7 @@ class Problem:
     receive: Array
     sizes: Array
     bytes: Array
-    number: Array
+    tensor_counts: Array
     producer: tuple[int, ...]
     consumers: tuple[int, ...]
     overheads: Array
@@ -67,161 +74,152 @@ class Problem:
         return len(self.contraction.groups)
 
     @property
+    def whole(self) -> int:
+        """The bitset of all groups."""
+        return (1 << self.size) - 1
+
+    @property
     def uniform(self) -> bool:
         """Whether all devices cost the same."""
         return len(self.times) == len(self.send) == len(self.receive) == len(self.overheads) == 1
 
     @cached_property
-    def reader_index(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def reader_index(self) -> tuple[Index, Index]:
         """The consumers of all tensors one after the other, and where each tensor's begin."""
-        lists = [list(members(c)) for c in self.consumers]
-        starts = np.cumsum([0, *map(len, lists)])[:-1]
-        return np.array([c for group in lists for c in group], dtype=np.intp), starts.astype(
-            np.intp
-        )
+        consumers = [list(members(c)) for c in self.consumers]
+        starts = np.cumsum([0, *map(len, consumers)])[:-1]
+        flat = list(chain.from_iterable(consumers))
+        return np.array(flat, dtype=np.intp), starts.astype(np.intp)
 
     @cached_property
     def readers(self) -> NDArray[np.int64]:
         """The number of consumers of each tensor."""
         return np.array([c.bit_count() for c in self.consumers], dtype=np.int64)
 
-    def plan(self, cuts: tuple[int, ...]) -> Plan:
-        """The split at nested bitsets of groups, measured by the reference arithmetic."""
+    @cached_property
+    def produced(self) -> NDArray[np.bool_]:
+        """Which tensors an op makes; the others are model inputs."""
+        return np.array(self.producer, dtype=int) >= 0
+
+    def plan(self, cuts: Sequence[int]) -> Plan:
+        """The split at nested bitsets of groups, costed by the reference arithmetic."""
         if self.empty_last:
-            whole = (1 << self.size) - 1
-            inner = [c for c in dict.fromkeys(cuts) if 0 < c < whole]
-            cuts = (*inner, *[whole] * (self.stages - 1 - len(inner)))
-        return evaluate_cuts(
-            self.costs, [self.contraction.expand(c) for c in cuts], allow_empty=self.allow_empty
-        )
+            inner = [c for c in dict.fromkeys(cuts) if 0 < c < self.whole]
+            cuts = [*inner, *[self.whole] * (self.stages - 1 - len(inner))]
+        expanded = [self.contraction.expand(c) for c in cuts]
+        return evaluate_cuts(self.costs, expanded, allow_empty=self.allow_empty)
 
-    def at(self, rows: Array, device: int) -> Array:
-        """The row of a device."""
-        found: Array = rows[device if len(rows) > 1 else 0]
-        return found
+    def group_cuts(self, plan: Plan) -> list[int]:
+        """The cuts of a plan as bitsets of groups."""
+        groups = self.contraction.groups
+        return [bitset(g for g, ops in enumerate(groups) if ops & cut) for cut in plan.cuts]
 
-
-@dataclass(frozen=True)
-class Scaled:
-    """Costs of a Problem as whole numbers of ``unit``; those too large for a load up to ``limit`` are cut down to that.
-
-    Whole numbers below 2**53 add exactly in double precision, in whatever order, so equal loads compare equal.
-    """
-
-    problem: Problem
-    unit: float
-    limit: float
-    times: Array
-    send: Array
-    receive: Array
-    overheads: Array
-
-    @property
-    def rounding(self) -> float:
-        """By how many units a load may differ from its exact value."""
-        return _rounding(self.problem)
-
-    @property
-    def top(self) -> float:
-        """The limit in the model's unit of time; no finite load exceeds it where none was given."""
-        return self.limit * self.unit
+    def at(self, table: Array, device: int) -> Any:
+        """The row or entry of a device; a table of one serves all."""
+        return table[device if len(table) > 1 else 0]
 
 
 def pose(
     costs: CostModel, stages: int, constraints: Constraints, *, allow_empty: bool = False
 ) -> Problem:
-    """The contracted problem. Raises ConfigError for bad words, Infeasible where too few groups are left."""
+    """The contracted problem.
+
+    Raises:
+        ConfigError: The constraints or the number of stages do not fit the costs.
+        Infeasible: Too few groups are left for the stages.
+    """
     if stages < 1:
         raise ConfigError(f"{stages} stages asked for; ask for at least 1")
     if costs.devices not in (None, stages):
         raise ConfigError(f"{stages} stages on {costs.devices} devices; ask for one stage a device")
     costs = limited(costs, stages, constraints)
     contraction = costs.contraction
-    n = len(contraction.groups)
-    if n < stages and not allow_empty:
+    groups = contraction.groups
+    if len(groups) < stages and not allow_empty:
         raise Infeasible(
-            f"{stages} stages asked for, but only {n} groups of ops can be apart; ask for at most {n} stages"
+            f"{stages} stages asked for, but only {len(groups)} groups of ops can be apart; "
+            f"ask for at most {len(groups)} stages"
         )
     group_of = contraction.group_of()
-    tensors, names = _tensors(costs, group_of)
-    index = [[t for t, _ in kept] for kept in tensors.values()]
-    inside, outside = levels(costs, group_of, stages, constraints, n)
+    tensors, place_of = _tensors_between_groups(costs, group_of)
+    merged = list(tensors.values())
+    inside, outside = pinned_groups(costs, group_of, stages, constraints)
+    produced = np.array([producer >= 0 for producer, _ in tensors], dtype=bool)
+    times = [[_sum(row, members(ops)) for ops in groups] for row in costs.times]
+    counts = [sum(costs.tensors[t].producer is not None for t in ts) for ts in merged]
     return Problem(
         costs=costs,
         stages=stages,
         allow_empty=allow_empty,
         contraction=contraction,
-        times=np.array(
-            [[sum(r[i] for i in members(g)) for g in contraction.groups] for r in costs.times]
-        ).reshape(-1, n),
-        send=_summed(costs.send, index)
-        * (np.array([p for p, _ in tensors], dtype=int) >= 0),  # nobody sends an input
-        receive=_summed(costs.receive, index),
-        sizes=np.array([sum(costs.sizes[i] for i in members(g)) for g in contraction.groups]),
-        bytes=np.array([sum(costs.tensors[t].bytes for t in ts) for ts in index], dtype=float),
-        number=np.array(
-            [sum(costs.tensors[t].producer is not None for t in ts) for ts in index], dtype=float
-        ),
-        producer=tuple(p for p, _ in tensors),
-        consumers=tuple(c for _, c in tensors),
+        times=np.array(times).reshape(-1, len(groups)),
+        send=_summed(costs.send, merged) * produced,  # nobody sends a model input
+        receive=_summed(costs.receive, merged),
+        sizes=np.array([_sum(costs.sizes, members(ops)) for ops in groups]),
+        bytes=np.array([sum(costs.tensors[t].bytes for t in ts) for ts in merged], dtype=float),
+        tensor_counts=np.array(counts, dtype=float),
+        producer=tuple(producer for producer, _ in tensors),
+        consumers=tuple(consumers for _, consumers in tensors),
         overheads=np.array(costs.overheads),
-        memory=np.array([value(costs.memory, d) for d in range(stages)]),
+        memory=np.array([of_device(costs.memory, d) for d in range(stages)]),
         inside=inside,
         outside=outside,
-        required=required(constraints, names),
+        required=required_tensors(constraints, place_of),
         live_tensors=math.inf if constraints.live_tensors is None else constraints.live_tensors,
         live_bytes=math.inf if constraints.live_bytes is None else constraints.live_bytes,
     )
 
 
-def scale(problem: Problem, limit: float) -> Scaled:
-    """Whole-number costs that are exact for loads up to ``limit``; infinite for no limit."""
-    finite = [a[np.isfinite(a)].sum() for a in (problem.times, problem.overheads, problem.send)]
-    most = float(sum(finite) + (problem.receive * problem.readers).sum())
-    if not limit < most:
-        limit = most
-    big = 2 * limit if limit > 0 else 1.0
-    clipped = [
-        np.minimum(a, big)
-        for a in (problem.times, problem.send, problem.receive, problem.overheads)
-    ]
-    total = (
-        sum(a.max(axis=0).sum() for a in clipped[:2])
-        + (clipped[2].max(axis=0) * problem.readers).sum()
-    )
-    most = float(total + problem.stages * clipped[3].max())
-    unit = 1.0
-    if most > 0:  # a power of two: whole costs stay exact
-        unit = 2.0 ** max(
-            math.ceil(math.log2(most) - math.log2(_UNITS)), int(np.finfo(float).minexp)
-        )
-    times, send, receive, overheads = (np.rint(a / unit) for a in clipped)
-    return Scaled(problem, unit, limit / unit + _rounding(problem), times, send, receive, overheads)
+def work_bound(problem: Problem) -> float:
+    """A proven lower bound of the period from work alone, transfers left out.
+
+    It is the larger of the work shared out evenly over all devices and the largest group on its
+    best device. With unequal devices every convex combination of the loads is at most the period,
+    so each op counts at its cheapest weighted device. The weights tried are even ones and the
+    devices' speeds.
+    """
+    p = problem
+    times = np.stack([p.at(p.times, d) for d in range(p.stages)])
+    overheads = np.array([p.at(p.overheads, d) for d in range(p.stages)])
+    largest = float((times + overheads[:, None]).min(axis=0).max(initial=0.0))
+    fixed = np.zeros(p.stages) if p.allow_empty else overheads
+    sums = np.where(np.isfinite(times), times, 0.0).sum(axis=1)
+    # A device without any work would be infinitely fast.
+    speed = 1 / np.maximum(sums, sums.max(initial=0.0) * 1e-9 + 1e-300)
+    bounds = [largest]
+    for share in (np.full(p.stages, 1 / p.stages), speed / speed.sum()):
+        cheapest = (times * share[:, None]).min(axis=0)
+        bounds.append(float(cheapest.sum() + (fixed * share).sum()))
+    return max(bounds)
 
 
-def _rounding(problem: Problem) -> float:
-    return problem.size + 2.0 * len(problem.producer) + 2
+def _tensors_between_groups(
+    costs: CostModel, group_of: Sequence[int]
+) -> tuple[dict[tuple[int, int], list[int]], dict[str, int | None]]:
+    """Tensors by (producer, consumers), and by name the place of each, None inside a group.
 
-
-def _tensors(
-    costs: CostModel, group_of: tuple[int, ...]
-) -> tuple[dict[tuple[int, int], list[tuple[int, str]]], dict[str, int | None]]:
-    """Tensors that leave their group by (producer, consumers), and for each name which of them it is."""
-    kept: dict[tuple[int, int], list[tuple[int, str]]] = {}
-    names: dict[str, int | None] = {}
+    Tensors with the same producer and consumers always cross the same cuts, so they are one.
+    """
+    merged: dict[tuple[int, int], list[int]] = {}
+    place_of: dict[str, int | None] = {}
     for t, tensor in enumerate(costs.tensors):
         producer = -1 if tensor.producer is None else group_of[tensor.producer]
         consumers = bitset({group_of[c] for c in tensor.consumers} - {producer})
-        if tensor.producer is not None:
-            names[tensor.name] = None
         if consumers:
-            kept.setdefault((producer, consumers), []).append((t, tensor.name))
-    for i, group in enumerate(kept.values()):
-        names.update((name, i) for _, name in group if name in names)
-    return kept, names
+            merged.setdefault((producer, consumers), []).append(t)
+        if tensor.producer is not None:
+            place_of[tensor.name] = None
+    for place, tensors in enumerate(merged.values()):
+        for t in tensors:
+            if costs.tensors[t].name in place_of:
+                place_of[costs.tensors[t].name] = place
+    return merged, place_of
 
 
-def _summed(table: tuple[tuple[float, ...], ...], index: list[list[int]]) -> Array:
-    return np.array([[sum(r[t] for t in ts) for ts in index] for r in table], dtype=float).reshape(
-        len(table), len(index)
-    )
+def _sum(values: Sequence[float], indices: Iterable[int]) -> float:
+    return sum(values[i] for i in indices)
+
+
+def _summed(table: Sequence[Sequence[float]], merged: Sequence[Sequence[int]]) -> Array:
+    sums = [[_sum(row, tensors) for tensors in merged] for row in table]
+    return np.array(sums, dtype=float).reshape(len(table), len(merged))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel, Plan
-    from autosplit.planner.baselines import Baseline
+    from autosplit.planner.baselines import PlannedBaseline
 
 
 def document(
@@ -57,7 +57,7 @@ def document(
         found["pareto_complete"] = front.complete
     if baselines:
         found["baselines"] = [
-            _baseline(b, best) for b in planner.baselines(costs, stages, deadline=deadline)
+            _baseline(b, best) for b in planner.planned_baselines(costs, stages, deadline=deadline)
         ]
     return found | (_counts(costs, stages, deadline) if count else {})
 
@@ -99,7 +99,7 @@ def _described(costs: CostModel, plan: Plan, order: tuple[int, ...]) -> dict[str
     }
 
 
-def _baseline(baseline: Baseline, best: Plan) -> dict[str, Any]:
+def _baseline(baseline: PlannedBaseline, best: Plan) -> dict[str, Any]:
     plan = baseline.plan
     loss = None if plan is None or not best.period else 100 * (plan.period / best.period - 1)
     return {

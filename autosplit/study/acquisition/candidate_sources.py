@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from autosplit.cuts.stages import Stages
-from autosplit.planner.batch.evaluation import Pool
-from autosplit.planner.batch.stage_table import Lattice
-from autosplit.planner.problem.contention import Crowd, costs_of
+from autosplit.planner.batch.evaluation import SplitBatch
+from autosplit.planner.batch.stage_table import StageTable
+from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.study.space.search_space import Space
 
 QUICK = 1_000_000  # stages to look at up to which a plan does not take long
@@ -57,11 +57,13 @@ class Source(Protocol):
         """How much is asked of it."""
         ...
 
-    def best(self, costs: Crowd) -> Stages | None:
+    def best(self, costs: ContentionCosts) -> Stages | None:
         """The best split under some costs; None where there is none."""
         ...
 
-    def best_of_each(self, draws: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
+    def best_of_each(
+        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
+    ) -> list[Stages | None]:
         """For each draw of the costs its best split, None where its period is not below the limit."""
         ...
 
@@ -81,11 +83,13 @@ class AllSplits:
         )
         return _EVERY if quick else _SLOW
 
-    def best(self, costs: Crowd) -> Stages | None:
+    def best(self, costs: ContentionCosts) -> Stages | None:
         """See Source."""
         return self.space.best(costs, 1)[0]
 
-    def best_of_each(self, draws: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
+    def best_of_each(
+        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
+    ) -> list[Stages | None]:
         """See Source."""
         return self.space.best_of_each(draws, limits)
 
@@ -94,30 +98,34 @@ class AllSplits:
 class SomeCuts:
     """The splits between the cuts of a lattice, which stand for all where those are too many to hold."""
 
-    lattice: Lattice
+    lattice: StageTable
     effort = _CUTS
 
-    def best(self, costs: Crowd) -> Stages | None:
+    def best(self, costs: ContentionCosts) -> Stages | None:
         """See Source."""
-        return next(iter(self.lattice.best(costs_of(costs, self.lattice.stages), 1)), None)
+        return next(iter(self.lattice.best(costs_at(costs, self.lattice.stages), 1)), None)
 
-    def best_of_each(self, draws: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
+    def best_of_each(
+        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
+    ) -> list[Stages | None]:
         """See Source."""
-        return self.lattice.best_of_each([costs_of(c, self.lattice.stages) for c in draws], limits)
+        return self.lattice.best_of_each([costs_at(c, self.lattice.stages) for c in draws], limits)
 
 
 @dataclass(frozen=True, eq=False)
 class SomeSplits:
     """A list of splits, which stands for all where many trials are measured and one more changes little."""
 
-    pool: Pool
+    pool: SplitBatch
     effort = _LIST
 
-    def best(self, costs: Crowd) -> Stages | None:
+    def best(self, costs: ContentionCosts) -> Stages | None:
         """See Source."""
         return self.pool.stages[int(self.pool.periods(costs).argmin())]
 
-    def best_of_each(self, draws: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
+    def best_of_each(
+        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
+    ) -> list[Stages | None]:
         """See Source."""
         periods = np.array([self.pool.periods(costs) for costs in draws])
         best = periods.argmin(axis=1)

@@ -12,9 +12,10 @@ import numpy as np
 
 from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
-from autosplit.planner.batch.evaluation import Array, Pool
-from autosplit.planner.batch.stage_table import Lattice
-from autosplit.planner.problem.contention import Crowd, costs_of
+from autosplit.planner.batch.evaluation import SplitBatch
+from autosplit.planner.batch.stage_table import StageTable
+from autosplit.planner.problem.contention import ContentionCosts, costs_at
+from autosplit.planner.problem.problem import Array
 from autosplit.study.acquisition.candidate_sources import AllSplits, SomeCuts, SomeSplits, Source
 from autosplit.study.acquisition.history import History, generator
 from autosplit.study.space.search_space import Space
@@ -38,9 +39,9 @@ class Outlook:
     source: Source
 
     @cached_property
-    def measured(self) -> Pool:
+    def measured(self) -> SplitBatch:
         """The measured splits."""
-        return self.space.placing.pool(m.stages for m in self.history.measured)
+        return self.space.placing.batch(m.stages for m in self.history.measured)
 
     @property
     def margin(self) -> float:
@@ -59,7 +60,7 @@ class Outlook:
         effort, place = self.source.effort, len(self.history.measured)
         draws = [self.corrected.draw(generator(place, n)) for n in range(effort.draws)]
         best = sorted((m.stages for m in self.history.measured), key=self._expected)[:RIVALS]
-        rivals = self.space.placing.pool(best)
+        rivals = self.space.placing.batch(best)
         least = np.array([rivals.periods(costs).min(initial=math.inf) for costs in draws])
         found = dict.fromkeys(self.free)
         gains = {} if effort.eager else self._gains(found, draws, least)
@@ -74,7 +75,7 @@ class Outlook:
         return self._climbed(gains, draws, least) if effort.climbs else gains
 
     def _climbed(
-        self, gains: dict[Stages, float], draws: Sequence[Crowd], least: Array
+        self, gains: dict[Stages, float], draws: Sequence[ContentionCosts], least: Array
     ) -> dict[Stages, float]:
         """The gains of some splits and of those on the way from the best, by moves of one group, to where none gains more."""
         gains = dict(gains)
@@ -92,9 +93,9 @@ class Outlook:
         return gains
 
     def _gains(
-        self, splits: Iterable[Stages], draws: Sequence[Crowd], least: Array
+        self, splits: Iterable[Stages], draws: Sequence[ContentionCosts], least: Array
     ) -> dict[Stages, float]:
-        pool = self.space.placing.pool(splits)
+        pool = self.space.placing.batch(splits)
         periods = np.array([pool.periods(costs) for costs in draws])
         gains = np.maximum(0.0, 1 - periods / least[:, None]).mean(axis=0)
         return dict(zip(pool.stages, gains.tolist(), strict=True))
@@ -151,7 +152,7 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
     free: tuple[Stages, ...] = ()
     if lattice is not None:
         source = SomeCuts(lattice)
-        listed = lattice.best(costs_of(corrected.crowd, space.stages), len(history.taken) + AHEAD)
+        listed = lattice.best(costs_at(corrected.crowd, space.stages), len(history.taken) + AHEAD)
         found = dict.fromkeys([*plan, *listed])
         free = tuple(islice((s for s in found if space.key(s) not in history.taken), AHEAD))
     starts = tuple(m.stages for m in history.measured[-AHEAD:])
@@ -161,7 +162,7 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
 
 def _near(
     space: Space, corrected: Corrected, measured: tuple[Measured, ...]
-) -> tuple[tuple[Stages, ...], Lattice | None]:
+) -> tuple[tuple[Stages, ...], StageTable | None]:
     """Where the cuts are too many to hold them all: the exact plan, and the stages near it and the best measured splits."""
     if space.empty or space.lattice is not None:
         return (), None
@@ -169,7 +170,7 @@ def _near(
         plan = space.best(corrected.crowd, 1)
     except Infeasible:
         return (), None
-    pool = space.placing.pool(m.stages for m in measured)
+    pool = space.placing.batch(m.stages for m in measured)
     best = np.argsort(pool.periods(corrected.crowd), kind="stable")[:RIVALS].tolist()
     return tuple(plan), space.near([*plan, *(pool.stages[n] for n in best)])
 
@@ -183,7 +184,7 @@ def _weighed(
     best = np.argsort(pool.periods(corrected.crowd), kind="stable")[:AROUND]
     near = {space.key(stages): stages for n in best for stages in space.neighbours(pool.stages[n])}
     fresh = {key: stages for key, stages in near.items() if key not in keys}
-    pool = pool.and_those_of(space.placing.pool(fresh.values()))
+    pool = pool.joined(space.placing.batch(fresh.values()))
     order = np.argsort(pool.periods(corrected.crowd), kind="stable")
     names = [*keys, *fresh]
     free = tuple(islice((pool.stages[n] for n in order if names[n] not in history.taken), AHEAD))
@@ -193,7 +194,7 @@ def _weighed(
 @lru_cache(maxsize=2)
 def _listed(
     space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]
-) -> tuple[dict[str, None], Pool]:
+) -> tuple[dict[str, None], SplitBatch]:
     """The best splits under the costs corrected by these trials, and the best few for each draw of what they may be.
 
     Their keys, and the splits in the same order.
@@ -201,9 +202,9 @@ def _listed(
     corrected = corrected_costs(space, devices, measured)
     plan, lattice = _near(space, corrected, measured)
 
-    def best(costs: Crowd, count: int, seconds: float) -> list[Stages]:
+    def best(costs: ContentionCosts, count: int, seconds: float) -> list[Stages]:
         return (
-            lattice.best(costs_of(costs, space.stages), count)
+            lattice.best(costs_at(costs, space.stages), count)
             if lattice
             else space.best(costs, count, seconds)
         )
@@ -212,4 +213,4 @@ def _listed(
     for draw in range(SomeSplits.effort.draws):
         splits += best(corrected.draw(generator(len(measured), draw)), 4, 2.0)
     found = {space.key(stages): stages for stages in splits}
-    return dict.fromkeys(found), space.placing.pool(found.values())
+    return dict.fromkeys(found), space.placing.batch(found.values())

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner import Constraints, CostModel, least_latency, pareto_front, plan
-from autosplit.planner.batch.evaluation import Pool
+from autosplit.planner.batch.evaluation import SplitBatch
 from autosplit.planner.dominance import Point, at_least_as_good, front, volume_gain
-from autosplit.planner.problem.contention import Crowd
+from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import FEWEST_MEASURED, History
 from autosplit.study.acquisition.proposals import EXPLORATION, unmeasured_whole
@@ -53,7 +53,7 @@ class Prospects:
     objectives: tuple[str, ...]
     corrected: Corrected
     latency_ratio: float
-    pool: Pool
+    pool: SplitBatch
 
     @cached_property
     def free(self) -> tuple[Stages, ...]:
@@ -78,20 +78,20 @@ class Prospects:
             tuple(x * (1 - m) for x, m in zip(p, self.margins, strict=True))
             for p in self._measured()
         ]
-        expected = self._expected(self.space.placing.pool(self.free), self.corrected.crowd)
+        expected = self._expected(self.space.placing.batch(self.free), self.corrected.crowd)
         return all(any(at_least_as_good(q, p) for q in near) for p in expected)
 
     def guess(self, rng: np.random.Generator) -> Stages | None:
         """The split to measure next if the costs were as drawn from what is known of them."""
         return next(iter(self._ranked(self.corrected.draw(rng))), None)
 
-    def _measured(self, costs: Crowd | None = None) -> list[Point]:
+    def _measured(self, costs: ContentionCosts | None = None) -> list[Point]:
         found = self._expected(
-            self.space.placing.pool(m.stages for m in self.history.measured), costs
+            self.space.placing.batch(m.stages for m in self.history.measured), costs
         )
         return [found[n] for n in front(found)][:LISTED]
 
-    def _expected(self, pool: Pool, costs: Crowd | None = None) -> list[Point]:
+    def _expected(self, pool: SplitBatch, costs: ContentionCosts | None = None) -> list[Point]:
         """What each objective is expected to be for the splits of a pool."""
         if not pool.stages:
             return []
@@ -101,7 +101,7 @@ class Prospects:
         rows = zip(periods.tolist(), latencies.tolist(), pool.memory.tolist(), strict=True)
         return [tuple(objective_values(self.objectives, *row)) for row in rows]
 
-    def _ranked(self, costs: Crowd) -> tuple[Stages, ...]:
+    def _ranked(self, costs: ContentionCosts) -> tuple[Stages, ...]:
         """The free splits by the volume they gain; among those that gain none the nearest to the front come first."""
         taken = self.history.taken
         free = self.pool.only(
@@ -167,11 +167,11 @@ def prospects(
     ]
     ratio = float(np.median(ratios)) if ratios else 1.0
     splits = dict.fromkeys(_listed(space, devices, objectives, asked))
-    view = Prospects(space, history, objectives, corrected, ratio, space.placing.pool(splits))
+    view = Prospects(space, history, objectives, corrected, ratio, space.placing.batch(splits))
     centres = [*view.free[:AROUND], *(m.stages for m in history.measured[-AROUND:])]
     for stages in centres:
         splits.update(dict.fromkeys(space.neighbours(stages)))
-    return replace(view, pool=space.placing.pool(splits))
+    return replace(view, pool=space.placing.batch(splits))
 
 
 @lru_cache(maxsize=2)
@@ -199,7 +199,7 @@ def _listed(
     return tuple(dict.fromkeys(splits))
 
 
-def _best(space: Space, costs: CostModel | Crowd, count: int) -> list[Stages]:
+def _best(space: Space, costs: CostModel | ContentionCosts, count: int) -> list[Stages]:
     """The best splits under some costs; none where no split fits the devices."""
     try:
         return space.best(costs, count, SECONDS)
@@ -225,7 +225,7 @@ def _quickest(space: Space, costs: CostModel) -> list[Stages]:
         )
     except Infeasible:
         return []
-    return [space.places.first(quickest.stages)]
+    return [space.places.canonical(quickest.stages)]
 
 
 def _front(space: Space, costs: CostModel) -> list[Stages]:
@@ -237,7 +237,7 @@ def _front(space: Space, costs: CostModel) -> list[Stages]:
     stages, empty = space.stages, space.empty
     listed = pareto_front(costs, stages, deadline=_deadline(), allow_empty=empty)
     step = max(1, len(listed.plans) // LISTED)
-    splits = [space.places.first(p.stages) for p in listed.plans[::step]]
+    splits = [space.places.canonical(p.stages) for p in listed.plans[::step]]
     if listed.complete:
         return splits
     least = plan(memory_costs(costs), stages, deadline=_deadline(), allow_empty=empty).period
@@ -245,7 +245,7 @@ def _front(space: Space, costs: CostModel) -> list[Stages]:
     for limit in np.linspace(least, most, BOUNDS, endpoint=False).tolist():
         bound = Constraints(memory=(math.nextafter(limit, math.inf),))
         fastest = plan(costs, stages, deadline=_deadline(), constraints=bound, allow_empty=empty)
-        splits.append(space.places.first(fastest.stages))
+        splits.append(space.places.canonical(fastest.stages))
     return splits
 
 

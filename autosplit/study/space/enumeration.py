@@ -65,7 +65,8 @@ def every(space: Space) -> Iterator[Stages]:
             parts = space.parts(chain)
             if space.empty:
                 yield from (
-                    space.places.seated(parts, devices) for devices in space.places.choices(used)
+                    space.places.assign(parts, devices)
+                    for devices in space.places.device_choices(used)
                 )
             else:
                 yield parts

@@ -22,14 +22,13 @@ from autosplit.cuts import bitset, full, members, topological
 from autosplit.cuts.stages import Stages
 from autosplit.errors import ConfigError, SplitError
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
-from autosplit.planner.batch.evaluation import Placing
-from autosplit.planner.batch.neighbourhood import Near
-from autosplit.planner.batch.neighbouring_cuts import Moves
-from autosplit.planner.batch.stage_table import Lattice, lattice, lattice_of, most_cuts
+from autosplit.planner.batch.evaluation import BatchEvaluator
+from autosplit.planner.batch.neighbourhood import CutNeighbourhood
+from autosplit.planner.batch.stage_table import StageTable, all_stages, most_cuts, stages_between
 from autosplit.planner.placement import device_subsets
-from autosplit.planner.placement.canonical import Places, widest
+from autosplit.planner.placement.canonical import CanonicalPlacement, largest_stages
 from autosplit.planner.placement.device_order import kinds_of
-from autosplit.planner.problem.contention import Crowd, costs_of
+from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.evaluation import check_stages
 from autosplit.study.space import enumeration
 
@@ -45,7 +44,7 @@ class Space:
     """All legal splits of ``costs`` into ``stages`` stages; ``costs`` are those of the profile.
 
     With ``empty`` stages may be empty and leave their device unused, so that any number of stages up to ``stages`` is
-    there; a split is written as ``Places`` says. Raises ConfigError where there are fewer ops than stages that need one.
+    there; a split is written as ``CanonicalPlacement`` says. Raises ConfigError where there are fewer ops than stages that need one.
     """
 
     costs: CostModel
@@ -70,9 +69,9 @@ class Space:
         )
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> CanonicalPlacement:
         """Which devices are alike."""
-        return Places(kinds_of(self.costs, self.stages))
+        return CanonicalPlacement(kinds_of(self.costs, self.stages))
 
     @property
     def most(self) -> int:
@@ -133,7 +132,7 @@ class Space:
             raise SplitError(told)
         stages = self.parts(cuts)
         check_stages(self.costs, stages, self.empty)
-        if self.empty and self.places.first(stages) != stages:
+        if self.empty and self.places.canonical(stages) != stages:
             raise SplitError(told)
         return stages
 
@@ -155,15 +154,15 @@ class Space:
         if not self.empty:
             return self.parts(decode(self.costs, shares, branch))
         used = min(self.most, max(1, math.ceil(parameters["used"] * self.stages - 1e-9)))
-        devices, shares = widest(shares, used)
-        return self.places.first(
-            self.places.seated(self.parts(decode(self.costs, shares, branch)), devices)
+        devices, shares = largest_stages(shares, used)
+        return self.places.canonical(
+            self.places.assign(self.parts(decode(self.costs, shares, branch)), devices)
         )
 
-    def evaluate(self, stages: Stages, costs: CostModel | Crowd | None = None) -> Plan:
+    def evaluate(self, stages: Stages, costs: CostModel | ContentionCosts | None = None) -> Plan:
         """What a split costs under ``costs``, by default those of the profile."""
         return evaluate(
-            costs_of(costs or self.costs, sum(map(bool, stages))), stages, allow_empty=self.empty
+            costs_at(costs or self.costs, sum(map(bool, stages))), stages, allow_empty=self.empty
         )
 
     def memory(self, stages: Stages) -> float:
@@ -196,7 +195,7 @@ class Space:
             stages = self._random_stages(rng, used)
             if self.empty:
                 devices = sorted(rng.choice(self.stages, used, replace=False).tolist())
-                stages = self.places.first(self.places.seated(stages, devices))
+                stages = self.places.canonical(self.places.assign(stages, devices))
             if self.fits(stages):
                 return stages
         return None
@@ -216,9 +215,9 @@ class Space:
         return tuple(tuple(members(contraction.expand(g))) for g in stage_groups)
 
     @cached_property
-    def moves(self) -> Moves:
-        """What lies one move away from a cut."""
-        return Moves(self.costs.contraction)
+    def moves(self) -> CutNeighbourhood:
+        """The cuts near other cuts."""
+        return CutNeighbourhood(self.costs)
 
     def neighbours(self, stages: Stages) -> Iterator[Stages]:
         """The legal splits that have one group of ops on the stage before or after its own, a whole stage there, or a stage
@@ -226,7 +225,7 @@ class Space:
         """
         ends = (0, *accumulate(map(bitset, stages), int.__or__))
         for c, (lower, cut, upper) in enumerate(zip(ends, ends[1:], ends[2:], strict=False)):
-            moves: Iterable[int] = self.moves.of(cut)
+            moves: Iterable[int] = self.moves.adjacent(cut)
             if self.empty:
                 moves = dict.fromkeys((lower, upper, *moves))
             for moved in moves:
@@ -239,11 +238,11 @@ class Space:
                     continue
                 parts = tuple(members(moved & ~lower)), tuple(members(upper & ~moved))
                 found = (*stages[:c], *parts, *stages[c + 2 :])
-                found = self.places.first(found) if self.empty else found
+                found = self.places.canonical(found) if self.empty else found
                 if found != stages and self.fits(found):
                     yield found
         if self.empty:
-            yield from filter(self.fits, self.places.elsewhere(stages))
+            yield from filter(self.fits, self.places.on_another_kind(stages))
 
     def plan(self) -> Stages:
         """The best split under the profile. Raises Infeasible where none fits the devices."""
@@ -251,7 +250,7 @@ class Space:
 
     @cached_property
     def _plan(self) -> Stages:
-        return self.places.first(plan(self.costs, self.stages, allow_empty=self.empty).stages)
+        return self.places.canonical(plan(self.costs, self.stages, allow_empty=self.empty).stages)
 
     @cached_property
     def alone(self) -> Stages | None:
@@ -259,12 +258,16 @@ class Space:
         if not self.empty and self.stages > 1:
             return None
         whole = tuple(range(len(self.costs.names)))
-        found = [self.places.seated([whole], places) for places in self.places.choices(1)]
+        found = [self.places.assign([whole], places) for places in self.places.device_choices(1)]
         fitting = [stages for stages in found if self.fits(stages)]
         return min(fitting, key=lambda stages: self.evaluate(stages).period, default=None)
 
     def best(
-        self, costs: CostModel | Crowd, count: int, seconds: float = 10.0, limit: float = math.inf
+        self,
+        costs: CostModel | ContentionCosts,
+        count: int,
+        seconds: float = 10.0,
+        limit: float = math.inf,
     ) -> list[Stages]:
         """The ``count`` best splits under ``costs``, best first; fewer where there are no more or the time is up.
 
@@ -276,11 +279,15 @@ class Space:
             return time.monotonic() > end
 
         if not self.empty:
-            return self._best(costs_of(costs, self.stages), count, late, limit)
-        if not isinstance(costs, Crowd) or len(costs.costs) == 1:
-            found = device_subsets.best(self.places, costs_of(costs, self.stages), count, late)
+            return self._best(costs_at(costs, self.stages), count, late, limit)
+        if not isinstance(costs, ContentionCosts) or len(costs.costs) == 1:
+            found = device_subsets.best_splits(
+                self.places, costs_at(costs, self.stages), count, late
+            )
         else:
-            found = device_subsets.best_of_each(self.places, costs, self.most, count, late)
+            found = device_subsets.best_splits_under_contention(
+                self.places, costs, self.most, count, late
+            )
         return [s for s in found if limit == math.inf or self.evaluate(s, costs).period <= limit]
 
     def _best(
@@ -296,31 +303,29 @@ class Space:
         plans = k_best(costs, self.stages, count, deadline=late)
         return [p.stages for p in plans if p.period <= limit]
 
-    def best_of_each(self, costs: Sequence[Crowd], limits: Sequence[float]) -> list[Stages | None]:
+    def best_of_each(
+        self, costs: Sequence[ContentionCosts], limits: Sequence[float]
+    ) -> list[Stages | None]:
         """The best split under each of some costs; None where its period is not below the limit of the costs."""
         if self.empty or self.lattice is None:
             found = [self.best(c, 1, limit=limit) for c, limit in zip(costs, limits, strict=True)]
             return [next(iter(splits), None) for splits in found]
-        return self.lattice.best_of_each([costs_of(c, self.stages) for c in costs], limits)
+        return self.lattice.best_of_each([costs_at(c, self.stages) for c in costs], limits)
 
     @cached_property
-    def lattice(self) -> Lattice | None:
+    def lattice(self) -> StageTable | None:
         """All stages at once; None where the cuts are too many to hold them."""
-        return lattice(self.costs, self.stages)
+        return all_stages(self.costs, self.stages)
 
-    def near(self, splits: Sequence[Stages]) -> Lattice:
+    def near(self, splits: Sequence[Stages]) -> StageTable:
         """The stages between the cuts near some splits, for spaces that have no lattice of all."""
-        cuts = self._near.cuts(splits, min(NEAR, most_cuts(self.costs, self.stages)))
-        return lattice_of(self.costs, self.stages, cuts)
+        cuts = self.moves.around(splits, min(NEAR, most_cuts(self.costs, self.stages)))
+        return stages_between(self.costs, self.stages, cuts)
 
     @cached_property
-    def _near(self) -> Near:
-        return Near(self.costs, self.moves)
-
-    @cached_property
-    def placing(self) -> Placing:
+    def placing(self) -> BatchEvaluator:
         """What makes arrays of many splits of this space."""
-        return Placing(self.costs)
+        return BatchEvaluator(self.costs)
 
     @cached_property
     def size(self) -> int | None:

@@ -9,7 +9,7 @@ import numpy as np
 from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner import CostModel
-from autosplit.planner.problem.contention import Crowd
+from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.acquisition.history import History
 from autosplit.study.space.search_space import Space
 
@@ -18,7 +18,10 @@ SEARCHED = 2_000  # splits that are visited in search of one that is free
 
 
 def free_splits(
-    space: Space, costs: CostModel | Crowd, taken: frozenset[str], starts: tuple[Stages, ...]
+    space: Space,
+    costs: CostModel | ContentionCosts,
+    taken: frozenset[str],
+    starts: tuple[Stages, ...],
 ) -> list[Stages]:
     """Up to AHEAD splits that are not taken, best first under ``costs``; empty only where none is left.
 
@@ -32,7 +35,7 @@ def free_splits(
     if len(best) < len(taken) + AHEAD and (space.size is None or len(found) < space.size):
         for stages in _around(space, [*best[:AHEAD], *starts]):
             found.setdefault(space.key(stages), stages)
-    pool = space.placing.pool(stages for key, stages in found.items() if key not in taken)
+    pool = space.placing.batch(stages for key, stages in found.items() if key not in taken)
     order = np.argsort(pool.periods(costs), kind="stable")
     return [pool.stages[n] for n in order[:AHEAD]]
 

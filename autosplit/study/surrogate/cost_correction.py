@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from autosplit.cuts.stages import Stages
-from autosplit.planner.problem.contention import Crowd
+from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
 from autosplit.study.surrogate.gaussian_posterior import (
@@ -49,7 +49,7 @@ class Corrected:
     over its slowest stage: what hand-over and waiting add.
     """
 
-    crowd: Crowd
+    crowd: ContentionCosts
     error: float
     noise: float
     ratio: float
@@ -66,17 +66,17 @@ class Corrected:
         """For each stage of a split the standard deviation of its time, in ms, under the posterior."""
         return self._updates[int(self._likely.argmax())].deviations(stages)
 
-    def draw(self, rng: np.random.Generator) -> Crowd:
+    def draw(self, rng: np.random.Generator) -> ContentionCosts:
         """Costs drawn from the posterior, error and noise too: what may be true, as likely as it is."""
         update = self._updates[int(rng.choice(len(self._updates), p=self._likely))]
         shares = _shares(len(self.crowd.costs), len(update.times))
-        return Crowd(
+        return ContentionCosts(
             tuple(_with(self._prior, update.times, *found) for found in update.draw(rng, shares))
         )
 
     def period(self, stages: Stages, deviations: float = 0.0) -> float:
         """The period expected of a split, in ms, each stage taken ``deviations`` standard deviations faster."""
-        loads = evaluate(self.crowd.of(sum(map(bool, stages))), stages, allow_empty=True).loads
+        loads = evaluate(self.crowd.at(sum(map(bool, stages))), stages, allow_empty=True).loads
         if deviations:
             loads = tuple(
                 t - deviations * s
@@ -102,7 +102,7 @@ def correct(
     rows = _rows(costs, times, recent)
     updates, likely = weighed(times, kinship_of(devices), rows)
     shares = _shares(len(devices) if empty and recent else 1, len(devices))
-    crowd = Crowd(
+    crowd = ContentionCosts(
         tuple(_with(costs, times, *_expected(updates, likely, share)) for share in shares)
     )
     ratios = [m.period_ms / max(m.stage_ms) for m in recent if max(m.stage_ms) > 0]

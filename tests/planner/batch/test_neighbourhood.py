@@ -1,75 +1,76 @@
-from collections.abc import Callable
 from itertools import accumulate
 
 from autosplit.cuts import bitset, downsets, is_downset
-from autosplit.cuts.stages import Stages
-from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.planner.batch.neighbourhood import Near
-from autosplit.study.space.search_space import Space
+from autosplit.planner import plan
+from autosplit.planner.batch.neighbourhood import RADIUS, CutNeighbourhood
+from tests.planner.graphs import branchy, parallel_chains
 
-Make = Callable[..., SimulatedBench]
-
-
-def ends(stages: Stages) -> list[int]:
-    return list(accumulate(map(bitset, stages[:-1]), int.__or__))
+GRAPH = branchy(4, 3)
+SPLIT = plan(GRAPH, 3)
+CHAIN = parallel_chains(1, 40)
+CHAIN_SPLIT = plan(CHAIN, 3)
 
 
-def near(space: Space) -> Near:
-    return Near(space.costs, space.moves)
+def near(costs, split, most):
+    return CutNeighbourhood(costs).around([split.stages], most)
 
 
-def test_the_cuts_of_the_splits_come_first_then_those_a_move_away(branchy_bench: Make) -> None:
-    space = Space(branchy_bench(blocks=4).costs, 3)
-    plan = space.plan()
-    own = ends(plan)
-    moved = {cut for end in own for cut in space.moves.of(end)} - set(own)
-    found = near(space).cuts([plan], 200)
-    assert list(found[:2]) == own
-    assert set(found[2 : 2 + len(moved)]) == moved
+def adjacent(cuts):
+    return set().union(*(CutNeighbourhood(GRAPH).adjacent(cut) for cut in cuts))
 
 
-def test_the_cuts_two_moves_away_follow(branchy_bench: Make) -> None:
-    space = Space(branchy_bench(blocks=4).costs, 3)
-    plan = space.plan()
-    first = set(ends(plan)).union(*map(space.moves.of, ends(plan)))
-    second = first.union(*map(space.moves.of, first))
-    assert set(near(space).cuts([plan], 10_000)[: len(second)]) == second
+def test_adjacent_cuts_are_those_with_one_op_more_or_less():
+    cuts = downsets(GRAPH)
+    expected = {cut for cut in cuts if (cut ^ SPLIT.cuts[0]).bit_count() == 1}
+    assert adjacent(SPLIT.cuts[:1]) == expected
 
 
-def test_farther_cuts_are_the_nearest_in_time(chain_bench: Make) -> None:
-    space = Space(chain_bench(ops=40).costs, 3)
-    plan = space.plan()
-    times = list(accumulate(space.costs.times[0]))
-    own = [times[cut.bit_count() - 1] for cut in ends(plan)]
-    away = {bitset(range(n)): min(abs(times[n - 1] - t) for t in own) for n in range(1, 40)}
-    close = {bitset(range(cut.bit_count() + n)) for cut in ends(plan) for n in range(-2, 3)}
-    found = near(space).cuts([plan], len(close) + 6)
-    assert set(found[: len(close)]) == close
-    assert list(found[len(close) :]) == sorted(away.keys() - close, key=away.__getitem__)[:6]
+def test_the_cuts_of_the_splits_come_first_then_adjacent_ones():
+    around = adjacent(SPLIT.cuts) - set(SPLIT.cuts)
+    cuts = near(GRAPH, SPLIT, 200)
+    assert cuts[:2] == SPLIT.cuts
+    assert set(cuts[2 : 2 + len(around)]) == around
 
 
-def test_all_cuts_are_legal_and_none_comes_twice(branchy_bench: Make) -> None:
-    space = Space(branchy_bench(blocks=4).costs, 3)
-    found = near(space).cuts([space.plan()], 60)
-    assert len(set(found)) == len(found) == 60
-    assert all(is_downset(space.costs, cut) for cut in found)
+def test_the_cuts_two_moves_away_follow():
+    first = {*SPLIT.cuts, *adjacent(SPLIT.cuts)}
+    second = first | adjacent(first)
+    assert set(near(GRAPH, SPLIT, 10_000)[: len(second)]) == second
 
 
-def test_a_chain_is_covered_from_end_to_end(chain_bench: Make) -> None:
-    space = Space(chain_bench(ops=40).costs, 3)
-    found = near(space).cuts([space.plan()], 1000)
-    assert {*found, 0} == set(downsets(space.costs))
+def test_farther_cuts_are_the_nearest_in_time():
+    times = list(accumulate(CHAIN.times[0]))
+    sizes = [cut.bit_count() for cut in CHAIN_SPLIT.cuts]
+    distance = {
+        bitset(range(n)): min(abs(times[n - 1] - times[size - 1]) for size in sizes)
+        for n in range(1, 40)
+    }
+    close = {bitset(range(size + n)) for size in sizes for n in range(-2, 3)}
+    cuts = near(CHAIN, CHAIN_SPLIT, len(close) + 6)
+    assert set(cuts[: len(close)]) == close
+    assert list(cuts[len(close) :]) == sorted(distance.keys() - close, key=distance.get)[:6]
 
 
-def test_some_places_are_left_for_the_cuts_along_the_orders(branchy_bench: Make) -> None:
-    space = Space(branchy_bench(blocks=6, branches=4).costs, 2)
-    found = near(space).cuts([space.plan()], 40)
-    assert len(found) == 40
-    assert len([cut for cut in found if cut in near(space)._chains]) > 8
+def test_all_cuts_are_legal_and_none_comes_twice():
+    cuts = near(GRAPH, SPLIT, 60)
+    assert len(set(cuts)) == len(cuts) == 60
+    assert all(is_downset(GRAPH, cut) for cut in cuts)
 
 
-def test_ops_kept_together_stay_on_one_side_of_each_cut(branchy_bench: Make) -> None:
-    bench = branchy_bench(blocks=3)
+def test_a_chain_is_covered_from_end_to_end():
+    assert {*near(CHAIN, CHAIN_SPLIT, 1000), 0} == set(downsets(CHAIN))
+
+
+def test_some_places_are_left_for_the_cuts_along_the_orders():
+    graph = branchy(6, 4)
+    split = plan(graph, 2)
+    cuts = near(graph, split, 40)
+    far = [cut for cut in cuts if (cut ^ split.cuts[0]).bit_count() > RADIUS]
+    assert len(cuts) == 40
+    assert far
+
+
+def test_ops_kept_together_stay_on_one_side_of_each_cut():
+    graph = branchy(3, 3).with_groups([(1, 2)])
     group = bitset([1, 2])
-    space = Space(bench.costs.with_groups([(1, 2)]), 3)
-    assert all(cut & group in (0, group) for cut in near(space).cuts([space.plan()], 100))
+    assert all(cut & group in (0, group) for cut in near(graph, plan(graph, 3), 100))

@@ -1,22 +1,19 @@
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel, Transfer, evaluate, k_best
-from autosplit.planner.batch import stage_table as lattices
-from autosplit.planner.batch.stage_table import Lattice, lattice, lattice_of
+from autosplit.planner.batch import stage_table
+from autosplit.planner.batch.stage_table import StageTable, all_stages, stages_between
+from tests.planner.graphs import branchy, parallel_chains
 
-Make = Callable[..., SimulatedBench]
 
-
-def made(costs: CostModel, stages: int) -> Lattice:
-    found = lattice(costs, stages)
-    assert found is not None
-    return found
+def table_of(costs: CostModel, stages: int) -> StageTable:
+    table = all_stages(costs, stages)
+    assert table is not None
+    return table
 
 
 def drawn(costs: CostModel, seed: int, devices: int = 1) -> CostModel:
@@ -31,14 +28,12 @@ def drawn(costs: CostModel, seed: int, devices: int = 1) -> CostModel:
 
 @pytest.mark.parametrize("devices", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_best_splits_are_those_the_planner_lists(
-    branchy_bench: Make, seed: int, devices: int
-) -> None:
-    known = branchy_bench(blocks=3, branches=3, stages=3, seed=seed).costs
+def test_the_best_splits_are_those_the_planner_lists(seed: int, devices: int) -> None:
+    known = branchy(3, 3, seed=seed)
     moved = tuple(np.random.default_rng(seed).random(len(known.tensors)).tolist())
     known = replace(known, send=(moved,), receive=(moved,))
     costs = drawn(known, seed, devices)
-    found = [evaluate(costs, stages) for stages in made(known, 3).best(costs, 25)]
+    found = [evaluate(costs, stages) for stages in table_of(known, 3).best(costs, 25)]
     listed = k_best(costs, 3, 25)
     assert [(p.period, p.latency) for p in found] == [
         pytest.approx((p.period, p.latency)) for p in listed
@@ -46,40 +41,40 @@ def test_the_best_splits_are_those_the_planner_lists(
     assert len({p.stages for p in found}) == 25
 
 
-def test_four_unlike_devices_have_each_its_own_times(chain_bench: Make) -> None:
-    known = chain_bench(ops=8, stages=4).costs
+def test_four_unlike_devices_have_each_its_own_times() -> None:
+    known = parallel_chains(1, 8)
     costs = drawn(known, 0, 4)
-    found = [evaluate(costs, stages).period for stages in made(known, 4).best(costs, 35)]
+    found = [evaluate(costs, stages).period for stages in table_of(known, 4).best(costs, 35)]
     assert found == pytest.approx([p.period for p in k_best(costs, 4, 35)])
 
 
-def test_all_splits_are_listed_where_more_are_asked_for(chain_bench: Make) -> None:
-    costs = chain_bench(ops=7, stages=3).costs
-    assert len(made(costs, 3).best(costs, 100)) == 15
-    assert len(made(costs, 3).best(replace(costs, overheads=(99.0,)), 100)) == 15
+def test_all_splits_are_listed_where_more_are_asked_for() -> None:
+    costs = parallel_chains(1, 7)
+    assert len(table_of(costs, 3).best(costs, 100)) == 15
+    assert len(table_of(costs, 3).best(replace(costs, overheads=(99.0,)), 100)) == 15
 
 
 def test_no_fewer_are_listed_than_asked_for() -> None:
     costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 1.0, 9.0, 1.0),))
-    assert [len(made(costs, 3).best(costs, count)) for count in (1, 2, 3)] == [1, 2, 3]
+    assert [len(table_of(costs, 3).best(costs, count)) for count in (1, 2, 3)] == [1, 2, 3]
 
 
-def test_only_splits_within_a_limit_are_listed(chain_bench: Make) -> None:
-    costs = chain_bench(ops=12, stages=3).costs
+def test_only_splits_within_a_limit_are_listed() -> None:
+    costs = parallel_chains(1, 12)
     best = k_best(costs, 3, 5)
     assert best[2].period < best[3].period
-    assert made(costs, 3).best(costs, 9, best[2].period) == [p.stages for p in best[:3]]
-    assert made(costs, 3).best(costs, 9, best[0].period * 0.99) == []
+    assert table_of(costs, 3).best(costs, 9, best[2].period) == [p.stages for p in best[:3]]
+    assert table_of(costs, 3).best(costs, 9, best[0].period * 0.99) == []
 
 
 @pytest.mark.parametrize("devices", [1, 3])
-def test_the_best_split_is_found_for_many_costs_at_once(branchy_bench: Make, devices: int) -> None:
-    known = branchy_bench(blocks=3, branches=3, stages=3).costs
+def test_the_best_split_is_found_for_many_costs_at_once(devices: int) -> None:
+    known = branchy(3, 3)
     moved = tuple(np.random.default_rng(0).random(len(known.tensors)).tolist())
     known = replace(known, send=(moved,), receive=(moved,))
     draws = [drawn(known, seed, devices) for seed in range(6)]
     best = [k_best(costs, 3, 1)[0].period for costs in draws]
-    found = made(known, 3).best_of_each(
+    found = table_of(known, 3).best_of_each(
         draws, [math.inf, *(1.3 * period for period in best[1:5]), best[5]]
     )
     assert [evaluate(c, s).period for c, s in zip(draws, found, strict=True) if s] == pytest.approx(
@@ -90,17 +85,17 @@ def test_the_best_split_is_found_for_many_costs_at_once(branchy_bench: Make, dev
 
 def test_of_splits_of_equal_period_the_most_even_is_found() -> None:
     costs = CostModel("c", tuple("abcde"), (0, 1, 2, 4, 8), ((9.0, 1.0, 1.0, 1.0, 1.0),))
-    assert made(costs, 3).best_of_each([costs], [math.inf]) == [((0,), (1, 2), (3, 4))]
+    assert table_of(costs, 3).best_of_each([costs], [math.inf]) == [((0,), (1, 2), (3, 4))]
 
 
 def test_where_one_op_takes_longest_no_better_split_is_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     costs = CostModel("c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0),))
-    table = made(costs, 3)
+    table = table_of(costs, 3)
     assert table.best_of_each([costs], [9.1]) == [((0,), (1,), (2, 3))]
     assert table.best_of_each([replace(costs, overheads=(2.0,))], [11.1]) == [((0,), (1,), (2, 3))]
-    monkeypatch.setattr(lattices, "sweep", None)
+    monkeypatch.setattr(stage_table, "stage_times", None)
     assert table.best_of_each([costs], [9.0]) == [None]
 
 
@@ -108,57 +103,53 @@ def test_an_op_that_takes_long_on_one_device_goes_to_another() -> None:
     costs = CostModel(
         "c", tuple("abcd"), (0, 1, 2, 4), ((1.0, 9.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
     )
-    assert made(costs, 2).best_of_each([costs], [5.0]) == [((0,), (1, 2, 3))]
+    assert table_of(costs, 2).best_of_each([costs], [5.0]) == [((0,), (1, 2, 3))]
 
 
 def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
     inf = float("inf")
     moved = (Transfer("t", 0, (1,), 8.0),)
     costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0), (inf, 1.0, 1.0)), moved)
-    assert len(made(costs, 2).best(costs, 9)) == 2
+    assert len(table_of(costs, 2).best(costs, 9)) == 2
     heavy = replace(costs, times=((1.0, 1.0, 1.0),), sizes=(1.0, 1.0, 1.0), memory=(2.0, 1.0))
-    assert made(heavy, 2).best(heavy, 9) == [((0, 1), (2,))]
-    assert made(heavy, 2).best_of_each([heavy], [inf]) == [((0, 1), (2,))]
+    assert table_of(heavy, 2).best(heavy, 9) == [((0, 1), (2,))]
+    assert table_of(heavy, 2).best_of_each([heavy], [inf]) == [((0, 1), (2,))]
 
 
 def test_ops_that_cost_nothing_are_split_by_what_moves() -> None:
     moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 1, (2,), 8.0))
     costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((0.0, 0.0, 0.0),), moved, ((3.0, 1.0),))
-    assert made(costs, 2).best(costs, 9) == [((0, 1), (2,)), ((0,), (1, 2))]
+    assert table_of(costs, 2).best(costs, 9) == [((0, 1), (2,)), ((0,), (1, 2))]
 
 
 def test_an_op_that_no_device_can_run_leaves_nothing() -> None:
     costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, float("inf")),))
-    assert made(costs, 2).best(costs, 9) == []
-    assert made(costs, 2).best_of_each([costs], [math.inf]) == [None]
+    assert table_of(costs, 2).best(costs, 9) == []
+    assert table_of(costs, 2).best_of_each([costs], [math.inf]) == [None]
 
 
-def test_too_many_cuts_make_no_lattice(
-    branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lattices, "ENTRIES", 100)
-    assert lattice(branchy_bench().costs, 3) is None
+def test_too_many_cuts_make_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_table, "ENTRIES", 100)
+    assert all_stages(branchy(3, 3), 3) is None
 
 
 @pytest.mark.parametrize("devices", [1, 3])
-def test_the_lattice_of_some_cuts_holds_the_stages_between_them(
-    branchy_bench: Make, devices: int
-) -> None:
-    known = branchy_bench(blocks=3, branches=2, stages=3).costs
+def test_the_table_of_some_cuts_holds_the_stages_between_them(devices: int) -> None:
+    known = branchy(3, 2)
     known = replace(
         known.with_groups([(1, 2)]), send=(tuple(float(n) for n in range(len(known.tensors))),)
     )
     known = drawn(known, 0, devices)
-    whole = made(known, 3)
+    whole = table_of(known, 3)
     some = whole.cuts[1:-1:3]
-    part = lattice_of(known, 3, some)
+    part = stages_between(known, 3, some)
     assert part.cuts == (whole.cuts[0], *some, whole.cuts[-1])
     kept = [whole.cuts.index(cut) for cut in part.cuts]
-    for all_moved, moved in zip(whole.moved, part.moved, strict=True):
+    for all_moved, moved in zip(whole.transfers, part.transfers, strict=True):
         assert moved == pytest.approx(all_moved[np.ix_(kept, kept)])
 
 
-def test_the_lattice_of_some_cuts_lists_their_splits_only(chain_bench: Make) -> None:
-    costs = chain_bench(ops=8, stages=3).costs
-    found = lattice_of(costs, 3, [0b111, 0b11111, 0b111111]).best(costs, 9)
+def test_the_table_of_some_cuts_lists_their_splits_only() -> None:
+    costs = parallel_chains(1, 8)
+    found = stages_between(costs, 3, [0b111, 0b11111, 0b111111]).best(costs, 9)
     assert {(len(a), len(b)) for a, b, _ in found} == {(3, 2), (3, 3), (5, 1)}

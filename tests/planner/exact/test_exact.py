@@ -24,7 +24,8 @@ from autosplit.planner import (
 from autosplit.planner.exact.downset_table import list_rows
 from autosplit.planner.exact.stage_loads import Side, loads
 from autosplit.planner.problem.constraints import FREE
-from autosplit.planner.problem.problem import pose, scale
+from autosplit.planner.problem.problem import pose
+from autosplit.planner.problem.scaling import scale
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, file_loads, model_cost
 from tests.planner.strategies import models, questions

@@ -11,7 +11,7 @@ from autosplit.planner import (
     pareto_front,
     plan,
 )
-from autosplit.planner.exact import layered_network, pareto
+from autosplit.planner.exact import downset_layers, pareto
 from tests.planner.graphs import random_dag
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import questions
@@ -98,7 +98,7 @@ def test_a_front_of_too_many_points_keeps_the_fastest_and_says_it_may_miss_some(
 )
 def test_a_front_of_too_many_stages_leaves_out_the_slowest_and_says_so(monkeypatch, edges, told):
     model = random_dag(12, 0, size=1.0)
-    monkeypatch.setattr(layered_network, "MOST_EDGES", edges)
+    monkeypatch.setattr(downset_layers, "MOST_ARCS", edges)
     found = pareto_front(model, 3)
     assert found.plans[0].period == plan(model, 3).period
     assert not found.complete
@@ -109,7 +109,7 @@ def test_a_period_that_no_split_reaches_is_infeasible():
     model = random_dag(12, 0)
     least = plan(model, 3).period
     assert least_latency(model, 3, least).period == least
-    with pytest.raises(Infeasible, match="the least found is"):
+    with pytest.raises(Infeasible, match="the least period is"):
         least_latency(model, 3, least * 0.999)
 
 

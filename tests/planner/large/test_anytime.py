@@ -16,14 +16,13 @@ from autosplit.planner import (
     plan,
 )
 from autosplit.planner.exact.downset_table import list_rows, to_bits, to_int
-from autosplit.planner.exact.search import Found
+from autosplit.planner.exact.search import SearchResult
 from autosplit.planner.large.anytime import improve
 from autosplit.planner.large.cut_bound import cut_bound
-from autosplit.planner.large.min_cut import Network
+from autosplit.planner.large.min_cut import FlowNetwork
 from autosplit.planner.large.narrow import narrow_rows
-from autosplit.planner.large.simple_bound import simple_bound
 from autosplit.planner.problem.constraints import FREE
-from autosplit.planner.problem.problem import pose
+from autosplit.planner.problem.problem import pose, work_bound
 from tests.planner.graphs import cells, costed, parallel_chains, random_dag
 from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import models
@@ -53,7 +52,7 @@ def test_the_flow_bound_never_exceeds_the_optimum(model, stages, allow_empty):
         return
     best = plan(model, stages, allow_empty=allow_empty).period
     problem = pose(model, stages, FREE, allow_empty=allow_empty)
-    low = simple_bound(problem)
+    low = work_bound(problem)
     assert low <= best * (1 + 1e-12)
     assert cut_bound(problem, low, 1.5 * best)[0] <= best * (1 + 1e-9)
 
@@ -63,12 +62,12 @@ def test_the_flow_bound_never_exceeds_the_optimum_of_a_random_graph(ops, transfe
     for seed in range(12):
         model = random_dag(ops, seed, transfer=transfer)
         best, problem = plan(model, 2).period, pose(model, 2, FREE)
-        assert cut_bound(problem, simple_bound(problem), 1.2 * best)[0] <= best
+        assert cut_bound(problem, work_bound(problem), 1.2 * best)[0] <= best
 
 
 def test_the_flow_bound_counts_transfers():
     problem = pose(cells(20, transfer=1.0), 8, FREE)
-    low = simple_bound(problem)
+    low = work_bound(problem)
     assert cut_bound(problem, low, 1.2 * low)[0] > 1.02 * low
 
 
@@ -77,7 +76,7 @@ def test_the_flow_bound_counts_transfers():
     [(0, 1, 1), (1, 4, 1), (4, 5, 1), (0, 2, 1), (2, 4, 1), (1, 3, 1), (3, 5, 1)]
 )  # what went from 1 to 4 must yield
 def test_a_minimum_cut_is_the_least_of_all_cuts(arcs):
-    network = Network(6)
+    network = FlowNetwork(6)
     for tail, head, capacity in arcs:
         network.add(tail, head, float(capacity))
     value, side = network.minimum_cut(0, 5)
@@ -117,7 +116,7 @@ def test_a_gap_however_small_is_no_proof():
     for share, proven in ((0.99995, False), (1.0, True)):
         assert (
             improve(
-                problem, Found(best, 0.0, False), share * best.period, (), None, rounds=1
+                problem, SearchResult(best, 0.0, False), share * best.period, (), None, rounds=1
             ).proven
             == proven
         )

@@ -13,8 +13,8 @@ from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner import CostModel, evaluate
 from autosplit.planner.placement import device_subsets
-from autosplit.planner.placement.canonical import Places, widest
-from autosplit.planner.problem.contention import Crowd, costs_of
+from autosplit.planner.placement.canonical import CanonicalPlacement, largest_stages
+from autosplit.planner.problem.contention import ContentionCosts, costs_at
 
 KINDS = st.lists(st.integers(0, 2), min_size=1, max_size=6).map(tuple)
 
@@ -30,21 +30,23 @@ def sequences(kinds: tuple[int, ...], used: int) -> set[tuple[int, ...]]:
 
 @given(KINDS, st.integers(0, 7))
 def test_choices_differ_and_none_is_missing(kinds: tuple[int, ...], used: int) -> None:
-    found = list(Places(kinds).choices(used))
+    found = list(CanonicalPlacement(kinds).device_choices(used))
     assert {tuple(kinds[d] for d in chosen) for chosen in found} == sequences(kinds, used)
-    assert len(found) == len(sequences(kinds, used)) == Places(kinds).count(used)
+    assert len(found) == len(sequences(kinds, used)) == CanonicalPlacement(kinds).count(used)
     assert all(a < b for chosen in found for a, b in pairwise(chosen))
 
 
 @st.composite
-def seated(draw: st.DrawFn) -> tuple[Places, Stages]:
+def seated(draw: st.DrawFn) -> tuple[CanonicalPlacement, Stages]:
     kinds = draw(KINDS)
-    return Places(kinds), tuple((d,) if draw(st.booleans()) else () for d in range(len(kinds)))
+    return CanonicalPlacement(kinds), tuple(
+        (d,) if draw(st.booleans()) else () for d in range(len(kinds))
+    )
 
 
 @given(seated())
 def test_a_split_is_written_on_the_earliest_devices_it_can_have(
-    question: tuple[Places, Stages],
+    question: tuple[CanonicalPlacement, Stages],
 ) -> None:
     places, stages = question
     parts = [ops for ops in stages if ops]
@@ -54,17 +56,19 @@ def test_a_split_is_written_on_the_earliest_devices_it_can_have(
         for chosen in combinations(range(len(stages)), len(parts))
         if tuple(places.kinds[d] for d in chosen) == kinds
     ]
-    found = places.first(stages)
-    assert found == places.seated(parts, min(alike))
-    assert places.first(found) == found
+    found = places.canonical(stages)
+    assert found == places.assign(parts, min(alike))
+    assert places.canonical(found) == found
 
 
 @given(seated())
-def test_elsewhere_one_stage_is_on_another_kind(question: tuple[Places, Stages]) -> None:
+def test_elsewhere_one_stage_is_on_another_kind(
+    question: tuple[CanonicalPlacement, Stages],
+) -> None:
     places, stages = question
     parts = [ops for ops in stages if ops]
     own = [places.kinds[d] for d, ops in enumerate(stages) if ops]
-    found = list(places.elsewhere(stages))
+    found = list(places.on_another_kind(stages))
     assert all([ops for ops in other if ops] == parts for other in found)
     kinds = [[places.kinds[d] for d, ops in enumerate(other) if ops] for other in found]
     apart = [
@@ -76,7 +80,7 @@ def test_elsewhere_one_stage_is_on_another_kind(question: tuple[Places, Stages])
 
 
 def test_parts_and_devices_go_together() -> None:
-    assert Places((0, 0, 1)).seated([(5,), (6,)], [0, 2]) == ((5,), (), (6,))
+    assert CanonicalPlacement((0, 0, 1)).assign([(5,), (6,)], [0, 2]) == ((5,), (), (6,))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_parts_and_devices_go_together() -> None:
 def test_the_widest_stages_stay_and_halve_what_lies_between(
     shares: list[float], used: int, stages: list[int], cuts: list[float]
 ) -> None:
-    kept, found = widest(shares, used)
+    kept, found = largest_stages(shares, used)
     assert kept == stages
     assert found == pytest.approx(cuts)
 
@@ -106,19 +110,19 @@ def model(factor: float = 1.0, rows: Any = ((1.0, 2.0, 3.0, 4.0),)) -> CostModel
 
 def test_of_a_crowd_the_costs_are_those_of_so_many_stages() -> None:
     alone, two = model(), model(2.0)
-    assert [Crowd((alone, two)).of(n) for n in (1, 2, 3)] == [alone, two, two]
-    assert Crowd((alone,)).of(5) is alone
-    assert costs_of(alone, 2) is alone
-    assert costs_of(Crowd((alone, two)), 2) is two
+    assert [ContentionCosts((alone, two)).at(n) for n in (1, 2, 3)] == [alone, two, two]
+    assert ContentionCosts((alone,)).at(5) is alone
+    assert costs_at(alone, 2) is alone
+    assert costs_at(ContentionCosts((alone, two)), 2) is two
 
 
-def splits(places: Places, most: int) -> list[Stages]:
+def splits(places: CanonicalPlacement, most: int) -> list[Stages]:
     """All splits of four ops in a row on the devices, alike ones once."""
     found: dict[Stages, None] = {}
     for at in product(range(len(places.kinds)), repeat=4):
         if list(at) == sorted(at) and len(set(at)) <= most:
             found[
-                places.first(
+                places.canonical(
                     tuple(
                         tuple(i for i in range(4) if at[i] == d) for d in range(len(places.kinds))
                     )
@@ -127,8 +131,8 @@ def splits(places: Places, most: int) -> list[Stages]:
     return list(found)
 
 
-def ranked(costs: Crowd, listed: list[Stages]) -> list[tuple[float, float, Stages]]:
-    plans = [(evaluate(costs.of(sum(map(bool, s))), s, allow_empty=True), s) for s in listed]
+def ranked(costs: ContentionCosts, listed: list[Stages]) -> list[tuple[float, float, Stages]]:
+    plans = [(evaluate(costs.at(sum(map(bool, s))), s, allow_empty=True), s) for s in listed]
     return sorted((p.period, p.latency, s) for p, s in plans)
 
 
@@ -140,9 +144,12 @@ ROWS = [(1.0, 2.0, 3.0, 4.0), (4.0, 1.0, 2.0, 1.0), (1.0, 2.0, 3.0, 4.0)]
 def test_the_best_splits_of_any_number_of_stages_are_listed(
     slower: float, rows: Any, kinds: tuple[int, ...]
 ) -> None:
-    costs, places = Crowd(tuple(model(slower**n, rows) for n in range(3))), Places(kinds)
+    costs, places = (
+        ContentionCosts(tuple(model(slower**n, rows) for n in range(3))),
+        CanonicalPlacement(kinds),
+    )
     best = ranked(costs, splits(places, 3))[:5]
-    found = device_subsets.best_of_each(places, costs, 3, 5, never)
+    found = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
     assert [s for *_, s in ranked(costs, found)] == found
     assert len(set(found)) == 5
     assert [p for p, *_ in ranked(costs, found)] == pytest.approx([p for p, *_ in best])
@@ -155,48 +162,57 @@ def test_of_very_many_choices_of_devices_each_number_of_stages_is_planned(
     monkeypatch.setattr(
         device_subsets, "CHOICES", 6
     )  # three devices of two kinds have seven choices
-    costs, places = Crowd(tuple(model(slower**n, ROWS) for n in range(3))), Places((0, 1, 2))
-    found = device_subsets.best_of_each(places, costs, 3, 5, never)
+    costs, places = (
+        ContentionCosts(tuple(model(slower**n, ROWS) for n in range(3))),
+        CanonicalPlacement((0, 1, 2)),
+    )
+    found = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
     assert ranked(costs, found)[0][0] == ranked(costs, splits(places, 3))[0][0]
-    periods = [evaluate(costs.of(sum(map(bool, s))), s, allow_empty=True).period for s in found]
+    periods = [evaluate(costs.at(sum(map(bool, s))), s, allow_empty=True).period for s in found]
     assert periods == sorted(periods)
     assert len(set(found)) == 5
 
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_stages_are_used_than_asked(most: int) -> None:
-    costs = Crowd((model(),))
-    found = device_subsets.best_of_each(Places((0, 0, 0)), costs, most, 20, never)
+    costs = ContentionCosts((model(),))
+    found = device_subsets.best_splits_under_contention(
+        CanonicalPlacement((0, 0, 0)), costs, most, 20, never
+    )
     assert max(sum(map(bool, s)) for s in found) == most
-    assert {s for *_, s in ranked(costs, found)} == set(splits(Places((0, 0, 0)), most))
+    assert {s for *_, s in ranked(costs, found)} == set(splits(CanonicalPlacement((0, 0, 0)), most))
 
 
 @given(st.sampled_from([((0, 0, 0), ROWS[:1]), ((0, 1, 0), ROWS)]), st.integers(1, 12))
 @settings(deadline=None, max_examples=15)
 def test_costs_that_hold_for_any_number_give_each_split_once(question: Any, count: int) -> None:
     kinds, rows = question
-    costs, places = model(1.0, rows), Places(kinds)
-    found = device_subsets.best(places, costs, count, never)
-    best = ranked(Crowd((costs,)), splits(places, 3))[:count]
+    costs, places = model(1.0, rows), CanonicalPlacement(kinds)
+    found = device_subsets.best_splits(places, costs, count, never)
+    best = ranked(ContentionCosts((costs,)), splits(places, 3))[:count]
     assert len(set(found)) == len(found) == len(best)
-    assert [p for p, *_ in ranked(Crowd((costs,)), found)] == pytest.approx([p for p, *_ in best])
-    assert [places.first(s) for s in found] == found
+    assert [p for p, *_ in ranked(ContentionCosts((costs,)), found)] == pytest.approx(
+        [p for p, *_ in best]
+    )
+    assert [places.canonical(s) for s in found] == found
 
 
 def test_where_no_choice_of_devices_fits_it_says_of_what() -> None:
     inf = float("inf")
-    costs = Crowd(
+    costs = ContentionCosts(
         (
             model(1.0, ((inf, 1.0, 1.0, inf), (inf, 1.0, 1.0, inf))),
             model(1.0, ((inf,) * 4, (inf,) * 4)),
         )
     )
     with pytest.raises(Infeasible, match="'m'"):
-        device_subsets.best_of_each(Places((0, 1)), costs, 2, 3, never)
+        device_subsets.best_splits_under_contention(CanonicalPlacement((0, 1)), costs, 2, 3, never)
 
 
 def test_what_only_one_device_can_run_is_planned_for_that_one() -> None:
     inf = float("inf")
     rows = ((inf, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
-    found = device_subsets.best_of_each(Places((0, 1)), Crowd((model(1.0, rows),)), 2, 9, never)
+    found = device_subsets.best_splits_under_contention(
+        CanonicalPlacement((0, 1)), ContentionCosts((model(1.0, rows),)), 2, 9, never
+    )
     assert found == [((), (0, 1, 2, 3))]

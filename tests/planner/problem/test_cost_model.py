@@ -11,24 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autosplit.cuts import members
+from autosplit.cuts import members, orders
 from autosplit.errors import ConfigError, GraphError, Infeasible, SplitError
 from autosplit.planner import (
     Constraints,
     CostModel,
     Link,
     Transfer,
-    baselines,
     decode,
     evaluate,
     k_best,
     least_latency,
     pareto_front,
     plan,
+    planned_baselines,
     shares_of,
 )
-from autosplit.planner.baselines import _places
-from autosplit.planner.large import orders
+from autosplit.planner.baselines import _spread
 from autosplit.planner.placement.device_order import kinds_of
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, model_cost
@@ -75,8 +74,8 @@ def test_a_cost_at_the_edge_is_taken(changes):
     "changes",
     [{"times": ((1.0, 2.0),) * 2, "memory": (1.0,) * 3}, {"overheads": ()}, {"times": ()}],
 )
-def test_tables_that_tell_different_numbers_of_devices_apart_are_refused(changes):
-    with pytest.raises(ConfigError, match="devices apart"):
+def test_tables_for_different_numbers_of_devices_are_refused(changes):
+    with pytest.raises(ConfigError, match="cost tables"):
         replace(PAIR, **changes)
 
 
@@ -201,7 +200,7 @@ def is_order(predecessors, order):
 @settings(deadline=None)
 def test_every_order_is_topological(model, seed):
     before = model.predecessors
-    for found in (orders.given, orders.depth_first, orders.breadth_first, orders.backwards):
+    for found in (orders.by_index, orders.depth_first, orders.breadth_first, orders.backwards):
         assert is_order(before, found(before))
     assert is_order(before, orders.random_order(before, Random(seed)))
 
@@ -309,18 +308,18 @@ def test_with_time_out_at_once_the_questions_still_have_an_answer():
         ([], 3, []),
     ],
 )
-def test_places_move_apart_so_that_no_stage_is_empty(places, size, moved):
-    assert _places(places, size) == moved
+def test_spread_move_apart_so_that_no_stage_is_empty(places, size, moved):
+    assert _spread(places, size) == moved
 
 
 def test_a_baseline_that_does_not_fit_says_why():
     sizes = (10.0, 10.0, 10.0, 0.0, 0.0, 0.0)
-    found = {b.name: b for b in baselines(replace(CHAIN, sizes=sizes, memory=(20.0,)), 2)}
+    found = {b.name: b for b in planned_baselines(replace(CHAIN, sizes=sizes, memory=(20.0,)), 2)}
     assert found["equal op count"].plan is None
     assert found["equal op count"].note == "exceeds the memory of a device"
     assert found["equal parameters"].plan is not None
     times = (CHAIN.times[0], (*CHAIN.times[0][:5], INF))
-    found = {b.name: b for b in baselines(replace(CHAIN, times=times), 2)}
+    found = {b.name: b for b in planned_baselines(replace(CHAIN, times=times), 2)}
     assert found["equal op count"].note == "puts an op on a device that cannot run it"
 
 
@@ -331,5 +330,8 @@ def test_two_tensors_between_the_same_ops_are_no_cut_at_a_single_tensor():
         send=((0.0, 0.0),),
         receive=((0.0, 0.0),),
     )
-    assert {b.name: b for b in baselines(PAIR, 2)}["single-tensor cuts"].plan.stages == ((0,), (1,))
-    assert {b.name: b for b in baselines(double, 2)}["single-tensor cuts"].plan is None
+    assert {b.name: b for b in planned_baselines(PAIR, 2)}["single-tensor cuts"].plan.stages == (
+        (0,),
+        (1,),
+    )
+    assert {b.name: b for b in planned_baselines(double, 2)}["single-tensor cuts"].plan is None
