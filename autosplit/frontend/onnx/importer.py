@@ -122,13 +122,15 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
 
 def _check_types(model: Any, module: Any) -> None:
     """Every output has the element type that the file gives it."""
-    from onnx import helper
+    from onnx import TensorProto, helper
     from tvm import relax
 
     made = module["main"].ret_ty
     found = made.fields if isinstance(made, relax.TupleType) else [made]
     for output, kind in zip(model.graph.output, found, strict=False):
         given = output.type.tensor_type.elem_type
+        if given not in TensorProto.DataType.values():
+            raise ModelError(f"output '{output.name}' has the unknown element type {given}")
         said = str(helper.tensor_dtype_to_np_dtype(given)) if given else ""
         if said and hasattr(kind, "dtype") and str(kind.dtype) != said:
             raise ModelError(

@@ -55,10 +55,12 @@ def read(path: Path) -> Any:
 
 def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
     """Import an IRModule whose function ``main`` has static shapes once ``shapes`` is applied; see ``load``."""
+    from tvm import relax
     from tvm.relax import transform as t
 
     module = bind_shapes(inlined(module), shapes or {})
     try:
+        relax.analysis.well_formed(module)
         module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
     except Exception as error:
         raise ModelError(f"the module is not well formed: {line_of(error)}") from error
@@ -144,7 +146,13 @@ class _Names:
             return [self._resolve(field) for field in value.fields]
         if isinstance(value, relax.TupleGetItem):
             held = self._resolve(value.tuple_value)
-            return held[value.index] if isinstance(held, list) else None
+            if not isinstance(held, list):
+                return None
+            if not 0 <= value.index < len(held):
+                raise ModelError(
+                    f"item {value.index} is taken out of a tuple of {len(held)}; the module is damaged"
+                )
+            return held[value.index]
         return None
 
     def _free(self, name: str) -> str:

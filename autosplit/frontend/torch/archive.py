@@ -24,7 +24,8 @@ _COPIED = re.compile(
     r"(data/(weights|constants)/[A-Za-z0-9_]+|archive_format|archive_version|byteorder|\.data/[a-z_]+)$"
 )
 _TARGET = re.compile(
-    r"torch\.ops\.(aten|prims)\.\w+\.\w+$|torch\.(sym_\w+|ops\.higher_order\.\w+)$|"
+    r"torch\.ops\.(aten|prims)\.\w+\.\w+$|torch\.sym_\w+$|"
+    r"torch\.ops\.higher_order\.(cond|while_loop|map_impl|scan|associative_scan|wrap_with_\w+)$|"
     r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|neg|pow|eq|ne|lt|le|gt|ge|and_|or_)$|"
     r"math\.(ceil|floor|trunc)$"
 )
@@ -76,7 +77,9 @@ def cleaned(path: Path) -> Iterator[IO[bytes]]:
         except (
             OSError,
             zipfile.BadZipFile,
-            KeyError,
+            LookupError,
+            TypeError,
+            AttributeError,
             ValueError,
             RecursionError,
             NotImplementedError,

@@ -37,7 +37,6 @@ _DECOMPOSED = frozenset(
 
 def functional(program: Any) -> Any:
     """The program without in-place ops, and with ops that the importer does not know decomposed."""
-    import torch
     from torch.export import default_decompositions
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
@@ -49,28 +48,60 @@ def functional(program: Any) -> Any:
             raise ModelError(
                 f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone"
             )
+    decompositions = default_decompositions()
+    _require_computation(program.graph)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = {
-            op: how for op, how in default_decompositions().items() if target_name(op) not in known
-        }
+        table = {op: how for op, how in decompositions.items() if target_name(op) not in known}
         try:
             program = program.run_decompositions(table)
         except Exception as error:
             raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
-    for node in program.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise ModelError(
-                f"node '{node.name}' is control flow ({node.target}), which cannot be split; export without"
-            )
-        if node.op == "call_function" and target_name(node.target) not in known:
-            raise ModelError(
-                f"op {node.target} of node '{node.name}' is not supported by TVM's importer; replace it"
-            )
+    _require_known(program.graph, known)
     _require_no_memory(program)
     unsupported.check(program.graph)
     reformed(program, _held(program))
     return program
+
+
+def _require_computation(graph: Any) -> None:
+    """Raise ModelError for an op that reaches out of the program: to files, storages, Python.
+
+    Torch runs the ops of a program while it decomposes them. What its dispatcher does not know
+    (``aten.save``, ``aten.manual_seed``) are functions of TorchScript and no kernels.
+    """
+    import torch
+
+    for node in graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        schema = node.target._schema
+        name = f"{schema.name}.{schema.overload_name}".rstrip(".")
+        words = {argument.name for argument in schema.arguments}
+        words |= {str(argument.type) for argument in schema.arguments}
+        if words & {"filename", "Storage"} or not torch._C._dispatch_has_kernel(name):
+            raise ModelError(
+                f"op {node.target} of node '{node.name}' does more than compute; export without it"
+            )
+
+
+def _require_known(graph: Any, known: set[str]) -> None:
+    """Raise ModelError for the first call of an op that is not in ``known``."""
+    import torch
+
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise ModelError(
+                f"node '{node.name}' is control flow ({node.target}), which cannot be split; "
+                "export without it"
+            )
+        if target_name(node.target) not in known:
+            raise ModelError(
+                f"op {node.target} of node '{node.name}' is not supported by TVM's importer; "
+                "replace it"
+            )
 
 
 def _held(program: Any) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,22 @@ def read(path: Path) -> Any:
     torch = import_torch()
     with torch_archive.cleaned(path) as archive:
         try:
-            return torch.export.load(archive)
+            with _quiet():
+                return torch.export.load(archive)
         except Exception as error:
             raise ModelError(f"model '{path}' cannot be read by torch: {line_of(error)}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No log of torch, which writes the traceback of an error before it raises it."""
+    log = logging.getLogger("torch.export")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceModel:

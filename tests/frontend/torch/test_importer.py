@@ -213,6 +213,33 @@ def test_d1_a_pickled_weight_is_refused_by_name(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("target", "more"),
+    [
+        ("torch.ops.aten.save.default", {"item": {"as_string": "x"}}),
+        ("torch.ops.aten.from_file.default", {"shared": {"as_bool": True}, "size": {"as_int": 4}}),
+        ("torch.ops.higher_order.aoti_call_delegate", {}),
+    ],
+)
+def test_an_op_that_reaches_out_of_the_program_is_refused(saved, tmp_path, target, more):
+    marker = tmp_path / "marker"
+
+    def with_call(name, data):
+        if not name.endswith("models/model.json"):
+            return data
+        document = json.loads(data)
+        nodes = document["graph_module"]["graph"]["nodes"]
+        call = {**nodes[0], "name": "reaching", "target": target, "outputs": []}
+        arguments = {"filename": {"as_string": str(marker)}, **more}
+        call["inputs"] = [{"name": n, "arg": a, "kind": 1} for n, a in arguments.items()]
+        nodes.insert(0, call)
+        return json.dumps(document).encode()
+
+    with pytest.raises(ModelError, match="does more|not read|cannot be read"):
+        autosplit.load_model(rewritten(saved, with_call))
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
     "target",
     ["torch.os.system", "torch.hub.load", "_operator.methodcaller", "torch.ops.load_library"],
 )

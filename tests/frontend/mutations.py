@@ -1,0 +1,185 @@
+"""Damaged model files: random changes of a sound one, alike for the same seed."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import random
+import re
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+NUMBERS = (0, 1, -1, 2, 7, 29, 255, 1 << 20, 1 << 31, -(1 << 31), 1 << 40, 1 << 62, -(1 << 63))
+TEXTS = ("", "x", "y", "w", "main", "a b", "é", "\u202e", "\n", "\x00", "a" * 3000, "%s{}", "../x")
+OTHERS = (None, True, False, 0.5, float("nan"), float("inf"), [], {}, [0], "\ud800")
+
+
+def bytes_changed(content: bytes, rng: random.Random) -> bytes:
+    """One to four bytes set, inserted or removed."""
+    changed = bytearray(content)
+    for _ in range(rng.randint(1, 4)):
+        place = rng.randrange(len(changed) or 1)
+        action = rng.choice(("set", "insert", "remove"))
+        if not changed:
+            break
+        if action == "set":
+            changed[place] = rng.randrange(256)
+        elif action == "insert":
+            changed.insert(place, rng.randrange(256))
+        else:
+            del changed[place]
+    return bytes(changed)
+
+
+def message_changed(content: bytes, rng: random.Random) -> bytes:
+    """An ONNX model with one to three fields of its messages changed."""
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    for _ in range(rng.randint(1, 3)):
+        message = rng.choice(_messages(model))
+        _change_field(message, rng.choice(message.DESCRIPTOR.fields), rng)
+    return bytes(model.SerializeToString())
+
+
+def _messages(message: Any) -> list[Any]:
+    """A message and all messages inside it."""
+    inside = [message]
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            items = value if field.is_repeated else [value]
+            for item in items:
+                inside += _messages(item)
+    return inside
+
+
+def _change_field(message: Any, field: Any, rng: random.Random) -> None:
+    repeated = field.is_repeated
+    if rng.random() < 0.3:
+        message.ClearField(field.name)
+    elif field.message_type is not None:
+        items = getattr(message, field.name)
+        if not repeated:
+            items.SetInParent()
+        elif len(items):
+            items.append(rng.choice(items))
+        else:
+            items.add()
+    else:
+        value = _scalar(field, rng)
+        try:
+            if repeated:
+                getattr(message, field.name).append(value)
+            else:
+                setattr(message, field.name, value)
+        except (ValueError, TypeError):  # protobuf itself refuses the value
+            message.ClearField(field.name)
+
+
+def _scalar(field: Any, rng: random.Random) -> Any:
+    if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
+        return rng.choice((0.0, -1.0, float("nan"), float("inf"), 1e30))
+    if field.cpp_type == field.CPPTYPE_STRING:
+        text = rng.choice(TEXTS)
+        return text.encode() if field.type == field.TYPE_BYTES else text
+    return rng.choice(NUMBERS)
+
+
+def script_changed(content: bytes, rng: random.Random) -> bytes:
+    """TVMScript with lines or words exchanged, repeated or removed."""
+    text = content.decode()
+    for _ in range(rng.randint(1, 3)):
+        pieces = text.splitlines(True) if rng.random() < 0.3 else re.split(r"(\W)", text)
+        place, other = rng.randrange(len(pieces)), rng.randrange(len(pieces))
+        action = rng.choice(("exchange", "repeat", "remove", "number", "text"))
+        if action == "exchange":
+            pieces[place], pieces[other] = pieces[other], pieces[place]
+        elif action == "repeat":
+            pieces.insert(place, pieces[other])
+        elif action == "remove":
+            del pieces[place]
+        else:
+            pieces[place] = str(rng.choice(NUMBERS if action == "number" else TEXTS))
+        text = "".join(pieces)
+    return text.encode()
+
+
+def json_changed(content: bytes, rng: random.Random) -> bytes:
+    """JSON with one to three values changed, anywhere in it."""
+    document = json.loads(content)
+    for _ in range(rng.randint(1, 3)):
+        containers = _containers(document)
+        container = rng.choice(containers)
+        keys = list(container) if isinstance(container, dict) else list(range(len(container)))
+        if not keys:
+            continue
+        key = rng.choice(keys)
+        action = rng.choice(("remove", "value", "like", "like"))
+        if action == "remove":
+            del container[key]
+        elif action == "value":
+            container[key] = rng.choice((*NUMBERS, *TEXTS, *OTHERS))
+        else:
+            container[key] = _value_like(container[key], document, rng)
+    return json.dumps(document).encode()
+
+
+def _containers(document: Any) -> list[Any]:
+    stack, containers = [document], []
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict | list):
+            containers.append(value)
+            stack += value.values() if isinstance(value, dict) else value
+    return containers
+
+
+def _value_like(value: Any, document: Any, rng: random.Random) -> Any:
+    """Another value of the same type, for texts one that stands elsewhere in the document."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return rng.choice((value + 1, value - 1, rng.randrange(300), *NUMBERS))
+    if isinstance(value, str):
+        texts = [v for c in _containers(document) for v in _values(c) if isinstance(v, str)]
+        return rng.choice((*texts, *TEXTS))
+    return copy.deepcopy(rng.choice(_containers(document)))
+
+
+def _values(container: Any) -> list[Any]:
+    return list(container.values()) if isinstance(container, dict) else container
+
+
+def archive_changed(content: bytes, rng: random.Random) -> bytes:
+    """A zip archive with a member changed, or its own bytes."""
+    if rng.random() < 0.2:
+        return bytes_changed(content, rng)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(buffer, "w") as new:
+        names = old.namelist()
+        members = [n for n in names if n.endswith(".json")]
+        target = rng.choice(members) if rng.random() < 0.9 else rng.choice(names)
+        for name in names:
+            data = old.read(name)
+            if name == target and data:
+                changed = json_changed if name.endswith(".json") else bytes_changed
+                data = changed(data, rng)
+            new.writestr(name, data)
+    return buffer.getvalue()
+
+
+Change = Callable[[bytes, random.Random], bytes]
+CHANGES: dict[str, tuple[Change, ...]] = {
+    ".onnx": (bytes_changed, message_changed),
+    ".py": (script_changed, bytes_changed),
+    ".json": (json_changed, json_changed, bytes_changed),
+    ".pt2": (archive_changed,),
+}
+
+
+def damaged(suffix: str, content: bytes, seed: int) -> bytes:
+    """The file ``content`` with the changes of a seed."""
+    rng = random.Random(f"{suffix}{seed}")
+    return rng.choice(CHANGES[suffix])(content, rng)

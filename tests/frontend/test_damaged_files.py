@@ -1,0 +1,119 @@
+"""A damaged model file is loaded, or refused in one line; nothing else comes of it.
+
+``AUTOSPLIT_FUZZ`` is the number of files that are tried of each format. The same number of a file
+gives the same damage.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.errors import AutosplitError
+from tests.build import node, onnx_model
+from tests.frontend.mutations import CHANGES, damaged
+
+COUNT = int(os.environ.get("AUTOSPLIT_FUZZ", "20"))
+SCRIPT = """
+@I.ir_module
+class Module:
+    @T.prim_func(private=True, s_tir=True)
+    def doubled(a: T.Buffer((T.int64(2), T.int64(4)), "float32"), b: T.Buffer((T.int64(2), T.int64(4)), "float32")):
+        T.func_attr({"tirx.noalias": True})
+        for i, j in T.grid(T.int64(2), T.int64(4)):
+            with T.sblock("b"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                b[vi, vj] = a[vi, vj] * T.float32(2)
+
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 3), "float32")):
+        cls = Module
+        with R.dataflow():
+            twice = R.call_tir(cls.doubled, (x,), out_ty=R.Tensor((2, 4), "float32"))
+            parts = R.split(twice, 2, axis=1)
+            left = parts[0]
+            joined = R.concat((parts[1], left), axis=1)
+            shifted = R.add(joined, R.const(2.0, "float32"))
+            product = R.matmul(shifted, w)
+            R.output(product, left)
+        return (product, left)
+"""  # noqa: E501
+
+
+def sound_onnx() -> bytes:
+    nodes = [
+        node("Gemm", "x w b", "h"),
+        node("Relu", "h", "r"),
+        node("Split", "r", "a c", axis=1),
+        node("Reshape", "a s", "d"),
+        node("Add", "d c", "y"),
+    ]
+    weights = {"w": np.eye(4, dtype=np.float32), "b": np.ones(4, np.float32), "s": np.array([1, 2])}
+    return bytes(onnx_model(nodes, weights=weights).SerializeToString())
+
+
+def sound_json() -> bytes:
+    import tvm
+
+    from autosplit.frontend.relax import script
+
+    return str(tvm.ir.save_json(script.parse(SCRIPT))).encode()
+
+
+def sound_program(folder: Path) -> bytes:
+    import torch
+
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 3)
+            self.register_buffer("scale", torch.arange(3.0))
+
+        def forward(self, x, y):
+            left, right = torch.split(torch.relu(self.linear(x)) * self.scale, [1, 2], 1)
+            return torch.cat([right, left], 1) + y, torch.nn.functional.pad(left, (0, 1))
+
+    dynamic = {"x": {0: torch.export.Dim("n")}, "y": {0: torch.export.Dim("n")}}
+    arguments = torch.ones(2, 4), torch.ones(2, 3)
+    path = folder / "sound.pt2"
+    torch.export.save(torch.export.export(Net(), arguments, dynamic_shapes=dynamic), path)
+    return path.read_bytes()
+
+
+def sound(suffix: str, folder: Path) -> bytes:
+    """A model file of a format that loads."""
+    if suffix == ".onnx":
+        pytest.importorskip("onnx")
+        return sound_onnx()
+    if suffix == ".py":
+        return SCRIPT.encode()
+    if suffix == ".json":
+        return sound_json()
+    pytest.importorskip("torch")
+    return sound_program(folder)
+
+
+def shapes(suffix: str) -> dict[str, tuple[int, ...]]:
+    return {"x": (2, 4), "y": (2, 3)} if suffix == ".pt2" else {}
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [pytest.param(s, marks=pytest.mark.integration) if s == ".pt2" else s for s in CHANGES],
+)
+def test_a_damaged_file_is_loaded_or_refused(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"net{suffix}"
+    path.write_bytes(content := sound(suffix, tmp_path))
+    assert autosplit.load_model(path, shapes(suffix)).graph.outputs
+    for number in range(COUNT):
+        path.write_bytes(damaged(suffix, content, number))
+        try:
+            assert autosplit.load_model(path, shapes(suffix)).graph.outputs
+        except AutosplitError as error:
+            assert "\n" not in str(error)
+        except Exception as error:
+            raise AssertionError(f"{suffix} file {number}: {error!r}") from error
