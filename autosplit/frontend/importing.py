@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ def read(model: Any, shapes: Shapes) -> SourceModel:
     """
     if not isinstance(model, Path):
         return _object(model, shapes)
+    _require_regular_file(model)
     if model.suffix in file.SUFFIXES:
         return file.load(model, shapes)
     if model.suffix == importer.SUFFIX:
@@ -31,6 +33,22 @@ def read(model: Any, shapes: Shapes) -> SourceModel:
     from autosplit.frontend.onnx import importer as onnx_importer
 
     return onnx_importer.load(model, shapes)
+
+
+def _require_regular_file(path: Path) -> None:
+    """Raise ModelError for a path that is no file; opening a pipe would wait for its writer."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        raise ModelError(f"model '{path}' does not exist; check the path") from error
+    except OSError as error:
+        raise ModelError(f"model '{path}' cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a null character or a lone surrogate
+        raise ModelError(f"model {str(path)!a} has no valid file name: {error}") from error
+    if stat.S_ISDIR(mode):
+        raise ModelError(f"model '{path}' is a folder; give a model file")
+    if not stat.S_ISREG(mode):
+        raise ModelError(f"model '{path}' is not a regular file; give a model file")
 
 
 def _object(model: Any, shapes: Shapes) -> SourceModel:

@@ -5,6 +5,7 @@ A new frontend adds a ``Form`` that writes the net ``relu(x w w)`` as its file; 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,3 +162,19 @@ def test_what_is_no_model_is_refused_by_name(form, tmp_path, content):
 def test_a_file_that_is_not_there_is_named(form, tmp_path):
     with pytest.raises(ModelError, match="nowhere"):
         autosplit.load_model(tmp_path / f"nowhere{form.suffix}")
+
+
+NAMES = ("missing", "no/folder", "nul\0", "\ud800", "n" * 5000, "loop", "pipe", "folder")
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_path_that_is_no_file_is_refused_by_name(form, tmp_path, name):
+    path = tmp_path / f"{name}{form.suffix}"
+    if name == "loop":
+        path.symlink_to(path)
+    elif name == "pipe":
+        os.mkfifo(path)
+    elif name == "folder":
+        path.mkdir()
+    with pytest.raises(ModelError, match=ascii(name)[1:-1][:200].replace("\\", ".")):
+        autosplit.load_model(path)

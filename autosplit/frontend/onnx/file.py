@@ -22,19 +22,13 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     ``shapes`` gives the shape of inputs that are dynamic; a symbol bound there is bound everywhere. Raises ModelError for
     a file that is no ONNX model, ConfigError for shapes that do not fit, MachineError without the onnx package.
     """
-    onnx = import_onnx()
+    onnx = require("onnx", "onnx")
     model = _inlined(_parse(path, onnx), path, onnx)
     _load_external_data(model, path, onnx)
     _check_weights(model.graph, onnx)
     _spell_constants(model.graph, onnx)
     _bind_shapes(model, dict(shapes or {}))
     return model
-
-
-def import_onnx() -> Any:
-    """The onnx package; MachineError with the remedy where it is missing."""
-    require("onnx.inliner", "onnx")
-    return require("onnx", "onnx")
 
 
 def inputs(model: Any) -> tuple[Signature, ...]:
@@ -46,23 +40,17 @@ def inputs(model: Any) -> tuple[Signature, ...]:
 
 
 def _parse(path: Path, onnx: Any) -> Any:
-    size = 0
     try:
-        size = path.stat().st_size
-        if path.is_dir():
-            raise ModelError(f"model '{path}' is a folder; give an ONNX file")
-        if size == 0:
-            raise ModelError(f"model '{path}' is empty; give an ONNX file")
-        model = onnx.load(str(path), load_external_data=False)
-    except ModelError:
-        raise
-    except FileNotFoundError as error:
-        raise ModelError(f"model '{path}' does not exist; check the path") from error
+        content = path.read_bytes()
     except OSError as error:
         raise ModelError(f"model '{path}' cannot be read: {error.strerror or error}") from error
+    if not content:
+        raise ModelError(f"model '{path}' is empty; give an ONNX file")
+    try:
+        model = onnx.load_model_from_string(content)
     except Exception as error:  # protobuf raises its own DecodeError, older versions others
         raise ModelError(
-            f"model '{path}' is not an ONNX file, or is truncated ({size} bytes read)"
+            f"model '{path}' is not an ONNX file, or is truncated ({len(content)} bytes read)"
         ) from error
     if not model.ir_version or not model.HasField("graph") or not model.opset_import:
         raise ModelError(
@@ -78,7 +66,8 @@ def _inlined(model: Any, path: Path, onnx: Any) -> Any:
     if not model.functions:
         return model
     try:
-        return onnx.inliner.inline_local_functions(model)
+        inliner = require("onnx.inliner", "onnx")
+        return inliner.inline_local_functions(model)
     except Exception as error:
         raise ModelError(f"model '{path}' has functions that cannot be inlined: {error}") from error
 

@@ -39,7 +39,7 @@ def read(path: Path) -> Any:
 
     ``torch.export.load`` unpickles and evaluates parts of such a file; it is only given what neither happens to.
     """
-    torch = import_torch()
+    torch = require("torch", "torch")
     with torch_archive.cleaned(path) as archive:
         try:
             with _quiet():
@@ -62,7 +62,7 @@ def _quiet() -> Iterator[None]:
 
 def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
     """Import an exported program; ``shapes`` binds its dynamic dimensions. Raises ModelError or ConfigError."""
-    import_torch()
+    require("torch", "torch")
     rewritten = functional(program)
     names = [s.arg.name for s in user(program.graph_signature.input_specs)]
     origins = Origins(program.graph, rewritten.graph)
@@ -91,13 +91,14 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
 
 def outputs(source: SourceModel, item: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """What torch computes for one item, by output name. Raises ModelError where it refuses."""
-    torch = import_torch()
+    torch = require("torch", "torch")
     program = source.program
+    pytree = torch.utils._pytree
     leaves = [torch.from_numpy(np.array(item[i.name])) for i in source.inputs]
     try:
         with torch.no_grad():
-            args, kwargs = torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
-            found = torch.utils._pytree.tree_leaves(program.module()(*args, **kwargs))
+            args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+            found = pytree.tree_leaves(program.module()(*args, **kwargs))
     except Exception as error:
         raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
     return {name: _array(value.detach()) for name, value in zip(source.outputs, found, strict=True)}
@@ -109,13 +110,6 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
 
     plain = str(tensor.dtype) != "torch.bfloat16"
     return np.asarray((tensor if plain else tvm.runtime.from_dlpack(tensor.contiguous())).numpy())
-
-
-def import_torch() -> Any:
-    """The torch package; MachineError with the remedy where it is missing."""
-    for module in ("torch.export", "torch.utils._pytree"):
-        require(module, "torch")
-    return require("torch", "torch")
 
 
 def _of_dtype(node: Any, value: Any) -> Any:

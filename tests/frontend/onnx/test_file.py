@@ -1,6 +1,7 @@
 """Every way a model file can be wrong ends in one line that names the thing, and in exit code 2."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -56,12 +57,7 @@ def test_an_empty_file_is_named(refused, tmp_path):
 
 
 def test_a_folder_is_no_model(refused, tmp_path):
-    assert refused(tmp_path) == f"model '{tmp_path}' is a folder; give an ONNX file"
-
-
-@pytest.mark.parametrize("name", ["missing.onnx", "missing/net.onnx", "nul\0.onnx"])
-def test_a_missing_file_is_named(refused, tmp_path, name):
-    assert f"model '{tmp_path / name}'" in refused(tmp_path / name)
+    assert refused(tmp_path) == f"model '{tmp_path}' is a folder; give a model file"
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads every file")
@@ -346,12 +342,7 @@ def test_external_data_that_cannot_be_read_is_named(refused, tmp_path, location,
 
 def test_the_onnx_package_that_is_missing_is_named(said, save, monkeypatch):
     path = save(onnx_model([node("Relu", "x", "y")]))
-    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
-    assert said("inspect", path) == (3, said_without("onnx"))
-
-
-def said_without(package):
-    return (
-        f"{package} cannot be imported (import of {package} halted; None in sys.modules); "
-        "pip install 'autosplit[onnx]'"
-    )
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    code, line = said("inspect", path)
+    assert code == 3
+    assert "pip install 'autosplit[onnx]'" in line
