@@ -26,7 +26,7 @@ from autosplit import cuts
 from autosplit.errors import MachineError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import along
-from autosplit.hardware.isolation.memory import give_back
+from autosplit.hardware.isolation.worker import release_memory
 from studies.benchmarks.finished_study import load
 from studies.benchmarks.result import arguments, at_most, finish
 
@@ -123,7 +123,7 @@ def run_candidates(net: str, candidates: int) -> tuple[FusedGraph, int]:
         with model.pipeline(stages, along(2)) as pipeline:
             pipeline.run(items)
         del pipeline
-        give_back()
+        release_memory()
         if number == min(TENTH, candidates):
             tenth = resident()
     return model.graph, tenth

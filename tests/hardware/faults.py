@@ -13,25 +13,25 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autosplit.hardware.isolation.worker import Handler, ReportPhase
 
-def open_faulty(
-    setting: Mapping[str, Any], tell: Callable[..., None]
-) -> Callable[[Mapping[str, Any]], Any]:
+
+def open_faulty(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
     def answer(job: Mapping[str, Any]) -> Any:
-        tell(job["phase"])
+        report_phase(job["phase"])
         if job["kind"] == "in stage":
-            return in_stage(tell, job["stage"])
+            return in_stage(report_phase, job["stage"])
         return FAULTS[job["kind"]](job)
 
     return answer
 
 
-def in_stage(tell: Callable[..., None], stage: int) -> None:
-    """Crash in a thread that was told to be a stage."""
+def in_stage(report_phase: ReportPhase, stage: int) -> None:
+    """Crash in a thread that was reported to run a stage."""
     ready = threading.Event()
     thread = threading.Thread(target=lambda: (ready.wait(), segfault({})))
     thread.start()
-    tell("running", {f"0x{thread.ident:016x}": stage})
+    report_phase("running", {f"0x{thread.ident:016x}": stage})
     ready.set()
     thread.join()
 
@@ -41,8 +41,8 @@ def segfault(job: Mapping[str, Any]) -> None:
 
 
 def out_of_memory(job: Mapping[str, Any]) -> None:
-    held = [b"x" * (1 << 28) for _ in range(1000)]
-    print(len(held))
+    blocks = [b"x" * (1 << 28) for _ in range(1000)]
+    print(len(blocks))
 
 
 def hold_the_gil(job: Mapping[str, Any]) -> None:
@@ -67,6 +67,15 @@ def grandchild(job: Mapping[str, Any]) -> int:
     ).pid
 
 
+def import_modules(job: Mapping[str, Any]) -> str:
+    """Import a module of the standard library and one of another package."""
+    import queue
+
+    import psutil
+
+    return f"{queue.__name__} {psutil.__name__}"
+
+
 def fail(job: Mapping[str, Any]) -> None:
     raise ValueError("the handler said no")
 
@@ -84,5 +93,6 @@ FAULTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "sigterm": ignore_sigterm,
     "grandchild": grandchild,
     "fail": fail,
+    "import": import_modules,
     "pid": lambda job: os.getpid(),
 }

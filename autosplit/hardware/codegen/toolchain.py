@@ -7,13 +7,13 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from autosplit.errors import MachineError
 from autosplit.extras import install
+from autosplit.hardware.isolation.child_python import child_environment, python_command
 
 _TIMEOUT_S = 600
 
@@ -29,7 +29,12 @@ def link_shared(
     command = [*compiler(triple), "-shared", "-o", str(output), *map(str, objects)]
     try:
         process = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            env=child_environment(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineError(f"the linker '{command[0]}' did not run: {error}") from error
@@ -70,10 +75,14 @@ def _cross(triple: str) -> tuple[str, ...]:
         if shutil.which(name):
             return (name,)
     if _has_zig():
-        return (sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-{abi}")
+        return (*_zig(), "-target", f"{architecture}-linux-{abi}")
     raise MachineError(
         f"nothing here links for '{triple}'; {install('link')}, or install {names[-1]}"
     )
+
+
+def _zig() -> tuple[str, ...]:
+    return python_command("-m", "ziglang", "cc")
 
 
 def _has_zig() -> bool:
@@ -86,4 +95,4 @@ def _driver() -> tuple[str, ...] | None:
     for command in commands:
         if command and shutil.which(command[0]):
             return tuple(command)
-    return (sys.executable, "-m", "ziglang", "cc") if _has_zig() else None
+    return _zig() if _has_zig() else None

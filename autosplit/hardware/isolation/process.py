@@ -1,8 +1,9 @@
-"""Work that may crash, hang or eat the memory, done in a process of its own that nothing survives.
+"""Work that may crash, hang or exhaust the memory, in a process group that leaves nothing behind.
 
-The process is a guard and the worker it forked, in a session of their own. The worker answers jobs, one JSON line each; the
-guard watches over both ends: when the worker dies, or the process that asked dies or lets go, it kills all that descends
-from it. The asking process holds the deadline. Only text crosses, no object of a compiler.
+The group is a guard and the worker it forked, in a session of their own. The worker answers jobs,
+one JSON line each. The guard watches both ends: when the worker dies, or the asking process dies or
+closes the worker, it kills all descendants. The asking process keeps the deadline. Only text
+crosses the border, never an object of a compiler.
 """
 
 from __future__ import annotations
@@ -17,55 +18,63 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from autosplit import errors
 from autosplit.errors import AutosplitError, MachineError, StageError
+from autosplit.hardware.isolation import worker
+from autosplit.hardware.isolation.child_python import child_environment, python_command
+from autosplit.hardware.isolation.worker import OpenHandler
 
 _GRACE_S = 5.0
 _TAIL_BYTES = 4096
+_OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
+_ROOT = Path(errors.__file__).resolve().parents[1]
+# The package is found last, where it is not installed: nothing beside it hides another module.
+_START = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    f"from {worker.__name__} import main; sys.exit(main(sys.argv[2:]))"
+)
 
 
 class Worker:
-    """A process that runs ``handler``, a ``module:function`` of ours, and answers jobs until it fails or is closed.
+    """A process that answers jobs until it fails or is closed.
 
-    ``setting`` is what the handler is called with; ``memory`` limits the worker's address space in bytes. What the process
-    prints goes to a log, whose end is ``log_tail``.
+    ``open_handler`` is a top-level function of a module. The process calls it with ``setting`` and
+    hands every job to the handler it returns. ``memory`` limits the address space in bytes. What
+    the process prints goes to a file in ``log_folder``, else to one that ends with the worker.
     """
 
-    def __init__(self, handler: str, setting: Mapping[str, Any], memory: int | None = None) -> None:
+    def __init__(
+        self,
+        open_handler: OpenHandler,
+        setting: Mapping[str, Any],
+        memory: int | None = None,
+        log_folder: Path | None = None,
+    ) -> None:
         self.phase = "starting"
         self.stages: dict[str, int] = {}
         self._buffer = b""
-        try:
-            # A file without a name: nothing is left of it, however this process ends.
-            self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        except OSError as error:
-            raise MachineError(
-                f"no temporary file for a worker's log: {error.strerror}; free the disk"
-            ) from error
+        module, name = _address(open_handler)
+        self._log = _open_log(log_folder)
         alive_read, self._alive = os.pipe()
         self._answers, answers_write = os.pipe()
-        request = {"handler": handler, "setting": setting, "memory": memory}
+        arguments = (str(_ROOT), str(alive_read), str(answers_write))
         try:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "autosplit.hardware.isolation.worker",
-                    str(alive_read),
-                    str(answers_write),
-                ],
+                python_command("-c", _START, *arguments),
                 stdin=subprocess.PIPE,
                 stdout=self._log,
                 stderr=self._log,
+                env=child_environment(),
                 start_new_session=True,
                 pass_fds=(alive_read, answers_write),
             )
         finally:
-            for end in (alive_read, answers_write):
-                os.close(end)
-        self._send(request)
+            os.close(alive_read)
+            os.close(answers_write)
+        self._send({"module": module, "name": name, "setting": setting, "memory": memory})
 
     @property
     def pid(self) -> int:
@@ -74,14 +83,14 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker can still be asked."""
+        """Whether the worker can answer another job."""
         return self._process.poll() is None
 
     def call(self, job: Mapping[str, Any], timeout_s: float) -> Any:
         """The answer to a job.
 
-        Raises the AutosplitError the handler raised; StageError, with the reason, where the worker crashed, hung for longer
-        than ``timeout_s`` or answered nothing. After the latter the worker is gone.
+        Raises the AutosplitError of the handler. Raises StageError if the worker crashes, takes
+        longer than ``timeout_s`` or ends without an answer; the worker is then killed.
         """
         self.phase = str(job.get("kind", "working"))
         self._send(job)
@@ -89,32 +98,33 @@ class Worker:
         while True:
             message = self._receive(deadline)
             if message is None:
-                self.close()
+                self.kill()
                 raise StageError(f"timeout {timeout_s:g} s while {self.phase}")
             if "phase" in message:
                 self.phase = str(message["phase"])
-                self.stages = message.get("stages") or self.stages
+                self.stages = message["stages"] or self.stages
             elif "exit" in message:
-                self.close()
-                raise StageError(self._death(int(message["exit"])))
+                self.kill()
+                status = int(message["exit"])
+                raise StageError(cause_of_death(status, self.phase, self.log_tail(), self.stages))
             elif "error" in message:
-                raise _error(str(message["error"]), str(message["text"]))
+                raise error_of(str(message["error"]), str(message["text"]))
             else:
                 return message["answer"]
 
     def log_tail(self) -> str:
         """The last lines the worker printed."""
-        # Reading at a position leaves alone the one that the worker writes at, which is shared.
-        with contextlib.suppress(OSError, ValueError):
-            log = self._log.fileno()
-            start = max(0, os.fstat(log).st_size - _TAIL_BYTES)
-            return os.pread(log, _TAIL_BYTES, start).decode(errors="replace")
-        return ""
+        if self._log.closed:
+            return ""
+        size = os.fstat(self._log.fileno()).st_size
+        length = min(size, _TAIL_BYTES)
+        # The offset of the file is shared with the worker and must not change.
+        return os.pread(self._log.fileno(), length, size - length).decode(errors="replace")
 
-    def close(self) -> None:
-        """End the worker and all that descends from it; can be called twice."""
+    def kill(self) -> None:
+        """End the worker and all its descendants; its log can still be read. Idempotent."""
         if self._alive >= 0:
-            os.close(self._alive)  # the guard sees that, and kills
+            os.close(self._alive)  # tells the guard to kill
             self._alive = -1
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
@@ -122,64 +132,79 @@ class Worker:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def discard(self) -> None:
-        """Close, and remove the log."""
-        self.close()
-        if self._process.stdin:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+    def close(self) -> None:
+        """Kill, and close the log. Idempotent."""
+        self.kill()
         if self._answers >= 0:
             os.close(self._answers)
             self._answers = -1
         self._log.close()
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died; `call` says how
+        with contextlib.suppress(BrokenPipeError):  # ``call`` says how it died
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
     def _receive(self, deadline: float) -> dict[str, Any] | None:
-        """The next message; None once the deadline has passed."""
+        """The next message; None after the deadline."""
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select(
-                [self._answers], [], [], max(0.0, deadline - time.monotonic())
-            )
+            seconds = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self._answers], [], [], seconds)
             if not ready:
                 return None
-            piece = os.read(self._answers, 1 << 16)
-            if not piece:
+            received = os.read(self._answers, 1 << 16)
+            if not received:
                 return {"exit": -int(signal.SIGKILL)}
-            self._buffer += piece
+            self._buffer += received
         line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
 
-    def _death(self, status: int) -> str:
-        """Why the worker died, as far as its status and its log tell."""
-        tail = self.log_tail()
-        if any(
-            word in tail
-            for word in ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
-        ):
-            return f"out of memory while {self.phase}"
-        if status >= 0:
-            return f"exit {status} without a result while {self.phase}"
-        name = signal.Signals(-status).name
-        if -status == signal.SIGKILL:
-            return f"killed by SIGKILL while {self.phase}, perhaps out of memory"
-        where = next(
-            (
-                f"in stage {s}"
-                for ident, s in self.stages.items()
-                if f"Current thread {ident}" in tail
-            ),
-            None,
-        )
-        return f"crash {name} {where or f'while {self.phase}'}"
+
+def _address(function: OpenHandler) -> tuple[str, str]:
+    """The module and the name by which another process imports a function."""
+    module, name = function.__module__, function.__qualname__
+    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not function:
+        raise ValueError(f"'{module}.{name}' is not a top-level function of an importable module")
+    return module, name
 
 
-def _error(name: str, text: str) -> AutosplitError:
-    kind = getattr(errors, name, None)
-    is_ours = isinstance(kind, type) and issubclass(kind, AutosplitError)
-    return kind(text) if is_ours and kind else StageError(f"{name}: {text}")
+def _open_log(folder: Path | None) -> IO[bytes]:
+    try:
+        if folder is None:
+            return tempfile.TemporaryFile()
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, _ = tempfile.mkstemp(prefix="worker-", suffix=".log", dir=folder)
+        return os.fdopen(handle, "w+b")
+    except OSError as error:
+        place = folder or tempfile.gettempdir()
+        raise MachineError(
+            f"cannot write a worker's log in '{place}': {error.strerror}; free the disk"
+        ) from error
+
+
+def cause_of_death(status: int, phase: str, log: str, stages: Mapping[str, int]) -> str:
+    """Why a worker died, judged by its exit status, the end of its log and its threads."""
+    if any(word in log for word in _OUT_OF_MEMORY):
+        return f"out of memory while {phase}"
+    if status >= 0:
+        return f"exit {status} without a result while {phase}"
+    name = signal.Signals(-status).name
+    if -status == signal.SIGKILL:
+        return f"killed by SIGKILL while {phase}, perhaps out of memory"
+    for thread, stage in stages.items():
+        if f"Current thread {thread}" in log:  # as faulthandler writes it
+            return f"crash {name} in stage {stage}"
+    return f"crash {name} while {phase}"
+
+
+def error_of(name: str, text: str) -> AutosplitError:
+    """The error that a handler raised; a StageError if it is not one of the project."""
+    kind = vars(errors).get(name)
+    if isinstance(kind, type) and issubclass(kind, AutosplitError):
+        return kind(text)
+    return StageError(f"{name}: {text}")

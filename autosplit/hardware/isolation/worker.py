@@ -1,11 +1,12 @@
-"""The other end of ``isolation``: ``python -m autosplit.hardware.worker ALIVE_FD ANSWERS_FD``.
+"""The process that ``Worker`` starts, with the descriptors ALIVE and ANSWERS as arguments.
 
-The process forks before it loads anything: the parent is the guard, the child the worker.
+It forks before it imports anything large: the parent is the guard, the child answers the jobs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -14,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from autosplit.errors import line_of
 
@@ -22,34 +23,52 @@ _LOG_LIMIT = 64 << 20
 _POLL_MS = 200
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
-Tell = Callable[..., None]
-"""``tell(phase, stages=None)``: what the worker is at, and which thread (by hex ident) runs which stage."""
+Handler = Callable[[Mapping[str, Any]], Any]
+
+
+class ReportPhase(Protocol):
+    """Tells the asking process what the worker does now."""
+
+    def __call__(self, phase: str, stages: Mapping[str, int] | None = None) -> None:
+        """``stages``: the stage that each thread runs, by the thread's hexadecimal identifier."""
+        ...
+
+
+OpenHandler = Callable[[Mapping[str, Any], ReportPhase], Handler]
 
 
 def main(arguments: list[str]) -> int:
     """Fork; guard in the parent, work in the child."""
     alive, answers = map(int, arguments)
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for the process that asked, which then lets go
+    # Ctrl-C is for the asking process, which then closes the worker.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = os.fork()
     if child == 0:
         os.close(alive)
         _work(os.fdopen(answers, "wb", buffering=0))
         return 0
-    return _guard(child, alive, answers)
+    _guard(child, alive, answers)
+    return 0
 
 
-def _guard(child: int, alive: int, answers: int) -> int:
-    """Wait until the worker dies or the asking process lets go, then kill whatever is left."""
-    _prctl(
-        _PR_SET_CHILD_SUBREAPER, 1
-    )  # a grandchild whose parent died becomes ours, whatever session it is in
+def release_memory() -> None:
+    """Return freed memory to the system.
+
+    The C library of Linux holds it back, and lowering a model frees twice the size of its weights.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _guard(child: int, alive: int, answers: int) -> None:
+    """Wait until the worker dies or the asking process closes ``alive``, then kill what is left."""
+    # A process whose parent died becomes a child of the guard, whatever session it is in.
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     poll = select.poll()
     poll.register(alive, select.POLLIN)
     while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
             code = os.waitstatus_to_exitcode(status)
             with contextlib.suppress(OSError):
                 os.write(answers, json.dumps({"exit": code}).encode() + b"\n")
@@ -61,35 +80,23 @@ def _guard(child: int, alive: int, answers: int) -> int:
                 os.ftruncate(1, 0)
     _kill_descendants()
     os.killpg(0, signal.SIGKILL)
-    return 0
 
 
 def _kill_descendants() -> None:
-    """Kill children until there are none: those of a killed one become ours."""
-    for _ in range(1000):
-        children = _children()
-        if not children:
-            return
-        for pid in children:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+    """Kill children until none is left; the children of a killed one become the guard's."""
+    import psutil
+
+    while children := psutil.Process().children():
+        for process in children:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, 0)
 
 
-def _children() -> list[int]:
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/children", encoding="ascii") as stream:
-                found += map(int, stream.read().split())
-    return found
-
-
 def _work(answers: IO[bytes]) -> None:
+    """Answer the jobs that come on standard input, one line each."""
     import faulthandler
-
-    from autosplit.hardware.isolation.memory import give_back
 
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     faulthandler.enable(sys.stderr)
@@ -99,20 +106,19 @@ def _work(answers: IO[bytes]) -> None:
         with lock:
             answers.write(json.dumps(message).encode() + b"\n")
 
-    def tell(phase: str, stages: Mapping[str, int] | None = None) -> None:
+    def report_phase(phase: str, stages: Mapping[str, int] | None = None) -> None:
         send({"phase": phase, "stages": dict(stages or {})})
 
     request = json.loads(sys.stdin.readline())
     _limit(request["memory"])
-    handler: Callable[[Mapping[str, Any]], Any] | None = None
+    handler: Handler | None = None
     for line in sys.stdin:
-        job = json.loads(line)
         try:
             if handler is None:
-                module, _, name = request["handler"].partition(":")
-                handler = getattr(importlib.import_module(module), name)(request["setting"], tell)
+                open_handler = getattr(importlib.import_module(request["module"]), request["name"])
+                handler = open_handler(request["setting"], report_phase)
             assert handler is not None
-            send({"answer": handler(job)})
+            send({"answer": handler(json.loads(line))})
         except MemoryError:
             with contextlib.suppress(OSError):
                 print("MemoryError", file=sys.stderr, flush=True)
@@ -120,10 +126,10 @@ def _work(answers: IO[bytes]) -> None:
         except Exception as error:
             import traceback
 
-            with contextlib.suppress(OSError):  # the log's disk may be full
+            with contextlib.suppress(OSError):  # the disk of the log may be full
                 traceback.print_exc()
             send({"error": type(error).__name__, "text": line_of(error, last=True)})
-        give_back()
+        release_memory()
 
 
 def _limit(memory: int | None) -> None:
@@ -135,13 +141,6 @@ def _limit(memory: int | None) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

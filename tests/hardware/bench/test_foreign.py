@@ -39,6 +39,7 @@ def test_the_package_ziglang_links_for_others(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(toolchain, "_has_zig", lambda: True)
     assert toolchain.compiler("aarch64-linux-musl")[1:] == (
+        "-P",
         "-m",
         "ziglang",
         "cc",

@@ -8,7 +8,7 @@ import pytest
 from autosplit.errors import MachineError
 from autosplit.hardware.codegen import toolchain
 
-ZIG = (sys.executable, "-m", "ziglang", "cc")
+ZIG = (sys.executable, "-P", "-m", "ziglang", "cc")
 
 
 @pytest.fixture
