@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         told.note("reading the model and compiling its ops")
     bench = open_bench(config)
     try:
-        if hint := tuning_hint(getattr(bench, "untuned", 0.0)):
+        if hint := tuning_hint(bench.untuned_share()):
             told.note(hint)
         on = open_study(config, bench, url, told, name=args.name, force=args.force)
         run_study(on, told)

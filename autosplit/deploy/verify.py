@@ -23,7 +23,7 @@ from autosplit.hardware.execution.event import StageEvent
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.reference import judge_of_file
+from autosplit.hardware.measurement.reference import reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, Spread
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
@@ -123,7 +123,7 @@ def _reference(
 ) -> tuple[Items, Items, str]:
     """Items, what the reference computes for them from the original model, and its name."""
     inputs = sample_items(document, draw, items, seed)
-    reference = judge_of_file(file, {p.name: p.shape for p in document.model.inputs})
+    reference = reference_of_file(file, {p.name: p.shape for p in document.model.inputs})
     return inputs, reference.outputs(inputs), f"{reference.name} on {file}"
 
 

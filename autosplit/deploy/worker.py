@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import used
 from autosplit.hardware.bench import worker
-from autosplit.hardware.isolation.worker import Tell
+from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.serialization import load
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from autosplit.hardware.bench.local import LocalBench
 
 
-def open_bench(setting: Mapping[str, Any], tell: Tell) -> worker.Handler:
+def open_bench(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
     """The handler of a worker; see ``hardware.bench.worker.open_bench``."""
-    return worker.open_bench(setting, tell, {"export": write_split_of_job})
+    return worker.open_bench(setting, report_phase, {"export": write_split_of_job})
 
 
 def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:

@@ -22,8 +22,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.measurement import reference
-from autosplit.hardware.measurement.reference import Judge
+from autosplit.hardware.measurement.reference import Reference, reference_of
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM, runtime_class
@@ -38,7 +37,7 @@ class CompiledModel:
 
     ``path`` is the original file, None for an object; ``onnx_file`` the same where it is ONNX.
     ``targets`` gives devices, by their
-    spelling, targets of their own; the graph is the same for all. ``judge`` computes the original
+    spelling, targets of their own; the graph is the same for all. ``reference`` computes the original
     without stages. A stage is a tuple of op indices.
     """
 
@@ -46,7 +45,7 @@ class CompiledModel:
     sha256: str
     target: Any
     lowered: Lowered
-    judge: Judge
+    reference: Reference
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     tuning: Path | None = None
     runtime_name: str = TVM
@@ -127,7 +126,7 @@ class CompiledModel:
 
         Raises MachineError for a missing package, ModelError where it refuses the model.
         """
-        return self.judge.outputs(items)
+        return self.reference.outputs(items)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -179,7 +178,7 @@ def load_model(
         sha256=files.sha256(path) if path else _digest(source.module),
         target=tvm_target,
         lowered=lower(source, tvm_target, backends),
-        judge=reference.judge_of(source, path, tvm_target),
+        reference=reference_of(source, path, tvm_target),
         shapes=static_shapes,
         tuning=tuning,
         runtime_name=runtime,

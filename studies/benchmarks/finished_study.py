@@ -20,11 +20,10 @@ from autosplit.cuts.stages import Stages
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import measure
-from autosplit.hardware.measurement.interleaved import Contender, duel
+from autosplit.hardware.measurement.interleaved import Contender, compare_interleaved
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare, require_equal
-from autosplit.hardware.measurement.results import Spread
-from autosplit.hardware.measurement.statistics import spread
+from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import OpenStudy, open_study
@@ -92,7 +91,7 @@ def in_turns(
     expected = model.expected(items)
     with contextlib.ExitStack() as stack:
         contenders = [contender(stack, model, stages, items, expected) for stages in splits]
-        return duel([*contenders, *others], budget)
+        return compare_interleaved([*contenders, *others], budget)
 
 
 def contender(

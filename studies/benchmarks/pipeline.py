@@ -26,10 +26,9 @@ from autosplit import api
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
-from autosplit.hardware.measurement.interleaved import turns
+from autosplit.hardware.measurement.interleaved import measure_rounds
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import Spread
-from autosplit.hardware.measurement.statistics import spread
+from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import Bar, arguments, at_least, at_most, finish, shown
@@ -104,7 +103,7 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
             item = {p.name: made[p.name] for p in ports.inputs}
             made |= one.run([item])[0]
             contenders.append(partial(streamed, one, [item]))
-        return turns(contenders, budget, ROUNDS)
+        return measure_rounds(contenders, budget, ROUNDS)
 
 
 def by_itself(ports: StagePorts) -> Wiring:

@@ -82,7 +82,7 @@ class Case:
         """The split that a study of these trials ends with."""
         corrected = corrected_costs(self.space, tuple(self.bench.devices), tuple(measured))
         best = [m.stages for m in finalists(corrected, measured)]
-        periods = [spread.median for spread in self.bench.duel(best)[0]]
+        periods = [spread.median for spread in self.bench.compare_interleaved(best)[0]]
         return best[periods.index(min(periods))]
 
 

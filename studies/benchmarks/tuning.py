@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit import api
-from autosplit.hardware.measurement.interleaved import duel
+from autosplit.hardware.measurement.interleaved import compare_interleaved
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import onnxruntime_session
 from autosplit.hardware.measurement.results import Spread
@@ -91,7 +91,7 @@ def before_and_after(net: str, folder: Path, budget: Budget) -> list[Spread]:
     whole = (tuple(range(len(models[0].graph.ops))),)
     with contextlib.ExitStack() as stack:
         ways = [contender(stack, model, whole, items, expected) for model in models]
-        return duel([*ways, partial(looped, session, items)], budget)
+        return compare_interleaved([*ways, partial(looped, session, items)], budget)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from autosplit.frontend.samples import random_items
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.reference import judge_of_file
+from autosplit.hardware.measurement.reference import reference_of_file
 from tests.report.exports import swap_sources
 from tests.report.manifests import sound
 
@@ -145,7 +145,7 @@ def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_sta
 ):
     shapes, kinds = [], []
     monkeypatch.setattr(
-        verifying, "judge_of_file", lambda f, given: shapes.append(given) or judge_of_file(f, given)
+        verifying, "reference_of_file", lambda f, given: shapes.append(given) or reference_of_file(f, given)
     )
     monkeypatch.setattr(
         verifying, "compare", lambda a, b, among: kinds.append(set(among)) or compare(a, b, among)

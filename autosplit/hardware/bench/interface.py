@@ -1,13 +1,15 @@
-"""What a study needs from hardware, real or simulated: profile the ops, measure a candidate, measure the baselines."""
+"""What a study needs from hardware, real or simulated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from autosplit.cuts.stages import Stages
 from autosplit.graph import FusedGraph
-from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile
+from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.planner import CostModel
 
 
 class Bench(Protocol):
@@ -25,34 +27,72 @@ class Bench(Protocol):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What a study must not mix: model sha256, target, devices, runtime, versions."""
+        """What all measurements of a study share: model sha256, target, devices, versions."""
         ...
 
     @property
     def keep_together(self) -> Sequence[Sequence[int]]:
-        """Sets of ops that no cut may part, by index: those between which the runtime cannot cut."""
+        """Sets of ops, by index, that the runtime cannot separate."""
+        ...
+
+    @property
+    def regions(self) -> Mapping[str, Sequence[int]]:
+        """The ops that each external backend runs, by its name."""
+        ...
+
+    def untuned_share(self) -> float:
+        """The share of the arithmetic in kernels without a tuned schedule, 0 to 1.
+
+        Compiles the kernels of the first device.
+        """
         ...
 
     def profile(self) -> Sequence[Profile]:
-        """The time of every fused op on each device, one Profile a device, in the order of ``devices``."""
+        """The time of every fused op, one Profile a device, in the order of ``devices``."""
         ...
 
     def links(self) -> Sequence[LinkCost]:
-        """What it takes to move tensors to each device and to call it, in the order of ``devices``; empty where it is free."""
+        """The transfer costs of each device, in the order of ``devices``; empty if all are zero."""
+        ...
+
+    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
+        """The planner's view of a profile and of transfer costs."""
         ...
 
     def measure(self, stages: Stages) -> Measurement:
-        """Build, verify and measure the pipeline whose stage i runs the ops ``stages[i]`` on device i.
+        """Build, verify and measure the pipeline whose stage i runs the ops ``stages[i]``.
 
-        An empty stage leaves its device unused and takes no time.
-        Raises AutosplitError with a reason where the candidate cannot be built, fails, or computes something else.
+        Stage i is on device i. An empty stage leaves its device unused and takes no time. Raises
+        AutosplitError if the candidate cannot be built, fails, or its outputs differ.
         """
         ...
 
     def baselines(self) -> Sequence[Baseline]:
-        """The unsplit model on one core, on all cores, on each other device, and one replica a core and device."""
+        """The unsplit model on one core, on all cores, on each other device, and as replicas."""
+        ...
+
+    def compare_interleaved(
+        self, candidates: Sequence[Stages]
+    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """The periods in ms of candidates and of the baselines, measured in turns."""
+        ...
+
+    def export(
+        self,
+        stages: Stages,
+        folder: Path,
+        *,
+        measured: Measurement | None = None,
+        predicted: float | None = None,
+        baselines: Sequence[Baseline] = (),
+        verdict: str | None = None,
+    ) -> Path:
+        """Write a split and what is known of it; returns the path of ``split.json``.
+
+        Raises ConfigError if the bench has no stages that could be loaded.
+        """
         ...
 
     def close(self) -> None:
-        """Release what the bench holds; it can be called twice."""
+        """Release processes and devices. Idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""A bench whose work is done in a worker process: a candidate that crashes, hangs or eats memory is a failed trial."""
+"""A bench in a worker process: a candidate that crashes or hangs is a failed trial."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from typing import Any
 from autosplit.cuts.stages import Stages
 from autosplit.errors import AutosplitError, StageError
 from autosplit.graph import FusedGraph
+from autosplit.hardware.bench.worker import open_bench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
+from autosplit.hardware.isolation.worker import OpenHandler
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.hardware.runtimes.registry import TVM
+from autosplit.planner import CostModel
 from autosplit.serialization import dump, load
 
-HANDLER = "autosplit.hardware.bench.worker:open_bench"
+CANDIDATE_TIMEOUT_S = 600.0  # beyond the time that a candidate is measured for
 
 
 class IsolatedBench:
-    """Implements Bench. After a crash, a hang or an out-of-memory the next job gets a fresh worker.
+    """Implements Bench. After a crash, a timeout or an out-of-memory a fresh worker starts.
 
-    ``patience_s`` is how long a candidate may take beyond its measuring time, ``memory`` the worker's address space in bytes.
-    ``regions``: the arguments of ``autosplit.lowering.external.backend.named``, one mapping a backend.
-    ``handler``: what the worker does, ``module:function``; one that only measures by default.
+    ``regions`` are the arguments of ``autosplit.lowering.external.backend.named``, one mapping for
+    each external backend. ``open_handler`` is what the worker runs; the default only measures, and
+    cannot export.
     """
 
     def __init__(
@@ -42,9 +46,7 @@ class IsolatedBench:
         tuning: Path | None = None,
         runtime: str = TVM,
         regions: Sequence[Mapping[str, Any]] = (),
-        patience_s: float = 600.0,
-        memory: int | None = None,
-        handler: str = HANDLER,
+        open_handler: OpenHandler = open_bench,
     ) -> None:
         self._setting = {
             "model": str(model),
@@ -58,15 +60,17 @@ class IsolatedBench:
             "regions": [dict(r) for r in regions],
             "measure": asdict(budget),
         }
-        self._handler = handler
-        self._memory = memory
-        self._timeout_s = patience_s + 4 * budget.seconds
+        self._open_handler = open_handler
+        self._timeout_s = CANDIDATE_TIMEOUT_S + 4 * budget.seconds
         self._worker: Worker | None = None
+        # A server that was there once may return; one that never was is not waited for.
+        self._wait_s = 0.0
         self.log_tail = ""
 
     @cached_property
     def _description(self) -> dict[str, Any]:
-        description: dict[str, Any] = self._call({"kind": "describe"})
+        description: dict[str, Any] = self._call("describe")
+        self._wait_s = RETURN_S
         return description
 
     @cached_property
@@ -82,48 +86,48 @@ class IsolatedBench:
     @property
     def keep_together(self) -> Sequence[Sequence[int]]:
         """See Bench."""
-        found: list[list[int]] = self._description["keep_together"]
-        return found
+        return load(tuple[tuple[int, ...], ...], self._description["keep_together"])
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
-        """See LocalBench."""
-        found: dict[str, list[int]] = self._description["regions"]
-        return found
-
-    @property
-    def untuned(self) -> float:
-        """See LocalBench."""
-        return float(self._description["untuned"])
+        """See Bench."""
+        return load(dict[str, tuple[int, ...]], self._description["regions"])
 
     @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
-        found: dict[str, str] = self._description["identity"]
-        return found
+        return load(dict[str, str], self._description["identity"])
+
+    def untuned_share(self) -> float:
+        """See Bench."""
+        return float(self._call("untuned_share"))
 
     def profile(self) -> Sequence[Profile]:
         """See Bench."""
-        return [load(Profile, p) for p in self._call({"kind": "profile"})]
+        return load(list[Profile], self._call("profile"))
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench."""
-        return [load(LinkCost, c) for c in self._call({"kind": "links"})]
+        return load(list[LinkCost], self._call("links"))
+
+    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
+        """See Bench."""
+        return cost_model(self.graph, profile, links, self.keep_together)
 
     def measure(self, stages: Stages) -> Measurement:
-        """See Bench. A worker that dies is a StageError with the reason; its log's end is in ``log_tail``."""
-        return load(Measurement, self._call({"kind": "measure", "stages": stages}))
+        """See Bench. Raises StageError if the worker dies; ``log_tail`` is the end of its log."""
+        return load(Measurement, self._call("measure", stages=stages))
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench."""
-        return [load(Baseline, b) for b in self._call({"kind": "baselines"})]
+        return load(list[Baseline], self._call("baselines"))
 
-    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
-        """See LocalBench."""
-        found = self._call({"kind": "duel", "candidates": candidates})
-        return [load(Spread, s) for s in found["candidates"]], [
-            load(Spread, s) for s in found["baselines"]
-        ]
+    def compare_interleaved(
+        self, candidates: Sequence[Stages]
+    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """See Bench."""
+        answer = self._call("compare_interleaved", candidates=candidates)
+        return load(tuple[list[Spread], list[Spread]], answer)
 
     def export(
         self,
@@ -135,33 +139,30 @@ class IsolatedBench:
         baselines: Sequence[Baseline] = (),
         verdict: str | None = None,
     ) -> Path:
-        """Have the worker write a split with what is known of it, where its handler can."""
-        job = {
-            "kind": "export",
-            "stages": stages,
-            "folder": str(folder.absolute()),
-            "measured": dump(measured) if measured else None,
-            "predicted": predicted,
-            "baselines": [dump(b) for b in baselines],
-            "verdict": verdict,
-        }
-        self._call(job)
+        """See Bench."""
+        self._call(
+            "export",
+            stages=stages,
+            folder=str(folder.absolute()),
+            measured=dump(measured) if measured else None,
+            predicted=predicted,
+            baselines=[dump(b) for b in baselines],
+            verdict=verdict,
+        )
         return folder / "split.json"
 
     def close(self) -> None:
-        """End the worker; the next job would start another."""
+        """End the worker; the next job starts another."""
         if self._worker:
-            self._worker.discard()
+            self._worker.close()
             self._worker = None
 
-    def _call(self, job: Mapping[str, Any]) -> Any:
+    def _call(self, kind: str, **arguments: Any) -> Any:
         if self._worker is None:
-            wait_s = (
-                RETURN_S if "_description" in self.__dict__ else 0.0
-            )  # what was there once may be back
-            self._worker = Worker(self._handler, self._setting | {"wait_s": wait_s}, self._memory)
+            setting = {**self._setting, "wait_s": self._wait_s}
+            self._worker = Worker(self._open_handler, setting)
         try:
-            return self._worker.call(job, self._timeout_s)
+            return self._worker.call({"kind": kind, **arguments}, self._timeout_s)
         except StageError as error:
             self.log_tail = error.log = self._worker.log_tail()
             if not self._worker.is_alive:
@@ -169,6 +170,7 @@ class IsolatedBench:
             raise
         except AutosplitError:
             raise
-        except BaseException:  # Ctrl-C while waiting: the answer would be taken for the next job's
+        except BaseException:
+            # The answer would be taken for that of the next job.
             self.close()
             raise

@@ -1,4 +1,4 @@
-"""A bench on this machine and the servers it reaches: candidates built, judged by the original model, measured."""
+"""A bench on this machine and the servers it reaches."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Item, Pipeline
-from autosplit.hardware.isolation.worker import Tell
+from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import measure
-from autosplit.hardware.measurement.baselines import Way, ways
-from autosplit.hardware.measurement.interleaved import Contender, duel
+from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
+from autosplit.hardware.measurement.interleaved import Contender, compare_interleaved
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import (
@@ -34,15 +34,22 @@ from autosplit.hardware.measurement.results import (
     Measurement,
     Profile,
     Spread,
+    spread,
 )
-from autosplit.hardware.measurement.statistics import spread
+from autosplit.hardware.profiling.cost_model import cost_model
+from autosplit.planner import CostModel
+
+
+def ignore_phase(phase: str, stages: Mapping[str, int] | None = None) -> None:
+    """A ReportPhase that reports to nobody."""
 
 
 class LocalBench:
     """Implements Bench for a model whose stage i runs on ``places[i]``.
 
-    Servers are held while a job needs them and no longer, so that several studies can share them. One that does not answer
-    is waited for, at first for ``wait_s``. Raises MachineError where it stays away.
+    Servers are reserved for one job at a time, so that several studies can share them. A server
+    that does not answer is waited for: for the first job ``wait_s``, later RETURN_S. Raises
+    MachineError if it does not come back.
     """
 
     def __init__(
@@ -51,14 +58,14 @@ class LocalBench:
         places: Sequence[Device],
         budget: Budget | None = None,
         items: int = 3,
-        tell: Tell = lambda phase, stages=None: None,
+        report_phase: ReportPhase = ignore_phase,
         wait_s: float = 0.0,
     ) -> None:
         self.model = model
-        self._tell = tell
         self.places = tuple(places)
-        self._wait_s = wait_s
         self.budget = budget or Budget()
+        self._report_phase = report_phase
+        self._wait_s = wait_s
         self._items = model.items(items)
         model.runtime.check(self.places)
         with self.reached():
@@ -67,12 +74,12 @@ class LocalBench:
 
     @property
     def graph(self) -> FusedGraph:
-        """The graph of the model."""
+        """See Bench."""
         return self.model.graph
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The devices along the pipeline, spelled."""
+        """See Bench."""
         return tuple(map(str, self.places))
 
     @property
@@ -82,161 +89,164 @@ class LocalBench:
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
-        """By the name of an external backend the ops that it runs."""
+        """See Bench."""
         return self.model.lowered.regions
 
-    @property
-    def untuned(self) -> float:
-        """See Runtime.untuned; that of the first device."""
-        return self.model.runtime.untuned(self.places[0])
+    def untuned_share(self) -> float:
+        """See Bench."""
+        with self.reached():
+            self._report_phase("compiling kernels")
+            return self.model.runtime.untuned(self.places[0])
 
     @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
-        own = {
-            d: target for d, target in self._targets.items() if target != spelled(self.model.target)
-        }
-        targets = (
-            {"targets": " ".join(f"{d} {target}" for d, target in sorted(own.items()))}
-            if own
-            else {}
-        )
-        return {
-            **self.model.identity,
-            **targets,
-            "backend": self.model.runtime_name,  # the key of stored studies
-            "devices": " ".join(self.devices),
-        }
+        shared_target = spelled(self.model.target)
+        other_targets = [
+            f"{device} {target}"
+            for device, target in sorted(self._targets.items())
+            if target != shared_target
+        ]
+        identity = {**self.model.identity}
+        if other_targets:
+            identity["targets"] = " ".join(other_targets)
+        identity["backend"] = self.model.runtime_name  # the key in stored studies
+        identity["devices"] = " ".join(self.devices)
+        return identity
 
     @cached_property
     def expected(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """What the judge computes for the items that candidates are judged by: for each its outputs by name."""
+        """The outputs of the reference for the items that candidates are verified with."""
         return self.model.expected(self._items)
 
     def profile(self) -> Sequence[Profile]:
-        """See Bench; equal devices are profiled once."""
+        """See Bench. Devices with the same spelling are profiled once."""
         with self.reached():
             self._compile()
-            self._tell("profiling")
-            profiles = {str(d): self.model.profile(d) for d in _each(self.places)}
+            self._report_phase("profiling")
+            profiles = {name: self.model.profile(d) for name, d in self._distinct.items()}
         return [profiles[name] for name in self.devices]
 
     def links(self) -> Sequence[LinkCost]:
-        """See Bench; equal devices are measured once."""
+        """See Bench. Devices with the same spelling are measured once."""
         with self.reached():
-            self._tell("measuring links")
-            links = {str(d): self.model.link(d) for d in _each(self.places)}
+            self._report_phase("measuring links")
+            links = {name: self.model.link(d) for name, d in self._distinct.items()}
         return [links[name] for name in self.devices]
 
+    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
+        """See Bench."""
+        return cost_model(self.graph, profile, links, self.keep_together)
+
     def measure(self, stages: Stages) -> Measurement:
-        """See Bench. The outputs are compared first; a wrong one is a StageError and no number counts."""
-        self._tell("waiting for devices")
+        """See Bench. Outputs are compared first: a candidate that is wrong has no period."""
+        self._report_phase("waiting for devices")
         with self.reached(in_trial=True), self._pipeline(stages) as pipeline:
             pipeline.start()
-            self._tell("running", pipeline.threads)
-            accuracy = self._judged(pipeline)
+            self._report_phase("running", pipeline.threads)
+            accuracy = self._verify(pipeline)
             period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
-            times = iter(busy)
-            busy = tuple(next(times) if ops else 0.0 for ops in stages)
-            return Measurement(
-                period, measure.latency(pipeline, self._items, self.budget), busy, accuracy
-            )
+            latency = measure.latency(pipeline, self._items, self.budget)
+        # The pipeline has no stage for a device that is left unused.
+        times = iter(busy)
+        stage_ms = tuple(next(times) if ops else 0.0 for ops in stages)
+        return Measurement(period, latency, stage_ms, accuracy)
 
     def baselines(self) -> Sequence[Baseline]:
-        """See Bench. Without a second core or device, one core is all there is."""
-        found = []
-        for name, copies in self._ways():
+        """See Bench. Without a second core or device, one core is the only one."""
+        baselines = []
+        for run in self.unsplit_runs():
             with self.reached(), contextlib.ExitStack() as stack:
-                pipelines = self._open_whole(stack, copies)
-                period = self._together(pipelines)(self.budget)
+                pipelines = self._open_unsplit(stack, run)
+                period = self._contender(pipelines)(self.budget)
                 latencies = [measure.latency(p, self._items, self.budget) for p in pipelines]
-                found.append(Baseline(name, period, latencies[0], len(pipelines)))
-        return found
+                baselines.append(Baseline(run.name, period, latencies[0], len(pipelines)))
+        return baselines
 
-    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
-        """The periods of candidates and of the baselines, measured in turns; both in their order."""
+    def compare_interleaved(
+        self, candidates: Sequence[Stages]
+    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """See Bench."""
         with self.reached(), contextlib.ExitStack() as stack:
             contenders: list[Contender] = []
             for stages in candidates:
                 pipeline = stack.enter_context(self._pipeline(stages))
-                self._judged(pipeline)
-                contenders.append(partial(_alone, pipeline, self._items))
-            contenders += [
-                self._together(self._open_whole(stack, copies)) for _, copies in self._ways()
-            ]
-            self._tell("comparing in turns")
-            spreads = duel(contenders, self.budget)
+                self._verify(pipeline)
+                contenders.append(self._contender([pipeline]))
+            for run in self.unsplit_runs():
+                contenders.append(self._contender(self._open_unsplit(stack, run)))
+            self._report_phase("comparing in turns")
+            spreads = compare_interleaved(contenders, self.budget)
         return spreads[: len(candidates)], spreads[len(candidates) :]
+
+    def unsplit_runs(self) -> Sequence[UnsplitRun]:
+        """The baselines, on the devices that can run the whole model."""
+        return unsplit_runs([d for d in self.places if self.model.runtime.can_run(d)])
 
     @contextlib.contextmanager
     def reached(self, in_trial: bool = False) -> Iterator[None]:
-        """Hold the servers that stages are on. One that is lost fails a trial; elsewhere it is a MachineError."""
-        with rpc.reached(self.places, self._wait_s) as held:
+        """Reserve the servers of the stages.
+
+        A server that is lost fails a trial; in any other job it is a MachineError.
+        """
+        with rpc.reached(self.places, self._wait_s) as connections:
             try:
                 yield
             except StageError as error:
-                gone = [] if in_trial else [c.device for c in held if not c.is_alive]
-                if not gone:
+                lost = [c.device for c in connections if not c.is_alive]
+                if in_trial or not lost:
                     raise
                 raise MachineError(
-                    f"device '{gone[0]}' was lost ({line_of(error)}); start its server again"
+                    f"device '{lost[0]}' was lost ({line_of(error)}); start its server again"
                 ) from error
 
     def close(self) -> None:
-        """See Bench; pipelines are closed after each measurement, so nothing is left."""
+        """See Bench. Pipelines are closed after each job, so nothing is left."""
+
+    @property
+    def _distinct(self) -> dict[str, Device]:
+        """The first device of each spelling: servers of one key are alike."""
+        return {str(d): d for d in reversed(self.places)}
 
     def _compile(self) -> None:
-        self._tell("compiling kernels")
+        self._report_phase("compiling kernels")
         self.model.runtime.prepare(self.places)
 
     def _pipeline(self, stages: Stages) -> Pipeline:
         self._compile()
-        self._tell("building")
+        self._report_phase("building")
         return self.model.pipeline(stages, self.places, trace=True)
 
-    def _ways(self) -> Sequence[Way]:
-        """The ways without splitting, on devices that can run all of the model."""
-        return ways([d for d in self.places if self.model.runtime.can_run(d)])
-
-    def _open_whole(self, stack: contextlib.ExitStack, copies: Sequence[Device]) -> list[Pipeline]:
-        """One unsplit model a copy, each checked."""
+    def _open_unsplit(self, stack: contextlib.ExitStack, run: UnsplitRun) -> list[Pipeline]:
+        """One verified pipeline for each copy of the model."""
         self._compile()
-        pipelines = [
-            stack.enter_context(self.model.unsplit(device, trace=True)) for device in copies
-        ]
+        pipelines = []
+        for device in run.devices:
+            pipelines.append(stack.enter_context(self.model.unsplit(device, trace=True)))
         for pipeline in pipelines:
-            self._judged(pipeline)
+            self._verify(pipeline)
         return pipelines
 
-    def _judged(self, pipeline: Pipeline) -> Accuracy:
-        """How far a pipeline is from the judge, which goes first: an item that it refuses could crash a kernel."""
+    def _verify(self, pipeline: Pipeline) -> Accuracy:
+        # The reference goes first: an item that it refuses could crash a kernel.
         expected = self.expected
-        return require_equal(
-            compare(pipeline.run(self._items), expected, self.model.lowered.dtypes)
-        )
+        outputs = pipeline.run(self._items)
+        return require_equal(compare(outputs, expected, self.model.lowered.dtypes))
 
-    def _together(self, pipelines: Sequence[Pipeline]) -> Contender:
-        one = len(pipelines) == 1
-        return (
-            partial(_alone, pipelines[0], self._items)
-            if one
-            else partial(_side_by_side, pipelines, self._items)
-        )
+    def _contender(self, pipelines: Sequence[Pipeline]) -> Contender:
+        if len(pipelines) == 1:
+            return partial(_period, pipelines[0], self._items)
+        return partial(side_by_side, pipelines, self._items)
 
 
-def _each(devices: Sequence[Device]) -> Sequence[Device]:
-    """Devices of one spelling once: servers of one key are alike."""
-    return list({str(d): d for d in reversed(devices)}.values())
-
-
-def _alone(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
+def _period(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
     return measure.period_and_stages(pipeline, items, budget)[0]
 
 
-def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:
-    """The period in ms of several pipelines that work side by side: the time between any two results of all of them.
+def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:
+    """The period in ms of pipelines that run at the same time: between any two of their results.
 
-    Raises StageError where a stage of any of them fails.
+    Raises StageError if a stage of any of them fails.
     """
     start = threading.Barrier(len(pipelines))
     deadline = time.perf_counter() + budget.seconds
@@ -246,19 +256,21 @@ def _side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: 
         results = pipeline.results()
         start.wait()
         pipeline.submit(next(stream))
-        done = 0
-        while done < budget.items or time.perf_counter() < deadline:
+        count = 0
+        while count < budget.items or time.perf_counter() < deadline:
             pipeline.submit(next(stream))
             next(results)
-            done += 1
+            count += 1
         next(results)
 
     first = [len(p.submitted) for p in pipelines]
-    with ThreadPoolExecutor(len(pipelines)) as copies:
-        list(copies.map(drive, pipelines))  # the first error is raised here
-    ends = [
-        measure.completions(p.events, f + 1, len(p.submitted))
-        for p, f in zip(pipelines, first, strict=True)
-    ]
-    last = min(e[-1] for e in ends)  # after this, not all of them work any more
-    return spread(measure.gaps(sorted(t for e in ends for t in e if t <= last), len(pipelines)))
+    with ThreadPoolExecutor(len(pipelines)) as threads:
+        list(threads.map(drive, pipelines))  # raises the first error
+    ends = []
+    for pipeline, skipped in zip(pipelines, first, strict=True):
+        # The first item of each pipeline fills it.
+        ends.append(measure.completions(pipeline.events, skipped + 1, len(pipeline.submitted)))
+    # Later than this, some pipelines have finished and the others run faster.
+    last = min(times[-1] for times in ends)
+    completions = sorted(t for times in ends for t in times if t <= last)
+    return spread(measure.gaps(completions, len(pipelines)))

@@ -1,9 +1,9 @@
-"""Hardware that exists only in numbers: a study on it takes a second and no compiler, and the best split can be known.
+"""Hardware that exists only in numbers: a study on it takes a second and needs no compiler.
 
-The known costs are what a profile would say. The true ones, hidden from the search, are the known times a factor per
-op that is lognormal, plus an overhead a stage, slowed by contention between the stages; each measured stage time has
-noise of its own. All of it follows from the seed and the split alone, so an interrupted study goes on with the same
-numbers.
+The known costs stand for a profile. The true costs, hidden from the search, are the known times
+times a lognormal factor for each op, an overhead for each stage, and a slowdown by contention
+between stages; every measured stage time has noise of its own. All numbers follow from the seed and
+the split, so an interrupted study continues with the same numbers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from autosplit.hardware.measurement.results import (
 from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, Plan, evaluate
 
-_CORE_SHARE = 0.7  # what a further core adds to an unsplit run
+_CORE_SHARE = 0.7  # of a core, which each further core adds to an unsplit run
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """How far the true costs are from the known ones: relative ``error``, ``noise`` and ``contention`` a further stage.
+    """The distance of the true costs from the known ones.
 
-    ``overhead`` in ms a stage, ``delay`` in seconds a measurement, which is what a test of interruptions needs.
+    ``error``, ``noise`` and ``contention`` (for each further stage) are relative. ``overhead`` is
+    in ms a stage, ``delay`` in seconds a measurement, for tests of interruptions.
     """
 
     error: float = 0.35
@@ -51,7 +52,9 @@ class Simulation:
 
 
 class SimulatedBench:
-    """A Bench over known costs (a CostModel in ms of the same ops as ``graph``)."""
+    """Implements Bench over known costs, in ms, of the ops of ``graph``."""
+
+    keep_together: Sequence[Sequence[int]] = ()
 
     def __init__(
         self,
@@ -62,11 +65,12 @@ class SimulatedBench:
     ) -> None:
         if costs.devices not in (None, len(devices)):
             raise ConfigError(
-                f"'{costs.name}' has times for {costs.devices} devices, {len(devices)} are given; give as many"
+                f"'{costs.name}' has times for {costs.devices} devices, "
+                f"{len(devices)} are configured; configure as many"
             )
         self.graph, self.costs, self.devices = graph, costs, tuple(devices)
         self.simulation = simulation or Simulation()
-        self.keep_together: Sequence[Sequence[int]] = ()
+        self.regions: Mapping[str, Sequence[int]] = {}
         self.true = _hidden(costs, self.simulation, len(devices))
         known = repr((costs.names, costs.predecessors, costs.times, costs.send, costs.receive))
         self.identity: Mapping[str, str] = {
@@ -75,24 +79,32 @@ class SimulatedBench:
             "simulation": repr(self.simulation),
         }
 
-    def cost_model(self, profile: Sequence[Profile]) -> CostModel:
+    def untuned_share(self) -> float:
+        """See Bench; there is no kernel to tune."""
+        return 0.0
+
+    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """The known costs with their transfers."""
         return self.costs
 
     def profile(self) -> Sequence[Profile]:
         """The known time of every op on each device."""
         rows = self.costs.times
-        return [
-            Profile(device, row := rows[d if len(rows) > 1 else 0], (0.0,) * len(row))
-            for d, device in enumerate(self.devices)
-        ]
+        profiles = []
+        for index, device in enumerate(self.devices):
+            times = rows[index] if len(rows) > 1 else rows[0]
+            profiles.append(Profile(device, times, (0.0,) * len(times)))
+        return profiles
 
     def links(self) -> Sequence[LinkCost]:
         """None: ``cost_model`` has the transfers."""
         return ()
 
     def measure(self, stages: Stages) -> Measurement:
-        """The true time of each stage, with noise. Raises StageError where a device cannot run an op."""
+        """The true time of each stage, with noise.
+
+        Raises StageError if a device cannot run an op.
+        """
         if self.simulation.delay:
             time.sleep(self.simulation.delay)
         loads = self._noisy(stages, "measure", self.simulation.noise)
@@ -105,39 +117,48 @@ class SimulatedBench:
             Accuracy(True, 0.0, 0.0, 1),
         )
 
-    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
-        """The periods of candidates, measured longer and side by side: a quarter of the noise; and of the baselines."""
+    def compare_interleaved(
+        self, candidates: Sequence[Stages]
+    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        """See Bench. A longer measurement has a quarter of the noise."""
         noise = self.simulation.noise / 4
+        # The word is a part of the seed, so it must not change.
         periods = [max(self._noisy(stages, "duel", noise)) for stages in candidates]
         spreads = [Spread(p, p * (1 - 2 * noise), p * (1 + 2 * noise)) for p in periods]
         return spreads, [b.period_ms for b in self.baselines()]
 
     def baselines(self) -> Sequence[Baseline]:
         """One core, all cores at a share of the ideal, and a replica a core, all from the true costs."""
-        whole, k = math.fsum(t for t in self.true.times[0] if t < math.inf), len(self.devices)
-        shared = whole / (1 + _CORE_SHARE * (k - 1))
-        apart = whole * self._contention
+        cores = len(self.devices)
+        one_core = math.fsum(t for t in self.true.times[0] if t < math.inf)
+        all_cores = one_core / (1 + _CORE_SHARE * (cores - 1))
+        replica = one_core * self._contention
         return [
-            Baseline("one core", _exact(whole), _exact(whole)),
-            Baseline("all cores", _exact(shared), _exact(shared)),
-            Baseline("replicas", _exact(apart / k), _exact(apart), copies=k),
+            Baseline("one core", _exact(one_core), _exact(one_core)),
+            Baseline("all cores", _exact(all_cores), _exact(all_cores)),
+            Baseline("replicas", _exact(replica / cores), _exact(replica), copies=cores),
         ]
 
+    def export(self, stages: Stages, folder: Path, **facts: Any) -> Path:
+        """Raises ConfigError: there is nothing to export."""
+        raise ConfigError(
+            "simulated hardware has no stages to export; run the study on a real runtime"
+        )
+
     def close(self) -> None:
-        """Nothing is held."""
+        """See Bench."""
 
     def truth(self, stages: Stages) -> Plan:
-        """What a split truly costs; for tests and comparisons, never for a search."""
+        """The true costs of a split; for tests and comparisons, never for a search."""
         return evaluate(self.true_of(sum(map(bool, stages))), stages, allow_empty=True)
 
     def true_of(self, used: int) -> CostModel:
-        """The true costs where ``used`` stages run, which slow each other down; ``true`` where all do."""
+        """The true costs with ``used`` stages, which slow each other down; ``true`` with all."""
         if used == len(self.devices):
             return self.true
         share = (1 + self.simulation.contention * (used - 1)) / self._contention
-        return replace(
-            self.true, times=tuple(tuple(t * share for t in row) for row in self.true.times)
-        )
+        times = np.array(self.true.times) * share
+        return replace(self.true, times=tuple(map(tuple, times.tolist())))
 
     @property
     def _contention(self) -> float:
@@ -155,7 +176,7 @@ class SimulatedBench:
 
 
 def from_file(path: Path, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
-    """A bench over a graph file. Raises GraphError where it cannot be read or is malformed."""
+    """A bench over a graph file. Raises GraphError if it cannot be read or is malformed."""
     costs = read_graph(path)
     return SimulatedBench(graph_of(costs), costs, devices, simulation)
 
@@ -177,38 +198,34 @@ def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> Simulated
 
 
 def graph_of(costs: CostModel) -> FusedGraph:
-    """The ops of a cost model as a graph: a tensor of bytes for each that the model moves, the unread as outputs."""
-    made: dict[int, list[str]] = {}
-    read: dict[int, list[str]] = {}
-    shapes: dict[str, tuple[tuple[int, ...], str, int]] = {}
-    inputs = []
+    """The ops of a cost model as a graph, with a tensor of bytes for each that the model moves.
+
+    An op whose results are never moved has an empty tensor as its result, which is an output.
+    """
+    outputs_of: dict[int, list[str]] = {}
+    inputs_of: dict[int, list[str]] = {}
+    tensors: dict[str, tuple[tuple[int, ...], str, int]] = {}
+    graph_inputs = []
     for tensor in costs.tensors:
         name = f"{tensor.name}:out"
-        shapes[name] = ((int(tensor.bytes),), "uint8", int(tensor.bytes))
-        inputs += [name] if tensor.producer is None else []
-        if tensor.producer is not None:
-            made.setdefault(tensor.producer, []).append(name)
+        tensors[name] = ((int(tensor.bytes),), "uint8", int(tensor.bytes))
+        if tensor.producer is None:
+            graph_inputs.append(name)
+        else:
+            outputs_of.setdefault(tensor.producer, []).append(name)
         for reader in tensor.consumers:
-            read.setdefault(reader, []).append(name)
-    outputs = []
+            inputs_of.setdefault(reader, []).append(name)
+    graph_outputs = []
+    ops = []
     for i, name in enumerate(costs.names):
-        if i not in made:
-            made[i] = [f"{name}:result"]
-            outputs.append(made[i][0])
-            shapes[made[i][0]] = ((0,), "uint8", 0)
-    ops = [
-        Op(
-            name,
-            name,
-            (name,),
-            tuple(read.get(i, ())),
-            tuple(made[i]),
-            int(costs.sizes[i]),
-            costs.flops[i],
-        )
-        for i, name in enumerate(costs.names)
-    ]
-    return build(costs.name, ops, shapes, inputs, outputs)
+        if i not in outputs_of:
+            result = f"{name}:result"
+            outputs_of[i] = [result]
+            graph_outputs.append(result)
+            tensors[result] = ((0,), "uint8", 0)
+        inputs, outputs = tuple(inputs_of.get(i, ())), tuple(outputs_of[i])
+        ops.append(Op(name, name, (name,), inputs, outputs, int(costs.sizes[i]), costs.flops[i]))
+    return build(costs.name, ops, tensors, graph_inputs, graph_outputs)
 
 
 def _hidden(costs: CostModel, simulation: Simulation, devices: int) -> CostModel:

@@ -1,26 +1,30 @@
-"""A LocalBench inside a worker process: jobs and answers as JSON."""
+"""A LocalBench inside a worker process: jobs and answers are JSON documents."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autosplit.hardware.isolation.worker import Tell
+from autosplit.cuts.stages import Stages
+from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.serialization import dump
 
-Handler = Callable[[Mapping[str, Any]], Any]
-Job = Callable[[Any, Mapping[str, Any]], Any]
+if TYPE_CHECKING:
+    from autosplit.hardware.bench.local import LocalBench
+
+Job = Callable[["LocalBench", Mapping[str, Any]], Any]
 
 
 def open_bench(
-    setting: Mapping[str, Any], tell: Tell, more: Mapping[str, Job] = MappingProxyType({})
+    setting: Mapping[str, Any],
+    report_phase: ReportPhase,
+    more: Mapping[str, Job] = MappingProxyType({}),
 ) -> Handler:
-    """The handler of a worker: opens the bench that ``setting`` describes, then answers one job at a time.
+    """Open the bench that ``setting`` describes, as the handler of a worker.
 
-    ``more``: what it does beside measuring, by kind; each gets the bench and the job.
+    ``more`` are further jobs by their kind.
     """
     from autosplit.hardware.bench.local import LocalBench
     from autosplit.hardware.compiled_model import load_model
@@ -28,74 +32,51 @@ def open_bench(
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.lowering.external.backend import named
 
-    tell("reading the model")
-    tuning = Path(setting["tuning"]) if setting["tuning"] else None
-    regions = [
-        named(r["backend"], r["merge"], r["markers"], r["together"])
-        for r in setting.get("regions", ())
-    ]
+    report_phase("reading the model")
     model = load_model(
         setting["model"],
         setting["shapes"],
         setting["target"],
-        tuning,
-        backends=regions,
+        Path(setting["tuning"]) if setting["tuning"] else None,
+        backends=[
+            named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting["regions"]
+        ],
         runtime=setting["runtime"],
-        targets=setting.get("targets", {}),
+        targets=setting["targets"],
     )
     places = device.along(setting["stages"], setting["devices"])
-    tell("reaching devices")
-    bench = LocalBench(
-        model, places, Budget(**setting["measure"]), tell=tell, wait_s=setting.get("wait_s", 0.0)
-    )
-
+    report_phase("reaching devices")
+    budget = Budget(**setting["measure"])
+    bench = LocalBench(model, places, budget, report_phase=report_phase, wait_s=setting["wait_s"])
     jobs = {**_JOBS, **more}
-
-    def answer(job: Mapping[str, Any]) -> Any:
-        return jobs[job["kind"]](bench, job)
-
-    return answer
+    return lambda job: jobs[job["kind"]](bench, job)
 
 
-def _describe(bench: Any, job: Mapping[str, Any]) -> Any:
+def _describe(bench: LocalBench, job: Mapping[str, Any]) -> Any:
     return {
         "graph": dump(bench.graph),
         "devices": bench.devices,
         "identity": dict(bench.identity),
         "keep_together": bench.keep_together,
         "regions": dict(bench.regions),
-        "untuned": bench.untuned,
     }
 
 
-def _profile(bench: Any, job: Mapping[str, Any]) -> Any:
-    return [dump(p) for p in bench.profile()]
+def _compare_interleaved(bench: LocalBench, job: Mapping[str, Any]) -> Any:
+    candidates, baselines = bench.compare_interleaved([_stages(c) for c in job["candidates"]])
+    return [dump(s) for s in candidates], [dump(s) for s in baselines]
 
 
-def _links(bench: Any, job: Mapping[str, Any]) -> Any:
-    return [asdict(c) for c in bench.links()]
-
-
-def _measure(bench: Any, job: Mapping[str, Any]) -> Any:
-    return dump(bench.measure(tuple(tuple(ops) for ops in job["stages"])))
-
-
-def _baselines(bench: Any, job: Mapping[str, Any]) -> Any:
-    return [dump(b) for b in bench.baselines()]
-
-
-def _duel(bench: Any, job: Mapping[str, Any]) -> Any:
-    candidates, baselines = bench.duel(
-        [tuple(tuple(ops) for ops in stages) for stages in job["candidates"]]
-    )
-    return {"candidates": [dump(s) for s in candidates], "baselines": [dump(s) for s in baselines]}
+def _stages(document: Any) -> Stages:
+    return tuple(tuple(ops) for ops in document)
 
 
 _JOBS: Mapping[str, Job] = {
     "describe": _describe,
-    "profile": _profile,
-    "links": _links,
-    "measure": _measure,
-    "baselines": _baselines,
-    "duel": _duel,
+    "untuned_share": lambda bench, job: bench.untuned_share(),
+    "profile": lambda bench, job: [dump(p) for p in bench.profile()],
+    "links": lambda bench, job: [dump(c) for c in bench.links()],
+    "measure": lambda bench, job: dump(bench.measure(_stages(job["stages"]))),
+    "baselines": lambda bench, job: [dump(b) for b in bench.baselines()],
+    "compare_interleaved": _compare_interleaved,
 }

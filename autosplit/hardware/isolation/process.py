@@ -43,21 +43,17 @@ class Worker:
 
     ``open_handler`` is a top-level function of a module. The process calls it with ``setting`` and
     hands every job to the handler it returns. ``memory`` limits the address space in bytes. What
-    the process prints goes to a file in ``log_folder``, else to one that ends with the worker.
+    the process prints goes to a temporary file, whose end is ``log_tail``.
     """
 
     def __init__(
-        self,
-        open_handler: OpenHandler,
-        setting: Mapping[str, Any],
-        memory: int | None = None,
-        log_folder: Path | None = None,
+        self, open_handler: OpenHandler, setting: Mapping[str, Any], memory: int | None = None
     ) -> None:
         self.phase = "starting"
         self.stages: dict[str, int] = {}
         self._buffer = b""
         module, name = _address(open_handler)
-        self._log = _open_log(log_folder)
+        self._log = _open_log()
         alive_read, self._alive = os.pipe()
         self._answers, answers_write = os.pipe()
         arguments = (str(_ROOT), str(alive_read), str(answers_write))
@@ -173,17 +169,13 @@ def _address(function: OpenHandler) -> tuple[str, str]:
     return module, name
 
 
-def _open_log(folder: Path | None) -> IO[bytes]:
+def _open_log() -> IO[bytes]:
     try:
-        if folder is None:
-            return tempfile.TemporaryFile()
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, _ = tempfile.mkstemp(prefix="worker-", suffix=".log", dir=folder)
-        return os.fdopen(handle, "w+b")
+        # A file without a name: nothing is left of it, however this process ends.
+        return tempfile.TemporaryFile()
     except OSError as error:
-        place = folder or tempfile.gettempdir()
         raise MachineError(
-            f"cannot write a worker's log in '{place}': {error.strerror}; free the disk"
+            f"no temporary file for a worker's log: {error.strerror}; free the disk"
         ) from error
 
 

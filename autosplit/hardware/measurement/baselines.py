@@ -1,28 +1,39 @@
-"""The ways to run a model without splitting it, on the devices that its stages have."""
+"""The ways to run a model unsplit on the devices of its stages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from autosplit.hardware.devices.device import Cores, Device
 
-Way = tuple[str, Sequence[Device]]
-"""A name, and the device of each copy of the model."""
+
+class UnsplitRun(NamedTuple):
+    """A baseline before it is measured: one copy of the model on each of ``devices``."""
+
+    name: str
+    devices: tuple[Device, ...]
 
 
-def ways(devices: Sequence[Device]) -> list[Way]:
-    """One core and all cores, where there are any; each other device by itself; a replica on each core and device."""
-    cores = sorted(
-        {number for device in devices if isinstance(device, Cores) for number in device.numbers}
-    )
-    others = [device for device in dict.fromkeys(devices) if not isinstance(device, Cores)]
-    found: list[Way] = []
+def unsplit_runs(devices: Sequence[Device]) -> list[UnsplitRun]:
+    """One core, all cores, each other device, and replicas on every core and other device."""
+    numbers: set[int] = set()
+    others: dict[str, Device] = {}
+    for device in devices:
+        if isinstance(device, Cores):
+            numbers.update(device.numbers)
+        else:
+            # Servers with the same spelling are equal for a baseline of one device.
+            others.setdefault(str(device), device)
+    cores = sorted(numbers)
+    runs = []
     if cores:
-        found.append(("one core", [Cores((cores[0],))]))
+        runs.append(UnsplitRun("one core", (Cores((cores[0],)),)))
     if len(cores) > 1:
-        found.append(("all cores", [Cores(tuple(cores))]))
-    found += [(name, [device]) for name, device in {str(d): d for d in reversed(others)}.items()][
-        ::-1
-    ]
-    copies: list[Device] = [*(Cores((core,)) for core in cores), *others]
-    return [*found, ("replicas", copies)] if len(copies) > 1 else found
+        runs.append(UnsplitRun("all cores", (Cores(tuple(cores)),)))
+    runs += [UnsplitRun(name, (device,)) for name, device in others.items()]
+    replicas: list[Device] = [Cores((core,)) for core in cores]
+    replicas += dict.fromkeys(device for device in devices if not isinstance(device, Cores))
+    if len(replicas) > 1:
+        runs.append(UnsplitRun("replicas", tuple(replicas)))
+    return runs

@@ -10,8 +10,7 @@ from statistics import median
 
 from autosplit.hardware.execution.event import StageEvent
 from autosplit.hardware.execution.pipeline import Item, Pipeline
-from autosplit.hardware.measurement.results import Spread
-from autosplit.hardware.measurement.statistics import half_width, spread
+from autosplit.hardware.measurement.results import Spread, spread
 
 MS = 1e3
 
@@ -106,7 +105,7 @@ def _settled(
     if (taken - warm) % max(4, stages):
         return False
     between = gaps(completions(events, warm - 1, taken))
-    return len(between) >= 6 and half_width(spread(between)) <= budget.share
+    return len(between) >= 6 and spread(between).relative_half_width <= budget.share
 
 
 def _busy(events: Sequence[StageEvent], stage: int, first: int, last: int) -> float:

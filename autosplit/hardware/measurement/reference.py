@@ -1,6 +1,7 @@
-"""Who says what a model computes: something that runs the original model, and none of the stages.
+"""Reference implementations that the outputs of a split are compared with.
 
-onnxruntime for an ONNX file, torch for an exported program; a Relax module is compiled by TVM op by op, unfused and unsplit.
+They compute the original model: onnxruntime an ONNX file, torch an exported program, and TVM a
+Relax module, op by op, neither fused nor split.
 """
 
 from __future__ import annotations
@@ -25,34 +26,37 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 Outputs = dict[str, np.ndarray[Any, Any]]
 
 
-class Judge(Protocol):
+class Reference(Protocol):
     """Computes the outputs of a model by other means than its stages."""
 
     @property
     def name(self) -> str:
-        """What it is, for a message."""
+        """The name in messages."""
         ...
 
     def outputs(self, items: Sequence[Item]) -> list[Outputs]:
-        """The outputs of each item by name. Raises MachineError where a package is missing, ModelError where it refuses."""
+        """The outputs of each item by name.
+
+        Raises MachineError if a package is missing, ModelError if it refuses the model.
+        """
         ...
 
 
 @dataclass(frozen=True)
-class OnnxRuntime:
-    """Judges by onnxruntime on the original file."""
+class OnnxruntimeReference:
+    """onnxruntime on the original file."""
 
     path: Path
     name: str = "onnxruntime"
 
     def outputs(self, items: Sequence[Item]) -> list[Outputs]:
-        """See Judge."""
+        """See Reference."""
         return onnxruntime_outputs(self.path, items)
 
 
 @dataclass(frozen=True)
-class Unfused:
-    """Judges a Relax module by TVM itself, one kernel an op, nothing fused, nothing split."""
+class UnfusedReference:
+    """TVM on a Relax module, one kernel an op."""
 
     source: SourceModel
     target: Any
@@ -83,46 +87,45 @@ class Unfused:
         return relax.VirtualMachine(built, tvm.cpu())["main"]
 
     def outputs(self, items: Sequence[Item]) -> list[Outputs]:
-        """See Judge."""
+        """See Reference."""
         import tvm
 
-        found = []
+        results = []
         for item in items:
-            result = self._main(
-                *(tvm.runtime.tensor(np.asarray(item[i.name])) for i in self.source.inputs)
-            )
-            values = [result] if hasattr(result, "numpy") else list(result)
-            found.append(
-                {name: v.numpy() for name, v in zip(self.source.outputs, values, strict=True)}
-            )
-        return found
+            inputs = [tvm.runtime.tensor(np.asarray(item[i.name])) for i in self.source.inputs]
+            output = self._main(*inputs)
+            # A module with one output returns a tensor, with several an array of tensors.
+            values = [output] if isinstance(output, tvm.runtime.Tensor) else list(output)
+            pairs = zip(self.source.outputs, values, strict=True)
+            results.append({name: value.numpy() for name, value in pairs})
+        return results
 
 
 @dataclass(frozen=True)
-class Torch:
-    """Judges an exported program by torch."""
+class TorchReference:
+    """torch on an exported program."""
 
     source: SourceModel
     name: str = "torch"
 
     def outputs(self, items: Sequence[Item]) -> list[Outputs]:
-        """See Judge."""
+        """See Reference."""
         from autosplit.frontend.torch import importer
 
         return [importer.outputs(self.source, item) for item in items]
 
 
-def judge_of(source: SourceModel, path: Path | None, target: Any) -> Judge:
-    """The judge of a model that was imported from ``path``, or from an object."""
+def reference_of(source: SourceModel, path: Path | None, target: Any) -> Reference:
+    """The reference of a model that was imported from ``path``, or from an object."""
     if source.format == "torch":
-        return Torch(source)
+        return TorchReference(source)
     if source.format == "relax" or path is None:
-        return Unfused(source, target)
-    return OnnxRuntime(path)
+        return UnfusedReference(source, target)
+    return OnnxruntimeReference(path)
 
 
-def judge_of_file(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Judge:
-    """The judge of a model file whose inputs have these shapes; an ONNX file is not read for it."""
+def reference_of_file(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Reference:
+    """The reference of a model file with these input shapes; an ONNX file is not read."""
     if path.suffix not in importing.SUFFIXES:
-        return OnnxRuntime(path)
-    return judge_of(importing.read(path, shapes), path, target_of())
+        return OnnxruntimeReference(path)
+    return reference_of(importing.read(path, shapes), path, target_of())

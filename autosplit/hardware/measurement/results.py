@@ -1,24 +1,51 @@
-"""What was measured: plain values with their spread, in milliseconds and bytes."""
+"""The values that measurements return, in milliseconds and bytes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
+
+_Z = 1.96  # of the standard normal distribution, for 95 %
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A median with the interval it lies in (95 % unless said otherwise); ``samples`` are the raw values, may be empty."""
+    """A median with its 95 % interval; ``samples`` are the raw values, if they are known."""
 
     median: float
     low: float
     high: float
     samples: tuple[float, ...] = ()
 
+    @property
+    def relative_half_width(self) -> float:
+        """Half the interval as a share of the median; infinite for a median of zero."""
+        return (self.high - self.low) / 2 / self.median if self.median > 0 else math.inf
+
+
+def spread(samples: Sequence[float]) -> Spread:
+    """The median of samples and its 95 % interval.
+
+    The interval is that of order statistics, which assume nothing of the distribution. Fewer than
+    six samples give their range, which covers less. Raises ValueError without any.
+    """
+    if not samples:
+        raise ValueError("a spread needs at least one sample")
+    ordered = sorted(samples)
+    count = len(ordered)
+    # Ranks by the normal approximation of the binomial distribution:
+    # Conover, Practical Nonparametric Statistics, section 3.2.
+    reach = _Z * math.sqrt(count) / 2
+    low = max(0, math.floor(count / 2 - reach))
+    high = min(count - 1, math.ceil(count / 2 + reach))
+    return Spread(median(ordered), ordered[low], ordered[high], tuple(samples))
+
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How far outputs were from the reference: the largest absolute error, and the largest relative to the output's scale."""
+    """The largest errors of outputs; the relative one is a share of the largest output value."""
 
     equal: bool
     max_abs_error: float
@@ -28,7 +55,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One pipeline, measured: steady-state period, latency of one item, busy time of each stage, all in ms."""
+    """A measured pipeline: steady-state period, latency of one item, busy time of each stage."""
 
     period_ms: Spread
     latency_ms: Spread
@@ -38,7 +65,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Profile:
-    """Time of every fused op on one device, in ms, in the order of the graph's ops; ``spread_ms`` is half the interval."""
+    """The time of every fused op on one device; ``spread_ms`` is half its interval."""
 
     device: str
     op_ms: tuple[float, ...]
@@ -47,8 +74,10 @@ class Profile:
 
 @dataclass(frozen=True)
 class LinkCost:
-    """What it takes to use a device from here: a tensor costs ``latency_ms`` plus its bytes / ``bandwidth`` (bytes a ms) each
-    time it goes there or comes back, and each run of a stage ``call_ms``. The defaults are those of this machine's memory.
+    """The costs of using a device; the defaults are those of this machine's memory.
+
+    A tensor costs ``latency_ms`` + bytes / ``bandwidth`` (in bytes a ms) each time it goes there or
+    comes back. Each run of a stage costs ``call_ms``.
     """
 
     device: str
@@ -59,9 +88,9 @@ class LinkCost:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A way to run the model without splitting it: ``one core``, ``all cores``, a device by its name, or ``replicas``.
+    """The unsplit model: on ``one core``, ``all cores``, a device by its name, or ``replicas``.
 
-    ``period_ms`` is the time between two results; ``copies`` how many models run side by side (memory grows with it).
+    ``copies`` is how many models run side by side, which multiplies the memory.
     """
 
     name: str

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autosplit.deploy import worker
 from autosplit.hardware.bench.interface import Bench
 from autosplit.study.config.sections import SimulatedHardware
 from autosplit.study.config.study_file import StudyConfig
 
 if TYPE_CHECKING:
     from autosplit.hardware.bench.simulated import SimulatedBench
-
-WORKER = "autosplit.deploy.worker:open_bench"  # a name, loaded in the worker alone: what is written there is report's
 
 
 def open_bench(config: StudyConfig) -> Bench:
@@ -38,7 +37,7 @@ def _real(config: StudyConfig) -> Bench:
         runtime=TVM if config.runtime == "simulated" else config.runtime,
         regions=[r.model_dump() for r in config.regions],
         budget=Budget(**config.measure.model_dump()),
-        handler=WORKER,
+        open_handler=worker.open_bench,
     )
 
 

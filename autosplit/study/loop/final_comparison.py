@@ -6,10 +6,9 @@ Both results are stored with the study.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
-from autosplit.cuts.stages import Stages
-from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.bench.interface import Bench
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.loop.verdict import judge
@@ -27,15 +26,6 @@ FINALISTS = 4  # candidates in the final comparison at most
 NOISES = 3  # a candidate expected to be slower than the best by more times the noise is left out
 
 
-@runtime_checkable
-class InterleavingBench(Protocol):
-    """A bench that measures candidates and baselines interleaved: a drift meets all alike."""
-
-    def duel(self, candidates: Sequence[Stages]) -> tuple[Sequence[Spread], Sequence[Spread]]:
-        """The periods in ms of the candidates, and of the baselines in their order."""
-        ...
-
-
 def conclude(opened: OpenStudy, progress: Progress) -> None:
     """Compare the best candidates, judge, and store corrected costs, comparison and verdict."""
     with storage_errors(opened.url):
@@ -48,7 +38,7 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
     if "throughput" in opened.config.objectives:
         chosen = finalists(corrected, history.measured)
     is_new = not covers(attributes.get("duel"), chosen, len(history.measured))
-    if chosen and is_new and isinstance(opened.bench, InterleavingBench):
+    if chosen and is_new:
         progress.note(_announcement(opened, attributes, len(chosen)))
         with opened.device_lock.hold():
             results["duel"] = _compare(opened.bench, chosen, len(history.measured))
@@ -101,8 +91,8 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
     return f"{text}, about {duration(seconds)}"
 
 
-def _compare(bench: InterleavingBench, chosen: Sequence[Measured], measured: int) -> dict[str, Any]:
-    candidate_periods, baseline_periods = bench.duel([m.stages for m in chosen])
+def _compare(bench: Bench, chosen: Sequence[Measured], measured: int) -> dict[str, Any]:
+    candidate_periods, baseline_periods = bench.compare_interleaved([m.stages for m in chosen])
     entries = [
         {"number": m.number, "period_ms": records.document_of(period)}
         for m, period in zip(chosen, candidate_periods, strict=True)

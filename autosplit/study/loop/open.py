@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
-from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
-from autosplit.planner import CostModel, plan
+from autosplit.hardware.profiling.cost_model import on_own_devices
+from autosplit.planner import plan
 from autosplit.study.acquisition.sampler import SplitSampler, sampler
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
@@ -217,12 +216,10 @@ def _prepare(
     with storage_errors(url):
         attributes = study.user_attrs
     costs = on_own_devices(
-        _costs(
-            bench,
-            records.read_profiles(attributes["profile"]),
-            records.read_links(attributes["links"]),
+        bench.cost_model(
+            records.read_profiles(attributes["profile"]), records.read_links(attributes["links"])
         ),
-        getattr(bench, "regions", {}),
+        bench.regions,
         _region_devices(config),
         bench.devices,
     )
@@ -250,16 +247,6 @@ def _prepare(
 def _region_devices(config: StudyConfig) -> dict[str, str]:
     """The device that the regions of an external backend run on, by the name of the backend."""
     return {region.backend: region.device for region in config.regions if region.device}
-
-
-def _costs(bench: Bench, profiles: list[Profile], links: list[LinkCost]) -> CostModel:
-    """The planner's view of profile and links; a bench that knows more gives its own."""
-    own_model = getattr(bench, "cost_model", None)
-    if own_model is None:
-        return cost_model(bench.graph, profiles, links, bench.keep_together)
-    model = own_model(profiles)
-    assert isinstance(model, CostModel)
-    return model
 
 
 def _store(study: optuna.Study, url: str, values: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The bench on this side of a worker process, with a worker that is none: jobs out, values back, what follows a failure."""
+"""The bench on this side of a worker process, with a fake worker: jobs, answers and failures."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,8 @@ import pytest
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
-from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.bench.isolated import CANDIDATE_TIMEOUT_S, IsolatedBench
+from autosplit.hardware.bench.worker import open_bench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import (
@@ -22,30 +23,47 @@ from autosplit.hardware.measurement.results import (
 )
 from autosplit.serialization import dump
 
-GRAPH = build(
-    "g",
-    [Op("a", "k", ("s",), ("x",), ("y",), 4)],
-    dict.fromkeys("xy", ((2,), "f4", 8)),
-    ("x",),
-    ("y",),
-)
+TENSORS = dict.fromkeys("xy", ((2,), "f4", 8))
+GRAPH = build("g", [Op("a", "k", ("s",), ("x",), ("y",), 4)], TENSORS, ("x",), ("y",))
 SPREAD = Spread(2.0, 1.0, 3.0, (1.0, 2.0, 3.0))
 MEASURED = Measurement(SPREAD, SPREAD, (1.0, 2.0), Accuracy(True, 1e-7, 1e-6, 3))
 BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
+PROFILE = Profile("cores:0", (1.5,), (0.1,))
+LINK = LinkCost("cores:0", 4e6, 0.5, 0.25)
+STAGES = ((0,), ())
+SETTING = {
+    "shapes": {"x": (2,)},
+    "stages": 2,
+    "devices": ("cores:0",),
+    "target": None,
+    "budget": Budget(seconds=3.0),
+}
+ANSWERS = {
+    "describe": {
+        "graph": dump(GRAPH),
+        "devices": ["cores:0"],
+        "keep_together": [[0]],
+        "regions": {"npu": [0]},
+        "identity": {"cpu": "c"},
+    },
+    "untuned_share": 0.5,
+    "profile": [dump(PROFILE)],
+    "links": [dump(LINK)],
+    "measure": dump(MEASURED),
+    "baselines": [dump(BASELINE)],
+    "compare_interleaved": [[dump(SPREAD)], [dump(SPREAD), dump(SPREAD)]],
+    "export": None,
+}
 
 
 class FakeWorker:
-    made: ClassVar[list] = []
+    started: ClassVar[list] = []
 
-    def __init__(self, handler, setting, memory):
-        self.setting, self.memory, self.jobs, self.is_alive, self.is_discarded = (
-            setting,
-            memory,
-            [],
-            True,
-            False,
-        )
-        FakeWorker.made.append(self)
+    def __init__(self, open_handler, setting):
+        self.open_handler, self.setting = open_handler, setting
+        self.jobs = []
+        self.is_alive, self.is_closed = True, False
+        FakeWorker.started.append(self)
 
     def call(self, job, timeout_s):
         self.jobs.append(json.loads(json.dumps(job)))
@@ -59,157 +77,119 @@ class FakeWorker:
     def log_tail(self):
         return "the last lines"
 
-    def discard(self):
-        self.is_discarded = True
-
-
-ANSWERS = {
-    "describe": {
-        "graph": dump(GRAPH), "devices": ["cores:0"], "keep_together": [[0]], "regions": {"npu": [0]}, "identity": {"cpu": "c"},
-        "untuned": 0.5,
-    },
-    "profile": [dump(Profile("cores:0", (1.5,), (0.1,)))],
-    "links": [dump(LinkCost("cores:0", 4e6, 0.5, 0.25))],
-    "measure": dump(MEASURED),
-    "baselines": [dump(BASELINE)],
-    "duel": {"candidates": [dump(SPREAD)], "baselines": [dump(SPREAD), dump(SPREAD)]},
-    "export": None,
-}  # fmt: skip
+    def close(self):
+        self.is_closed = True
 
 
 @pytest.fixture
-def bench(monkeypatch):
+def workers(monkeypatch):
+    """The workers that a bench started."""
     monkeypatch.setattr(isolated, "Worker", FakeWorker)
-    monkeypatch.setattr(FakeWorker, "made", [])
-    return IsolatedBench(
-        Path("net.onnx"), shapes={"x": (2,)}, stages=2, devices=("cores:0",), target=None, memory=1 << 30,
-        budget=Budget(seconds=3.0), patience_s=10.0,
-    )  # fmt: skip
+    monkeypatch.setattr(FakeWorker, "started", [])
+    return FakeWorker.started
 
 
-def test_values_come_back_as_they_were(bench):
+@pytest.fixture
+def bench(workers):
+    return IsolatedBench(Path("net.onnx"), **SETTING)
+
+
+def test_values_cross_unchanged(bench, workers):
     assert bench.graph == GRAPH
-    assert (bench.devices, bench.keep_together, bench.regions, bench.untuned) == (
-        ("cores:0",),
-        [[0]],
-        {"npu": [0]},
-        0.5,
-    )
-    assert bench.identity == {"cpu": "c"}
-    assert bench.profile() == [Profile("cores:0", (1.5,), (0.1,))]
-    assert bench.links() == [LinkCost("cores:0", 4e6, 0.5, 0.25)]
-    assert bench.measure(((0,), ())) == MEASURED
+    assert (bench.devices, bench.keep_together) == (("cores:0",), ((0,),))
+    assert (bench.regions, bench.identity) == ({"npu": (0,)}, {"cpu": "c"})
+    assert bench.untuned_share() == 0.5
+    assert bench.profile() == [PROFILE]
+    assert bench.links() == [LINK]
+    assert bench.cost_model([PROFILE], [LinkCost("cores:0")]).times == ((1.5,),)
+    assert bench.measure(STAGES) == MEASURED
     assert bench.baselines() == [BASELINE]
-    assert bench.duel([((0,), ())]) == ([SPREAD], [SPREAD, SPREAD])
-    (worker,) = FakeWorker.made
-    assert [job["kind"] for job in worker.jobs].count("describe") == 1
-    assert worker.jobs[3]["stages"] == [[0], []]
+    assert bench.compare_interleaved([STAGES]) == ([SPREAD], [SPREAD, SPREAD])
+    (worker,) = workers
+    kinds = [job["kind"] for job in worker.jobs]
+    assert kinds.count("describe") == 1
+    assert worker.jobs[kinds.index("measure")]["stages"] == [[0], []]
 
 
-def test_a_job_may_take_its_patience_and_four_times_its_measuring(bench):
+def test_a_job_has_four_times_its_measuring_time_beside_the_timeout(bench, workers):
     bench.profile()
-    (worker,) = FakeWorker.made
-    assert (worker.timeout_s, worker.memory) == (22.0, 1 << 30)
-    assert worker.setting["shapes"] == {"x": [2]}
-    assert worker.setting["measure"]["seconds"] == 3.0
+    assert workers[0].timeout_s == CANDIDATE_TIMEOUT_S + 12.0
 
 
-def test_a_worker_is_told_all_that_describes_the_bench(bench):
-    regions = [{"backend": "npu", "merge": "m:f"}]
+def test_a_worker_gets_everything_that_describes_the_bench(workers):
     more = {
         "targets": {"cores:0": "llvm"},
         "tuning": Path("records"),
         "runtime": "onnxruntime",
-        "regions": regions,
+        "regions": [{"backend": "npu", "merge": "m:f"}],
     }
-    known = {
-        "shapes": {},
-        "stages": 2,
-        "devices": ["cores:0"],
-        "target": "llvm -mcpu=a",
-        "budget": Budget(),
-    }
-    IsolatedBench(Path("net.onnx"), **known, **more).profile()
-    told = FakeWorker.made[0].setting
-    assert {name: told[name] for name in more} == {**more, "tuning": "records"}
-    assert (told["model"], told["stages"], told["devices"], told["target"]) == (
+    IsolatedBench(Path("net.onnx"), **SETTING, **more).profile()
+    (worker,) = workers
+    assert worker.open_handler is open_bench
+    assert {name: worker.setting[name] for name in more} == {**more, "tuning": "records"}
+    assert worker.setting["shapes"] == {"x": [2]}
+    assert worker.setting["measure"]["seconds"] == 3.0
+    assert [worker.setting[name] for name in ("model", "stages", "devices", "target")] == [
         "net.onnx",
         2,
         ["cores:0"],
-        "llvm -mcpu=a",
-    )
+        None,
+    ]
 
 
-class Wrong(StageError):
-    """What a worker that goes on living says of a candidate."""
+class RejectedCandidate(StageError):
+    """An error after which the worker is alive."""
 
 
-def test_a_worker_that_survives_a_failed_candidate_is_kept(bench, monkeypatch):
-    monkeypatch.setitem(ANSWERS, "measure", Wrong("wrong result"))
+@pytest.mark.parametrize(
+    "error", [RejectedCandidate("outputs differ"), ConfigError("unknown op")], ids=repr
+)
+def test_a_worker_that_answers_with_an_error_goes_on(bench, workers, monkeypatch, error):
+    monkeypatch.setitem(ANSWERS, "measure", error)
     for _ in range(2):
-        with pytest.raises(Wrong):
-            bench.measure(((0,),))
-    assert [worker.is_discarded for worker in FakeWorker.made] == [False]
+        with pytest.raises(type(error)):
+            bench.measure(STAGES)
+    assert [worker.is_closed for worker in workers] == [False]
 
 
-def test_a_split_is_exported_where_the_asker_stands(bench, tmp_path, monkeypatch):
+def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
+    bench, workers, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    file = bench.export(
-        ((0,),),
-        Path("out"),
-        measured=MEASURED,
-        predicted=1.5,
-        baselines=[BASELINE],
-        verdict="Split.",
-    )
-    (job,) = FakeWorker.made[0].jobs
-    assert file == Path("out/split.json")
+    facts = {"measured": MEASURED, "predicted": 1.5, "baselines": [BASELINE], "verdict": "Split."}
+    assert bench.export(STAGES, Path("out"), **facts) == Path("out/split.json")
+    (job,) = workers[0].jobs
     assert job["folder"] == str(tmp_path / "out")
-    assert (job["measured"], job["baselines"]) == (
-        json.loads(json.dumps(dump(MEASURED))),
-        [dump_of(BASELINE)],
-    )
+    assert job["measured"] == json.loads(json.dumps(dump(MEASURED)))
+    assert job["baselines"] == [json.loads(json.dumps(dump(BASELINE)))]
     assert (job["predicted"], job["verdict"]) == (1.5, "Split.")
-    bench.export(((0,),), Path("out"))
-    assert FakeWorker.made[0].jobs[1]["measured"] is None
+    bench.export(STAGES, Path("out"))
+    assert workers[0].jobs[1]["measured"] is None
 
 
-def dump_of(value):
-    return json.loads(json.dumps(dump(value)))
-
-
-def test_after_a_crash_the_next_job_gets_a_fresh_worker_that_waits_for_servers(bench, monkeypatch):
+def test_after_a_crash_a_fresh_worker_waits_for_the_servers(bench, workers, monkeypatch):
     assert bench.graph
     monkeypatch.setitem(ANSWERS, "measure", StageError("crash SIGSEGV in stage 1"))
     with pytest.raises(StageError, match="crash SIGSEGV") as caught:
-        bench.measure(((0,),))
+        bench.measure(STAGES)
     assert caught.value.log == bench.log_tail == "the last lines"
     monkeypatch.setitem(ANSWERS, "measure", dump(MEASURED))
-    assert bench.measure(((0,),)) == MEASURED
-    first, second = FakeWorker.made
-    assert (first.is_discarded, second.is_discarded) == (True, False)
-    assert (first.setting["wait_s"], second.setting["wait_s"]) == (0.0, RETURN_S)
+    assert bench.measure(STAGES) == MEASURED
+    assert [worker.is_closed for worker in workers] == [True, False]
+    assert [worker.setting["wait_s"] for worker in workers] == [0.0, RETURN_S]
 
 
-def test_a_worker_that_answers_with_an_error_is_kept(bench, monkeypatch):
-    monkeypatch.setitem(ANSWERS, "measure", ConfigError("no such op"))
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="no such op"):
-            bench.measure(((0,),))
-    assert len(FakeWorker.made) == 1
-
-
-def test_an_answer_that_was_not_waited_for_is_not_taken_for_the_next_jobs(bench, monkeypatch):
+def test_an_interrupted_job_leaves_no_answer_for_the_next_one(bench, workers, monkeypatch):
     monkeypatch.setitem(ANSWERS, "profile", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         bench.profile()
     assert bench.links()
-    assert [worker.is_discarded for worker in FakeWorker.made] == [True, False]
+    assert [worker.is_closed for worker in workers] == [True, False]
 
 
-def test_closing_ends_the_worker_once(bench):
+def test_close_is_idempotent(bench, workers):
     bench.close()
     bench.profile()
     bench.close()
     bench.close()
-    assert [worker.is_discarded for worker in FakeWorker.made] == [True]
+    assert [worker.is_closed for worker in workers] == [True]

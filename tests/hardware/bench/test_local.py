@@ -12,7 +12,7 @@ import pytest
 
 from autosplit import api
 from autosplit.errors import MachineError, ModelError, StageError
-from autosplit.hardware.bench.local import LocalBench, _side_by_side
+from autosplit.hardware.bench.local import LocalBench, side_by_side
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement.measure import Budget
@@ -79,7 +79,7 @@ def test_no_candidate_that_computes_something_else_is_compared(bench, stages, mo
         VmStage, "run", _halved_in(VmStage.run, "stage 1")
     )  # the unsplit model has only stage 0
     with pytest.raises(StageError, match="wrong result"):
-        bench.duel([stages])
+        bench.compare_interleaved([stages])
 
 
 def _halved_in(real, thread):
@@ -98,8 +98,8 @@ def _halved_in(real, thread):
 
 
 def test_candidates_and_every_way_without_splitting_are_compared(bench, stages):
-    candidates, baselines = bench.duel([stages, stages])
-    assert (len(candidates), len(baselines)) == (2, len(bench._ways()))
+    candidates, baselines = bench.compare_interleaved([stages, stages])
+    assert (len(candidates), len(baselines)) == (2, len(bench.unsplit_runs()))
     assert all(s.median > 0 for s in (*candidates, *baselines))
 
 
@@ -109,7 +109,7 @@ def test_a_device_that_cannot_run_all_of_the_model_has_no_way_without_splitting(
     monkeypatch.setattr(
         type(branches.runtime), "can_run", lambda self, device: str(device) != bench.devices[0]
     )
-    assert [name for name, _ in bench._ways()] == (
+    assert [name for name, _ in bench.unsplit_runs()] == (
         ["one core"] if len(set(bench.devices)) > 1 else []
     )
 
@@ -173,7 +173,7 @@ def test_the_identity_names_the_targets_of_devices_that_have_their_own(branches,
 
 def test_copies_in_step_have_the_period_of_all_together():
     copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
-    found = _side_by_side(copies, [{}], Budget(seconds=0.0, items=8))
+    found = side_by_side(copies, [{}], Budget(seconds=0.0, items=8))
     assert found.samples == pytest.approx([1.0] * len(found.samples))
     assert [c.most_inside for c in copies] == [2, 2]
     assert all(c.taken == len(c.submitted) for c in copies)
@@ -181,13 +181,13 @@ def test_copies_in_step_have_the_period_of_all_together():
 
 def test_only_the_time_in_which_all_copies_work_counts():
     copies = [Scripted(lambda i, ms=ms: ms, 2) for ms in (1.0, 20.0)]
-    found = _side_by_side(copies, [{}], Budget(seconds=0.0, items=64))
+    found = side_by_side(copies, [{}], Budget(seconds=0.0, items=64))
     assert found.high < 2.0
 
 
 def test_copies_go_on_for_the_time_there_is():
     copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
-    _side_by_side(copies, [{}], Budget(seconds=0.3, items=1))
+    side_by_side(copies, [{}], Budget(seconds=0.3, items=1))
     assert all(len(c.submitted) > 2 for c in copies)
 
 
@@ -203,7 +203,7 @@ def test_a_copy_that_fails_fails_the_measurement():
     ]
     for _ in range(2):
         with pytest.raises(StageError, match="stage 1 failed: RuntimeError: broken"):
-            in_time(lambda: _side_by_side(copies, items(3), Budget(seconds=0.0, items=40)))
+            in_time(lambda: side_by_side(copies, items(3), Budget(seconds=0.0, items=40)))
     for copy in copies:
         copy.close()
 
@@ -212,7 +212,7 @@ def test_what_copies_did_before_does_not_count():
     pace = [0.0]
     copies = [Scripted(lambda i: pace[0], 2) for _ in range(2)]
     for pace[0] in (500.0, 2.0):
-        assert _side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).high == pytest.approx(
+        assert side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).high == pytest.approx(
             pace[0] / 2
         )
 
@@ -226,7 +226,7 @@ def test_swapped_inputs_have_no_number(bench, stages, monkeypatch):
 def test_the_judge_goes_before_the_candidate(branches, stages, monkeypatch):
     """An item that onnxruntime refuses, an index past the end of a table say, could crash a kernel."""
     monkeypatch.setattr(VmStage, "run", lambda *_: pytest.fail("ran"))
-    spoilt = dataclasses.replace(branches, judge=Refuses())
+    spoilt = dataclasses.replace(branches, reference=Refuses())
     with pytest.raises(ModelError, match="index out of bounds"):
         LocalBench(spoilt, api.device.along(2), QUICK).measure(stages)
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from autosplit.errors import MachineError, StageError
+from autosplit.errors import StageError
 from autosplit.hardware.isolation.child_python import child_environment, python_command
 from autosplit.hardware.isolation.process import Worker
 from tests.hardware import faults
@@ -138,32 +138,28 @@ def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch: pytest.M
 def test_a_full_disk_under_the_log_hides_no_answer(
     start: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("r+b"))
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("r+b"))  # noqa: SIM115
     worker = start()
     assert reason(worker, "flood", "running") == "OSError: [Errno 28] No space left on device"
     assert reason(worker, "fail", "running") == "ValueError: the handler said no"
     assert worker.call({"kind": "echo", "phase": "running", "value": 3}, 30) == 3
 
 
-def test_the_log_lies_in_the_folder_of_the_run(
-    start: Callable[..., Worker], tmp_path: Path
-) -> None:
-    worker = start(log_folder=tmp_path / "logs")
-    worker.call({"kind": "flood", "phase": "running"}, 60)
-    (log,) = (tmp_path / "logs").iterdir()
-    assert log.stat().st_size > 4096
-    with pytest.raises(MachineError):
-        start(log_folder=log)
-
-
-def test_without_a_folder_no_log_is_left(
-    start: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    worker = start()
-    worker.call({"kind": "flood", "phase": "running"}, 60)
-    assert worker.log_tail()
-    assert not list(tmp_path.iterdir())
+def test_a_log_leaves_no_file_even_when_the_asking_process_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\nfrom autosplit.hardware.isolation.process import Worker\n"
+        "from tests.hardware.faults import open_faulty\n"
+        "worker = Worker(open_faulty, {})\n"
+        "worker.call({'kind': 'flood', 'phase': 'x'}, 30)\n"
+        "assert len(worker.log_tail()) > 1000\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    killed = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("handler", [lambda *_: None, Worker.call])

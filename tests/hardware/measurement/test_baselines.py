@@ -1,9 +1,9 @@
-"""The ways to run a model whole, from the devices of a pipeline."""
+"""The unsplit runs that the devices of a pipeline allow."""
 
 import pytest
 
 from autosplit.hardware.devices.device import apart, parse
-from autosplit.hardware.measurement.baselines import ways
+from autosplit.hardware.measurement.baselines import unsplit_runs
 
 
 @pytest.fixture(autouse=True)
@@ -12,7 +12,7 @@ def four(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("devices", "found"),
+    ("devices", "expected"),
     [
         ([], {}),
         (["cores:2"], {"one core": ["cores:2"]}),
@@ -55,7 +55,7 @@ def four(monkeypatch):
         ),
     ],
 )
-def test_cores_together_each_other_device_alone_and_a_copy_on_each(devices, found):
-    got = ways(apart(list(map(parse, devices))))
-    assert {name: [str(d) for d in on] for name, on in got} == found
-    assert [name for name, _ in got] == list(found)
+def test_cores_run_together_other_devices_alone_and_a_replica_on_each(devices, expected):
+    runs = unsplit_runs(apart(list(map(parse, devices))))
+    assert {run.name: list(map(str, run.devices)) for run in runs} == expected
+    assert [run.name for run in runs] == list(expected)

@@ -1,50 +1,56 @@
-"""Contenders in turns: who works when, for how long, and what is made of the samples."""
+"""Who works when in an interleaved comparison, for how long, and what becomes of the samples."""
 
 import pytest
 
-from autosplit.hardware.measurement.interleaved import duel, turns
+from autosplit.hardware.measurement.interleaved import compare_interleaved, measure_rounds
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Spread
 
 
 @pytest.fixture
-def contenders():
-    """Three that note when they work and with which budget; the period of a turn is its number."""
-    noted = []
+def turns():
+    """The turns that were taken: who, and with which budget."""
+    return []
+
+
+@pytest.fixture
+def contenders(turns):
+    """Three contenders; the samples of a turn are its number and a mark of the contender."""
 
     def contender(name):
         def work(budget):
-            noted.append((name, budget))
-            return Spread(0.0, 0.0, 0.0, (float(len(noted)), 100.0 * name))
+            turns.append((name, budget))
+            return Spread(0.0, 0.0, 0.0, (float(len(turns)), 100.0 * name))
 
         return work
 
-    return [contender(n) for n in range(3)], noted
+    return [contender(n) for n in range(3)]
 
 
-def test_the_order_turns_round_after_every_round(contenders):
-    every, noted = contenders
-    met = turns(every, Budget(), 3)
-    assert [name for name, _ in noted] == [0, 1, 2, 2, 1, 0, 0, 1, 2]
-    assert [[s.samples[0] for s in found] for found in met] == [[1, 2, 3], [6, 5, 4], [7, 8, 9]]
-    assert all(found[n].samples[1] == 100 * n for found in met for n in range(3))
+def test_the_order_is_reversed_after_every_round(contenders, turns):
+    rounds = measure_rounds(contenders, Budget(), 3)
+    assert [name for name, _ in turns] == [0, 1, 2, 2, 1, 0, 0, 1, 2]
+    assert [[s.samples[0] for s in row] for row in rounds] == [[1, 2, 3], [6, 5, 4], [7, 8, 9]]
+    assert [[s.samples[1] for s in row] for row in rounds] == [[0, 100, 200]] * 3
 
 
 @pytest.mark.parametrize(
     ("items", "rounds", "each"), [(100, 5, 20), (16, 5, 4), (2, 1, 4), (40, 8, 5)]
 )
-def test_a_turn_has_its_part_of_the_time_and_never_ends_early(contenders, items, rounds, each):
-    every, noted = contenders
-    turns(every, Budget(seconds=10.0, share=0.5, items=items, latency_items=7), rounds)
-    assert {b for _, b in noted} == {Budget(10.0 / rounds, 0.0, each, 7)}
+def test_a_turn_has_its_share_of_the_budget_and_never_ends_early(
+    contenders, turns, items, rounds, each
+):
+    budget = Budget(seconds=10.0, share=0.5, items=items, latency_items=7)
+    measure_rounds(contenders, budget, rounds)
+    assert {budget for _, budget in turns} == {Budget(10.0 / rounds, 0.0, each, 7)}
 
 
-def test_the_interval_is_that_of_the_samples_of_all_turns(contenders):
-    every, _ = contenders
-    found = duel(every, Budget(), 2)
-    assert [sorted(s.samples) for s in found] == [[0, 0, 1, 6], [2, 5, 100, 100], [3, 4, 200, 200]]
-    assert (found[0].low, found[0].median, found[0].high) == (0, 0.5, 6)
+def test_a_period_is_that_of_the_samples_of_all_turns(contenders):
+    periods = compare_interleaved(contenders, Budget())
+    assert sorted(periods[0].samples) == [0, 0, 0, 0, 0, 1, 6, 7, 12, 13]
+    assert sorted(periods[1].samples) == [2, 5, 8, 11, 14, 100, 100, 100, 100, 100]
+    assert (periods[0].low, periods[0].median) == (0, 0.5)
 
 
-def test_nobody_competes_with_nobody():
-    assert duel([], Budget()) == []
+def test_without_contenders_there_is_no_period():
+    assert compare_interleaved([], Budget()) == []

@@ -18,17 +18,17 @@ from tests.build import node, onnx_model
 RIGHT = np.array([[1.0, -200.0], [3.0, 0.0]], np.float32)
 
 
-def judge(mine, wanted=RIGHT):
+def accuracy_of(mine, wanted=RIGHT):
     return compare([{"y": mine}], [{"y": wanted}])
 
 
 def test_equal_outputs_are_equal():
-    assert judge(RIGHT.copy()) == Accuracy(True, 0.0, 0.0, 1)
+    assert accuracy_of(RIGHT.copy()) == Accuracy(True, 0.0, 0.0, 1)
 
 
 @pytest.mark.parametrize(("share", "equal"), [(0.5e-4, True), (2e-4, False)])
 def test_the_tolerance_is_relative_to_the_outputs_scale(share, equal):
-    found = judge(RIGHT + np.float32(200 * share))
+    found = accuracy_of(RIGHT + np.float32(200 * share))
     assert found.equal is equal
     assert found.max_rel_error == pytest.approx(share, rel=1e-2)
     assert found.max_abs_error == pytest.approx(200 * share, rel=1e-2)
@@ -38,7 +38,7 @@ def test_the_tolerance_is_relative_to_the_outputs_scale(share, equal):
 def test_one_wrong_value_is_seen(position, value):
     mine = RIGHT.copy()
     mine.flat[position] = value
-    assert not judge(mine).equal
+    assert not accuracy_of(mine).equal
 
 
 @pytest.mark.parametrize(
@@ -52,45 +52,45 @@ def test_one_wrong_value_is_seen(position, value):
     ],
 )
 def test_another_shape_or_dtype_is_seen(mine):
-    assert judge(mine) == Accuracy(False, np.inf, np.inf, 1)
+    assert accuracy_of(mine) == Accuracy(False, np.inf, np.inf, 1)
 
 
 def test_a_value_that_is_not_finite_and_an_output_that_is_missing_are_infinitely_wrong():
     wrong = Accuracy(False, np.inf, np.inf, 1)
-    assert judge(np.full_like(RIGHT, np.nan)) == wrong
+    assert accuracy_of(np.full_like(RIGHT, np.nan)) == wrong
     assert compare([{}], [{"y": RIGHT}]) == wrong
 
 
 def test_what_is_not_finite_must_stand_where_it_is_expected():
     wanted = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
-    assert judge(wanted.copy(), wanted).equal
-    assert not judge(wanted[[0, 2, 1, 3]], wanted).equal
-    assert not judge(wanted[[1, 1, 2, 3]], wanted).equal
+    assert accuracy_of(wanted.copy(), wanted).equal
+    assert not accuracy_of(wanted[[0, 2, 1, 3]], wanted).equal
+    assert not accuracy_of(wanted[[1, 1, 2, 3]], wanted).equal
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.bool_])
 def test_integers_and_booleans_are_equal_to_the_bit(dtype):
     wanted = np.array([1, 0, 1], dtype)
-    assert judge(wanted.copy(), wanted).equal
-    assert judge(np.array([1, 1, 1], dtype), wanted) == Accuracy(False, 1.0, 1.0, 1)
+    assert accuracy_of(wanted.copy(), wanted).equal
+    assert accuracy_of(np.array([1, 1, 1], dtype), wanted) == Accuracy(False, 1.0, 1.0, 1)
 
 
 def test_zeros_are_compared_absolutely():
     zeros = np.zeros(3, np.float32)
-    assert judge(zeros + np.float32(1e-5), zeros).equal
-    assert not judge(zeros + np.float32(1e-3), zeros).equal
+    assert accuracy_of(zeros + np.float32(1e-5), zeros).equal
+    assert not accuracy_of(zeros + np.float32(1e-3), zeros).equal
 
 
 def test_half_precision_has_a_tolerance_of_its_own():
     wanted = np.ones(3, np.float16)
-    assert judge(wanted * np.float16(1.005), wanted).equal
-    assert not judge(wanted * np.float16(1.02), wanted).equal
+    assert accuracy_of(wanted * np.float16(1.005), wanted).equal
+    assert not accuracy_of(wanted * np.float16(1.02), wanted).equal
 
 
 @pytest.mark.parametrize("size", [(), (0,), (2, 0)])
 def test_scalars_and_empty_outputs_are_compared(size):
     for dtype in (np.float32, np.int64):
-        assert judge(np.zeros(size, dtype), np.zeros(size, dtype)).equal
+        assert accuracy_of(np.zeros(size, dtype), np.zeros(size, dtype)).equal
 
 
 def test_a_missing_output_or_item_is_seen():
@@ -111,8 +111,8 @@ def test_the_worst_item_counts():
 
 def test_a_wrong_result_says_how_wrong():
     with pytest.raises(StageError, match=r"wrong result, max abs err 1, max rel err 0.005 against"):
-        require_equal(judge(RIGHT + 1))
-    assert require_equal(judge(RIGHT)).equal
+        require_equal(accuracy_of(RIGHT + 1))
+    assert require_equal(accuracy_of(RIGHT)).equal
 
 
 def test_a_model_onnxruntime_refuses_is_a_model_error(tmp_path):
@@ -164,8 +164,8 @@ def test_a_coarse_type_says_nothing_about_integers():
 def test_the_scale_of_an_output_does_not_matter(power, off):
     factor = np.float32(10.0**power)
     plain, scaled = (
-        judge(RIGHT + np.float32(off)),
-        judge((RIGHT + np.float32(off)) * factor, RIGHT * factor),
+        accuracy_of(RIGHT + np.float32(off)),
+        accuracy_of((RIGHT + np.float32(off)) * factor, RIGHT * factor),
     )
     assert plain.equal == scaled.equal or abs(plain.max_rel_error - 1e-4) < 1e-6
     assert scaled.max_rel_error == pytest.approx(plain.max_rel_error, rel=1e-2, abs=1e-6)
@@ -195,9 +195,9 @@ def test_the_gap_between_integers_is_exact(dtype, mine, wanted, gap):
 
 
 def test_the_sign_of_zero_is_no_error():
-    assert judge(np.array([-0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32)) == Accuracy(
-        True, 0.0, 0.0, 1
-    )
+    assert accuracy_of(
+        np.array([-0.0, 1.0], np.float32), np.array([0.0, 1.0], np.float32)
+    ) == Accuracy(True, 0.0, 0.0, 1)
 
 
 def test_an_item_that_onnxruntime_refuses_is_a_model_error():

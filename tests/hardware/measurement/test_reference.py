@@ -1,4 +1,4 @@
-"""Who judges a model: by what it was read from."""
+"""The reference of a model, by the format it was read from."""
 
 from pathlib import Path
 
@@ -7,7 +7,11 @@ import pytest
 from autosplit.errors import ModelError
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.measurement import reference
-from autosplit.hardware.measurement.reference import OnnxRuntime, Torch, Unfused
+from autosplit.hardware.measurement.reference import (
+    OnnxruntimeReference,
+    TorchReference,
+    UnfusedReference,
+)
 
 
 def source(form):
@@ -15,30 +19,30 @@ def source(form):
 
 
 @pytest.mark.parametrize(
-    ("form", "path", "judge"),
+    ("form", "path", "expected"),
     [
-        ("onnx", Path("a.onnx"), OnnxRuntime(Path("a.onnx"))),
-        ("onnx", None, Unfused(source("onnx"), "llvm")),
-        ("relax", Path("a.py"), Unfused(source("relax"), "llvm")),
-        ("relax", None, Unfused(source("relax"), "llvm")),
-        ("torch", Path("a.pt2"), Torch(source("torch"))),
-        ("torch", None, Torch(source("torch"))),
+        ("onnx", Path("a.onnx"), OnnxruntimeReference(Path("a.onnx"))),
+        ("onnx", None, UnfusedReference(source("onnx"), "llvm")),
+        ("relax", Path("a.py"), UnfusedReference(source("relax"), "llvm")),
+        ("relax", None, UnfusedReference(source("relax"), "llvm")),
+        ("torch", Path("a.pt2"), TorchReference(source("torch"))),
+        ("torch", None, TorchReference(source("torch"))),
     ],
 )
-def test_the_judge_is_what_the_model_comes_from(form, path, judge):
-    assert reference.judge_of(source(form), path, "llvm") == judge
+def test_the_reference_is_the_program_that_the_model_comes_from(form, path, expected):
+    assert reference.reference_of(source(form), path, "llvm") == expected
 
 
-def test_the_judges_name_themselves():
+def test_references_have_names():
     names = [
-        reference.judge_of(source(form), Path("a"), None).name
+        reference.reference_of(source(form), Path("a"), None).name
         for form in ("onnx", "relax", "torch")
     ]
     assert names == ["onnxruntime", "TVM without fusion", "torch"]
 
 
-def test_an_onnx_file_is_not_read_to_know_its_judge(tmp_path):
-    assert reference.judge_of_file(tmp_path / "absent.onnx", {}) == OnnxRuntime(
+def test_an_onnx_file_is_not_read_for_its_reference(tmp_path):
+    assert reference.reference_of_file(tmp_path / "absent.onnx", {}) == OnnxruntimeReference(
         tmp_path / "absent.onnx"
     )
 
@@ -51,11 +55,11 @@ def test_another_file_is_read_with_the_shapes(monkeypatch, tmp_path):
         lambda path, shapes: read.append((path, shapes)) or source("torch"),
     )
     monkeypatch.setattr(reference, "target_of", lambda: None)
-    assert reference.judge_of_file(tmp_path / "a.pt2", {"x": (1,)}).name == "torch"
+    assert reference.reference_of_file(tmp_path / "a.pt2", {"x": (1,)}).name == "torch"
     assert read == [(tmp_path / "a.pt2", {"x": (1,)})]
 
 
-def test_a_model_that_onnxruntime_cannot_read_is_told(tmp_path):
+def test_a_model_that_onnxruntime_cannot_read_is_a_model_error(tmp_path):
     pytest.importorskip("onnxruntime")
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
-        OnnxRuntime(tmp_path / "absent.onnx").outputs([])
+        OnnxruntimeReference(tmp_path / "absent.onnx").outputs([])

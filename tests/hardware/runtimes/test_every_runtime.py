@@ -165,7 +165,7 @@ def test_a_bench_measures_candidates_baselines_and_turns(split):
     assert len(found.stage_ms) == 2
     names = [b.name for b in here.baselines()]
     assert names == ["one core", "all cores", "replicas"][: 3 if HERE[0] != HERE[1] else 1]
-    candidates, baselines = here.duel([split.stages])
+    candidates, baselines = here.compare_interleaved([split.stages])
     assert (len(candidates), len(baselines)) == (1, len(names))
 
 

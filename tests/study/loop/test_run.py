@@ -361,7 +361,7 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
     duel = on.study.user_attrs["duel"]
     assert len(duel["entries"]) > 1
     calls = Counter[str]()
-    bench.duel = lambda candidates: calls.update("d")  # type: ignore[method-assign, assignment, return-value]
+    bench.compare_interleaved = lambda candidates: calls.update("d")  # type: ignore[method-assign, assignment, return-value]
     run_study(on, Silent())
     assert not calls
 
@@ -372,7 +372,7 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     bench = chain_bench(ops=40, stages=3)
     slow = [Spread(1e3, 1e3, 1e3)] * 3
     duel = bench.duel
-    bench.duel = lambda candidates: (duel(candidates)[0], slow)  # type: ignore[method-assign]
+    bench.compare_interleaved = lambda candidates: (duel(candidates)[0], slow)  # type: ignore[method-assign]
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert on.study.user_attrs["verdict"]["choice"] == "split"
@@ -458,7 +458,7 @@ def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open
     run_study(opened(chain_bench(), trials=1), Silent())
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
-    bench.duel = lambda candidates: ([Spread(1.0, 1.0, 1.0)] * len(candidates), [])  # type: ignore[method-assign]
+    bench.compare_interleaved = lambda candidates: ([Spread(1.0, 1.0, 1.0)] * len(candidates), [])  # type: ignore[method-assign]
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert len(on.study.trials) == 2

@@ -20,8 +20,7 @@ import numpy as np
 
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.measurement.statistics import spread
+from autosplit.hardware.measurement.results import Profile, spread
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel

@@ -17,8 +17,7 @@ from autosplit.errors import ModelError
 from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.measurement.statistics import spread
+from autosplit.hardware.measurement.results import Profile, spread
 from autosplit.lowering.fuse.lowered import Lowered
 
 MS = 1e3

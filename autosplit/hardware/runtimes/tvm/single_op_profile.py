@@ -16,8 +16,7 @@ import numpy as np
 from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.wiring import Port, StagePorts
-from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.measurement.statistics import spread
+from autosplit.hardware.measurement.results import Profile, spread
 from autosplit.hardware.runtimes.tvm.remote_stage import empty, send
 from autosplit.lowering.fuse.lowered import Lowered
 

@@ -1,0 +1,83 @@
+"""The median of samples and its interval."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autosplit.hardware.measurement.results import Spread, spread
+
+positive = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=200)
+
+
+@given(positive)
+def test_the_median_lies_in_its_interval(samples):
+    result = spread(samples)
+    assert min(samples) <= result.low <= result.median <= result.high <= max(samples)
+
+
+@given(positive)
+def test_order_does_not_matter(samples):
+    a, b = spread(samples), spread(samples[::-1])
+    assert (a.median, a.low, a.high) == (b.median, b.low, b.high)
+
+
+def test_the_interval_contains_the_true_median_19_times_in_20():
+    draw = random.Random(0)
+    hits = 0
+    for _ in range(2000):
+        interval = spread([draw.expovariate(1) for _ in range(41)])
+        hits += interval.low <= math.log(2) <= interval.high
+    share = hits / 2000
+    assert 0.93 < share < 0.99
+
+
+@pytest.mark.parametrize("count", [7, 20, 41, 100, 1001])
+def test_the_interval_is_symmetric_about_the_median_by_rank(count):
+    interval = spread(list(map(float, range(count))))
+    below, above = interval.median - interval.low, interval.high - interval.median
+    assert abs(below - above) <= 1
+    assert below == pytest.approx(1.96 * math.sqrt(count) / 2, abs=1)
+
+
+def test_few_samples_give_their_range():
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, (3.0, 1.0, 2.0))
+
+
+def test_a_spread_needs_a_sample():
+    with pytest.raises(ValueError, match="at least one sample"):
+        spread([])
+
+
+def test_the_half_width_is_relative_to_the_median():
+    assert Spread(10.0, 9.0, 12.0).relative_half_width == pytest.approx(0.15)
+    assert Spread(0.0, 0.0, 0.0).relative_half_width == math.inf
+
+
+def coverage(count: int) -> float:
+    """How often the interval of ``count`` samples contains the median of their distribution."""
+    interval = spread(list(map(float, range(count))))
+    # The interval contains the median if this many samples are below the median.
+    below = range(int(interval.low) + 1, int(interval.high) + 1)
+    return sum(math.comb(count, k) for k in below) / 2**count
+
+
+@pytest.mark.parametrize("count", [*range(6, 60), 99, 100, 500, 501])
+def test_the_interval_covers_95_percent_and_hardly_more(count):
+    assert 0.945 <= coverage(count) <= (0.99 if count < 20 else 0.98)
+
+
+@given(positive, st.floats(0.1, 10))
+def test_the_relative_half_width_does_not_depend_on_the_unit(samples, factor):
+    scaled = spread([factor * s for s in samples]).relative_half_width
+    assert scaled == pytest.approx(spread(samples).relative_half_width, rel=1e-6, abs=1e-9)
+
+
+def test_samples_stay_in_order():
+    assert spread([3.0, 1.0, 2.0, 1.0]).samples == (3.0, 1.0, 2.0, 1.0)
+
+
+def test_a_small_median_has_a_relative_half_width():
+    assert Spread(0.01, 0.009, 0.011).relative_half_width == pytest.approx(0.1)
