@@ -53,10 +53,12 @@ def is_downset(graph: Ordered, ops: int) -> bool:
 def closure(graph: Ordered, ops: int | Iterable[int]) -> int:
     """The smallest downset that holds ``ops`` (a bitset, or op indices)."""
     downset = ops if isinstance(ops, int) else bitset(ops)
-    # Producers stand earlier, so one pass from the back is enough.
-    for i in range(downset.bit_length() - 1, -1, -1):
-        if downset >> i & 1:
-            downset |= graph.predecessors[i]
+    remaining = downset
+    # Producers stand earlier, so from the last op back each one is visited once.
+    while remaining:
+        last = remaining.bit_length() - 1
+        downset |= graph.predecessors[last]
+        remaining = (remaining ^ 1 << last) | graph.predecessors[last]
     return downset
 
 

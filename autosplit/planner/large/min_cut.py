@@ -1,6 +1,6 @@
 """Minimum cuts of small networks: Dinic's algorithm (1970), breadth-first levels, blocking flows.
 
-networkx has the same algorithm, tens of times slower on networks of this size
+networkx has the same algorithm, about 20 times slower on networks of this size
 (``studies/benchmarks/networkx_ratio.py``), and a bound solves thousands.
 """
 

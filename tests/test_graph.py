@@ -1,0 +1,38 @@
+import networkx
+
+from autosplit.graph import Op, build
+
+SHAPES = {
+    name: ((2,), "float32", size) for name, size in zip("xabcd", (8, 16, 32, 64, 128), strict=True)
+}
+
+
+def diamond():
+    ops = (
+        Op("first", "conv", ("n0", "n1"), ("x",), ("a", "b"), weight_bytes=5, flops=7.0),
+        Op("left", "relu", ("n2",), ("a", "b"), ("c",)),
+        Op("right", "add", ("n3",), ("a", "c"), ("d",)),
+    )
+    return build("net", ops, SHAPES, ("x",), ("d",))
+
+
+def test_a_graph_as_networkx_has_its_ops_as_nodes():
+    graph = diamond().to_networkx()
+    assert list(graph) == ["first", "left", "right"]
+    assert graph.nodes["first"] == {
+        "index": 0,
+        "kernel": "conv",
+        "sources": ("n0", "n1"),
+        "flops": 7.0,
+        "weight_bytes": 5,
+    }
+    assert graph.graph == {"name": "net", "inputs": ("x",), "outputs": ("d",)}
+    assert networkx.is_directed_acyclic_graph(graph)
+
+
+def test_a_graph_as_networkx_has_tensors_and_their_bytes_on_its_edges():
+    assert dict(diamond().to_networkx().edges) == {
+        ("first", "left"): {"tensors": ("a", "b"), "bytes": 48},
+        ("first", "right"): {"tensors": ("a",), "bytes": 16},
+        ("left", "right"): {"tensors": ("c",), "bytes": 64},
+    }
