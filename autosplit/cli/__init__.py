@@ -1,11 +1,14 @@
-"""The command line: one file a command, no logic. A command module has ``HELP``, ``configure(parser)`` and ``run(args)``, and
-``AFTER_INTERRUPT`` where its user should know what an interrupt leaves behind.
+"""The command line: one file a command, and ``main``, which runs one of them.
+
+A command has ``HELP``, ``configure(parser)``, ``run(args)`` and, where its user should know what an
+interrupt leaves behind, ``AFTER_INTERRUPT``. It puts parts together and holds no logic of its own.
+``options`` holds what several commands read, ``output`` everything they print. Commands import
+every other package, late: ``--help`` loads nothing heavy.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 import traceback
@@ -13,57 +16,75 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import autosplit
-from autosplit.cli import output
+from autosplit.cli import (
+    bench,
+    dashboard,
+    doctor,
+    export,
+    extract,
+    inspect,
+    output,
+    plan,
+    profile,
+    report,
+    run,
+    show,
+    split,
+    tune,
+    verify,
+    zoo,
+)
 from autosplit.errors import AutosplitError, MachineError
 from autosplit.printable import printable
 from autosplit.versions import VERSION
 
-COMMANDS = (
-    "inspect",
-    "profile",
-    "split",
-    "extract",
-    "plan",
-    "run",
-    "show",
-    "report",
-    "export",
-    "verify",
-    "bench",
-    "tune",
-    "dashboard",
-    "zoo",
-    "doctor",
-)
+COMMANDS = {
+    "inspect": inspect,
+    "profile": profile,
+    "split": split,
+    "extract": extract,
+    "plan": plan,
+    "run": run,
+    "show": show,
+    "report": report,
+    "export": export,
+    "verify": verify,
+    "bench": bench,
+    "tune": tune,
+    "dashboard": dashboard,
+    "zoo": zoo,
+    "doctor": doctor,
+}
 INTERRUPTED = 130
+AFTER_INTERRUPT = {"run": run.AFTER_INTERRUPT, "tune": tune.AFTER_INTERRUPT}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (0, 1 nothing feasible, 2 usage, 3 environment, 130 interrupted)."""
-    for stream in ("stdout", "stderr"):
-        if getattr(sys, stream) is None:  # closed by whoever started the program
-            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  for the whole run
+    """Run one command; returns its exit code.
+
+    0 done, 1 nothing feasible, 2 usage, model or config, 3 environment, 130 interrupted.
+    """
+    _open_closed_streams()
     args = _parser().parse_args(argv)
     try:
-        code = int(args.run(args) or 0)
-        sys.stdout.flush()  # a reader that has left is noticed here, not when Python ends
+        code = int(COMMANDS[args.command].run(args) or 0)
+        # A reader that has left is noticed here, not when Python ends.
+        sys.stdout.flush()
         return code
     except AutosplitError as error:
-        return _report(error, error.exit_code, args.debug)
+        return _report(error, error.exit_code, args.debug, str(error))
     except KeyboardInterrupt as error:
-        return _report(error, INTERRUPTED, args.debug, f"interrupted{args.after_interrupt}")
+        text = f"interrupted{AFTER_INTERRUPT.get(args.command, '')}"
+        return _report(error, INTERRUPTED, args.debug, text)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except MemoryError as error:
-        return _report(
-            error,
-            MachineError.exit_code,
-            args.debug,
-            f"not enough memory: {str(error) or 'nothing left'}",
-        )
+        text = f"not enough memory: {str(error) or 'nothing left'}"
+        return _report(error, MachineError.exit_code, args.debug, text)
     except Exception as error:
-        text = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}; --debug shows where"
+        message = " ".join(str(error).split())
+        text = f"unexpected {type(error).__name__}: {message}; --debug shows where"
         return _report(error, MachineError.exit_code, args.debug, text)
 
 
@@ -72,17 +93,26 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
+def _open_closed_streams() -> None:
+    """Whoever started the program may have closed its output; what is printed then goes nowhere."""
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="autosplit", description=(autosplit.__doc__ or "").splitlines()[0])
+    summary = (autosplit.__doc__ or "").splitlines()[0]
+    parser = _Parser(prog="autosplit", description=summary)
     parser.add_argument("--version", action="version", version=f"autosplit {VERSION}")
     common = _Parser(add_help=False)
     common.add_argument(
         "-f", "--format", choices=("table", "json"), default="table", help="how to print the result"
     )
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"autosplit.cli.{name}")
+    commands = parser.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND"
+    )
+    for name, module in COMMANDS.items():
         command = commands.add_parser(
             name,
             help=module.HELP,
@@ -91,15 +121,14 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.configure(command)
-        command.set_defaults(run=module.run, after_interrupt=getattr(module, "AFTER_INTERRUPT", ""))
     return parser
 
 
-def _report(error: BaseException, code: int, debug: bool, text: str | None = None) -> int:
+def _report(error: BaseException, code: int, debug: bool, text: str) -> int:
     if debug:
-        for lines in traceback.format_exception(error):
-            for line in lines.splitlines():
+        for part in traceback.format_exception(error):
+            for line in part.splitlines():
                 output.note(line)
     else:
-        output.note(f"autosplit: {text or error}")
+        output.note(f"autosplit: {text}")
     return code

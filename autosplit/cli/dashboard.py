@@ -1,10 +1,11 @@
-"""Look at a study in the browser: trials with notes, stage tables, pictures of each split, and plots of the study.
+"""Look at a study in the browser: trials with notes, stage tables, pictures and plots.
 
-  autosplit dashboard quickstart.toml                    a study by its study file, its database or its URL
+  autosplit dashboard quickstart.toml         a study by its study file or its database
   autosplit dashboard NAME --storage postgresql+psycopg://USER@HOST/NAME
-  autosplit dashboard quickstart.db --writable           allow notes and deletions, written into the study
+  autosplit dashboard quickstart.db --writable      allow notes and deletions
 
-Serves this machine only and changes nothing, unless asked otherwise by name; a running study can be watched.
+Serves this machine only and changes nothing, unless options say otherwise. A running study can be
+watched.
 Needs optuna-dashboard, matplotlib and plotly: pip install 'autosplit[dashboard]'
 """
 
@@ -13,24 +14,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from autosplit.cli import output
+from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 
 HELP = "look at a study in the browser, read-only and on this machine unless asked otherwise"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the study, where to serve it and what to allow."""
-    parser.add_argument(
-        "study",
-        metavar="STUDY",
-        help="a study file (.toml), a database (.db), or a name in --storage",
-    )
-    parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)",
-    )
+    """The study, where to serve it and what to allow."""
+    options.add_study(parser)
     parser.add_argument(
         "--port", type=int, default=8080, help="port to serve on, 0 for a free one (default: 8080)"
     )
@@ -49,9 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.documents.study_reader import find_study
 
     if args.allow_remote and not args.host:
-        raise ConfigError(
-            "--allow-remote: no address given; add --host ADDR, an address of this machine or 0.0.0.0"
-        )
+        raise ConfigError("--allow-remote needs --host ADDR, an address of this machine or 0.0.0.0")
     reader = find_study(args.study, args.storage)
     options = {"writable": args.writable, "allow_remote": args.allow_remote}
     server, url = app.open_server(reader, args.host or "127.0.0.1", args.port, **options)

@@ -1,4 +1,4 @@
-"""Check what this machine has: versions that fit together, a linker, cores, the cache, optional packages.
+"""Check what this machine has: versions that fit, a linker, cores, the cache, optional packages.
 
 Exit code 3 where something that is needed is missing or wrong; the line says what to do.
 """
@@ -6,8 +6,10 @@ Exit code 3 where something that is needed is missing or wrong; the line says wh
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from autosplit.cli import output
+from autosplit.errors import MachineError
 
 HELP = "check versions, linker, cores and cache"
 
@@ -21,26 +23,14 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.doctor import examine
 
     checks = examine()
+    ok = all(check.ok for check in checks if check.needed)
     if args.format == "json":
-        output.emit_json(
-            {
-                "ok": all(c.ok for c in checks if c.needed),
-                "checks": [
-                    {
-                        "name": c.name,
-                        "ok": c.ok,
-                        "needed": c.needed,
-                        "found": c.found,
-                        "remedy": c.remedy,
-                    }
-                    for c in checks
-                ],
-            }
-        )
+        output.emit_json({"ok": ok, "checks": [asdict(check) for check in checks]})
     else:
-        rows = [
-            ("ok" if c.ok else "MISSING" if c.needed else "absent", c.name, c.found, c.remedy)
-            for c in checks
-        ]
+        rows = []
+        for check in checks:
+            failed = "MISSING" if check.needed else "absent"
+            state = "ok" if check.ok else failed
+            rows.append((state, check.name, check.found, check.remedy))
         output.emit_table("", ("", "what", "found", "what to do"), rows)
-    return 0 if all(c.ok for c in checks if c.needed) else 3
+    return 0 if ok else MachineError.exit_code

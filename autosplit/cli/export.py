@@ -9,21 +9,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from autosplit.cli import output
+from autosplit.cli import options, output
 
 HELP = "write the best split of a study, with its wiring and stage files"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "study", metavar="STUDY", help="a study file, a database file, or a name with --storage"
-    )
+    options.add_study(parser)
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIR", help="folder to write into"
-    )
-    parser.add_argument(
-        "--storage", help="where the study lies, as an Optuna URL (default: AUTOSPLIT_STORAGE)"
     )
     parser.add_argument("--trial", type=int, metavar="N", help="export trial N instead of the best")
 

@@ -1,18 +1,22 @@
-"""Take a convex set of fused ops out of a model: a library that runs by itself, its manifest, an ONNX submodel.
+"""Take a convex set of fused ops out of a model, as a library that runs by itself.
 
-autosplit extract net.onnx --from conv3_1 --to conv3_relu -o block.so   all ops on a path between the two
+autosplit extract net.onnx --from conv3_1 --to conv3_relu -o block.so   all ops on a path
 autosplit extract net.onnx --ops conv1,relu1 -o block.so                just these
 
-Written are block.so, block.json (which `autosplit verify` and autosplit.load take) and, where the tensors at its
-boundary exist in the ONNX graph, block.onnx.
+Written are block.so, its manifest block.json, which `autosplit verify` and autosplit.load take, and
+block.onnx where the tensors at its boundary exist in the ONNX graph.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autosplit.cli import options, output
+
+if TYPE_CHECKING:
+    from autosplit.api import Model
 
 HELP = "take a block of fused ops out of a model, as a library and as ONNX"
 
@@ -51,20 +55,27 @@ def run(args: argparse.Namespace) -> int:
     if not (args.ops or (args.first and args.last)) or (args.ops and (args.first or args.last)):
         raise ConfigError("extract needs --from OP and --to OP, or --ops OP,OP")
     model = options.load_model(args)
-    ops, first, last = (
-        [n for text in given or () for n in options.names(text, model.graph)]
-        for given in (args.ops, args.first, args.last)
-    )
+    ops, first, last = (_names(texts, model) for texts in (args.ops, args.first, args.last))
     part = model.extract(ops, first=first, last=last)
-    found = part_document.document(part, part.export(args.output) if args.output else None)
+    manifest = part.export(args.output) if args.output else None
+    document = part_document.document(part, manifest)
     if args.format == "json":
-        output.emit_json(found)
+        output.emit_json(document)
         return 0
-    title = f"{found['model']}: {len(found['ops'])} fused ops: {', '.join(op['name'] for op in found['ops'])}"
-    output.emit_table(title, ("", "tensor", "shape", "dtype", "bytes"), part_document.rows(found))
+    op_names = ", ".join(op["name"] for op in document["ops"])
+    title = f"{document['model']}: {len(document['ops'])} fused ops: {op_names}"
+    columns = ("", "tensor", "shape", "dtype", "bytes")
+    output.emit_table(title, columns, part_document.rows(document))
     for key in ("file", "manifest", "onnx"):
-        if found[key]:
-            output.emit_line(found[key])
-    if found["onnx_absent"]:
-        output.emit_line(f"no ONNX submodel: {found['onnx_absent']}")
+        if document[key]:
+            output.emit_line(document[key])
+    if document["onnx_absent"]:
+        output.emit_line(f"no ONNX submodel: {document['onnx_absent']}")
     return 0
+
+
+def _names(texts: list[str] | None, model: Model) -> list[str]:
+    names: list[str] = []
+    for text in texts or ():
+        names += options.names(text, model.graph)
+    return names

@@ -1,4 +1,4 @@
-"""Show the fused ops of a model, the source nodes each came from, the tensors between them and the number of legal cuts.
+"""Show the fused ops of a model, their source nodes and tensors, and the number of legal cuts.
 
 autosplit inspect net.onnx                    the ops, one a line
 autosplit inspect net.onnx --node conv3_relu  where a source node went

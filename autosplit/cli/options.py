@@ -19,7 +19,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "model",
         type=Path,
         metavar="MODEL",
-        help="an ONNX file, TVMScript (.py), a saved Relax module (.json) or exported program (.pt2)",
+        help="an ONNX file, TVMScript (.py), a Relax module (.json) or exported program (.pt2)",
     )
     parser.add_argument(
         "--shape",
@@ -37,13 +37,28 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="DEVICE=TARGET",
-        help="the target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'; repeatable",
+        help="the target of one device, repeatable, "
+        "e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'",
     )
     parser.add_argument(
         "--tuning",
         type=Path,
         metavar="DIR",
         help="a tuning database, as `autosplit tune` makes one",
+    )
+
+
+def add_study(parser: argparse.ArgumentParser) -> None:
+    """A stored study and its storage."""
+    parser.add_argument(
+        "study",
+        metavar="STUDY",
+        help="a study file (.toml), a database (.db), or a name in --storage",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)",
     )
 
 
@@ -67,49 +82,51 @@ def load_model(args: argparse.Namespace) -> Model:
     from autosplit import api
 
     runtime = getattr(args, "runtime", "tvm")
-    own = targets(args.device_target)
     return api.load_model(
-        args.model, shapes(args.shape), args.target, args.tuning, runtime=runtime, targets=own
+        args.model,
+        shapes(args.shape),
+        args.target,
+        args.tuning,
+        runtime=runtime,
+        targets=targets(args.device_target),
     )
 
 
-def targets(given: list[str]) -> dict[str, str]:
+def targets(texts: list[str]) -> dict[str, str]:
     """``--device-target`` options as a mapping. Raises ConfigError for one that is misspelt."""
-    found: dict[str, str] = {}
-    for text in given:
+    by_device: dict[str, str] = {}
+    for text in texts:
         name, equals, target = text.partition("=")
         if not equals or not name or not target:
             raise ConfigError(f"--device-target {text!r} is misspelt; write DEVICE=TARGET")
-        found[name] = target
-    return found
+        by_device[name] = target
+    return by_device
 
 
-def shapes(given: list[str]) -> dict[str, tuple[int, ...]]:
-    """``--shape`` options as a mapping. Raises ConfigError for one that is misspelt or given twice."""
-    found: dict[str, tuple[int, ...]] = {}
-    for text in given:
+def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """``--shape`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
+    by_input: dict[str, tuple[int, ...]] = {}
+    for text in texts:
         name, equals, sizes = text.rpartition("=")
         parts = sizes.lower().split("x") if sizes else []
         if not equals or not name or not all(p.isdecimal() for p in parts):
             raise ConfigError(f"--shape {text!r} is misspelt; write INPUT=1x3x224x224")
-        if name in found:
+        if name in by_input:
             raise ConfigError(f"--shape names '{name}' twice; give each input once")
-        found[name] = tuple(map(int, parts))
-    return found
+        by_input[name] = tuple(map(int, parts))
+    return by_input
 
 
 def names(text: str, graph: FusedGraph) -> tuple[str, ...]:
-    """Ops or source nodes separated by commas; a comma inside a name counts where the whole names one."""
+    """Ops or source nodes separated by commas, unless the whole text is the name of one."""
     known = {
         *graph.index,
         *(n for op in graph.ops for n in op.sources),
         *(f.name for f in graph.folded),
     }
-    return (
-        (text,)
-        if text in known
-        else tuple(part for part in map(str.strip, text.split(",")) if part)
-    )
+    if text in known:
+        return (text,)
+    return tuple(part for part in map(str.strip, text.split(",")) if part)
 
 
 def devices(text: str | None) -> tuple[str, ...]:

@@ -32,6 +32,22 @@ def emit(form: str, document: Mapping[str, Any], line: str) -> None:
         emit_line(line)
 
 
+def emit_study(document: Mapping[str, Any], form: str) -> None:
+    """Print the document of a study: as JSON, or as tables for people."""
+    if form == "json":
+        emit_json(document)
+        return
+    from autosplit.report.documents.study import tables
+
+    for title, columns, rows in tables(document):
+        emit_table(title, columns, rows)
+        emit_line("")
+    if document["verdict"]:
+        emit_line(document["verdict"]["text"])
+    if document.get("export"):
+        emit_line(f"exported to {document['export']}")
+
+
 def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document; numbers that are not finite become null."""
     # JSON in ASCII escapes every control character but DEL.
@@ -39,9 +55,10 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; columns whose cells are all numbers are right-aligned. Nothing is cut when not on a terminal.
+    """Print a table; columns of numbers are right-aligned.
 
-    Where rich is not installed (a machine that only runs exports does without), the same cells in plain columns.
+    Nothing is cut unless on a terminal. Where rich is not installed, which a machine that only runs
+    exports does without, the columns are plain text.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     columns = [printable(column) for column in columns]
@@ -68,9 +85,10 @@ def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequ
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
-    with console.capture() as shown:  # rich ends the program itself where the reader has left
+    # Printing directly, rich ends the program itself where the reader has left.
+    with console.capture() as captured:
         console.print(table)
-    return shown.get()
+    return captured.get()
 
 
 def _plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:

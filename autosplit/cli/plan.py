@@ -1,11 +1,12 @@
 """The provably best split for given costs: of a graph file, or of a model by its measured profile.
 
-  autosplit plan graph.json --stages 6                   the graph file of dnn-partitioning: ids, times, transfers, sizes
+  autosplit plan graph.json --stages 6                   a graph file in dnn-partitioning's format
   autosplit plan graph.json --stages 4 --k-best 5        the next best splits too
   autosplit plan graph.json --stages 4 --baselines       what simple splits lose against it
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
 
-Printed are the stages, their loads, the period, and a lower bound no split can beat; equal, the split is optimal.
+Printed are the stages, their loads, the period, and a lower bound that no split can beat. Where
+both are equal, the split is optimal.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=options.stages,
         required=True,
         metavar="K",
-        help="number of stages, or auto: any number up to the devices (of a graph file up to its maxFPGAs)",
+        help="number of stages, or auto: up to the devices, of a graph file up to its maxFPGAs",
     )
     parser.add_argument(
         "--devices", help="one device a stage for a model (default: a core a stage)"
@@ -105,13 +107,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
-    """The costs and how many stages are asked for; of a graph file those it has, of a model those measured."""
+    """The costs of the graph file, or the measured ones of the model, and the number of stages."""
     from autosplit.hardware.profiling import graph_file
 
     if args.model.suffix.lower() == ".json":
         if args.shape or args.devices or args.target or args.device_target or args.runtime != "tvm":
             raise ConfigError(
-                "--shape, --target, --devices and --runtime are for models; a graph file has its costs"
+                "--shape, --target, --devices and --runtime are for models; "
+                "a graph file has its costs"
             )
         if args.stages == "auto":
             return graph_file.graph_and_stages(args.model)
@@ -129,77 +132,86 @@ def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
     return None if timeout is None else lambda: time.perf_counter() - start > timeout
 
 
-def _print(args: argparse.Namespace, costs: CostModel, found: dict[str, Any]) -> None:
-    proof = "optimal" if found["optimal"] else f"at most {100 * found['gap']:.2f} % above the best"
-    if math.isinf(found["gap"]):
-        proof = "no bound above 0 is proven"
+def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
     unit, places = _unit_and_places(args)
-    output.emit_line(
-        f"{costs.name}: period {found['period']:.6g}{unit}, lower bound {found['lower_bound']:.6g}{unit} ({proof}), "
-        f"latency {found['latency']:.6g}{unit}, planned in {found['seconds']:.2f} s"
-    )
-    if found["note"]:
-        output.emit_line(found["note"])
-    rows = [
-        (
-            n,
-            places[device] if places else device,
-            len(ops),
-            f"{load:.6g}",
-            f"{memory / 1e6:.1f}",
-            _ends(ops),
-        )
-        for n, (ops, load, memory, device) in enumerate(
-            zip(found["stages"], found["loads"], found["memory"], found["devices"], strict=True)
-        )
-    ]
-    output.emit_table("", ("stage", "device", "ops", f"load{unit}", "MB", "first to last op"), rows)
+    output.emit_line(_summary(costs.name, document, unit))
+    if document["note"]:
+        output.emit_line(document["note"])
+    titles: tuple[str, ...] = ("stage", "device", "ops", f"load{unit}", "MB", "first to last op")
+    output.emit_table("", titles, _stage_rows(document, places))
     for key, title in (("k_best", "best splits"), ("pareto", "period, latency and peak memory")):
-        if key in found:
-            output.emit_table(
-                title,
-                ("split", f"period{unit}", f"latency{unit}", "MB moved", "peak MB", "ops a stage"),
-                [_split_row(n, p) for n, p in enumerate(found[key])],
+        if key in document:
+            rows = map(_split_row, count(), document[key])
+            titles = (
+                "split",
+                f"period{unit}",
+                f"latency{unit}",
+                "MB moved",
+                "peak MB",
+                "ops a stage",
             )
-    if "baselines" in found:
-        rows_ = [
-            (
-                b["name"],
-                _cell(b["period"]),
-                _cell(b["loss_percent"], 3),
-                b["candidates"] or "",
-                b["note"],
-            )
-            for b in found["baselines"]
-        ]
-        output.emit_table(
-            "baselines", ("split", f"period{unit}", "loss %", "stages measured", "note"), rows_
-        )
+            output.emit_table(title, titles, rows)
+    if "baselines" in document:
+        rows = map(_baseline_row, document["baselines"])
+        titles = ("split", f"period{unit}", "loss %", "stages measured", "note")
+        output.emit_table("baselines", titles, rows)
     for key in ("cuts", "splits"):
-        if key in found:
-            output.emit_line(
-                f"legal {key}: {'' if found[key]['complete'] else 'at least '}{found[key]['total']}"
-            )
+        if key in document:
+            least = "" if document[key]["complete"] else "at least "
+            output.emit_line(f"legal {key}: {least}{document[key]['total']}")
     if args.save:
         output.emit_line(args.save)
+
+
+def _summary(name: str, document: dict[str, Any], unit: str) -> str:
+    if document["optimal"]:
+        proof = "optimal"
+    elif math.isinf(document["gap"]):
+        proof = "no bound above 0 is proven"
+    else:
+        proof = f"at most {100 * document['gap']:.2f} % above the best"
+    return (
+        f"{name}: period {document['period']:.6g}{unit}, "
+        f"lower bound {document['lower_bound']:.6g}{unit} ({proof}), "
+        f"latency {document['latency']:.6g}{unit}, planned in {document['seconds']:.2f} s"
+    )
+
+
+def _stage_rows(document: dict[str, Any], places: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
+    keys = ("stages", "loads", "memory", "devices")
+    stages = zip(*(document[key] for key in keys), strict=True)
+    for number, (ops, load, memory, device) in enumerate(stages):
+        place = places[device] if places else device
+        yield number, place, len(ops), f"{load:.6g}", f"{memory / 1e6:.1f}", _ends(ops)
+
+
+def _baseline_row(baseline: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        baseline["name"],
+        _cell(baseline["period"]),
+        _cell(baseline["loss_percent"], 3),
+        baseline["candidates"] or "",
+        baseline["note"],
+    )
 
 
 def _split_row(number: int, plan: dict[str, Any]) -> tuple[object, ...]:
     sizes = " ".join(str(len(ops)) for ops in plan["stages"])
     peak = max(plan["memory"], default=0.0)
-    moved = plan["bytes_moved"]
     return (
         number,
         f"{plan['period']:.6g}",
         f"{plan['latency']:.6g}",
-        digits(moved / 1e6),
+        digits(plan["bytes_moved"] / 1e6),
         f"{peak / 1e6:.1f}",
         sizes,
     )
 
 
 def _ends(ops: list[Any]) -> str:
-    return "" if not ops else str(ops[0]) if len(ops) == 1 else f"{ops[0]} … {ops[-1]}"
+    if len(ops) < 2:
+        return "".join(map(str, ops))
+    return f"{ops[0]} … {ops[-1]}"
 
 
 def _cell(value: float | None, digits: int = 6) -> str:

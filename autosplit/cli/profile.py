@@ -1,4 +1,6 @@
-"""Time every fused op of a model on a device, inside the whole model. Kept in the cache; --force measures again.
+"""Time every fused op of a model on a device, inside the whole model.
+
+Profiles are cached; --force measures again.
 
 autosplit profile net.onnx --device cores:0
 autosplit profile net.onnx --device rpc:192.168.0.7:9090    on a TVM RPC server
@@ -33,18 +35,18 @@ def run(args: argparse.Namespace) -> int:
 
     model = options.load_model(args)
     device = devices.parse(args.device) if args.device else devices.along(1)[0]
-    found = model.profile(device, args.seconds, args.force)
-    total = sum(found.op_ms)
+    measured = model.profile(device, args.seconds, args.force)
+    total = sum(measured.op_ms)
     if args.format == "json":
         output.emit_json(
             {
                 "model": model.graph.name,
-                "device": found.device,
+                "device": measured.device,
                 "total_ms": total,
                 "ops": [
                     {"name": op.name, "ms": ms, "spread_ms": half}
                     for op, ms, half in zip(
-                        model.graph.ops, found.op_ms, found.spread_ms, strict=True
+                        model.graph.ops, measured.op_ms, measured.spread_ms, strict=True
                     )
                 ],
             }
@@ -52,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [
         (op.name, f"{ms:.4f}", f"{half:.4f}", f"{100 * ms / (total or 1):.1f}")
-        for op, ms, half in zip(model.graph.ops, found.op_ms, found.spread_ms, strict=True)
+        for op, ms, half in zip(model.graph.ops, measured.op_ms, measured.spread_ms, strict=True)
     ]
-    title = f"{model.graph.name} on {found.device}: {total:.3f} ms in {len(rows)} fused ops"
+    title = f"{model.graph.name} on {measured.device}: {total:.3f} ms in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
     if hint := tuning_hint(model.runtime.untuned(device)):
         output.emit_line(hint)

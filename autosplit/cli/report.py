@@ -1,10 +1,11 @@
-"""Write a study as one page of HTML for people without the tool: it opens in a browser, offline, on a phone too.
+"""Write a study as one page of HTML, which opens in any browser, offline and on a phone too.
 
   autosplit report quickstart.toml -o report.html      by its study file
   autosplit report quickstart.db -o report.html        by its database
   autosplit report NAME --storage URL -o report.html   by its name in a storage
 
-A running study can be written; nothing of it is changed. Needs matplotlib: pip install 'autosplit[dashboard]'
+A running study can be written; nothing of it is changed. Needs matplotlib:
+pip install 'autosplit[dashboard]'
 """
 
 from __future__ import annotations
@@ -12,25 +13,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from autosplit.cli import output
+from autosplit.cli import options, output
 
 HELP = "write a study as one HTML page: verdict, pictures, trials, how to do it again"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study, its storage and the file to write."""
-    parser.add_argument(
-        "study",
-        metavar="STUDY",
-        help="a study file (.toml), a database (.db), or a name in --storage",
-    )
+    options.add_study(parser)
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the page to write"
-    )
-    parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Run a study: measure split after split on the real devices until none better is left worth trying.
+"""Run a study: measure splits on the real devices until no better one is expected.
 
   autosplit run studies/quickstart.toml               SqueezeNet on two cores; run it again to go on
   autosplit run STUDY.toml --trials 40 --timeout 600  options lie over the study file
@@ -14,8 +14,8 @@ A study file names at least a model and the stages:
   sampler = "planner"                 # or tpe, random, exhaustive
   trials = 20
 
-The study is kept in NAME.db in this folder. Killed or interrupted, the same command goes on where it stopped. Prints
-the trials, the best split, the baselines and the verdict.
+The study is stored in NAME.db in this folder. After a kill or an interrupt the same command resumes
+it. Prints the trials, the best split, the baselines and the verdict.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from autosplit.cli import options
-from autosplit.cli.show import emit
+from autosplit.cli import options, output
 
 HELP = (
     "run a study: search for the split that runs fastest on the devices, measuring each candidate"
@@ -54,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="where the study is kept: a file, or a database URL "
+        help="where the study is stored: a file, or a database URL "
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
@@ -76,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the study and print it; export the best split where the study file asks for it."""
+    """Run the study and print it; export the best split where the study file says so."""
     from autosplit.report.documents.inspection import tuning_hint
     from autosplit.report.documents.study import document
     from autosplit.study.config.study_file import load
@@ -89,21 +88,22 @@ def run(args: argparse.Namespace) -> int:
 
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
-    told = progress()
+    display = progress()
     if config.runtime != "simulated":
-        told.note("reading the model and compiling its ops")
+        display.note("reading the model and compiling its ops")
     bench = open_bench(config)
     try:
-        if hint := tuning_hint(bench.untuned_share()):
-            told.note(hint)
-        on = open_study(config, bench, url, told, name=args.name, force=args.force)
-        run_study(on, told)
-        folder = export_best_split(on)
+        hint = tuning_hint(bench.untuned_share())
+        if hint:
+            display.note(hint)
+        opened = open_study(config, bench, url, display, name=args.name, force=args.force)
+        run_study(opened, display)
+        folder = export_best_split(opened)
     finally:
-        told.close()
+        display.close()
         bench.close()
-    found = document(on.study, url)
-    emit({**found, "export": None if folder is None else str(folder)}, args.format)
+    exported = {"export": None if folder is None else str(folder)}
+    output.emit_study({**document(opened.study, url), **exported}, args.format)
     return 0
 
 

@@ -1,10 +1,10 @@
-"""Cut a model by hand: each --after names the source nodes or fused ops that must lie before that cut.
+"""Split a model by hand: each --after names the source nodes or fused ops before that cut.
 
 autosplit split net.onnx --after conv3_relu --after pool5,branch_add -o out/
 
-A cut is the smallest one that holds the named ops, all they need, and the cut ahead of it. Printed are the ops it took
-along and the tensors that cross it. Without -o nothing is written; with it the split is first compared with the original
-model, and one that computes something else is not.
+A cut is the smallest one that holds the named ops, all they need, and the cut ahead of it. Printed
+are the ops that it adds to the named ones and the tensors that cross it. Without -o nothing is
+written; with it the split is compared with the original model first and written if it is equal.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         output.emit_line(manual_split.stage_line(stage))
     if file:
         output.emit_line(
-            f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` compares it with the model"
+            f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` "
+            "compares it with the model"
         )
     return 0

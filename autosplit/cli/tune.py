@@ -1,11 +1,11 @@
 """Tune the kernels of a model: try a few schedules a kernel, keep the fastest in a database.
 
-  autosplit tune net.onnx -o tuned/                 8 samples a kernel on average, about a second each
+  autosplit tune net.onnx -o tuned/                 8 samples a kernel, about a second each
   autosplit tune net.onnx -o tuned/ --samples 32    slower kernels left behind
   autosplit profile net.onnx --tuning tuned/        what it brought
 
-A study names the folder as `tuning = "tuned"`. Interrupted, the same command goes on where it stopped. A database that
-MetaSchedule made elsewhere serves as well.
+A study names the folder as `tuning = "tuned"`. After an interrupt the same command resumes. A
+database that MetaSchedule wrote elsewhere serves as well.
 """
 
 from __future__ import annotations
@@ -42,37 +42,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tune; say what came of each kernel."""
+    """Tune; print the times of each kernel."""
     from autosplit.hardware.codegen import tuning
 
     model = options.load_model(args)
-    functions = model.lowered.kernels
+    kernels = model.lowered.kernels
     start = time.monotonic()
     end = start + args.timeout if args.timeout is not None else float("inf")
-    found = []
-    work = tuning.work_of(model.graph)
-    for tuned in tuning.tune(
-        functions,
+    results = []
+    for result in tuning.tune(
+        kernels,
         model.target,
         args.output,
         args.samples,
         args.seed,
         lambda: time.monotonic() > end,
-        work,
+        tuning.work_of(model.graph),
     ):
-        found.append(tuned)
-        left = (time.monotonic() - start) / len(found) * (len(functions) - len(found))
-        came = f"{tuned.kernel}: {_ms(tuned.before_ms)} to {_ms(tuned.after_ms)} ms"
-        output.note(f"{len(found)} of {len(functions)} {came}, about {left:.0f} s left")
+        results.append(result)
+        seconds_each = (time.monotonic() - start) / len(results)
+        times = f"{_ms(result.before_ms)} to {_ms(result.after_ms)} ms"
+        output.note(
+            f"{len(results)} of {len(kernels)} {result.kernel}: {times}, "
+            f"about {seconds_each * (len(kernels) - len(results)):.0f} s left"
+        )
     if args.format == "json":
-        output.emit_json({"database": str(args.output), "kernels": [vars(t) for t in found]})
+        output.emit_json({"database": str(args.output), "kernels": [vars(r) for r in results]})
         return 0
-    rows = [(t.kernel, _ms(t.before_ms), _ms(t.after_ms), t.tried, t.note) for t in found]
-    output.emit_table(
-        f"{args.output}: {len(found)} kernels",
-        ("kernel", "before ms", "after ms", "tried", "note"),
-        rows,
-    )
+    rows = [(r.kernel, _ms(r.before_ms), _ms(r.after_ms), r.tried, r.note) for r in results]
+    columns = ("kernel", "before ms", "after ms", "tried", "note")
+    output.emit_table(f"{args.output}: {len(results)} kernels", columns, rows)
     return 0
 
 

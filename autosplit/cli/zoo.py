@@ -1,4 +1,4 @@
-"""Real nets to try autosplit on, made here without a network: the structures are real, the weights random but seeded.
+"""Real nets to try autosplit on, made offline: real structures with seeded random weights.
 
   autosplit zoo list                                what there is
   autosplit zoo make squeezenet -o squeezenet.onnx  write one as an ONNX file
@@ -9,11 +9,11 @@ Needs the onnx package: pip install 'autosplit[onnx]'
 from __future__ import annotations
 
 import argparse
-import hashlib
 from pathlib import Path
 
-from autosplit.cli.output import emit_json, emit_table
+from autosplit.cli import output
 from autosplit.errors import ConfigError
+from autosplit.files import sha256
 from autosplit.zoo import catalog
 
 HELP = "make a real net as an ONNX file, offline, with seeded random weights"
@@ -42,37 +42,34 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         if args.name or args.output:
             raise ConfigError(
-                "zoo list: takes no net and no file; to write one: autosplit zoo make NAME -o FILE"
+                "zoo list takes no net and no file; to write one: autosplit zoo make NAME -o FILE"
             )
         return _list(args.format)
     if not args.name:
-        raise ConfigError(
-            f"zoo make: no net given: autosplit zoo make NAME, one of {', '.join(catalog.NAMES)}"
-        )
+        raise ConfigError(f"zoo make needs the NAME of a net: one of {', '.join(catalog.NAMES)}")
     return _make(args.name, args.output or Path(f"{args.name}.onnx"), args.seed, args.format)
 
 
 def _list(form: str) -> int:
     nets = [catalog.describe(name) for name in catalog.NAMES]
     if form == "json":
-        emit_json([_document(net) for net in nets])
+        output.emit_json([_document(net) for net in nets])
         return 0
     rows = [
         (n.name, _text(n.inputs), _text(n.outputs), n.nodes, f"{n.weight_bytes / 1e6:.1f}")
         for n in nets
     ]
-    emit_table("", ("net", "inputs", "outputs", "nodes", "weights MB"), rows)
+    output.emit_table("", ("net", "inputs", "outputs", "nodes", "weights MB"), rows)
     return 0
 
 
-def _make(name: str, output: Path, seed: int, form: str) -> int:
-    path = catalog.write(name, output, seed)
+def _make(name: str, file: Path, seed: int, form: str) -> int:
+    path = catalog.write(name, file, seed)
     net = catalog.describe(name)
     size = path.stat().st_size
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256(path)
     if form == "json":
-        emit_json(
+        output.emit_json(
             {**_document(net), "seed": seed, "path": str(path), "bytes": size, "sha256": digest}
         )
         return 0
@@ -84,16 +81,22 @@ def _make(name: str, output: Path, seed: int, form: str) -> int:
         ("inputs", _text(net.inputs)),
         ("outputs", _text(net.outputs)),
     ]
-    emit_table("", (name, f"seed {seed}"), rows)
+    output.emit_table("", (name, f"seed {seed}"), rows)
     return 0
 
 
 def _document(net: catalog.Net) -> dict[str, object]:
-    sides = {
-        side: [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in values]
-        for side, values in (("inputs", net.inputs), ("outputs", net.outputs))
+    return {
+        "name": net.name,
+        "inputs": _ports(net.inputs),
+        "outputs": _ports(net.outputs),
+        "nodes": net.nodes,
+        "weight_bytes": net.weight_bytes,
     }
-    return {"name": net.name, **sides, "nodes": net.nodes, "weight_bytes": net.weight_bytes}
+
+
+def _ports(values: tuple[tuple[str, tuple[int, ...]], ...]) -> list[dict[str, object]]:
+    return [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in values]
 
 
 def _text(values: tuple[tuple[str, tuple[int, ...]], ...]) -> str:

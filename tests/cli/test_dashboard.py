@@ -75,7 +75,7 @@ def test_a_port_in_use_is_an_environment_error(
         (["missing.toml"], "does not exist"),
         (["nobody", "--storage", "{database}"], "holds no study 'nobody'; it holds tiny"),
         (["{database}", "--host", "0.0.0.0"], "add --allow-remote"),
-        (["{database}", "--allow-remote"], "add --host ADDR"),
+        (["{database}", "--allow-remote"], "needs --host ADDR"),
         (["{database}", "--port", "99999"], "give --port 1 to 65535"),
         (["bad://", "--storage", "x"], "://"),
     ],

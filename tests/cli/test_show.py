@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autosplit.cli import main
-from autosplit.cli.show import emit
+from autosplit.cli.output import emit_study
 
 STUDY = 'runtime = "simulated"\nstages = 2\n[search]\ntrials = 2\n[simulated]\nops = 12\n'
 
@@ -70,9 +70,7 @@ def test_a_database_whose_run_was_stopped_at_once_holds_no_study_yet(
             begun.execute(table)
     begun.close()
     assert main(["show", "begun.db"]) == 2
-    assert (
-        "begun.db' holds no study yet, the run that began it was stopped" in capsys.readouterr().err
-    )
+    assert "begun.db' was created but never initialised" in capsys.readouterr().err
 
 
 def test_a_database_that_is_not_there_is_not_made(
@@ -118,7 +116,7 @@ FOUND: dict[str, Any] = {
 
 
 def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    emit(FOUND, "table")
+    emit_study(FOUND, "table")
     lines = capsys.readouterr().out.splitlines()
     rows = [
         [cell.strip() for cell in line.strip("│").split("│")]
@@ -148,7 +146,7 @@ def test_a_study_that_has_nothing_yet_is_shown(capsys: pytest.CaptureFixture[str
         "verdict": None,
     }
     study = {**FOUND["study"], "stages": 2, "stopped": None, "objective": "throughput"}
-    emit({"study": study, **nothing}, "table")
+    emit_study({"study": study, **nothing}, "table")
     out = capsys.readouterr().out
     assert out.startswith("study s: net, 2 stages\n")
     assert "best split" not in out
