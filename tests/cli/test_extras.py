@@ -33,8 +33,11 @@ def without(monkeypatch):
     ],
 )
 def test_a_package_that_is_missing_is_named_with_the_extra_that_has_it(
-    without, said, package, extra, arguments
+    without, said, tmp_path, monkeypatch, package, extra, arguments
 ):
+    monkeypatch.chdir(tmp_path)
+    for name in ("net.onnx", "net.pt2"):
+        (tmp_path / name).touch()
     without(package)
     code, line = said(*arguments)
     assert code == 3
