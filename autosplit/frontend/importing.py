@@ -20,8 +20,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 def read(model: Any, shapes: Shapes) -> SourceModel:
     """Import a file (a Path) or an object: a TVM IRModule, a ``torch.export.ExportedProgram``.
 
-    A file is TVMScript if it ends in .py, a saved module in .json, a saved exported program in .pt2, and else ONNX.
-    Raises ModelError or ConfigError as the frontends do.
+    A file is TVMScript if it ends in .py, a saved module in .json, a saved exported program in
+    .pt2, and else ONNX.
+
+    Raises:
+        ModelError: The model cannot be read, or holds what cannot be split.
+        ConfigError: ``shapes`` do not fit the inputs.
     """
     if not isinstance(model, Path):
         return _object(model, shapes)
@@ -60,5 +64,6 @@ def _object(model: Any, shapes: Shapes) -> SourceModel:
     if importer.is_program(model):
         return importer.convert(model, "program", shapes)
     raise ModelError(
-        f"a {type(model).__name__} is no model; give a file, a TVM IRModule or a torch.export.ExportedProgram"
+        f"a {type(model).__name__} is no model; "
+        "give a file, a TVM IRModule or a torch.export.ExportedProgram"
     )

@@ -12,26 +12,29 @@ from autosplit.errors import ModelError
 Array = np.ndarray[Any, np.dtype[Any]]
 Signature = Sequence[tuple[str, Sequence[int], str]]
 
-# how many integers are drawn from, by their bytes, where nothing else is known of the input: narrow ones are quantities; wide
-# ones are indices, and the shortest table has two rows (token types), or a mask, where only 0 and 1 mean anything
+# The upper end of random integers by their bytes, if nothing else is known of the input. Narrow
+# integers are quantities. Wide ones are indices, and the shortest table has two rows (token types),
+# or masks, in which only 0 and 1 mean anything.
 _INTEGERS = {1: 8, 2: 8, 4: 2, 8: 2}
 
 
 def random_items(
     signature: Signature, count: int, seed: int, below: Mapping[str, int] | None = None
 ) -> list[dict[str, Array]]:
-    """So many items for inputs given as (name, shape, dtype), the same for the same arguments.
+    """``count`` items for inputs given as (name, shape, dtype), alike for the same arguments.
 
-    Floats are standard normal, booleans even chances, integers of 8 and 16 bits 0 to 7, wider ones 0 and 1, or
-    from 0 up to ``below`` the input's name. An item depends on its number, not on ``count``; an array on the name of its input,
-    not on its place. Raises ModelError for another
-    dtype, and for a dimension that is not a number from 0 on.
+    Floats are standard normal, booleans even chances, integers of 8 and 16 bits 0 to 7, wider ones
+    0 and 1. ``below`` gives the upper end of an input's integers by its name. An item depends on
+    its number and not on ``count``, an array on the name of its input and not on its place.
+
+    Raises:
+        ModelError: A dtype is not numeric, or a dimension is not a number from 0 on.
     """
     inputs = [(name, _shape(name, shape), _dtype(name, dtype)) for name, shape, dtype in signature]
-    tops = below or {}
+    limits = below or {}
     return [
         {
-            name: _draw(name, shape, dtype, tops.get(name), seed, item)
+            name: _draw(name, shape, dtype, limits.get(name), seed, item)
             for name, shape, dtype in inputs
         }
         for item in range(count)
@@ -50,7 +53,9 @@ def special_items(
     for number, item in enumerate(items):
         for name, array in item.items():
             if array.dtype.kind == "f" and array.size:
-                generator = np.random.default_rng([seed, number, 1, *name.encode()])
+                generator = np.random.default_rng(
+                    [seed, number, 1, *name.encode("utf-8", "surrogatepass")]
+                )
                 places = generator.choice(array.size, max(1, array.size // 64), replace=False)
                 array.flat[places] = _special_value(number, array.dtype)
     return items
@@ -65,23 +70,22 @@ def _special_value(number: int, dtype: np.dtype[Any]) -> Any:
 def _draw(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], below: int | None, seed: int, item: int
 ) -> Array:
-    generator = np.random.default_rng([seed, item, *name.encode()])
+    generator = np.random.default_rng([seed, item, *name.encode("utf-8", "surrogatepass")])
     if dtype.kind == "f":
         return np.asarray(generator.standard_normal(shape)).astype(dtype)
-    top = 2 if dtype.kind == "b" else below or _INTEGERS[dtype.itemsize]
-    return np.asarray(generator.integers(0, top, shape)).astype(dtype)
+    limit = 2 if dtype.kind == "b" else below or _INTEGERS[dtype.itemsize]
+    return np.asarray(generator.integers(0, limit, shape)).astype(dtype)
 
 
 def _dtype(name: str, dtype: str) -> np.dtype[Any]:
+    error = f"input {name!r}: no random values for dtype {dtype!r}: give items of your own"
     try:
-        found = np.dtype(dtype)
-    except TypeError:
-        found = None
-    if found is None or found.kind not in "fbiu":
-        raise ModelError(
-            f"input {name!r}: no random values for dtype {dtype!r}: give items of your own"
-        )
-    return found
+        numeric = np.dtype(dtype)
+    except TypeError as cause:
+        raise ModelError(error) from cause
+    if numeric.kind not in "fbiu":
+        raise ModelError(error)
+    return numeric
 
 
 def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:

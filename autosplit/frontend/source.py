@@ -1,4 +1,4 @@
-"""What a frontend hands on: a Relax module whose variables still tell which source tensor they hold."""
+"""What a frontend returns: a Relax module whose variables tell which source tensor they hold."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def mark(index: int) -> str:
 
 
 def marked(name: str) -> int | None:
-    """The number of the source tensor a variable name stands for, None where it stands for none."""
+    """The number of the source tensor that a variable name stands for, or None."""
     match = _MARK.match(name)
     return int(match[1]) if match else None
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A model input or output: name, static shape, dtype as numpy spells it."""
+    """A model input: name, static shape, dtype as numpy spells it."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class SourceNode:
-    """A node of the source graph; ``name`` is unique, an unnamed node goes by its first output."""
+    """A node of the source graph; ``name`` is unique, an unnamed node has that of its output."""
 
     name: str
     kind: str
@@ -45,10 +45,11 @@ class SourceModel:
     """A model as imported, from a file or an object.
 
     ``format`` is "onnx", "relax" or "torch"; ``program`` is torch's exported program, else None.
-    ``module`` is an IRModule with the function ``main``; a variable of it called ``mark(i)`` holds ``tensors[i]``.
-    ``alias`` maps a source tensor that is only another name of an earlier one to that one; ``constants`` are the source
-    tensors known without running the model. Names in ``inputs`` and ``outputs`` are the source's, in its order;
-    ``tupled`` says that ``main`` returns a tuple even where it has one output.
+    ``module`` is an IRModule with the function ``main``; a variable of it called ``mark(i)`` holds
+    ``tensors[i]``. ``alias`` maps a source tensor that is only another name of an earlier one to
+    that one; ``constants`` are the source tensors known without running the model. Names in
+    ``inputs`` and ``outputs`` are the source's, in its order. ``tupled``: ``main`` returns a tuple
+    even if it has one output.
     """
 
     name: str

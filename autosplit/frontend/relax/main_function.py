@@ -1,4 +1,4 @@
-"""Reading and rewriting the function ``main`` of a Relax module: its bindings, their names, one binding for another."""
+"""Reads and rewrites the function ``main`` of a Relax module: its bindings and their names."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from autosplit.frontend.relax.shapes import ENTRY
 
 
 def bindings(function: Any) -> list[Any]:
-    """The bindings of a Relax function in order. Raises ModelError where it holds control flow."""
+    """The bindings of a Relax function in order. Raises ModelError if it has control flow."""
     from tvm import relax
 
     if not isinstance(function.body, relax.SeqExpr):
         raise ModelError(
             f"the module's function '{ENTRY}' is not a sequence of bindings; normalise it first"
         )
-    found = [b for block in function.body.blocks for b in block.bindings]
-    for binding in found:
+    in_order = [binding for block in function.body.blocks for binding in block.bindings]
+    for binding in in_order:
         if isinstance(getattr(binding, "value", None), relax.If):
             raise ModelError(
-                f"variable '{binding.var.name}' is bound to control flow (If), which cannot be split"
+                f"variable '{binding.var.name}' is bound to control flow (If), "
+                "which cannot be split"
             )
-    return found
+    return in_order
 
 
 def renamed(module: Any, names: Mapping[Any, str]) -> Any:
-    """The module with some variables that ``main`` binds called otherwise."""
+    """The module with the variables of ``main`` in ``names`` renamed."""
     from tvm import relax
 
     @relax.expr_functor.mutator
@@ -42,18 +43,18 @@ def renamed(module: Any, names: Mapping[Any, str]) -> Any:
 
 
 def rebind(mutator: Any, var: Any, value: Any, name: str) -> None:
-    """Inside a mutator, bind ``value`` to a variable called ``name`` that takes the place of ``var``, output or not."""
+    """Inside a mutator, bind ``value`` to a variable called ``name`` that replaces ``var``."""
     from tvm import relax
 
     value = mutator.builder_.normalize(value)
     kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
-    new = kind(name, value.ty)
-    mutator.set_var_remap(var.vid if hasattr(var, "vid") else var, new)
-    mutator.builder_.emit_normalized(relax.VarBinding(new, value))
+    replacement = kind(name, value.ty)
+    mutator.set_var_remap(var.vid if hasattr(var, "vid") else var, replacement)
+    mutator.builder_.emit_normalized(relax.VarBinding(replacement, value))
 
 
 def with_main(module: Any, main: Any) -> Any:
-    """A copy of the module with another ``main``; the module given stays as it is."""
+    """A copy of the module with another ``main``."""
     import tvm
 
     functions = {g: main if g.name_hint == ENTRY else f for g, f in module.functions.items()}

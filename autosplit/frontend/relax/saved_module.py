@@ -34,9 +34,8 @@ from autosplit.frontend.relax.allow_list import (
 
 # Fields that hold a number themselves; every other integer is the index of a node.
 _NUMBERS = frozenset(
-    ["line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type"]
-    + ["data_alignment", "offset_factor"]
-)
+    ("line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type")
+).union(("data_alignment", "offset_factor"))
 _MAX_DEPTH = 1000  # TVM walks a module recursively: what nests deeper overflows its stack
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
 _HANDLE = 3  # DLPack's code of a pointer

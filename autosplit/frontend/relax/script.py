@@ -1,14 +1,15 @@
-"""Reading TVMScript that nobody vouches for.
+"""Parses untrusted TVMScript.
 
-TVM's parser evaluates expressions as Python, with Python's builtins and the whole of tvm in reach. So the text is looked
-at first: only TVMScript's own vocabulary and the names the text binds itself may occur in it.
+TVM's parser evaluates expressions as Python, with Python's builtins and all of tvm in reach. The
+text is therefore checked first: only TVMScript's own vocabulary and names that the text itself
+binds may occur in it.
 """
 
 from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
@@ -16,126 +17,90 @@ from autosplit.frontend.relax.saved_module import load_harmless, require_harmles
 
 LIMIT = 512 << 20  # bytes; weights stand in the text as base64
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _BUILTINS = {"range", "int", "float", "bool", "len", "min", "max"}
-_SUBMODULES = {
-    "nn",
-    "image",
-    "vision",
-    "grad",
-    "builtin",
-    "memory",
-    "vm",
-    "ccl",
-    "dist",
-    "distributed",
-}
-_REFUSED = {
-    "emit_te",
-    "macro",
-    "inline",
-    "external_kernel",
-    "call_py_func",
-    "pyfunc",
-    "import_module",
-    "meta_class",
-}
-_NODES: tuple[type[ast.AST], ...] = (
-    *(
-        ast.Module,
-        ast.ClassDef,
-        ast.FunctionDef,
-        ast.arguments,
-        ast.arg,
-        ast.Return,
-        ast.Assign,
-        ast.AnnAssign,
-    ),
-    *(
-        ast.AugAssign,
-        ast.For,
-        ast.While,
-        ast.If,
-        ast.With,
-        ast.withitem,
-        ast.Expr,
-        ast.Pass,
-        ast.Assert,
-        ast.Break,
-    ),
-    *(
-        ast.Continue,
-        ast.BoolOp,
-        ast.BinOp,
-        ast.UnaryOp,
-        ast.IfExp,
-        ast.Compare,
-        ast.Call,
-        ast.keyword,
-        ast.Constant,
-    ),
-    *(
-        ast.Attribute,
-        ast.Subscript,
-        ast.Name,
-        ast.List,
-        ast.Tuple,
-        ast.Dict,
-        ast.Slice,
-        ast.Starred,
-    ),
-    *(ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
+_SUBMODULES = _words("nn image vision grad builtin memory vm ccl dist distributed")
+_REFUSED = _words(
+    "emit_te macro inline external_kernel call_py_func pyfunc import_module meta_class"
 )
+_NODES = _words(
+    """
+    Module ClassDef FunctionDef arguments arg Return Assign AnnAssign AugAssign For While If With
+    withitem Expr Pass Assert Break Continue BoolOp BinOp UnaryOp IfExp Compare Call keyword
+    Constant Attribute Subscript Name List Tuple Dict Slice Starred Load Store And Or Add Sub Mult
+    MatMult Div Mod Pow LShift RShift BitOr BitXor BitAnd FloorDiv Invert Not UAdd USub Eq NotEq Lt
+    LtE Gt GtE
+    """
+)
+# What a text may import, as (name, alias); the imports themselves are dropped.
+_IMPORTS = {
+    ("ir", "I"),
+    ("relax", "R"),
+    ("tirx", "T"),
+    ("tir", "T"),
+    ("Axis", "Axis"),
+    ("tvm", "tvm"),
+    ("annotations", "annotations"),
+}
 
 
 def parse(text: str) -> Any:
-    """The IRModule of a TVMScript text. Raises ModelError, naming the line, for anything but TVMScript."""
+    """The IRModule of a TVMScript text.
+
+    Raises:
+        ModelError: The text is more than TVMScript, or its module holds what could run code.
+    """
     import tvm
     from tvm.script.parser.core.entry import _default_globals
 
-    module = _syntax(text)
     vocabulary = {
         name: space
         for name, space in _default_globals().items()
         if name in ("I", "ir", "T", "tir", "R", "relax")
     }
-    metadata, definitions = _parts(module)
+    metadata, definitions = _parts(_syntax(text))
     if not any(isinstance(d, ast.ClassDef) for d in definitions.body):
         raise ModelError("the TVMScript text holds no module; write a class under @I.ir_module")
     _Check(vocabulary, metadata is not None).check(definitions)
-    given = dict(vocabulary)
+    names = dict(vocabulary)
     try:
         if metadata is not None:
-            given["metadata"] = load_harmless(metadata)
-        found = tvm.script.from_source(ast.unparse(definitions), given)
-    except (
-        Exception
-    ) as error:  # the parser raises its own diagnostics, and whatever evaluation raises
+            names["metadata"] = load_harmless(metadata)
+        module = tvm.script.from_source(ast.unparse(definitions), names)
+    except ModelError:
+        raise
+    except Exception as error:  # the parser raises diagnostics, and whatever evaluation raises
         raise ModelError(f"the TVMScript text cannot be parsed: {line_of(error)}") from error
-    if not isinstance(found, tvm.IRModule):
+    if not isinstance(module, tvm.IRModule):
         raise ModelError(
-            f"the TVMScript text holds a {type(found).__name__}; write one class under @I.ir_module"
+            f"the TVMScript text holds a {type(module).__name__}; "
+            "write one class under @I.ir_module"
         )
-    require_harmless(found)
-    return found
+    require_harmless(module)
+    return module
 
 
 def _syntax(text: str) -> ast.Module:
     if len(text) > LIMIT:
         raise ModelError(
-            f"the TVMScript text has {len(text)} characters, at most {LIMIT} are read; save it as JSON"
+            f"the TVMScript text has {len(text)} characters, at most {LIMIT} are read; "
+            "save it as JSON"
         )
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        raise ModelError(
-            f"the file is no TVMScript{f' (line {line})' if line else ''}: {error}"
-        ) from error
+        place = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        raise ModelError(f"the file is no TVMScript{place}: {error}") from error
 
 
 def _parts(module: ast.Module) -> tuple[str | None, ast.Module]:
-    """The JSON of the printed constants, if there are any, and the definitions; imports of TVMScript itself are dropped."""
-    metadata, kept = None, []
+    """The JSON of the printed constants, if there are any, and the definitions without imports."""
+    metadata = None
+    definitions: list[ast.stmt] = []
     for statement in module.body:
         match statement:
             case ast.Import() | ast.ImportFrom():
@@ -148,63 +113,51 @@ def _parts(module: ast.Module) -> tuple[str | None, ast.Module]:
             ) if ast.unparse(function) == "tvm.ir.load_json":
                 metadata = text
             case _:
-                kept.append(statement)
-    return metadata, ast.Module(kept, [])
+                definitions.append(statement)
+    return metadata, ast.Module(definitions, [])
 
 
 def _check_import(statement: ast.Import | ast.ImportFrom) -> None:
     package = statement.module if isinstance(statement, ast.ImportFrom) else statement.names[0].name
-    spelled = {(alias.name, alias.asname or alias.name) for alias in statement.names}
-    known = {
-        ("ir", "I"),
-        ("relax", "R"),
-        ("tirx", "T"),
-        ("tir", "T"),
-        ("Axis", "Axis"),
-        ("tvm", "tvm"),
-        ("annotations", "annotations"),
-    }
-    if (
-        package not in ("tvm", "tvm.script", "tvm.tirx.layout", "__future__")
-        or not spelled <= known
-    ):
+    names = {(alias.name, alias.asname or alias.name) for alias in statement.names}
+    packages = ("tvm", "tvm.script", "tvm.tirx.layout", "__future__")
+    if package not in packages or not names <= _IMPORTS:
         raise ModelError(
-            f"line {statement.lineno} of the TVMScript text imports something else ({ast.unparse(statement)}); "
-            f"it may import tvm.script's ir as I, relax as R and tirx as T"
+            f"line {statement.lineno} of the TVMScript text imports something else "
+            f"({ast.unparse(statement)}); "
+            "it may import tvm.script's ir as I, relax as R and tirx as T"
         )
 
 
 class _Check:
-    """Whether every node, name and attribute of a text belongs to TVMScript."""
+    """Checks that every node, name and attribute of a text belongs to TVMScript."""
 
-    def __init__(self, vocabulary: dict[str, Any], metadata: bool) -> None:
+    def __init__(self, vocabulary: Mapping[str, Any], metadata: bool) -> None:
         self._vocabulary = vocabulary
         self._bound = {"metadata"} if metadata else set()
 
     def check(self, module: ast.Module) -> None:
         self._bound.update(_bound(module))
-        if taken := self._bound & {*self._vocabulary, *_BUILTINS}:
+        rebound = self._bound & {*self._vocabulary, *_BUILTINS}
+        if rebound:
             raise ModelError(
-                f"the TVMScript text binds '{min(taken)}', a name of TVMScript itself; rename it"
+                f"the TVMScript text binds '{min(rebound)}', a name of TVMScript itself; rename it"
             )
-        inner = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Attribute)}
+        readable = {*self._bound, *self._vocabulary, *_BUILTINS}
+        # Nodes that an attribute is taken of: R in R.nn.relu, and R.nn in it.
+        owners = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Attribute)}
         for node in ast.walk(module):
-            if not isinstance(node, _NODES):
+            if type(node).__name__ not in _NODES:
                 self._refuse(node, type(node).__name__)
             elif isinstance(node, ast.Attribute):
-                self._attribute(node, id(node) in inner)
-            elif (
-                isinstance(node, ast.Name) and node.id in self._vocabulary and id(node) not in inner
-            ):
-                self._refuse(node, f"'{node.id}' by itself")
-            elif isinstance(node, ast.Name) and node.id not in {
-                *self._bound,
-                *self._vocabulary,
-                *_BUILTINS,
-            }:
-                self._refuse(node, f"the name '{node.id}'")
+                self._check_attribute(node, id(node) in owners)
+            elif isinstance(node, ast.Name):
+                if node.id in self._vocabulary and id(node) not in owners:
+                    self._refuse(node, f"'{node.id}' by itself")
+                if node.id not in readable:
+                    self._refuse(node, f"the name '{node.id}'")
 
-    def _attribute(self, node: ast.Attribute, goes_on: bool) -> None:
+    def _check_attribute(self, node: ast.Attribute, is_owner: bool) -> None:
         path = _path(node)
         if node.attr.startswith("_") or node.attr in _REFUSED:
             self._refuse(node, f"'{'.'.join(path) or node.attr}'")
@@ -214,13 +167,12 @@ class _Check:
         for name in path[1:]:
             value = getattr(value, name, None)
             if isinstance(value, types.ModuleType):
-                known = name in _SUBMODULES and (goes_on or name != path[-1])
+                # A module may be passed through, but is no value of its own.
+                in_tvm = name in _SUBMODULES and (is_owner or name != path[-1])
             else:
-                known = (getattr(value, "__module__", None) or "tvm").partition(".")[0] in (
-                    "tvm",
-                    "tvm_ffi",
-                )
-            if value is None or not known:
+                package = (getattr(value, "__module__", None) or "tvm").partition(".")[0]
+                in_tvm = package in ("tvm", "tvm_ffi")
+            if value is None or not in_tvm:
                 self._refuse(node, f"'{'.'.join(path)}'")
 
     def _refuse(self, node: ast.AST, what: str) -> None:
@@ -240,7 +192,7 @@ def _bound(module: ast.Module) -> Iterator[str]:
 
 
 def _path(node: ast.Attribute) -> tuple[str, ...]:
-    """``a.b.c`` as its names, empty where it starts with something else than a name."""
+    """``a.b.c`` as its names; empty if it starts with something else than a name."""
     value: ast.expr = node
     names: list[str] = []
     while isinstance(value, ast.Attribute):

@@ -1,0 +1,168 @@
+"""Names the nodes and tensors of a Relax module after the variables of ``main``.
+
+A source node is a call that ``main`` binds. Weights are constants of the module; every parameter of
+``main`` is an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.frontend.relax.main_function import bindings, renamed
+from autosplit.frontend.relax.shapes import ENTRY
+from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark
+
+# A tensor's name, a list of those for a tuple, None for a constant.
+Value = Any
+
+
+def source_model(module: Any, name: str) -> SourceModel:
+    """A normalised module with static shapes as a source model."""
+    return _MainReader(module).read(name)
+
+
+class _MainReader:
+    """Reads the bindings of ``main``: its nodes, the tensor of each variable, its results."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._nodes: list[SourceNode] = []
+        self._tensors: list[str] = []
+        self._constants: set[str] = set()
+        self._marks: dict[Any, str] = {}
+        self._values: dict[Any, Value] = {}
+        self._used_names: set[str] = set()
+
+    def read(self, name: str) -> SourceModel:
+        from tvm import relax
+
+        main = self._module[ENTRY]
+        inputs = tuple(self._input(param) for param in main.params)
+        in_order = bindings(main)
+        item_names = _item_names(in_order)
+        for binding in in_order:
+            if hasattr(binding, "value"):
+                self._read_binding(binding.var, binding.value, item_names.get(binding.var, {}))
+        return SourceModel(
+            name=name,
+            module=renamed(self._module, self._marks),
+            nodes=tuple(self._nodes),
+            tensors=tuple(self._tensors),
+            alias={},
+            constants=frozenset(self._constants),
+            inputs=inputs,
+            outputs=self._outputs(main.body.body),
+            tupled=isinstance(main.ret_ty, relax.TupleType),
+            format="relax",
+        )
+
+    def _input(self, param: Any) -> Signature:
+        name = self._values[param] = self._unused_name(param.name)
+        shape = tuple(int(size.value) for size in param.ty.shape.values)
+        return Signature(name, shape, str(param.ty.dtype))
+
+    def _read_binding(self, var: Any, value: Any, item_names: Mapping[int, str]) -> None:
+        from tvm import relax
+
+        if not isinstance(value, relax.Call):
+            self._read_alias(var, value)
+            return
+        name = self._unused_name(var.name)
+        if isinstance(var.ty, relax.TupleType):
+            names = [item_names.get(i, f"{name}.{i}") for i in range(len(var.ty.fields))]
+            outputs = [self._unused_name(item) for item in names]
+            self._values[var] = outputs
+        else:
+            outputs = [name]
+            self._values[var] = name
+            self._mark(var, name)
+        reads = dict.fromkeys(_flat(self._resolve(argument) for argument in value.args))
+        self._nodes.append(SourceNode(name, _kind(value), tuple(reads), tuple(outputs)))
+
+    def _read_alias(self, var: Any, value: Any) -> None:
+        """A binding that computes nothing: another variable, an item of a tuple, a constant."""
+        from tvm import relax
+
+        tensor = self._values[var] = self._resolve(value)
+        if isinstance(tensor, str) and isinstance(value, relax.TupleGetItem):
+            self._mark(var, tensor)
+        elif tensor is None:
+            self._constants.add(self._unused_name(var.name))
+
+    def _mark(self, var: Any, tensor: str) -> None:
+        self._marks[var] = mark(len(self._tensors))
+        self._tensors.append(tensor)
+
+    def _resolve(self, value: Any) -> Value:
+        from tvm import relax
+
+        if isinstance(value, relax.Var):
+            return self._values.get(value)
+        if isinstance(value, relax.Tuple):
+            return [self._resolve(field) for field in value.fields]
+        if not isinstance(value, relax.TupleGetItem):
+            return None
+        items = self._resolve(value.tuple_value)
+        if not isinstance(items, list):
+            return None
+        if not 0 <= value.index < len(items):
+            raise ModelError(
+                f"item {value.index} is taken out of a tuple of {len(items)}; the module is damaged"
+            )
+        return items[value.index]
+
+    def _unused_name(self, name: str) -> str:
+        """``name``, numbered if it is taken: variables of one module may share a name."""
+        number, unused = 2, name
+        while unused in self._used_names:
+            unused, number = f"{name}.{number}", number + 1
+        self._used_names.add(unused)
+        return unused
+
+    def _outputs(self, body: Any) -> tuple[str, ...]:
+        """A name for each result, numbered if it is a constant or is there twice."""
+        result = self._resolve(body)
+        names: list[str] = []
+        for i, field in enumerate(result if isinstance(result, list) else [result]):
+            if isinstance(field, list):
+                raise ModelError(
+                    f"output {i} of '{ENTRY}' is a tuple inside a tuple; return a flat one"
+                )
+            if field is None or field in names:
+                names.append(self._unused_name(f"{field or 'output'}.{i}"))
+            else:
+                names.append(field)
+        return tuple(names)
+
+
+def _item_names(in_order: list[Any]) -> dict[Any, dict[int, str]]:
+    """For each variable that holds a tuple, the first variable that takes item i out of it."""
+    from tvm import relax
+
+    names: dict[Any, dict[int, str]] = {}
+    for binding in in_order:
+        value = getattr(binding, "value", None)
+        if isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Var):
+            names.setdefault(value.tuple_value, {}).setdefault(value.index, binding.var.name)
+    return names
+
+
+def _kind(call: Any) -> str:
+    """What a call computes: its operator, or the kernel it calls."""
+    import tvm
+
+    if not isinstance(call.op, tvm.ir.Op):
+        return str(call.op.name_hint)
+    if call.op.name.startswith("relax.call_tir"):
+        return str(call.args[0].name_hint)
+    return str(call.op.name)
+
+
+def _flat(values: Any) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from _flat(value)
