@@ -113,7 +113,7 @@ def exported(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def export(exported: Path, tmp_path: Path) -> Any:
     """A copy of the exported folder, to change."""
-    from tests.report.exports import Export
+    from tests.deploy.exports import Export
 
     return Export(Path(shutil.copytree(exported, tmp_path / "export")))
 

@@ -42,7 +42,7 @@ def write_split(
     baselines: Sequence[Baseline] = (),
     verdict: str | None = None,
 ) -> Path:
-    """Write a split into ``folder``, replacing the export that is there; returns its ``split.json``.
+    """Write a split into ``folder`` in place of the export there; returns its ``split.json``.
 
     A split that was not measured, and so not compared with the model, is compared first where its
     devices are cores of this machine. Raises StageError where its outputs differ from the model's,

@@ -1,4 +1,7 @@
-"""Two small nets with wiring that a split easily gets wrong: a tensor that skips stages, late inputs, early outputs."""
+"""Two small nets whose wiring a split easily gets wrong.
+
+They have tensors that skip stages, late inputs and early outputs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _FLOAT, _INT64 = 1, 7  # onnx.TensorProto.FLOAT and INT64
 
 
 class _Builder:
-    """Collects nodes; a layer returns the name of its output, every name starts with the layer's."""
+    """Collects nodes. A layer returns the name of its output; its names start with the layer's."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -23,7 +26,7 @@ class _Builder:
     def op(
         self, kind: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any
     ) -> str:
-        """Add a node called ``name``; its only output has the same name unless ``outputs`` says otherwise."""
+        """Add a node; its only output has the node's name unless ``outputs`` says otherwise."""
         from onnx import helper
 
         self.nodes.append(
@@ -50,11 +53,12 @@ class _Builder:
         """The model without its weights, and the shape of each weight."""
         from onnx import helper
 
-        values = [
-            [helper.make_tensor_value_info(n, _FLOAT, s) for n, s in side.items()]
-            for side in (inputs, outputs)
-        ]
-        graph = helper.make_graph(self.nodes, name, *values, initializer=self.constants)
+        def values(shapes: Mapping[str, Shape]) -> list[Any]:
+            return [helper.make_tensor_value_info(n, _FLOAT, s) for n, s in shapes.items()]
+
+        graph = helper.make_graph(
+            self.nodes, name, values(inputs), values(outputs), initializer=self.constants
+        )
         opset = [helper.make_opsetid("", _OPSET)]
         model = helper.make_model(
             graph, ir_version=_IR, opset_imports=opset, producer_name="autosplit"
@@ -64,7 +68,10 @@ class _Builder:
     def conv(
         self, name: str, x: str, channels: tuple[int, int], size: int = 3, relu: bool = False
     ) -> str:
-        """A convolution with bias that keeps height and width; ``channels`` are those of its input and output."""
+        """A convolution with bias that keeps height and width.
+
+        ``channels`` are those of its input and output.
+        """
         weight = self.weight(f"{name}.weight", channels[1], channels[0], size, size)
         bias = self.weight(f"{name}.bias", channels[1])
         x = self.op("Conv", name, x, weight, bias, kernel_shape=[size, size], pads=[size // 2] * 4)
@@ -84,9 +91,10 @@ class _Builder:
 def transformer(
     layers: int = 4, width: int = 128, length: int = 64, heads: int = 4
 ) -> tuple[Any, dict[str, Shape]]:
-    """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 where a token counts and 0 where not.
+    """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 for those that count.
 
-    The bias made of the mask is read by the attention of every layer: cut anywhere, it skips the stages in between.
+    The attention of every layer reads the bias that comes from the mask: wherever the net is cut,
+    it skips the stages in between.
     """
     net = _Builder()
     net.constant("zero", _FLOAT, [0.0])
@@ -129,12 +137,12 @@ def _encoder(net: _Builder, name: str, x: str, bias: str, width: int) -> str:
 
 
 def _attention(net: _Builder, name: str, x: str, bias: str, width: int) -> str:
-    """Attention in several heads; the key has no bias, for it would cancel in the softmax."""
+    """Attention in several heads; the key has no bias, which would cancel in the softmax."""
     heads = {}
     for part, axes in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])):
-        made = net.linear(f"{name}.{part}", x, (width, width), bias=part != "key")
-        made = net.op("Reshape", f"{name}.{part}.split", made, "heads.split")
-        heads[part] = net.op("Transpose", f"{name}.{part}.heads", made, perm=axes)
+        projected = net.linear(f"{name}.{part}", x, (width, width), bias=part != "key")
+        split = net.op("Reshape", f"{name}.{part}.split", projected, "heads.split")
+        heads[part] = net.op("Transpose", f"{name}.{part}.heads", split, perm=axes)
     scores = net.op("MatMul", f"{name}.scores", heads["query"], heads["key"])
     scores = net.op(
         "Add", f"{name}.masked", net.op("Mul", f"{name}.scaled", scores, "heads.scale"), bias
@@ -152,9 +160,10 @@ def _attention(net: _Builder, name: str, x: str, bias: str, width: int) -> str:
 
 
 def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]:
-    """A net of convolutions with two inputs, ``image`` and the late ``hint``, and two outputs, ``early`` and ``late``.
+    """Convolutions from ``image`` and, late, ``hint`` to the outputs ``early`` and ``late``.
 
-    In between lie nested residuals, and a split whose two halves meet again in a concatenation with an older tensor.
+    In between are nested residuals, and a Split whose halves meet again in a concatenation with an
+    older tensor.
     """
     net = _Builder()
     half, wide = channels // 2, (channels, channels)

@@ -1,8 +1,8 @@
 """Real nets with usable weights, made offline and the same for the same seed.
 
-Nine nets come inside the installed onnx package as files without weights: each weight there is one value repeated, so
-the output is one constant whatever the wiring. They keep their structure and get random weights.
-Two more are built here.
+Nine nets come inside the installed onnx package as files without weights: each weight there is one
+value repeated, so the output is one constant whatever the wiring. They keep their structure and get
+random weights. Two more are built here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OLDEST_IR = 4  # the first version in which an initialiser need not be a graph 
 
 @dataclass(frozen=True)
 class Net:
-    """What a net of the zoo looks like; ``inputs`` and ``outputs`` hold (name, shape), ``weight_bytes`` is float32."""
+    """A net of the zoo; ``inputs`` and ``outputs`` hold (name, shape)."""
 
     name: str
     inputs: tuple[tuple[str, Shape], ...]
@@ -65,7 +65,7 @@ def describe(name: str) -> Net:
 def make(name: str, seed: int = 0) -> Any:
     """Make the ``onnx.ModelProto`` of a net; the same name and seed give the same bytes.
 
-    Raises ConfigError for an unknown name or a negative seed, MachineError where the onnx package is missing.
+    Raises ConfigError for an unknown name or a negative seed, MachineError without onnx.
     """
     if seed < 0:
         raise ConfigError(f"seed {seed}: must be 0 or more")
@@ -98,7 +98,7 @@ def cached(name: str, seed: int = 0) -> Path:
 
 
 def _place(target: Path) -> Path:
-    """Where the file really goes: behind links, in a folder that exists, never over a folder or a device."""
+    """The file behind links. Raises OSError for a missing folder and for anything but a file."""
     place = Path(os.path.realpath(target))
     if not place.parent.is_dir():
         raise NotADirectoryError(f"no folder {place.parent}")
@@ -111,49 +111,40 @@ def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
     """The model without its float weights, and the shape of each."""
     if name not in NAMES:
         raise ConfigError(f"net {name!r}: not in the zoo; known: {', '.join(NAMES)}")
-    onnx = _onnx()
+    require("onnx.numpy_helper", "onnx")
+    onnx = require("onnx", "onnx")
     if name in _BUILT:
         return _BUILT[name]()
-    path = (
-        Path(str(onnx.__file__)).parent
-        / "backend"
-        / "test"
-        / "data"
-        / "light"
-        / f"light_{name}.onnx"
-    )
+    path = Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
     if not path.is_file():
         raise MachineError(
-            f"net {name!r}: {path.name} is not in onnx {onnx.__version__}: pip install --force-reinstall 'onnx>=1.18'"
+            f"net {name!r}: {path.name} is not in onnx {onnx.__version__}: "
+            "pip install --force-reinstall 'onnx>=1.18'"
         )
     return _without_weights(onnx, onnx.load(path))
 
 
 def _without_weights(onnx: Any, model: Any) -> tuple[Any, dict[str, Shape]]:
-    """Take the float weights out of a model, with the nodes and graph inputs that only stood for them."""
+    """Take the float weights out of a model, with the nodes and inputs that only stand for them."""
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    makers = [
-        node
-        for node in graph.node
-        if node.op_type == "ConstantOfShape" and node.input[0] in constants
-    ]
-    weights = {
-        n.output[0]: tuple(onnx.numpy_helper.to_array(constants[n.input[0]]).tolist())
-        for n in makers
-    }
-    nodes = [node for node in graph.node if node not in makers]
-    read = {name for node in nodes for name in node.input}
-    kept = [
-        t for t in graph.initializer if t.name in read and t.data_type != onnx.TensorProto.FLOAT
-    ]
-    weights |= {
-        t.name: tuple(t.dims)
-        for t in graph.initializer
-        if t.name in read and t.data_type == onnx.TensorProto.FLOAT
-    }
+    weights: dict[str, Shape] = {}
+    nodes = []
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape" and node.input[0] in constants:
+            shape = onnx.numpy_helper.to_array(constants[node.input[0]])
+            weights[node.output[0]] = tuple(shape.tolist())
+        else:
+            nodes.append(node)
+    read_names = {name for node in nodes for name in node.input}
+    initializers = []
+    for tensor in graph.initializer:
+        if tensor.name in read_names and tensor.data_type == onnx.TensorProto.FLOAT:
+            weights[tensor.name] = tuple(tensor.dims)
+        elif tensor.name in read_names:
+            initializers.append(tensor)
     inputs = [value for value in graph.input if value.name not in constants]
-    for field, values in (("node", nodes), ("initializer", kept), ("input", inputs)):
+    for field, values in (("node", nodes), ("initializer", initializers), ("input", inputs)):
         graph.ClearField(field)
         getattr(graph, field).extend(values)
     model.ir_version = max(model.ir_version, _OLDEST_IR)
@@ -162,8 +153,3 @@ def _without_weights(onnx: Any, model: Any) -> tuple[Any, dict[str, Shape]]:
 
 def _values(infos: Any) -> tuple[tuple[str, Shape], ...]:
     return tuple((i.name, tuple(d.dim_value for d in i.type.tensor_type.shape.dim)) for i in infos)
-
-
-def _onnx() -> Any:
-    require("onnx.numpy_helper", "onnx")
-    return require("onnx", "onnx")

@@ -1,12 +1,12 @@
 """Seeded random weights for an ONNX graph that has only the shapes of its weights.
 
-Every layer is scaled by the root mean square that its input is expected to have, followed through the graph from the
-inputs on, which have mean 0 and deviation 1. That is the rule of He et al., "Delving Deep into Rectifiers", 2015, for
-graphs with branches and poolings: activations neither explode nor vanish whatever the depth, and each weight tensor
-shows in the outputs.
+Every layer is scaled by the expected root mean square of its input, which is followed through the
+graph from inputs with mean 0 and deviation 1. That is the rule of He et al., "Delving Deep into
+Rectifiers", 2015, for graphs with branches and poolings: activations neither explode nor vanish
+whatever the depth, and each weight tensor shows in the outputs.
 
-The bits come from a generator seeded by (seed, name of the tensor) and become floats by exact steps, so the weights do
-not depend on the order of the tensors, the version of numpy or the machine.
+The bits come from a generator seeded by (seed, tensor name) and become floats by exact steps,
+so the weights do not depend on the order of the tensors, the version of numpy or the machine.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ Shape = tuple[int, ...]
 
 _LINEAR = ("Conv", "Gemm", "MatMul")
 _NORM = ("BatchNormalization", "LayerNormalization")
-# The deviation a linear layer aims at: 1, but a few units before a softmax, so that its outputs differ clearly and none
-# takes all, and so much before a local response normalisation (its alpha is about 1e-4) that leaving it out would show.
+# The deviation that a linear layer aims at: 1, but a few units before a softmax, so that its
+# outputs differ clearly and none takes all, and so much before a local response normalisation (its alpha is
+# about 1e-4) that leaving it out would show.
 _AIM, _AIM_SOFTMAX, _AIM_LRN = 1.0, 2.0, 50.0
-# Half the width of uniform distributions, as a share of the deviation of what the weight is added to or scales. Biases
-# and means are the same for every input: large ones would drown the input in a deep net.
+# Half the width of uniform distributions, as a share of the deviation of what the weight is added
+# to or scales. Biases and means are the same for every input: large ones would drown the input.
 _OFFSET, _SCALE = 0.3, 0.5
 
 
@@ -43,17 +44,16 @@ class Moments(NamedTuple):
 
 
 def fill(graph: Any, shapes: Mapping[str, Shape], seed: int) -> None:
-    """Add an initialiser of float32 for each weight in ``shapes`` to an ``onnx.GraphProto`` in topological order."""
+    """Add a float32 initialiser for each weight to a graph in topological order."""
     for name, (low, high) in ranges(graph, shapes).items():
         tensor = graph.initializer.add(name=name, dims=shapes[name], data_type=1)
         tensor.raw_data = uniform(math.prod(shapes[name]), low, high, seed, name)
 
 
 def uniform(count: int, low: float, high: float, seed: int, name: str) -> bytes:
-    """So many little-endian float32 values, uniform in [low, high) and the same on every machine."""
-    bits = np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())])).random_raw(
-        (count + 1) // 2
-    )
+    """Little-endian float32 values, uniform in [low, high) and the same on every machine."""
+    seeds = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
+    bits = np.random.PCG64(seeds).random_raw((count + 1) // 2)
     words = bits.astype("<u8", copy=False).view("<u4")[:count]
     words >>= np.uint32(8)  # 24 bits: what a float32 holds exactly
     values = words.astype("<f4")
@@ -77,10 +77,8 @@ def ranges(graph: Any, shapes: Mapping[str, Shape]) -> dict[str, tuple[float, fl
         aim = _aim(node, readers)
         for place, name in weights.items():
             low, high = _range(node, place, shapes[name], data[0], aim)
-            result[name] = (
-                float(f"{low:.6g}"),
-                float(f"{high:.6g}"),
-            )  # the last bits of exp and pow differ by machine
+            # Rounded, for the last bits of exp and pow differ by machine.
+            result[name] = (float(f"{low:.6g}"), float(f"{high:.6g}"))
         moments |= dict.fromkeys(node.output, _outcome(node, data, len(weights), aim))
     return result
 
@@ -91,9 +89,8 @@ def _range(node: Any, place: int, shape: Shape, data: Moments, aim: float) -> tu
     if kind in _LINEAR and place == 1:
         spread = aim * math.sqrt(3 / _fan_in(node, shape)) / data.rms
         return -spread, spread
-    if (
-        kind == "BatchNormalization" and place == 4
-    ):  # the variance, of which the square root is taken
+    if kind == "BatchNormalization" and place == 4:
+        # The variance, of which the square root is taken.
         return (1 - _SCALE) * data.rms**2, (1 + _SCALE) * data.rms**2
     if kind in (*_NORM, "Mul") and place == 1:
         return 1 - _SCALE, 1 + _SCALE
@@ -109,11 +106,9 @@ def _outcome(node: Any, data: Sequence[Moments], weights: int, aim: float) -> Mo
     if kind in _LINEAR and weights:
         return Moments(0.0, aim * math.sqrt(1 + (weights - 1) * offset))
     if kind in _NORM:
-        inverse = (
-            math.log((1 + _SCALE) / (1 - _SCALE)) / (2 * _SCALE)
-            if kind == "BatchNormalization"
-            else 1.0
-        )
+        inverse = 1.0  # the expectation of 1 / variance, which is random for a batch alone
+        if kind == "BatchNormalization":
+            inverse = math.log((1 + _SCALE) / (1 - _SCALE)) / (2 * _SCALE)
         return Moments(0.0, math.sqrt(inverse * (1 + offset) * scale + offset))
     mean = sum(x.mean for x in data)
     deviation = math.sqrt(sum(x.deviation**2 for x in data))
@@ -124,7 +119,7 @@ def _outcome(node: Any, data: Sequence[Moments], weights: int, aim: float) -> Mo
 
 
 def _elementwise(node: Any, data: Moments, stretch: float) -> Moments:
-    """Moments behind a node that reads one tensor, or several alike; those of an unknown kind keep them."""
+    """Moments behind a node that reads one tensor, or several alike; other kinds keep them."""
     kind = node.op_type
     mean, deviation = data
     if kind == "Relu":
@@ -151,16 +146,14 @@ def _rectified(data: Moments) -> Moments:
 
 
 def _aim(node: Any, readers: Mapping[str, list[Any]]) -> float:
-    """The deviation a linear layer aims at, by what reads it behind shape changes and rectifiers."""
+    """The deviation that a linear layer aims at, by the reader behind its shape changes."""
     if node.op_type not in _LINEAR:
         return _AIM
-    while len(found := readers.get(node.output[0], [])) == 1:
-        node = found[0]
-        if node.op_type in ("LRN", "Softmax"):
-            return _AIM_LRN if node.op_type == "LRN" else _AIM_SOFTMAX
-        if node.op_type not in ("Relu", "Reshape", "GlobalAveragePool"):
-            break
-    return _AIM
+    direct = readers.get(node.output[0], [])
+    while len(direct) == 1 and direct[0].op_type in ("Relu", "Reshape", "GlobalAveragePool"):
+        direct = readers.get(direct[0].output[0], [])
+    aims = {"LRN": _AIM_LRN, "Softmax": _AIM_SOFTMAX}
+    return aims.get(direct[0].op_type, _AIM) if len(direct) == 1 else _AIM
 
 
 def _fan_in(node: Any, shape: Shape) -> int:
@@ -168,9 +161,8 @@ def _fan_in(node: Any, shape: Shape) -> int:
     if node.op_type == "Conv":
         return math.prod(shape[1:])  # the shape is that of one group already
     transposed = any(a.name == "transB" and a.i for a in node.attribute)
-    return (
-        shape[-1] if transposed else shape[-2]
-    )  # counted from the end: some come with ones before, and are reshaped
+    # Counted from the end: some weights have ones before and are reshaped.
+    return shape[-1] if transposed else shape[-2]
 
 
 def _readers(graph: Any) -> dict[str, list[Any]]:

@@ -22,7 +22,7 @@ from autosplit.hardware.measurement.results import Accuracy, Baseline, Measureme
 from autosplit.serialization import dump
 from autosplit.zoo import catalog
 from tests.build import node, onnx_model, value
-from tests.report.exports import swap_sources
+from tests.deploy.exports import swap_sources
 
 pytest.importorskip("onnxruntime")
 SMALL = ("branches", "squeezenet", "transformer")

@@ -9,7 +9,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.export_folder import replace_export
 from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import MachineError, ModelError
-from tests.report.manifests import digest, sound
+from tests.deploy.manifests import digest, sound
 
 # Exports over an old export, killed before each call to the file system in turn, until one ends.
 KILL = """

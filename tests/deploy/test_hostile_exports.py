@@ -11,7 +11,7 @@ import autosplit
 from autosplit.deploy import manifest_file
 from autosplit.deploy import verify as verifying
 from autosplit.errors import AutosplitError, ConfigError
-from tests.report.manifests import sound
+from tests.deploy.manifests import sound
 
 EDITS = 3000  # of split.json; docs/explanation/security.md names the number
 LOADED_EDITS = 400  # of an export that is then loaded and verified

@@ -11,7 +11,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Rpc
-from tests.report.manifests import digest, sound, write_export
+from tests.deploy.manifests import digest, sound, write_export
 
 
 @pytest.fixture(autouse=True)

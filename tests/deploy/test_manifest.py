@@ -11,7 +11,7 @@ from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
-from tests.report.manifests import sound
+from tests.deploy.manifests import sound
 
 
 @pytest.fixture

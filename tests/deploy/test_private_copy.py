@@ -6,7 +6,7 @@ import pytest
 
 from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import ConfigError, MachineError
-from tests.report.manifests import digest
+from tests.deploy.manifests import digest
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.reference import reference_of_file
-from tests.report.exports import swap_sources
-from tests.report.manifests import sound
+from tests.deploy.exports import swap_sources
+from tests.deploy.manifests import sound
 
 pytest.importorskip("onnxruntime")
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError
-from tests.report.manifests import SOUND, port, sound, tensor
+from tests.deploy.manifests import SOUND, port, sound, tensor
 
 TO = [
     (c, t)
