@@ -1,17 +1,19 @@
-"""Which fused ops share a box: a long graph becomes few boxes, each one part of one stage.
+"""Which fused ops share a box, so that a long graph becomes few boxes, each part of one stage.
 
-A stage is laid out in layers (the longest way from the stage's start), runs of layers become bands, and the connected
-parts of a band become groups. Layers rise along every edge, so a path that leaves a group never comes back to it: the
-graph of groups has no cycle, and a cut runs between two columns.
+The ops of a stage are layered by their longest path from the stage's start. Runs of layers become
+bands, and the connected parts of a band become groups. Layers rise along every edge, so a path that
+leaves a group never returns to it: the graph of groups is acyclic, and a cut runs between two
+columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 
-from autosplit.cuts.downsets import members
+import networkx as nx
+
 from autosplit.graph import FusedGraph
 
 
@@ -27,107 +29,74 @@ class Group:
 def collapse(
     graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int = 8, rows: int = 5
 ) -> tuple[Group, ...]:
-    """Groups in about ``columns`` bands altogether (at least one a stage), at most ``rows`` in a band.
+    """Groups in about ``columns`` bands in all, at least one a stage, of at most ``rows`` groups.
 
-    ``stages`` hold op indices, each op once, every edge forwards (what ``cuts_of`` accepts). The layer at a cut keeps a
-    band of its own where there are enough, so that the ops on both sides of a cut show.
+    ``stages`` are a legal split of the graph. The layer at a cut keeps a band of its own if there
+    are enough, so that the ops on both sides of a cut show.
     """
-    layers = [_layers(graph, ops) for ops in stages]
-    bands = _share([len(own) for own in layers], columns)
+    ops = graph.to_networkx()
+    layers = [list(nx.topological_generations(ops.subgraph(stage))) for stage in stages]
+    bands = _share([len(of_stage) for of_stage in layers], columns)
     groups = []
-    for stage, (own, count) in enumerate(zip(layers, bands, strict=True)):
-        bounds = _bounds(graph, own, count, left=stage > 0, right=stage < len(layers) - 1)
+    for stage, (of_stage, count) in enumerate(zip(layers, bands, strict=True)):
+        is_first, is_last = stage == 0, stage == len(stages) - 1
+        bounds = _bounds(graph, of_stage, count, is_first, is_last)
         for band, (start, end) in enumerate(pairwise(bounds)):
-            parts = _parts(graph, [i for layer in own[start:end] for i in layer])
-            groups += [Group(stage, band, ops) for ops in _fewer(parts, rows)]
+            of_band = ops.subgraph(chain.from_iterable(of_stage[start:end]))
+            groups += [Group(stage, band, part) for part in _parts(of_band, rows)]
     return tuple(groups)
 
 
-def _layers(graph: FusedGraph, ops: Sequence[int]) -> list[list[int]]:
-    depth: dict[int, int] = {}
-    for i in sorted(ops):
-        depth[i] = 1 + max(
-            (depth[p] for p in members(graph.predecessors[i]) if p in depth), default=-1
-        )
-    layers: list[list[int]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
-    for i, layer in depth.items():
-        layers[layer].append(i)
-    return layers
-
-
 def _share(depths: Sequence[int], columns: int) -> list[int]:
-    """Columns a stage in proportion to its depth, by Jefferson's (D'Hondt's) method, at least one each."""
+    """Columns a stage in proportion to its depth, at least one, by the method of D'Hondt."""
     bands = [min(1, depth) for depth in depths]
     while sum(bands) < columns:
-        stage = max(
-            range(len(depths)), key=lambda s: depths[s] / bands[s] if bands[s] < depths[s] else 0.0
-        )
-        if bands[stage] >= depths[stage]:
+        growing = [s for s, depth in enumerate(depths) if bands[s] < depth]
+        if not growing:
             break
-        bands[stage] += 1
+        bands[max(growing, key=lambda s: depths[s] / bands[s])] += 1
     return bands
 
 
 def _bounds(
-    graph: FusedGraph, layers: Sequence[Sequence[int]], bands: int, *, left: bool, right: bool
+    graph: FusedGraph, layers: Sequence[Sequence[int]], bands: int, is_first: bool, is_last: bool
 ) -> list[int]:
-    """Where the bands of a stage begin and end: evenly spread, moved to where the fewest tensors pass."""
+    """Where the bands of a stage begin and end: evenly spread, moved to where few tensors pass."""
     depth = len(layers)
     if bands >= depth:
         return list(range(depth + 1))
-    low = 1 if left and bands >= 3 else 0
-    high = depth - 1 if right and bands >= 3 else depth
-    chosen = {0, low, high, depth}
-    passing = _passing(graph, layers)
-    inner = bands + 1 - len(chosen)
+    low = 0 if is_first or bands < 3 else 1
+    high = depth if is_last or bands < 3 else depth - 1
+    bounds = {0, low, high, depth}
+    passing = list(_passing(graph, layers))
+    inner = bands + 1 - len(bounds)
+    step = (high - low) / (inner + 1)
     for k in range(1, inner + 1):
-        ideal, reach = low + (high - low) * k / (inner + 1), (high - low) / (inner + 1) / 2
-        near = [b for b in range(1, depth) if b not in chosen and abs(b - ideal) <= max(reach, 1)]
-        if near:
-            chosen.add(min(near, key=lambda b: (passing[b], abs(b - ideal))))
-    return sorted(chosen)
+        ideal = low + step * k
+        near = [b for b in range(1, depth) if abs(b - ideal) <= max(step / 2, 1)]
+        free = [b for b in near if b not in bounds]
+        if free:
+            bounds.add(min(free, key=lambda b: (passing[b], abs(b - ideal))))
+    return sorted(bounds)
 
 
-def _passing(graph: FusedGraph, layers: Sequence[Sequence[int]]) -> list[int]:
-    """For each boundary the number of tensors made before it and read after it inside the stage."""
-    place = {i: layer for layer, ops in enumerate(layers) for i in ops}
+def _passing(graph: FusedGraph, layers: Sequence[Sequence[int]]) -> Iterator[int]:
+    """For each boundary, how many tensors are made before it and read after it in the stage."""
+    layer_of = {i: layer for layer, ops in enumerate(layers) for i in ops}
     change = [0] * (len(layers) + 2)
-    for i, layer in place.items():
+    for i, layer in layer_of.items():
         for name in graph.ops[i].outputs:
-            last = max(
-                (place[c] for c in graph.tensors[name].consumers if c in place), default=layer
-            )
+            readers = [c for c in graph.tensors[name].consumers if c in layer_of]
             change[layer + 1] += 1
-            change[last + 1] -= 1
-    counts, running = [], 0
-    for step in change:
-        running += step
-        counts.append(running)
-    return counts
+            change[max((layer_of[c] for c in readers), default=layer) + 1] -= 1
+    return accumulate(change)
 
 
-def _parts(graph: FusedGraph, ops: Sequence[int]) -> list[tuple[int, ...]]:
-    parent = {i: i for i in ops}
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
-    for i in ops:
-        for p in members(graph.predecessors[i]):
-            if p in parent:
-                parent[root(i)] = root(p)
-    parts: dict[int, list[int]] = {}
-    for i in sorted(ops):
-        parts.setdefault(root(i), []).append(i)
-    return [tuple(part) for part in parts.values()]
-
-
-def _fewer(parts: Sequence[tuple[int, ...]], rows: int) -> list[tuple[int, ...]]:
-    """At most ``rows`` parts: the smallest are put together, which parts of one band allow (no edge joins them)."""
+def _parts(ops: nx.DiGraph, rows: int) -> list[tuple[int, ...]]:
+    """The connected parts of a band, at most ``rows``: the smallest are put together."""
+    parts = [tuple(sorted(part)) for part in nx.weakly_connected_components(ops)]
+    parts.sort()
     if len(parts) <= rows:
-        return list(parts)
-    ordered = sorted(parts, key=len, reverse=True)
-    return [*ordered[: rows - 1], tuple(sorted(i for part in ordered[rows - 1 :] for i in part))]
+        return parts
+    parts.sort(key=len, reverse=True)
+    return [*parts[: rows - 1], tuple(sorted(chain.from_iterable(parts[rows - 1 :])))]

@@ -286,7 +286,7 @@ def _slot(
 
 def _legend(axes: Axes, y: float) -> None:
     text = (
-        "box: fused op, border in the colour of its stage    round: live tensor with its size, sent once over the cut"
-        "    dashed: cut    grey border: input or output of the model"
+        "box: fused op, border in the colour of its stage; round: live tensor with its size, "
+        "sent once over the cut; dashed: cut; grey border: input or output of the model"
     )
     write(axes, SIDE, y, text, px=11)

@@ -19,6 +19,11 @@ Form = Literal["png", "svg"]
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7A00", "#7F7F7F")
 INK, FAINT, PAPER = "#222222", "#8C8C8C", "#FFFFFF"
 
+# A reader without the first font has one that is as wide, or narrower.
+_TEXT_AS_TEXT = {
+    "svg.fonttype": "none",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica", "sans-serif"],
+}
 _PNG_SCALE = 2  # device pixels a picture pixel, so that text stays sharp on dense screens
 DPI = 100
 _RENDERING = threading.Lock()  # matplotlib's font caches are not thread-safe
@@ -55,13 +60,14 @@ def ink_on(fill: str) -> str:
 
 
 def render(figure: Figure, form: Form = "png") -> bytes:
-    """The figure as PNG or as SVG with its text as outlines (no font is needed to read it)."""
+    """The figure as PNG, or as SVG whose text is text, in the first common font that is there."""
+    import matplotlib
+
     buffer = io.BytesIO()
+    scale = _PNG_SCALE if form == "png" else 1
     metadata = {"Date": None} if form == "svg" else None
-    with _RENDERING:
-        figure.savefig(
-            buffer, format=form, dpi=DPI * (_PNG_SCALE if form == "png" else 1), metadata=metadata
-        )
+    with _RENDERING, matplotlib.rc_context(_TEXT_AS_TEXT):
+        figure.savefig(buffer, format=form, dpi=DPI * scale, metadata=metadata)
     return buffer.getvalue()
 
 
