@@ -34,7 +34,8 @@ def collapse(
     ``stages`` are a legal split of the graph. The layer at a cut keeps a band of its own if there
     are enough, so that the ops on both sides of a cut show.
     """
-    ops = graph.to_networkx()
+    # nodes in topological order become the indices of ops
+    ops = nx.convert_node_labels_to_integers(graph.to_networkx())
     layers = [list(nx.topological_generations(ops.subgraph(stage))) for stage in stages]
     bands = _share([len(of_stage) for of_stage in layers], columns)
     groups = []
