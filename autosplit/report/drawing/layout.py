@@ -1,8 +1,9 @@
 """Where boxes go: columns from left to right, few crossings, short edges.
 
-The steps of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures" (1981):
-columns are given, order within a column by barycentre sweeps, then heights as close to the neighbours' as the order and
-the gaps allow (least squares under an order, solved by pooling adjacent violators).
+The steps are those of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical
+System Structures" (1981). Columns are given. Barycentre sweeps order each column. Then boxes move as
+close to their neighbours as the order and the gaps allow: least squares under an order, solved by
+pooling adjacent violators.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def arrange(
     heights: Mapping[Node, float],
     gap: float,
 ) -> dict[Node, float]:
-    """The vertical centre of every node, the uppermost edge at 0; no two nodes of a column closer than ``gap``.
+    """The vertical centre of every node, the uppermost edge at 0.
 
-    ``edges`` join nodes of neighbouring columns, left to right; ``heights`` are the nodes' own heights, same unit.
+    ``edges`` lead to the next column; nodes of a column are at least ``gap`` apart.
     """
     before: dict[Node, list[Node]] = {n: [] for column in columns for n in column}
     after: dict[Node, list[Node]] = {n: [] for n in before}
@@ -51,18 +52,26 @@ def _order(
     before: Mapping[Node, Sequence[Node]],
     after: Mapping[Node, Sequence[Node]],
 ) -> list[list[Node]]:
+    """The best order of barycentre sweeps: each node goes to the mean place of its neighbours."""
     best, fewest = [list(c) for c in columns], crossings(columns, after)
     for sweep in range(_SWEEPS):
-        down = sweep % 2 == 0
-        for column in range(1, len(columns)) if down else range(len(columns) - 2, -1, -1):
-            fixed = columns[column - 1 if down else column + 1]
-            place = {n: i / max(len(fixed) - 1, 1) for i, n in enumerate(fixed)}
-            own = {n: i / max(len(columns[column]) - 1, 1) for i, n in enumerate(columns[column])}
-            near = before if down else after
-            columns[column].sort(key=lambda n: _mean([place[m] for m in near[n]], own[n]))
-        if (count := crossings(columns, after)) < fewest:
+        if sweep % 2 == 0:
+            order, step, neighbours = range(1, len(columns)), -1, before
+        else:
+            order, step, neighbours = range(len(columns) - 2, -1, -1), 1, after
+        for column in order:
+            fixed = _relative_places(columns[column + step])
+            places = _relative_places(columns[column])
+            mean = {n: _mean([fixed[m] for m in neighbours[n]], places[n]) for n in places}
+            columns[column].sort(key=mean.__getitem__)
+        count = crossings(columns, after)
+        if count < fewest:
             best, fewest = [list(c) for c in columns], count
     return best
+
+
+def _relative_places(column: Sequence[Node]) -> dict[Node, float]:
+    return {n: i / max(len(column) - 1, 1) for i, n in enumerate(column)}
 
 
 def _place(
@@ -72,32 +81,35 @@ def _place(
     heights: Mapping[Node, float],
     gap: float,
 ) -> dict[Node, float]:
+    """The centres: sweeps draw every node towards the mean of its neighbours."""
     y: dict[Node, float] = {}
     for column in columns:
-        wanted = [0.0] * len(column)
-        y.update(zip(column, _apart(wanted, [heights[n] for n in column], gap), strict=True))
+        y.update(_spaced(column, [0.0] * len(column), heights, gap))
     for sweep in range(2 * _SWEEPS):
         for column in columns if sweep % 2 == 0 else reversed(columns):
-            wanted = [_mean([y[m] for m in (*before[n], *after[n])], y[n]) for n in column]
-            y.update(zip(column, _apart(wanted, [heights[n] for n in column], gap), strict=True))
+            targets = [_mean([y[m] for m in (*before[n], *after[n])], y[n]) for n in column]
+            y.update(_spaced(column, targets, heights, gap))
     top = min((y[n] - heights[n] / 2 for n in y), default=0.0)
-    return {n: value - top for n, value in y.items()}
+    return {n: centre - top for n, centre in y.items()}
 
 
-def _apart(wanted: Sequence[float], heights: Sequence[float], gap: float) -> list[float]:
-    """The centres nearest to those wanted, in least squares, in the given order and ``gap`` apart."""
+def _spaced(
+    column: Sequence[Node], targets: Sequence[float], heights: Mapping[Node, float], gap: float
+) -> dict[Node, float]:
+    """The centres nearest to the targets, in least squares, in this order and ``gap`` apart."""
     offsets = [0.0]
-    for a, b in pairwise(heights):
-        offsets.append(offsets[-1] + (a + b) / 2 + gap)
-    blocks: list[tuple[float, int]] = []  # mean of the wanted starts, how many nodes
-    for target, offset in zip(wanted, offsets, strict=False):
+    for above, below in pairwise(column):
+        offsets.append(offsets[-1] + (heights[above] + heights[below]) / 2 + gap)
+    # Without the offsets the centres must not fall: neighbours that would are pooled at their mean.
+    pools: list[tuple[float, int]] = []  # mean and size
+    for target, offset in zip(targets, offsets, strict=False):
         mean, count = target - offset, 1
-        while blocks and blocks[-1][0] > mean:
-            other, more = blocks.pop()
+        while pools and pools[-1][0] > mean:
+            other, more = pools.pop()
             mean, count = (mean * count + other * more) / (count + more), count + more
-        blocks.append((mean, count))
-    starts = [mean for mean, count in blocks for _ in range(count)]
-    return [start + offset for start, offset in zip(starts, offsets, strict=False)]
+        pools.append((mean, count))
+    means = [mean for mean, count in pools for _ in range(count)]
+    return {n: mean + offset for n, mean, offset in zip(column, means, offsets, strict=False)}
 
 
 def _mean(values: Sequence[float], otherwise: float) -> float:

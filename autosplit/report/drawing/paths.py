@@ -1,4 +1,4 @@
-"""The split graph as columns of slots: boxes of ops, tensors on the cuts, and the way of each tensor between them."""
+"""The split graph as columns of slots: boxes of ops, tensors on cuts, and the paths of tensors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from autosplit.cuts.stages import cuts_of, live
 from autosplit.graph import FusedGraph
 from autosplit.report.drawing.collapse import Group, collapse
 
-_PILLS = 6  # tensors shown one by one on a cut; of more the smallest share a place
+_MAX_TENSORS = 6  # shown one by one on a cut; of more the smallest share a slot
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a column: ops of one stage, tensors on a cut, a model input or output, or an edge passing ``through``.
+    """A place in a column: ops, tensors on a cut, an input or output, or edges that pass ``through``.
 
-    ``tensors`` holds what a tensor, input or output slot stands for; edges from one ``anchor`` share their way through.
+    ``tensors`` are those of a tensor, input or output slot. Edges from one ``anchor`` share their
+    path through a column.
     """
 
     kind: Literal["op", "tensor", "input", "output", "through"]
@@ -31,7 +32,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Paths:
-    """The columns with their slots, the edges between neighbouring columns, and for each cut its column and tensors."""
+    """The columns with their slots, the edges between them, and the column and tensors of each cut."""
 
     columns: tuple[tuple[Slot, ...], ...]
     edges: tuple[tuple[Slot, Slot], ...]
@@ -41,23 +42,25 @@ class Paths:
 
     def stage(self, column: int) -> int | None:
         """The stage whose boxes stand in a column, None for cuts, inputs and outputs."""
-        return next(
-            (s for s, (start, end) in enumerate(self.stage_columns) if start <= column < end), None
-        )
+        for stage, (start, end) in enumerate(self.stage_columns):
+            if start <= column < end:
+                return stage
+        return None
 
     def kind(self, column: int) -> Literal["op", "cut", "io"]:
         """What stands in a column."""
-        return "cut" if column in self.cut_columns else "io" if self.stage(column) is None else "op"
+        if column in self.cut_columns:
+            return "cut"
+        return "io" if self.stage(column) is None else "op"
 
 
 def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int) -> Paths:
-    """Columns and edges for a split; raises SplitError where ``stages`` are no split of the graph."""
+    """The columns and edges of a split. Raises SplitError if ``stages`` are no split of the graph."""
     cuts = cuts_of(graph, stages)
     groups = collapse(graph, stages, columns)
     widths = [1 + max(g.band for g in groups if g.stage == s) for s in range(len(stages))]
-    starts = list(
-        accumulate((w + 1 for w in widths), initial=1)
-    )  # column 0 holds inputs; a cut after each stage
+    # column 0 holds inputs; a cut follows each stage
+    starts = list(accumulate((w + 1 for w in widths), initial=1))
     spans = tuple((start, start + w) for start, w in zip(starts, widths, strict=False))
     tracer = _Tracer(graph, groups, spans, tuple(live(graph, cut) for cut in cuts))
     for name in dict.fromkeys((*graph.inputs, *(t for op in graph.ops for t in op.outputs))):
@@ -66,7 +69,7 @@ def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int) -> P
 
 
 class _Tracer:
-    """Gives every tensor its way from its producer to the last box that reads it, column by column."""
+    """Leads every tensor from its producer to the last box that reads it, column by column."""
 
     def __init__(
         self,
@@ -82,37 +85,37 @@ class _Tracer:
         self._box = {i: box for box in boxes for i in box.ops}
         self._slots = dict.fromkeys(boxes)
         self._edges: dict[tuple[Slot, Slot], None] = {}
-        self._on_cut = {
-            c: _pills(graph, c, names) for c, names in zip(self._cuts, crossing, strict=True)
-        }
+        self._on_cut = {}
+        for column, names in zip(self._cuts, crossing, strict=True):
+            self._on_cut[column] = _cut_slots(graph, column, names)
 
     def follow(self, name: str) -> None:
-        """Add the way of one tensor: slots it passes and edges between them."""
+        """Add the path of one tensor: the slots it passes and the edges between them."""
         tensor, output = self._graph.tensors[name], name in self._graph.outputs
         if tensor.producer is None and not tensor.consumers and not output:
             return
-        here = (
-            Slot("input", 0, tensors=(name,))
-            if tensor.producer is None
-            else self._box[tensor.producer]
-        )
+        here = Slot("input", 0, tensors=(name,))
+        if tensor.producer is not None:
+            here = self._box[tensor.producer]
         readers = {self._box[c] for c in tensor.consumers} - {here}
         if output:
             readers.add(Slot("output", self._last, tensors=(name,)))
         self._slots.setdefault(here)
         anchor = here
-        for column in range(here.column + 1, max((r.column for r in readers), default=0) + 1):
-            for reader in sorted((r for r in readers if r.column == column), key=lambda r: r.ops):
+        end = max((r.column for r in readers), default=0)
+        for column in range(here.column + 1, end + 1):
+            in_column = [r for r in readers if r.column == column]
+            for reader in sorted(in_column, key=lambda r: r.ops):
                 self._join(here, reader)
-            if any(r.column > column for r in readers):
-                pill = self._on_cut.get(column, {}).get(name)
-                passed = pill or Slot("through", column, anchor=anchor)
-                anchor = pill or anchor
+            if column < end:
+                on_cut = self._on_cut.get(column, {}).get(name)
+                passed = on_cut or Slot("through", column, anchor=anchor)
+                anchor = on_cut or anchor
                 self._join(here, passed)
                 here = passed
 
     def paths(self) -> Paths:
-        """Everything followed so far; columns without a slot are kept, so that numbers stay."""
+        """All that was followed; empty columns stay, so that numbers do."""
         columns: list[list[Slot]] = [[] for _ in range(self._last + 1)]
         for slot in self._slots:
             columns[slot.column].append(slot)
@@ -125,12 +128,11 @@ class _Tracer:
         self._edges.setdefault((a, b))
 
 
-def _pills(graph: FusedGraph, column: int, names: Sequence[str]) -> dict[str, Slot]:
+def _cut_slots(graph: FusedGraph, column: int, names: Sequence[str]) -> dict[str, Slot]:
     """For each tensor on a cut the slot that shows it."""
-    ordered = sorted(names, key=lambda n: -graph.tensors[n].bytes)
-    alone, rest = (
-        (ordered, []) if len(ordered) <= _PILLS else (ordered[: _PILLS - 1], ordered[_PILLS - 1 :])
-    )
+    alone = sorted(names, key=lambda n: -graph.tensors[n].bytes)
+    rest: list[str] = []
+    if len(alone) > _MAX_TENSORS:
+        alone, rest = alone[: _MAX_TENSORS - 1], alone[_MAX_TENSORS - 1 :]
     slots = {name: Slot("tensor", column, tensors=(name,)) for name in alone}
-    shared = Slot("tensor", column, tensors=tuple(rest))
-    return slots | dict.fromkeys(rest, shared)
+    return slots | dict.fromkeys(rest, Slot("tensor", column, tensors=tuple(rest)))

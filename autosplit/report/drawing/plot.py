@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from autosplit.report.drawing.canvas import DPI, Form, blank_figure, points, render
 from autosplit.report.drawing.charts import Chart, Series
-from autosplit.report.drawing.style import DPI, INK, PALETTE, Form, blank, label, points, render
+from autosplit.report.drawing.style import INK, PALETTE, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ _MARKERS = {
 
 def plot(chart: Chart, *, form: Form = "png", width: int = 640) -> bytes:
     """The picture of a chart; ``width`` is in pixels. Raises MachineError without matplotlib."""
-    figure = blank(width, _HEIGHT)
+    figure = blank_figure(width, _HEIGHT)
     axes = figure.add_axes((64 / width, 52 / _HEIGHT, 1 - 80 / width, 1 - 92 / _HEIGHT))
     _style(axes, chart)
     for series in chart.series:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -15,10 +14,6 @@ from hypothesis import strategies as st
 from autosplit.cuts.stages import cuts_of, live
 from autosplit.errors import MachineError, SplitError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.execution.event import StageEvent
-from autosplit.report.drawing import balance as pictures_balance
-from autosplit.report.drawing import graph as pictures_graph
-from autosplit.report.drawing import timeline as pictures_timeline
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.drawing.collapse import collapse
 from autosplit.report.drawing.graph import split_graph
@@ -33,6 +28,12 @@ from tests.report import graphs
 def png_size(data: bytes) -> tuple[int, int]:
     assert data.startswith(b"\x89PNG")
     return struct.unpack(">II", data[16:24])
+
+
+def texts(svg: bytes) -> list[str]:
+    """All texts of a picture, in the order they are drawn."""
+    elements = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return [element.text or "" for element in elements]
 
 
 @st.composite
@@ -160,22 +161,18 @@ def test_rows_hold_every_column_and_begin_with_the_cut_that_ended_the_row_before
     )
 
 
-def test_what_passes_the_end_of_a_row_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: list[str] = []
-    monkeypatch.setattr(pictures_graph, "write", lambda a, x, y, text, **s: texts.append(text))
+def test_what_passes_the_end_of_a_row_is_told_by_name() -> None:
     ops = [Op(f"op{i}", "k", (), (f"t{i}",), (f"t{i + 1}",)) for i in range(7)]
     ops.append(Op("last", "k", (), ("t7", "late"), ("y",)))
     shapes = dict.fromkeys([*(f"t{i}" for i in range(8)), "late", "y"], ((1,), "float32", 4))
     graph = build("passing", ops, shapes, ["t0", "late"], ["t1", "y"])
-    split_graph(graph, [[i] for i in range(8)])
-    assert texts.count("input") == texts.count("output") == 2
-    assert texts.count("late") == 3
-    assert [t for t in texts if "below" in t or "above" in t] == [
-        "goes on below",
-        "cut 4, from above",
-    ]
-    assert "1 op" in texts
-    assert not [t for t in texts if t.startswith("1 ops")]
+    shown = texts(split_graph(graph, [[i] for i in range(8)], form="svg"))
+    assert shown.count("input") == shown.count("output") == 2
+    assert shown.count("late") == 3
+    seams = [text for text in shown if "below" in text or "above" in text]
+    assert seams == ["goes on below", "cut 4, from above"]
+    assert "1 op" in shown
+    assert not [text for text in shown if text.startswith("1 ops")]
 
 
 def test_tensors_keep_ways_of_their_own_after_a_cut() -> None:
@@ -209,23 +206,10 @@ def test_hostile_names_are_drawn_as_text(name: str, recwarn: pytest.WarningsReco
     assert not [w for w in recwarn if "Glyph" in str(w.message)]
 
 
-@pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    texts: list[str] = []
-    for module in (pictures_balance, pictures_timeline):
-        original: Callable[..., None] = module.write
-        monkeypatch.setattr(
-            module,
-            "write",
-            lambda a, x, y, text, o=original, **s: (texts.append(text), o(a, x, y, text, **s)),
-        )
-    return texts
-
-
-def test_balance_says_how_busy_each_stage_is(written: list[str]) -> None:
-    stage_balance([9.0, 3.0], ["first", "second"], 12.0, title="Trial 3")
-    assert written[:5] == ["Trial 3", "first", "9 ms, 75% busy", "second", "3 ms, 25% busy"]
-    assert written[5:] == ["even share 6 ms", "period 12 ms"]
+def test_balance_says_how_busy_each_stage_is() -> None:
+    picture = stage_balance([9.0, 3.0], ["first", "second"], 12.0, title="Trial 3", form="svg")
+    rows = ["first", "9 ms, 75% busy", "second", "3 ms, 25% busy"]
+    assert texts(picture) == ["Trial 3", *rows, "even share 6 ms", "period 12 ms"]
 
 
 @pytest.mark.parametrize("busy", [[], [0.0], [0.0, 5.0], [1e-9], [1e9] * 40])
@@ -233,26 +217,16 @@ def test_balance_is_drawn_for_any_times(busy: list[float]) -> None:
     assert png_size(stage_balance(busy, [], None))[0] == 2000
 
 
-def test_timeline_says_how_busy_a_stage_was_between_its_first_and_last_item(
-    written: list[str],
-) -> None:
-    timeline(
-        [
-            StageEvent(0, 0, 0, 5),
-            StageEvent(0, 1, 5, 10),
-            StageEvent(1, 0, 5, 7),
-            StageEvent(1, 1, 10, 12),
-        ],
-        ["a", "b"],
-    )
-    assert "100% busy" in written
-    assert "57% busy" in written
-    assert written[1].startswith("2 items in 12 ms")
+def test_timeline_says_how_busy_a_stage_was_between_its_first_and_last_item() -> None:
+    events = [(0, 0, 0, 5), (0, 1, 5, 10), (1, 0, 5, 7), (1, 1, 10, 12)]
+    shown = texts(timeline(events, ["a", "b"], form="svg"))
+    assert [text for text in shown if text.endswith("busy")] == ["100% busy", "57% busy"]
+    assert shown[1].startswith("2 items in 12 ms")
 
 
-def test_a_long_timeline_shows_its_first_items_and_says_so(written: list[str]) -> None:
-    timeline([(s, i, i + s, i + s + 1) for i in range(1000) for s in (0, 1)])
-    assert written[1].startswith("the first 200 of 1000 items")
+def test_a_long_timeline_shows_its_first_items_and_says_so() -> None:
+    events = [(s, i, i + s, i + s + 1) for i in range(1000) for s in (0, 1)]
+    assert texts(timeline(events, form="svg"))[1].startswith("the first 200 of 1000 items")
 
 
 @pytest.mark.parametrize("events", [[], [(0, 0, 0.0, 0.0)], [(3, 7, 5.0, 4.0)]])
@@ -267,10 +241,19 @@ def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_drawing_leaves_no_global_figure_behind() -> None:
-    code = "import sys; from autosplit.report.drawing.balance import stage_balance; stage_balance([1.0], ['a']); "
-    code += "print('matplotlib.pyplot' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
+    code = (
+        "import sys; from autosplit.report.drawing.balance import stage_balance; "
+        "stage_balance([1.0], ['a']); print('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_the_text_of_an_svg_is_text_and_the_picture_small() -> None:
+    graph = graphs.fire_net()
+    picture = split_graph(graph, graphs.prefix_stages(graph, 3), form="svg")
+    assert "squeezenet: 3 stages" in texts(picture)
+    assert len(picture) < 60_000
 
 
 def test_names_read_well() -> None:

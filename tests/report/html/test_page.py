@@ -19,7 +19,8 @@ from autosplit.cli import main
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study, read
 from autosplit.report.documents.study_reader import StudyReader
-from autosplit.report.drawing.balance import stage_balance
+from autosplit.report.drawing.charts import predicted_measured
+from autosplit.report.drawing.plot import plot
 from autosplit.report.html import page
 from autosplit.report.html.inline_svg import inline
 from tests.report import graphs
@@ -91,7 +92,7 @@ def safe(text: str) -> Seen:
         "pre",
         "code",
     }
-    known |= {"svg", "g", "defs", "path", "use", "rect", "clippath", "pattern"}
+    known |= {"svg", "g", "defs", "path", "use", "rect", "clippath", "pattern", "text"}
     assert {tag for tag, _ in seen.tags} <= known
     for _, attributes in seen.tags:
         assert not [a for a in attributes if a.startswith("on") or a in ("src", "action")]
@@ -288,8 +289,8 @@ def test_any_attributes_make_a_page(
     safe(page.page(read(study)))
 
 
-def test_pictures_on_one_page_do_not_share_names() -> None:
-    svg = stage_balance([1.0, 2.0], ["a", "b"], form="svg")
+def test_pictures_on_one_page_do_not_share_names(study: Study) -> None:
+    svg = plot(predicted_measured(study), form="svg")
     first, second = (
         ElementTree.fromstring(inline(svg, name, "a picture")) for name in ("one", "two")
     )

@@ -1,3 +1,4 @@
+import itertools
 import sys
 from xml.etree import ElementTree
 
@@ -7,20 +8,20 @@ import pytest
 from autosplit.cli import main
 from autosplit.deploy.load import load
 from autosplit.hardware.execution.event import StageEvent
-from autosplit.report.drawing import run
+from autosplit.report.drawing import run_timeline
 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What was handed to the picture."""
-    found = {}
+    """The arguments of the picture."""
+    arguments = {}
 
-    def draw(rows, names, **how):
-        found.update(rows=rows, names=names, **how)
+    def draw(rows, names, **options):
+        arguments.update(rows=rows, names=names, **options)
         return b"a picture"
 
-    monkeypatch.setattr(run, "timeline", draw)
-    return found
+    monkeypatch.setattr(run_timeline, "timeline", draw)
+    return arguments
 
 
 def test_times_count_in_ms_from_the_first_item():
@@ -30,36 +31,29 @@ def test_times_count_in_ms_from_the_first_item():
         StageEvent(0, 1, 10.5, 11.0),
         StageEvent(0, 2, 11.0, 12.0),
     ]
-    assert run.rows(events, 2) == [(0, 0, 0.0, 500.0), (1, 0, 500.0, 1000.0), (0, 1, 500.0, 1000.0)]
-    assert run.rows([], 2) == []
+    assert run_timeline.rows(events, 2) == [
+        (0, 0, 0.0, 500.0),
+        (1, 0, 500.0, 1000.0),
+        (0, 1, 500.0, 1000.0),
+    ]
+    assert run_timeline.rows([], 2) == []
 
 
 def test_bench_draws_the_events_of_its_run(export, drawn, tmp_path, capsys):
-    assert (
-        main(
-            [
-                "bench",
-                str(export.folder),
-                "--seconds",
-                "0.1",
-                "--timeline",
-                str(tmp_path / "run.svg"),
-            ]
-        )
-        == 0
-    )
-    assert (tmp_path / "run.svg").read_bytes() == b"a picture"
+    file = tmp_path / "run.svg"
+    command = ["bench", str(export.folder), "--seconds", "0.1", "--timeline", str(file)]
+    assert main(command) == 0
+    assert file.read_bytes() == b"a picture"
     assert "items/s" in capsys.readouterr().out
     assert [n.split(",")[0] for n in drawn["names"]] == ["stage 0", "stage 1", "stage 2"]
-    assert {(s, i) for s, i, _, _ in drawn["rows"]} == {
-        (s, i) for s in range(3) for i in range(run.ITEMS)
-    }
+    items = range(run_timeline.ITEMS)
+    assert {row[:2] for row in drawn["rows"]} == set(itertools.product(range(3), items))
 
 
 def test_an_item_is_computed_by_one_stage_after_the_other(exported):
     with load(exported, trace=True) as pipeline:
         pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}] * 6)
-        rows = run.rows(pipeline.events, 6)
+        rows = run_timeline.rows(pipeline.events, 6)
     at = {(stage, item): (start, end) for stage, item, start, end in rows}
     assert len(at) == len(rows) == 18
     assert all(
@@ -72,7 +66,7 @@ def test_an_item_is_computed_by_one_stage_after_the_other(exported):
 
 @pytest.mark.parametrize(("name", "start"), [("run.svg", b"<?xml"), ("run.PNG", b"\x89PNG")])
 def test_the_suffix_says_what_is_drawn(tmp_path, name, start):
-    run.write([StageEvent(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
+    run_timeline.write([StageEvent(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
     data = (tmp_path / name).read_bytes()
     assert data.startswith(start)
     assert name.endswith("PNG") or ElementTree.fromstring(data).tag.endswith("svg")
