@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import inspect
 import io
 import re
 import sys
@@ -26,6 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "autosplit"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = ("cli", "report", "study", "deploy", "hardware", "lowering", "frontend", "planner", "cuts")
+HELPERS = ("printable", "serialization", "versions", "units", "errors", "graph", "files", "extras")
+PURE = ("graph", "cuts", "planner")
+Function = tuple[str, str]  # module and qualified name
+Call = tuple[Function | None, Function]
 STUDY = """\
 name = "traced"
 stages = 2
@@ -75,25 +80,24 @@ def imports() -> Counter[tuple[str, str]]:
     return arrows
 
 
-def first_trial() -> list[tuple[str, str]]:
-    """Module and name of each project function, in the order of first calls, up to the first
-    measured trial of a study on simulated hardware.
+def first_trial() -> list[Call]:
+    """The calls between project functions, each once in the order of the first time, from the
+    command line to the first stored trial of a study on simulated hardware.
     """
     from autosplit.cli import main as command
     from autosplit.study.trials.writer import TrialWriter
 
-    calls: dict[tuple[str, str], None] = {}
-    finished: list[bool] = []
+    calls: dict[Call, None] = {}
+    stored: list[bool] = []
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
-        module = str(frame.f_globals.get("__name__", ""))
-        name = frame.f_code.co_qualname
-        if not module.startswith("autosplit.") or finished or name.startswith("<"):
+        callee = _function(frame)
+        if stored or callee is None:
             return
-        if event == "call" and "<" not in name:
-            calls.setdefault((module, name))
-        elif event == "return" and name == TrialWriter.complete.__qualname__:
-            finished.append(True)
+        if event == "call" and not _is_importing(frame):
+            calls.setdefault((_caller(frame), callee))
+        elif event == "return" and callee[1] == TrialWriter.complete.__qualname__:
+            stored.append(True)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("traced.toml").write_text(STUDY, encoding="utf-8")
@@ -106,6 +110,36 @@ def first_trial() -> list[tuple[str, str]]:
     return list(calls)
 
 
+def _function(frame: FrameType) -> Function | None:
+    """Module and qualified name of a frame of the project; None for modules and class bodies."""
+    module = str(frame.f_globals.get("__name__", ""))
+    is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    if not module.startswith("autosplit.") or not is_function:
+        return None
+    return module.removeprefix("autosplit."), frame.f_code.co_qualname
+
+
+def _is_importing(frame: FrameType) -> bool:
+    """Whether a frame runs while a module is imported."""
+    outer = frame.f_back
+    while outer and outer.f_globals.get("__name__") != __name__:
+        if outer.f_code.co_name == "<module>":
+            return True
+        outer = outer.f_back
+    return False
+
+
+def _caller(frame: FrameType) -> Function | None:
+    """The nearest function of the project that called the frame."""
+    outer = frame.f_back
+    while outer:
+        function = _function(outer)
+        if function:
+            return function
+        outer = outer.f_back
+    return None
+
+
 def _room_lines() -> Iterator[str]:
     yield "flowchart TD"
     for room in ROOMS:
@@ -115,26 +149,35 @@ def _room_lines() -> Iterator[str]:
             yield f"    {room} --> {other}"
 
 
-def _way_lines(calls: list[tuple[str, str]]) -> Iterator[str]:
-    """The files on the way, each once, in the order in which the study first enters them."""
-    files = list(dict.fromkeys(module for module, _ in calls))
+def _way_lines(calls: list[Call]) -> Iterator[str]:
+    """The packages on the way; an arrow has the number of its first call."""
+    arrows: dict[tuple[str, str], None] = {}
+    for caller, callee in calls:
+        if caller:
+            arrow = _package(caller), _package(callee)
+            is_callback = arrow[0] == "cuts" or (arrow[0] in PURE and arrow[1] not in PURE)
+            if arrow[0] != arrow[1] and arrow[1] not in HELPERS and not is_callback:
+                arrows.setdefault(arrow)
     yield "flowchart TD"
-    for number, module in enumerate(files):
-        functions = sum(1 for m, _ in calls if m == module)
-        label = f"{module.removeprefix('autosplit.')}<br>{functions} functions"
-        yield f'    f{number}["{label}"]'
-    for number in range(1, len(files)):
-        yield f"    f{number - 1} --> f{number}"
+    for number, (caller_package, callee_package) in enumerate(arrows, 1):
+        yield f"    {caller_package} -- {number} --> {callee_package}"
 
 
-def _counts(calls: list[tuple[str, str]]) -> str:
-    files = {module for module, _ in calls}
-    rooms = Counter(module.split(".")[1] for module in files)
+def _package(function: Function) -> str:
+    """The package of a function: the room, and within hardware and study the one below it."""
+    parts = function[0].split(".")
+    depth = 2 if parts[0] in ("hardware", "study") else 1
+    return "/".join(parts[:depth])
+
+
+def _counts(calls: list[Call]) -> str:
+    functions = {callee for _, callee in calls}
+    files = {module for module, _ in functions}
     lines = ["| room | files | functions |", "|---|---|---|"]
-    for room, count in rooms.most_common():
-        functions = sum(1 for module, _ in calls if module.split(".")[1] == room)
-        lines.append(f"| {room} | {count} | {functions} |")
-    lines.append(f"| all | {len(files)} | {len(calls)} |")
+    for room, count in Counter(module.split(".")[0] for module in files).most_common():
+        inside = sum(1 for module, _ in functions if module.split(".")[0] == room)
+        lines.append(f"| {room} | {count} | {inside} |")
+    lines.append(f"| all | {len(files)} | {len(functions)} |")
     return "\n".join(lines)
 
 
