@@ -209,8 +209,8 @@ def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
     """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX
     graph has.
     """
-    from autosplit.hardware.measurement.parity import onnxruntime_outputs
     from autosplit.hardware.runtimes.onnx import submodels
+    from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 
     original = submodels.read_original(model.stage_source)
     assert original is not None, "the model was not read from ONNX"

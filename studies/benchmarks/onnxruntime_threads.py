@@ -20,8 +20,9 @@ from typing import Any
 
 from autosplit.cuts.stages import Stages
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.parity import compare, onnxruntime_session, require_equal
+from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import (
     ONNX_NETS,

@@ -24,8 +24,8 @@ from typing import Any
 from autosplit import api
 from autosplit.hardware.measurement.interleaved import compare_interleaved
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.parity import onnxruntime_session
 from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import contender, looped
 from studies.benchmarks.result import Bar, arguments, at_most, finish, shown

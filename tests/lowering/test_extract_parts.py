@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import autosplit
 from autosplit import cuts
 from autosplit.errors import ConfigError, SplitError
-from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from autosplit.lowering import convex
 from tests import nets
 

@@ -9,8 +9,9 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError
-from autosplit.hardware.measurement.parity import compare, onnxruntime_outputs
+from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file, submodels
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from tests import nets
 
 pytest.importorskip("onnxruntime")

@@ -128,7 +128,7 @@ class SimulatedBench:
         return spreads, [b.period_ms for b in self.baselines()]
 
     def baselines(self) -> Sequence[Baseline]:
-        """One core, all cores at a share of the ideal, and a replica a core, all from the true costs."""
+        """One core, all cores at a share of the ideal, and replicas, from the true costs."""
         cores = len(self.devices)
         one_core = math.fsum(t for t in self.true.times[0] if t < math.inf)
         all_cores = one_core / (1 + _CORE_SHARE * (cores - 1))

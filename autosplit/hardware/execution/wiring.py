@@ -1,8 +1,8 @@
-"""Which tensor goes from where to where, for a given split. Pure."""
+"""Which tensor goes from where to where in a split. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autosplit.graph import FusedGraph
@@ -10,7 +10,7 @@ from autosplit.graph import FusedGraph
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor where it enters or leaves something."""
+    """A tensor where it enters or leaves a stage or the model."""
 
     name: str
     shape: tuple[int, ...]
@@ -19,7 +19,7 @@ class Port:
 
 @dataclass(frozen=True)
 class StagePorts:
-    """What a stage reads and makes; an input is named by its tensor, and so is an output."""
+    """The ops of a stage, its inputs and its outputs, each named by its tensor."""
 
     ops: tuple[int, ...]
     inputs: tuple[Port, ...]
@@ -28,10 +28,10 @@ class StagePorts:
 
 @dataclass(frozen=True)
 class Connection:
-    """One tensor and everybody who reads it.
+    """One tensor and all that read it.
 
-    ``source`` is (stage, output index), or the name of a model input. ``stages`` are the stages that read it, each once,
-    under the input name ``tensor``; ``outputs`` the model outputs it is.
+    ``source`` is (stage, output index), or the name of a model input. ``stages`` are the stages
+    that read it, under the input name ``tensor``. ``outputs`` are the model outputs it is.
     """
 
     tensor: str
@@ -43,7 +43,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Wiring:
-    """A pipeline without its programs: ports of the model and of the stages, and the connections between them."""
+    """A pipeline without its programs: all ports, and the connections between them."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -54,9 +54,10 @@ class Wiring:
 def wire(
     graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[tuple[str, str]]
 ) -> Wiring:
-    """The wiring of a legal split; ``outputs`` pairs each model output with the tensor that holds it."""
+    """The wiring of a legal split; ``outputs`` pairs each model output with its tensor."""
     outputs = tuple(outputs)
-    ports = tuple(_ports(graph, ops, {t for _, t in outputs}) for ops in stages)
+    results = {tensor for _, tensor in outputs}
+    ports = tuple(_ports(graph, ops, results) for ops in stages)
     return Wiring(
         inputs=tuple(_port(graph, name) for name in graph.inputs),
         outputs=tuple(_port(graph, tensor, name) for name, tensor in outputs),
@@ -66,36 +67,38 @@ def wire(
 
 
 def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str]]) -> Wiring:
-    """The wiring of a convex set of ops run by itself: it reads what is made outside, and hands out what is read there.
+    """The wiring of a convex set of ops alone, with ``outputs`` as for ``wire``.
 
-    ``outputs`` as for ``wire``. A set whose results nobody reads hands all of them out.
+    Its inputs are the tensors produced outside, its outputs those read outside. A set whose results
+    nobody reads has them all as outputs.
     """
-    ports = _ports(graph, ops, {t for _, t in outputs})
+    ports = _ports(graph, ops, {tensor for _, tensor in outputs})
     if not ports.outputs:
-        made = tuple(_port(graph, t) for i in ops for t in graph.ops[i].outputs)
-        ports = StagePorts(ports.ops, ports.inputs, made)
-    size = {name: tensor.bytes for name, tensor in graph.tensors.items()}
-    read = (Connection(p.name, size[p.name], p.name, (0,), ()) for p in ports.inputs)
-    made_by = (
-        Connection(p.name, size[p.name], (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs)
-    )
-    return Wiring(ports.inputs, ports.outputs, (ports,), (*read, *made_by))
+        results = [t for i in ops for t in graph.ops[i].outputs]
+        ports = StagePorts(ports.ops, ports.inputs, tuple(_port(graph, t) for t in results))
+    connections = []
+    for port in ports.inputs:
+        size = graph.tensors[port.name].bytes
+        connections.append(Connection(port.name, size, port.name, (0,), ()))
+    for index, port in enumerate(ports.outputs):
+        size = graph.tensors[port.name].bytes
+        connections.append(Connection(port.name, size, (0, index), (), (port.name,)))
+    return Wiring(ports.inputs, ports.outputs, (ports,), tuple(connections))
 
 
 def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePorts:
+    """The ports of a stage; ``results`` are the tensors that are model outputs."""
     inside = set(ops)
-    reads = dict.fromkeys(
-        t for i in ops for t in graph.ops[i].inputs if graph.tensors[t].producer not in inside
-    )
-    makes = [
-        t
-        for i in ops
-        for t in graph.ops[i].outputs
-        if t in results or not inside.issuperset(graph.tensors[t].consumers)
-    ]
-    return StagePorts(
-        tuple(ops), tuple(_port(graph, t) for t in reads), tuple(_port(graph, t) for t in makes)
-    )
+    inputs: dict[str, Port] = {}
+    outputs: list[Port] = []
+    for i in ops:
+        for tensor in graph.ops[i].inputs:
+            if graph.tensors[tensor].producer not in inside:
+                inputs[tensor] = _port(graph, tensor)
+        for tensor in graph.ops[i].outputs:
+            if tensor in results or not inside.issuperset(graph.tensors[tensor].consumers):
+                outputs.append(_port(graph, tensor))
+    return StagePorts(tuple(ops), tuple(inputs.values()), tuple(outputs))
 
 
 def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
@@ -104,13 +107,16 @@ def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
 
 def _connections(
     graph: FusedGraph, ports: Sequence[StagePorts], outputs: Sequence[tuple[str, str]]
-) -> Iterable[Connection]:
-    made: dict[str, tuple[int, int] | str] = {name: name for name in graph.inputs}
-    made |= {p.name: (s, j) for s, stage in enumerate(ports) for j, p in enumerate(stage.outputs)}
-    for tensor, source in made.items():
-        readers = tuple(
-            s for s, stage in enumerate(ports) if any(p.name == tensor for p in stage.inputs)
-        )
-        leaves = tuple(name for name, t in outputs if t == tensor)
-        if readers or leaves:
-            yield Connection(tensor, graph.tensors[tensor].bytes, source, readers, leaves)
+) -> Iterator[Connection]:
+    sources: dict[str, tuple[int, int] | str] = {name: name for name in graph.inputs}
+    readers: dict[str, list[int]] = {}
+    for index, stage in enumerate(ports):
+        for position, port in enumerate(stage.outputs):
+            sources[port.name] = (index, position)
+        for port in stage.inputs:
+            readers.setdefault(port.name, []).append(index)
+    for tensor, source in sources.items():
+        stages = tuple(readers.get(tensor, ()))
+        names = tuple(name for name, result in outputs if result == tensor)
+        if stages or names:
+            yield Connection(tensor, graph.tensors[tensor].bytes, source, stages, names)

@@ -1,11 +1,11 @@
-"""Measuring a pipeline: steady-state period, latency, busy time of each stage; fill and drain left out."""
+"""Measuring a pipeline: period in steady state, latency, and busy time of each stage."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from statistics import median
 
 from autosplit.hardware.execution.event import StageEvent
@@ -13,13 +13,16 @@ from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement.results import Spread, spread
 
 MS = 1e3
+_GROUPS = 16  # of neighbouring results, over which a stream is averaged
+_MIN_GAPS = 6  # fewer give no 95 % interval
 
 
 @dataclass(frozen=True)
 class Budget:
-    """When a measurement ends: after ``seconds``, or once the period's interval is within ``share`` of its median.
+    """The end of a measurement: after ``seconds``, or when the period is known well enough.
 
-    At least ``items`` results are timed in steady state, whatever it costs. ``latency_items`` are timed one by one.
+    It is when the half width of its interval is ``share`` of the median. At least ``items`` results
+    are timed in steady state. ``latency_items`` are timed one by one.
     """
 
     seconds: float = 5.0
@@ -34,81 +37,85 @@ def period_and_stages(
     budget: Budget,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Spread, tuple[float, ...]]:
-    """Period and busy time of each stage, in ms, of a pipeline with ``trace``, over a stream that repeats ``items``.
+    """The period and the busy time of each stage, in ms, of a pipeline with ``trace``.
 
-    Results count from the moment the pipeline is full to the moment the last item went in.
+    ``items`` are repeated. Results count from the moment the pipeline is full to the moment the
+    last item enters.
     """
     stages = len(pipeline.wiring.stages)
     stream = cycle(items)
     first = len(pipeline.submitted)
-    inside = max(
-        2 * stages, 2
-    )  # enough that no stage waits for the caller, few enough to fill soon
+    # Enough that no stage waits for the caller, few enough that the pipeline is full soon.
+    inside = max(2 * stages, 2)
     warm = first + inside + stages
     for _ in range(inside):
         pipeline.submit(next(stream))
     results = pipeline.results()
     deadline = clock() + budget.seconds
-    taken = first
+    last = first
     while True:
         next(results)
-        taken += 1
-        steady = taken - warm
-        if steady >= budget.items and (
-            clock() > deadline or _settled(pipeline.events, warm, taken, stages, budget)
+        last += 1
+        is_enough = last - warm >= budget.items
+        if is_enough and (
+            clock() > deadline or _is_settled(pipeline.events, warm, last, stages, budget)
         ):
             break
         pipeline.submit(next(stream))
-    last = taken
     for _ in range(inside - 1):
         next(results)
     ends = completions(pipeline.events, warm - 1, last)
-    busy = tuple(_busy(pipeline.events, s, warm, last) for s in range(stages))
+    busy = tuple(_busy(pipeline.events, stage, warm, last) for stage in range(stages))
     return spread(gaps(ends)), busy
 
 
 def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
-    """Time in ms from handing one item to the empty pipeline to the end of its last stage."""
+    """The time in ms from handing one item to the empty pipeline to the end of its last stage."""
     samples = []
-    for _, item in zip(range(budget.latency_items), cycle(items), strict=False):
+    for item in islice(cycle(items), budget.latency_items):
         number = len(pipeline.submitted)
         pipeline.submit(item)
         next(pipeline.results())
-        samples.append(
-            (completions(pipeline.events, number, number + 1)[0] - pipeline.submitted[number]) * MS
-        )
+        end = completions(pipeline.events, number, number + 1)[0]
+        samples.append((end - pipeline.submitted[number]) * MS)
     return spread(samples)
 
 
 def completions(events: Sequence[StageEvent], first: int, last: int) -> list[float]:
-    """When items ``first`` to ``last`` - 1 were complete, in seconds."""
-    done: dict[int, float] = {}
-    for event in list(events):
+    """When the items from ``first`` to before ``last`` left their last stage, in seconds."""
+    ends: dict[int, float] = {}
+    for event in list(events):  # the stages' threads append to it
         if first <= event.item < last:
-            done[event.item] = max(done.get(event.item, 0.0), event.end)
-    return [done[i] for i in sorted(done)]
+            ends[event.item] = max(ends.get(event.item, 0.0), event.end)
+    return [ends[item] for item in sorted(ends)]
 
 
-def gaps(ends: Sequence[float], together: int = 1) -> list[float]:
-    """Times between results in ms, from completion times in seconds.
+def gaps(ends: Sequence[float], sources: int = 1) -> list[float]:
+    """The times between results in ms, from completion times in seconds.
 
-    A stage that alternates between fast and slow must not hide in a median: gaps are averaged over a few neighbours, a
-    sixteenth of the stream. Results of ``together`` sources come in groups; an average takes whole groups.
+    A stage that alternates between fast and slow must not hide in a median, so gaps are averaged
+    over a sixteenth of the stream. Results of several ``sources`` come in groups, and an average is
+    over whole groups.
     """
-    width = together * max(1, (len(ends) - 1) // (16 * together))
-    return [(ends[i + width] - ends[i]) / width * MS for i in range(0, len(ends) - width, width)]
+    width = sources * max(1, (len(ends) - 1) // (_GROUPS * sources))
+    starts = range(0, len(ends) - width, width)
+    return [(ends[i + width] - ends[i]) / width * MS for i in starts]
 
 
-def _settled(
-    events: Sequence[StageEvent], warm: int, taken: int, stages: int, budget: Budget
+def _is_settled(
+    events: Sequence[StageEvent], warm: int, last: int, stages: int, budget: Budget
 ) -> bool:
-    if (taken - warm) % max(4, stages):
+    """Whether the period is known well enough, looked at only once in a few results."""
+    if (last - warm) % max(4, stages):
         return False
-    between = gaps(completions(events, warm - 1, taken))
-    return len(between) >= 6 and spread(between).relative_half_width <= budget.share
+    samples = gaps(completions(events, warm - 1, last))
+    return len(samples) >= _MIN_GAPS and spread(samples).relative_half_width <= budget.share
 
 
 def _busy(events: Sequence[StageEvent], stage: int, first: int, last: int) -> float:
+    """The median time in ms that a stage computes an item."""
     return median(
-        (e.end - e.start) * MS for e in list(events) if e.stage == stage and first <= e.item < last
+        (event.end - event.start) * MS
+        for event in list(events)
+        if event.stage == stage and first <= event.item < last
     )

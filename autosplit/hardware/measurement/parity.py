@@ -1,124 +1,83 @@
-"""The judge: onnxruntime on the original file. A candidate's outputs count only where they equal its outputs."""
+"""The comparison of outputs with those of a reference."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ModelError, StageError, line_of
-from autosplit.extras import require
+from autosplit.errors import StageError
 from autosplit.hardware.measurement.results import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
-_SESSION = {
-    "inter_op_num_threads": 1,
-    "log_severity_level": 4,
-}  # an error is said once, as an exception
-
-
-def onnxruntime_outputs(
-    model: Path | bytes, items: Sequence[Mapping[str, Array]]
-) -> list[dict[str, Array]]:
-    """What onnxruntime computes for ``items`` on the model as it is. MachineError without it, ModelError where it refuses."""
-    session = onnxruntime_session(model)
-    names = [o.name for o in session.get_outputs()]
-    try:
-        return [dict(zip(names, session.run(names, dict(item)), strict=True)) for item in items]
-    except Exception as error:
-        raise ModelError(f"onnxruntime cannot run the model: {line_of(error)}") from error
-
-
-def onnxruntime_session(
-    model: Path | bytes, threads: int = 1, entries: Mapping[str, str] | None = None, **options: Any
-) -> Any:
-    """A CPU session with ``threads`` intra-op threads; ``entries`` and ``options`` are its configuration entries and
-    fields of its SessionOptions. MachineError without onnxruntime, ModelError where it refuses.
-    """
-    onnxruntime = require_onnxruntime()
-    chosen = onnxruntime.SessionOptions()
-    for name, value in {**_SESSION, "intra_op_num_threads": threads, **options}.items():
-        setattr(chosen, name, value)
-    for name, value in (entries or {}).items():
-        chosen.add_session_config_entry(name, value)
-    try:
-        given = model if isinstance(model, bytes) else str(model)
-        return onnxruntime.InferenceSession(
-            given,
-            chosen,
-            providers=["CPUExecutionProvider"],
-            enable_fallback=False,  # which prints, and tries the same again
-        )
-    except Exception as error:
-        raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}") from error
-
-
-def require_onnxruntime() -> Any:
-    """The module. Raises MachineError where it is not there."""
-    return require("onnxruntime", "onnx")
+_DIFFERENT = (np.inf, np.inf, False)
 
 
 def compare(
-    got: Sequence[Mapping[str, Array]],
+    outputs: Sequence[Mapping[str, Array]],
     expected: Sequence[Mapping[str, Array]],
     kinds: Iterable[str] = (),
 ) -> Accuracy:
-    """Compare outputs item by item. Errors are relative to the largest value of the output that was expected.
+    """Compare outputs with the expected ones, item by item.
 
-    Equal means within 1e-4 of that scale, and to the bit for integers and booleans; a NaN or an infinity must stand where
-    one is expected. Where a float16 is among the output's own element type and ``kinds``, those that the model computes
-    in, it is 1e-2. The model's outputs must be those expected, in names, shapes and number;
-    nothing compared is not equal.
+    Errors are relative to the largest value of the expected output. Outputs are equal within the
+    largest tolerance of their own element type and of ``kinds``, those that the model computes in.
+    Integers and booleans are equal to the bit. NaN and infinities must be where they are expected.
+    Names, shapes and numbers must be equal, and no items at all are not equal.
     """
     absolute = relative = 0.0
-    tolerance = max(
-        [TOLERANCE.get(kind, DEFAULT_TOLERANCE) for kind in kinds], default=DEFAULT_TOLERANCE
-    )
-    equal = len(got) == len(expected) > 0
-    for mine, theirs in zip(got, expected, strict=False):
-        equal = equal and mine.keys() == theirs.keys()
-        for name, wanted in theirs.items():
-            pair = (np.asarray(mine.get(name)), np.asarray(wanted))
-            a, r, ok = _errors(*pair, tolerance) if name in mine else (np.inf, np.inf, False)
-            absolute, relative, equal = max(absolute, a), max(relative, r), equal and ok
-    return Accuracy(equal, float(absolute), float(relative), len(got))
+    tolerance = max(map(_tolerance, kinds), default=DEFAULT_TOLERANCE)
+    equal = len(outputs) == len(expected) > 0
+    for item, expected_item in zip(outputs, expected, strict=False):
+        equal = equal and item.keys() == expected_item.keys()
+        for name, array in expected_item.items():
+            errors = _DIFFERENT
+            if name in item:
+                errors = _errors(np.asarray(item[name]), np.asarray(array), tolerance)
+            absolute, relative = max(absolute, errors[0]), max(relative, errors[1])
+            equal = equal and errors[2]
+    return Accuracy(equal, float(absolute), float(relative), len(outputs))
 
 
 def require_equal(accuracy: Accuracy) -> Accuracy:
-    """The accuracy, if it is one that counts; StageError with the errors found otherwise."""
+    """The accuracy of equal outputs. Raises StageError with the errors if they differ."""
     if not accuracy.equal:
         raise StageError(
-            f"wrong result, max abs err {accuracy.max_abs_error:.3g}, max rel err {accuracy.max_rel_error:.3g} "
-            f"against the original model; the candidate does not count"
+            f"candidate rejected: outputs differ from the original model "
+            f"(maximum error {accuracy.max_abs_error:.3g}, relative {accuracy.max_rel_error:.3g})"
         )
     return accuracy
 
 
-def _errors(mine: Array, wanted: Array, tolerance: float) -> tuple[float, float, bool]:
-    if mine.shape != wanted.shape or mine.dtype != wanted.dtype:
-        return np.inf, np.inf, False
-    if wanted.dtype.kind not in "fV":
-        gap = _whole_gap(mine, wanted)
-        return gap, gap, gap == 0
-    mine, exact = mine.astype(np.float64), wanted.astype(np.float64)
-    finite = np.isfinite(exact)
-    if (
-        not np.array_equal(mine[~finite], exact[~finite], equal_nan=True)
-        or not np.isfinite(mine[finite]).all()
-    ):
-        return np.inf, np.inf, False
-    gap = float(np.max(np.abs(mine[finite] - exact[finite]), initial=0.0))
-    scale = float(np.max(np.abs(exact[finite]), initial=0.0))
-    share = gap / scale if scale > 0 else gap
-    return gap, share, share <= max(tolerance, TOLERANCE.get(str(wanted.dtype), DEFAULT_TOLERANCE))
+def _tolerance(kind: str) -> float:
+    return TOLERANCE.get(kind, DEFAULT_TOLERANCE)
 
 
-def _whole_gap(mine: Array, wanted: Array) -> float:
-    """The largest difference of integers or booleans, taken without sign so that none is lost or overflows."""
-    high, low = np.maximum(mine, wanted), np.minimum(mine, wanted)
-    unsigned = f"u{mine.dtype.itemsize}"
+def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, float, bool]:
+    """The absolute and the relative error of one output, and whether it is equal."""
+    if output.shape != expected.shape or output.dtype != expected.dtype:
+        return _DIFFERENT
+    if expected.dtype.kind not in "fV":  # numpy knows bfloat16 as a void type
+        error = _integer_error(output, expected)
+        return error, error, error == 0
+    tolerance = max(tolerance, _tolerance(str(expected.dtype)))
+    output, expected = output.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    if not np.array_equal(output[~finite], expected[~finite], equal_nan=True):
+        return _DIFFERENT
+    if not np.isfinite(output[finite]).all():
+        return _DIFFERENT
+    error = float(np.max(np.abs(output[finite] - expected[finite]), initial=0.0))
+    scale = float(np.max(np.abs(expected[finite]), initial=0.0))
+    relative = error / scale if scale > 0 else error
+    return error, relative, relative <= tolerance
+
+
+def _integer_error(output: Array, expected: Array) -> float:
+    """The largest difference of integers or booleans, subtracted unsigned against overflow."""
+    high, low = np.maximum(output, expected), np.minimum(output, expected)
+    unsigned = f"u{output.dtype.itemsize}"
     return float(np.max(high.view(unsigned) - low.view(unsigned), initial=0))

@@ -18,7 +18,7 @@ from autosplit.errors import ModelError, line_of
 from autosplit.frontend import importing
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.codegen.target import target_of
-from autosplit.hardware.measurement.parity import onnxruntime_outputs
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from autosplit.lowering.fuse.indices import bound_indices
 from autosplit.lowering.special_values import keep_special_values_in
 

@@ -371,8 +371,8 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
 ) -> None:
     bench = chain_bench(ops=40, stages=3)
     slow = [Spread(1e3, 1e3, 1e3)] * 3
-    duel = bench.duel
-    bench.compare_interleaved = lambda candidates: (duel(candidates)[0], slow)  # type: ignore[method-assign]
+    compare = bench.compare_interleaved
+    bench.compare_interleaved = lambda candidates: (compare(candidates)[0], slow)  # type: ignore[method-assign]
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert on.study.user_attrs["verdict"]["choice"] == "split"

@@ -9,12 +9,12 @@ from pathlib import Path
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.wiring import Port, StagePorts
-from autosplit.hardware.measurement.parity import require_onnxruntime
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
 from autosplit.hardware.runtimes.onnxruntime.profile import profile_ops
+from autosplit.hardware.runtimes.onnxruntime.session import require_onnxruntime
 from autosplit.hardware.runtimes.onnxruntime.stage import SessionStage
 from autosplit.versions import machine
 

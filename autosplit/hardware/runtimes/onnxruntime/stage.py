@@ -10,7 +10,7 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import Port
-from autosplit.hardware.measurement.parity import onnxruntime_session
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 
 
 class SessionStage:

@@ -1,0 +1,58 @@
+"""Sessions of onnxruntime, for stages and as a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ModelError, line_of
+from autosplit.extras import require
+
+Array = np.ndarray[Any, np.dtype[Any]]
+# An error is raised as an exception, so it need not be logged too.
+_OPTIONS = {"inter_op_num_threads": 1, "log_severity_level": 4}
+
+
+def require_onnxruntime() -> Any:
+    """The module. Raises MachineError if it is not installed."""
+    return require("onnxruntime", "onnx")
+
+
+def onnxruntime_session(
+    model: Path | bytes, threads: int = 1, entries: Mapping[str, str] | None = None, **options: Any
+) -> Any:
+    """A session on the processor with ``threads`` intra-op threads.
+
+    ``entries`` are its configuration entries, ``options`` fields of its SessionOptions. Raises
+    ModelError if onnxruntime refuses the model, MachineError without onnxruntime.
+    """
+    onnxruntime = require_onnxruntime()
+    session_options = onnxruntime.SessionOptions()
+    for name, value in {**_OPTIONS, "intra_op_num_threads": threads, **options}.items():
+        setattr(session_options, name, value)
+    for name, value in (entries or {}).items():
+        session_options.add_session_config_entry(name, value)
+    try:
+        return onnxruntime.InferenceSession(
+            model if isinstance(model, bytes) else str(model),
+            session_options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=False,  # it would print, and try the same again
+        )
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}") from error
+
+
+def onnxruntime_outputs(
+    model: Path | bytes, items: Sequence[Mapping[str, Array]]
+) -> list[dict[str, Array]]:
+    """The outputs of a model for ``items``. Raises as ``onnxruntime_session``."""
+    session = onnxruntime_session(model)
+    names = [o.name for o in session.get_outputs()]
+    try:
+        return [dict(zip(names, session.run(names, dict(item)), strict=True)) for item in items]
+    except Exception as error:
+        raise ModelError(f"onnxruntime cannot run the model: {line_of(error)}") from error
