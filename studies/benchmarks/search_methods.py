@@ -64,7 +64,7 @@ class Case:
     @cached_property
     def optimum(self) -> float:
         """The least true period."""
-        if self.space.lattice is None:
+        if self.space.stage_table is None:
             return plan(self.bench.true, self.stages).period
         return self.space.evaluate(self.space.best(self.bench.true, 1)[0], self.bench.true).period
 

@@ -16,7 +16,7 @@ from autosplit.cuts.stages import Stages
 from autosplit.planner import CostModel, Transfer, evaluate
 from autosplit.study.surrogate import cost_correction
 from autosplit.study.surrogate import gaussian_posterior as posterior
-from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct
+from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured, correct
 
 OPS = 6
 CHAIN = tuple(1 << i - 1 if i else 0 for i in range(OPS))
@@ -143,7 +143,7 @@ def table(rows: tuple[tuple[float, ...], ...], count: int = 3) -> np.ndarray:
 
 def both(
     costs: CostModel, devices: Sequence[str], splits: list[Stages], empty: bool
-) -> tuple[Direct, Corrected]:
+) -> tuple[Direct, CorrectedCosts]:
     """The regression and the correction after the same measurements."""
     measured = seen(costs, splits)
     return Direct(costs, devices, measured), correct(costs, devices, measured, empty)
@@ -154,8 +154,8 @@ def test_times_and_overheads_are_those_of_the_regression(
     rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
     direct, found = both(model(rows), devices, splits, empty)
-    assert len(found.crowd.costs) == (3 if empty else 1)
-    for used, own in enumerate(found.crowd.costs, 1):
+    assert len(found.contention_costs.costs) == (3 if empty else 1)
+    for used, own in enumerate(found.contention_costs.costs, 1):
         crowd = (used - 1) / 2 if empty else 1.0
         np.testing.assert_allclose(table(own.times), direct.times_at(crowd), rtol=1e-4)
         overheads = [own.overheads[d if len(own.overheads) > 1 else 0] for d in range(3)]
@@ -173,23 +173,7 @@ def test_error_and_noise_are_weighed_by_how_likely_they_are(
     )
 
 
-@pytest.mark.parametrize(("rows", "devices", "splits", "empty"), CASES)
-@pytest.mark.parametrize("asked", [((0, 1, 2, 3), (4,), (5,)), ((0, 1, 2), (), (3, 4, 5))])
-def test_the_deviation_of_a_stage_is_that_of_the_regression(
-    rows: int, devices: Sequence[str], splits: list[Stages], empty: bool, asked: Stages
-) -> None:
-    costs = model(rows)
-    measured = seen(costs, splits)
-    direct = Direct(costs, devices, measured)
-    _, covariance = direct.posterior(*direct.pairs[int(direct.likely.argmax())])
-    wanted = [math.sqrt(row @ covariance @ row) for row in (direct.row(asked, d) for d in range(3))]
-    wanted = [w if ops else 0.0 for w, ops in zip(wanted, asked, strict=True)]
-    assert correct(costs, devices, measured, empty).stage_deviations(asked) == pytest.approx(
-        wanted, rel=1e-3
-    )
-
-
-def drawn(found: Corrected, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
+def drawn(found: CorrectedCosts, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
     """Times and overheads of many draws."""
     rng = np.random.default_rng(3)
     costs = [found.draw(rng).at(used) for _ in range(count)]
@@ -255,12 +239,10 @@ def test_the_usual_ratio_is_the_median() -> None:
     assert correct(model(1), ALIKE, trials).ratio == pytest.approx(1.1)
 
 
-def test_an_expected_period_is_the_slowest_stage_less_so_many_deviations() -> None:
-    found = correct(model(1), ALIKE, [Measured(0, SPLITS[0], (3.0, 2.5, 2.0), 3.3)])
-    loads, spread = evaluate(found.costs, SPLITS[1]).loads, found.stage_deviations(SPLITS[1])
-    assert found.period(SPLITS[1]) == pytest.approx(1.1 * max(loads))
-    wanted = max(load - 0.7 * s for load, s in zip(loads, spread, strict=True))
-    assert found.period(SPLITS[1], 0.7) == pytest.approx(1.1 * wanted)
+def test_an_expected_period_is_that_of_the_slowest_stage() -> None:
+    corrected = correct(model(1), ALIKE, [Measured(0, SPLITS[0], (3.0, 2.5, 2.0), 3.3)])
+    loads = evaluate(corrected.costs, SPLITS[1]).loads
+    assert corrected.period(SPLITS[1]) == pytest.approx(1.1 * max(loads))
 
 
 def test_a_time_is_never_corrected_to_nothing() -> None:

@@ -1,7 +1,7 @@
-"""Where the split that is best for some costs is looked for: among all splits, between some cuts only, or in a list.
+"""Where the split that is best for some costs is searched: everywhere, between some cuts, in a list.
 
-Costs are only known to some error, so they are drawn many times, and the best split of each draw may be worth a trial. How
-many draws are looked at is what a source can do in the time that a trial may cost.
+Costs are only known to some error, so they are drawn many times, and the best split of each draw
+may be worth a trial. A source says how many draws it can answer in the time of a trial.
 """
 
 from __future__ import annotations
@@ -10,24 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from autosplit.cuts.stages import Stages
 from autosplit.planner.batch.evaluation import SplitBatch
 from autosplit.planner.batch.stage_table import StageTable
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.study.space.search_space import Space
 
-QUICK = 1_000_000  # stages to look at up to which a plan does not take long
+QUICK = 1_000_000  # stages up to which a plan does not take long
 
 
 @dataclass(frozen=True)
 class Effort:
     """How much is asked of a source.
 
-    ``draws``: of the costs, over which a gain is weighed; for ``planned`` of them the best split is looked for.
-    ``climbs``: whether what it finds may gain by moves of one group of ops. ``worth``: the expected gain that is worth a
-    trial, as a share of the margin.
+    ``draws``: of the costs, over which a gain is averaged; for ``planned`` of them the best split is
+    searched. ``climbs``: whether its splits are improved by moving groups of ops. ``worth``: the
+    expected gain that is worth a trial, as a share of the margin.
     """
 
     draws: int
@@ -36,20 +34,19 @@ class Effort:
     worth: float = 0.05
 
     @property
-    def eager(self) -> bool:
-        """Whether the source is asked even where the splits ahead promise enough: it answers quickly."""
+    def is_quick(self) -> bool:
+        """Whether the source is asked even where the splits at hand promise enough."""
         return self.planned == self.draws
 
 
-_EVERY = Effort(draws=32, planned=32)
-_SLOW = Effort(draws=32, planned=8)
-_CUTS = Effort(
-    draws=128, planned=128, climbs=True, worth=_EVERY.worth / 4
-)  # many nearly best; many draws flatter none
-_LIST = Effort(draws=8, planned=8)
+_QUICK_EFFORT = Effort(draws=32, planned=32)
+_SLOW_EFFORT = Effort(draws=32, planned=8)
+# A table holds many splits that are nearly best; with many draws none of them is flattered.
+_TABLE_EFFORT = Effort(draws=128, planned=128, climbs=True, worth=_QUICK_EFFORT.worth / 4)
+_LIST_EFFORT = Effort(draws=8, planned=8)
 
 
-class Source(Protocol):
+class CandidateSource(Protocol):
     """Finds the split that is best for some costs."""
 
     @property
@@ -64,73 +61,73 @@ class Source(Protocol):
     def best_of_each(
         self, draws: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> list[Stages | None]:
-        """For each draw of the costs its best split, None where its period is not below the limit."""
+        """For each draw of the costs its best split, None where its period is above the limit."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class AllSplits:
-    """Every split of a space, planned for."""
+    """Every split of a space, searched by the planner."""
 
     space: Space
 
     @property
     def effort(self) -> Effort:
-        """See Source. A plan looks at the pairs of cuts of each level but the first and the last."""
-        lattice = self.space.lattice
-        quick = (
-            lattice is not None and len(lattice.cuts) ** 2 * max(1, self.space.stages - 2) <= QUICK
-        )
-        return _EVERY if quick else _SLOW
+        """See CandidateSource. A plan looks at the pairs of cuts of all inner levels."""
+        table = self.space.stage_table
+        if table is None:
+            return _SLOW_EFFORT
+        pairs = len(table.cuts) ** 2 * max(1, self.space.stages - 2)
+        return _QUICK_EFFORT if pairs <= QUICK else _SLOW_EFFORT
 
     def best(self, costs: ContentionCosts) -> Stages | None:
-        """See Source."""
+        """See CandidateSource."""
         return self.space.best(costs, 1)[0]
 
     def best_of_each(
         self, draws: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> list[Stages | None]:
-        """See Source."""
+        """See CandidateSource."""
         return self.space.best_of_each(draws, limits)
 
 
 @dataclass(frozen=True, eq=False)
-class SomeCuts:
-    """The splits between the cuts of a lattice, which stand for all where those are too many to hold."""
+class TableSplits:
+    """The splits between the cuts of a table, where all cuts are too many."""
 
-    lattice: StageTable
-    effort = _CUTS
+    table: StageTable
+    effort = _TABLE_EFFORT
 
     def best(self, costs: ContentionCosts) -> Stages | None:
-        """See Source."""
-        return next(iter(self.lattice.best(costs_at(costs, self.lattice.stages), 1)), None)
+        """See CandidateSource."""
+        return next(iter(self.table.best(costs_at(costs, self.table.stages), 1)), None)
 
     def best_of_each(
         self, draws: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> list[Stages | None]:
-        """See Source."""
-        return self.lattice.best_of_each([costs_at(c, self.lattice.stages) for c in draws], limits)
+        """See CandidateSource."""
+        models = [costs_at(costs, self.table.stages) for costs in draws]
+        return self.table.best_of_each(models, limits)
 
 
 @dataclass(frozen=True, eq=False)
-class SomeSplits:
-    """A list of splits, which stands for all where many trials are measured and one more changes little."""
+class ListedSplits:
+    """A list of splits, where so many trials are measured that one more changes little."""
 
-    pool: SplitBatch
-    effort = _LIST
+    batch: SplitBatch
+    effort = _LIST_EFFORT
 
     def best(self, costs: ContentionCosts) -> Stages | None:
-        """See Source."""
-        return self.pool.stages[int(self.pool.periods(costs).argmin())]
+        """See CandidateSource."""
+        return self.batch.stages[int(self.batch.periods(costs).argmin())]
 
     def best_of_each(
         self, draws: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> list[Stages | None]:
-        """See Source."""
-        periods = np.array([self.pool.periods(costs) for costs in draws])
-        best = periods.argmin(axis=1)
-        least = periods[np.arange(len(draws)), best]
-        return [
-            self.pool.stages[n] if p < limit else None
-            for n, p, limit in zip(best, least, limits, strict=True)
-        ]
+        """See CandidateSource."""
+        splits: list[Stages | None] = []
+        for costs, limit in zip(draws, limits, strict=True):
+            periods = self.batch.periods(costs)
+            best = int(periods.argmin())
+            splits.append(self.batch.stages[best] if periods[best] < limit else None)
+        return splits

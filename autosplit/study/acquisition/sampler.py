@@ -185,7 +185,7 @@ def _tpe(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) ->
             start = space.decode(shares) if shares else space.random(rng)
             if start is not None and space.fits(start) and space.key(start) not in history.taken:
                 return start
-        return nearest_free(space, start, history)
+        return nearest_free(space, start, history.taken)
 
     return choose
 

@@ -15,7 +15,7 @@ from autosplit.study.loop.verdict import judge
 from autosplit.study.persistence import records
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, duration
-from autosplit.study.surrogate.cost_correction import Corrected, Measured
+from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured
 from autosplit.study.trials.results import best_trial, compared_baselines
 from autosplit.units import counted
 
@@ -55,7 +55,7 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
             opened.study.set_user_attr(key, value)
 
 
-def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
+def finalists(corrected: CorrectedCosts, measured: Sequence[Measured]) -> list[Measured]:
     """The measured splits that may be the best.
 
     They are the likeliest few by all that was measured, and the one that was measured fastest.
@@ -101,7 +101,7 @@ def _compare(bench: Bench, chosen: Sequence[Measured], measured: int) -> dict[st
     return {"measured": measured, "entries": entries, "baselines": baselines}
 
 
-def _costs_document(corrected: Corrected) -> dict[str, Any]:
+def _costs_document(corrected: CorrectedCosts) -> dict[str, Any]:
     op_ms: list[list[float | None]] = []
     for row in corrected.costs.times:
         op_ms.append([t if t < float("inf") else None for t in row])

@@ -197,7 +197,7 @@ class StudyLoop:
 
     def _has_free_split(self) -> bool:
         history = history_of(self.opened.space, self._trials())
-        return nearest_free(self.opened.space, None, history) is not None
+        return nearest_free(self.opened.space, None, history.taken) is not None
 
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)

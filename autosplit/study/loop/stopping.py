@@ -106,7 +106,7 @@ def _settled(
 ) -> str | None:
     """Whether no free split is expected to extend the measured front by more than the noise."""
     view = multi_objective.prospects(space, devices, objectives, history)
-    if not view.free and nearest_free(space, None, history) is None:
+    if not view.free and nearest_free(space, None, history.taken) is None:
         return "exhausted: every split that fits the devices is measured"
     if not view.settled:
         return None

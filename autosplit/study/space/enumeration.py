@@ -1,72 +1,62 @@
-"""All splits of a space, where they are few enough: how many there are, and each of them."""
+"""All splits of a graph, where they are few enough: how many there are, and each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from autosplit.cuts import count_splits, downsets
+from autosplit.cuts import count_splits, downsets, full, members
 from autosplit.cuts.stages import Stages
-from autosplit.errors import ConfigError
+from autosplit.planner import CostModel
+from autosplit.planner.placement.canonical import CanonicalPlacement
 
-if TYPE_CHECKING:
-    from autosplit.study.space.search_space import Space
-
-LISTED = 20_000  # splits that are listed at most
-COUNTED = 100_000  # states of the count at most
+COUNT_LIMIT = 100_000  # states of the count
 
 
-def size(space: Space) -> int | None:
-    """See Space."""
+def stages_between(costs: CostModel, cuts: Iterable[int]) -> Stages:
+    """The stages between some nested cuts, which are bitsets of ops."""
+    ends = pairwise((0, *cuts, full(costs)))
+    return tuple(tuple(members(after & ~before)) for before, after in ends)
+
+
+def count_all(
+    costs: CostModel, stage_counts: Iterable[int], placement: CanonicalPlacement | None
+) -> int | None:
+    """The number of legal splits into any of ``stage_counts``; None where counting takes too long.
+
+    With ``placement`` stages may be empty, and each choice of devices is a split of its own.
+    """
     total = 0
-    for used in _numbers(space):
-        found = count_splits(space.costs.contraction, used, limit=COUNTED)
-        if not found.complete:
+    for used in stage_counts:
+        count = count_splits(costs.contraction, used, limit=COUNT_LIMIT)
+        if not count.complete:
             return None
-        total += found.total * (space.places.count(used) if space.empty else 1)
+        total += count.total * (placement.count(used) if placement else 1)
     return total
 
 
-def listed(space: Space) -> tuple[Stages, ...]:
-    """See Space."""
-    if space.size is None or space.size > LISTED:
-        count = "very many" if space.size is None else space.size
-        raise ConfigError(
-            f"sampler 'exhaustive': '{space.costs.name}' has {count} splits into {space.stages} stages, "
-            f"more than {LISTED}; use sampler 'planner'"
-        )
-    found = filter(space.fits, every(space))
-    return tuple(
-        sorted(found, key=lambda stages: (space.evaluate(stages).period, space.key(stages)))
-    )
-
-
-def _numbers(space: Space) -> range:
-    """How many stages a split may have that are not empty."""
-    return range(space.most, 0, -1) if space.empty else range(space.stages, space.stages + 1)
-
-
-def every(space: Space) -> Iterator[Stages]:
-    """Every legal split once, whether it fits the devices or not."""
-    contraction = space.costs.contraction
+def all_splits(
+    costs: CostModel, stage_counts: Iterable[int], placement: CanonicalPlacement | None
+) -> Iterator[Stages]:
+    """Every split that ``count_all`` counts, once, whether it fits the devices or not."""
+    contraction = costs.contraction
     cuts = [contraction.expand(d) for d in downsets(contraction)][1:-1]
-
-    def chains(start: int, before: int, left: int) -> Iterator[tuple[int, ...]]:
-        if not left:
-            yield ()
-            return
-        for n in range(start, len(cuts)):
-            if not before & ~cuts[n]:
-                for rest in chains(n + 1, cuts[n], left - 1):
-                    yield (cuts[n], *rest)
-
-    for used in _numbers(space):
-        for chain in chains(0, 0, used - 1):
-            parts = space.parts(chain)
-            if space.empty:
-                yield from (
-                    space.places.assign(parts, devices)
-                    for devices in space.places.device_choices(used)
-                )
-            else:
+    for used in stage_counts:
+        for chain in _chains(cuts, 0, 0, used - 1):
+            parts = stages_between(costs, chain)
+            if placement is None:
                 yield parts
+                continue
+            for devices in placement.device_choices(used):
+                yield placement.assign(parts, devices)
+
+
+def _chains(cuts: list[int], start: int, before: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Every chain of ``count`` nested cuts after ``before``, from those at ``start`` on."""
+    if not count:
+        yield ()
+        return
+    for n in range(start, len(cuts)):
+        if not before & ~cuts[n]:
+            for rest in _chains(cuts, n + 1, cuts[n], count - 1):
+                yield (cuts[n], *rest)

@@ -1,8 +1,8 @@
-"""Splits that are free, neither measured nor being measured: the best under some costs, and those near a split."""
+"""Free splits, neither measured nor being measured: the best under some costs, and near a split."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,54 +10,56 @@ from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner import CostModel
 from autosplit.planner.problem.contention import ContentionCosts
-from autosplit.study.acquisition.history import History
 from autosplit.study.space.search_space import Space
 
-AHEAD = 32  # splits that are looked at each time
-SEARCHED = 2_000  # splits that are visited in search of one that is free
+CANDIDATES = 32  # free splits that are weighed for a trial
+SEARCHED = 2_000  # splits that are visited in search of a free one
 
 
 def free_splits(
     space: Space,
     costs: CostModel | ContentionCosts,
     taken: frozenset[str],
-    starts: tuple[Stages, ...],
+    starts: Sequence[Stages] = (),
 ) -> list[Stages]:
-    """Up to AHEAD splits that are not taken, best first under ``costs``; empty only where none is left.
+    """Up to CANDIDATES splits whose keys are not ``taken``, best first; none where none is left.
 
-    The planner lists the best; where it cannot list enough of them, those around the best and ``starts`` are added.
+    The planner lists the best under ``costs``. Where it cannot list enough of them, splits around
+    the best and around ``starts`` are added.
     """
+    count = len(taken) + CANDIDATES
     try:
-        best = space.best(costs, len(taken) + AHEAD)
+        best = space.best(costs, count)
     except Infeasible:
         return []
-    found = {space.key(stages): stages for stages in best}
-    if len(best) < len(taken) + AHEAD and (space.size is None or len(found) < space.size):
-        for stages in _around(space, [*best[:AHEAD], *starts]):
-            found.setdefault(space.key(stages), stages)
-    pool = space.placing.batch(stages for key, stages in found.items() if key not in taken)
-    order = np.argsort(pool.periods(costs), kind="stable")
-    return [pool.stages[n] for n in order[:AHEAD]]
+    splits = {space.key(stages): stages for stages in best}
+    if len(best) < count and (space.size is None or len(splits) < space.size):
+        for stages in _around(space, [*best[:CANDIDATES], *starts]):
+            splits.setdefault(space.key(stages), stages)
+    batch = space.evaluator.batch(stages for key, stages in splits.items() if key not in taken)
+    order = np.argsort(batch.periods(costs), kind="stable")
+    return [batch.stages[n] for n in order[:CANDIDATES]]
 
 
-def nearest_free(space: Space, start: Stages | None, history: History) -> Stages | None:
-    """A free split few moves of one op away from ``start``; None where there is none."""
+def nearest_free(space: Space, start: Stages | None, taken: frozenset[str]) -> Stages | None:
+    """A split that is not ``taken``, few moves away from ``start``; None where there is none."""
     if start is not None:
-        for found in _around(space, [start]):
-            if space.key(found) not in history.taken:
-                return found
-    return next(iter(free_splits(space, space.costs, history.taken, ())), None)
+        for stages in _around(space, [start]):
+            if space.key(stages) not in taken:
+                return stages
+    return next(iter(free_splits(space, space.costs, taken)), None)
 
 
-def _around(space: Space, starts: list[Stages]) -> Iterable[Stages]:
-    """Splits by growing distance from ``starts``, those first, as far as SEARCHED of them."""
-    seen = {space.key(stages) for stages in starts}
+def _around(space: Space, starts: Sequence[Stages]) -> Iterator[Stages]:
+    """Splits by growing distance from ``starts``, those first, up to about SEARCHED of them."""
+    visited = {space.key(stages) for stages in starts}
     queue = list(starts)
     for stages in queue:
         yield stages
         if len(queue) >= SEARCHED:
             continue
         for neighbour in space.neighbours(stages):
-            if (key := space.key(neighbour)) not in seen:
-                seen.add(key)
+            key = space.key(neighbour)
+            if key not in visited:
+                visited.add(key)
                 queue.append(neighbour)

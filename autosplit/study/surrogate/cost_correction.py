@@ -1,4 +1,4 @@
-"""Costs corrected by what was measured: op times and stage overheads as the posterior expects them."""
+"""Costs corrected by what was measured: op times and stage overheads as the posterior has them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
 from autosplit.study.surrogate.gaussian_posterior import (
     Array,
-    Rows,
-    Update,
-    crowded,
-    kinship_of,
-    weighed,
+    Posterior,
+    StageRows,
+    contention_level,
+    device_correlation,
+    likely_posteriors,
 )
 
-_Row = TypeVar("_Row")
+T = TypeVar("T")
 
 LEAST = 0.05  # no op is corrected below this share of its profiled time
-REMEMBERED = (
-    96  # measured stages that the update looks at: half of the best trials, half of the latest
-)
+REMEMBERED = 96  # measured stages that are looked at: half of the best trials, half of the latest
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One measured split: the time of each stage, the period and the latency, in ms; 0 for a latency not known."""
+    """A measured split: the time of each stage, the period and the latency in ms.
+
+    The latency is 0 where it is not known.
+    """
 
     number: int
     stages: Stages
@@ -42,85 +43,79 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Corrected:
-    """Costs after the update: ``costs`` with corrected times and overheads, ``error`` and ``noise`` as found.
+class CorrectedCosts:
+    """Costs after the update, with the ``error`` of the profile and the ``noise`` of a measurement.
 
-    ``crowd`` are the costs by how many stages are not empty, ``costs`` those where none is. ``ratio`` is the usual period
-    over its slowest stage: what hand-over and waiting add.
+    ``contention_costs``: by the number of stages that are not empty. ``ratio``: the usual period
+    over its slowest stage, which is what hand-over and waiting add.
     """
 
-    crowd: ContentionCosts
+    contention_costs: ContentionCosts
     error: float
     noise: float
     ratio: float
     _prior: CostModel
-    _updates: tuple[Update, ...]
-    _likely: Array
+    _posteriors: tuple[Posterior, ...]
+    _weights: Array
 
     @property
     def costs(self) -> CostModel:
         """The costs where every device runs a stage."""
-        return self.crowd.costs[-1]
-
-    def stage_deviations(self, stages: Stages) -> tuple[float, ...]:
-        """For each stage of a split the standard deviation of its time, in ms, under the posterior."""
-        return self._updates[int(self._likely.argmax())].deviations(stages)
+        return self.contention_costs.costs[-1]
 
     def draw(self, rng: np.random.Generator) -> ContentionCosts:
-        """Costs drawn from the posterior, error and noise too: what may be true, as likely as it is."""
-        update = self._updates[int(rng.choice(len(self._updates), p=self._likely))]
-        shares = _shares(len(self.crowd.costs), len(update.times))
-        return ContentionCosts(
-            tuple(_with(self._prior, update.times, *found) for found in update.draw(rng, shares))
-        )
+        """Costs drawn from the posterior, error and noise too."""
+        drawn = int(rng.choice(len(self._posteriors), p=self._weights))
+        posterior = self._posteriors[drawn]
+        levels = _contention_levels(len(self.contention_costs.costs), len(posterior.times))
+        models = [
+            _corrected(self._prior, posterior.times, factors, overheads)
+            for factors, overheads in posterior.draw(rng, levels)
+        ]
+        return ContentionCosts(tuple(models))
 
-    def period(self, stages: Stages, deviations: float = 0.0) -> float:
-        """The period expected of a split, in ms, each stage taken ``deviations`` standard deviations faster."""
-        loads = evaluate(self.crowd.at(sum(map(bool, stages))), stages, allow_empty=True).loads
-        if deviations:
-            loads = tuple(
-                t - deviations * s
-                for t, s in zip(loads, self.stage_deviations(stages), strict=True)
-            )
-        return self.ratio * max(loads)
+    def period(self, stages: Stages) -> float:
+        """The expected period of a split in ms."""
+        model = self.contention_costs.at(sum(map(bool, stages)))
+        return self.ratio * max(evaluate(model, stages, allow_empty=True).loads)
 
 
 def correct(
     costs: CostModel, devices: Sequence[str], measured: Sequence[Measured], empty: bool = False
-) -> Corrected:
-    """Update ``costs`` (times in ms; a row a device, or one for all) by what was measured, in any number of trials.
+) -> CorrectedCosts:
+    """Correct ``costs`` (times in ms; a row a device, or one for all) by any number of trials.
 
     ``empty``: whether stages may be empty, so that their number differs.
     """
-    recent = [m for m in measured if len(m.stage_ms) == len(m.stages) == len(devices)]
-    recent = _telling(recent, max(2, REMEMBERED // len(devices)))
-    times = np.array(
-        [costs.times[d if len(costs.times) > 1 else 0] for d in range(len(devices))],
-        dtype=np.float64,
-    )
+    count = len(devices)
+    complete = [m for m in measured if len(m.stage_ms) == len(m.stages) == count]
+    trials = _most_informative(complete, max(2, REMEMBERED // count))
+    times = np.array(_row_a_device(costs.times, count), dtype=np.float64)
+    # What a device cannot run says nothing of it; `_corrected` leaves it infinite.
     times = np.where(np.isfinite(times), times, 0.0)
-    rows = _rows(costs, times, recent)
-    updates, likely = weighed(times, kinship_of(devices), rows)
-    shares = _shares(len(devices) if empty and recent else 1, len(devices))
-    crowd = ContentionCosts(
-        tuple(_with(costs, times, *_expected(updates, likely, share)) for share in shares)
-    )
-    ratios = [m.period_ms / max(m.stage_ms) for m in recent if max(m.stage_ms) > 0]
+    rows = _stage_rows(costs, times, trials)
+    posteriors, weights = likely_posteriors(times, device_correlation(devices), rows)
+    models: list[CostModel] = []
+    for level in _contention_levels(count if empty and trials else 1, count):
+        factors, overheads = _mean_corrections(posteriors, weights, level)
+        models.append(_corrected(costs, times, factors, overheads))
+    ratios = [m.period_ms / max(m.stage_ms) for m in trials if max(m.stage_ms) > 0]
     ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
-    error, noise = (
-        math.exp(float(likely @ np.log(x)))
-        for x in zip(*((u.error, u.noise) for u in updates), strict=True)
-    )
-    return Corrected(crowd, error, noise, ratio, costs, updates, likely)
+    error = math.exp(float(weights @ np.log([p.error for p in posteriors])))
+    noise = math.exp(float(weights @ np.log([p.noise for p in posteriors])))
+    contention_costs = ContentionCosts(tuple(models))
+    return CorrectedCosts(contention_costs, error, noise, ratio, costs, posteriors, weights)
 
 
-def _shares(models: int, devices: int) -> tuple[float, ...]:
-    """For each number of stages that run at once how crowded that is; for a single model as crowded as can be."""
-    return tuple(crowded(used, devices) for used in range(1, models + 1)) if models > 1 else (1.0,)
+def _contention_levels(models: int, devices: int) -> tuple[float, ...]:
+    """The contention for each number of stages at once; the highest for a single model."""
+    if models == 1:
+        return (1.0,)
+    return tuple(contention_level(used, devices) for used in range(1, models + 1))
 
 
-def _telling(measured: Sequence[Measured], count: int) -> list[Measured]:
-    """The trials that say most of where the best lies: half the best, half the latest, in their order."""
+def _most_informative(measured: Sequence[Measured], count: int) -> list[Measured]:
+    """The trials that tell most of where the best split is: half the best, half the latest."""
     if len(measured) <= count:
         return list(measured)
     best = sorted(measured, key=lambda m: m.period_ms)[: count // 2]
@@ -128,56 +123,63 @@ def _telling(measured: Sequence[Measured], count: int) -> list[Measured]:
     return sorted((*best, *latest), key=lambda m: m.number)
 
 
-def _with(costs: CostModel, times: Array, factors: Array, overheads: Array) -> CostModel:
-    """The costs with corrected times, what a device cannot run left so, and overheads."""
-    new = times * np.maximum(factors, LEAST)
-    rows = tuple(tuple(new[d].tolist()) for d in range(len(new)))
-    if any(math.inf in row for row in costs.times):
-        own = [costs.times[d if len(costs.times) > 1 else 0] for d in range(len(new))]
-        rows = tuple(
-            tuple(t if b < math.inf else b for t, b in zip(*pair, strict=True))
-            for pair in zip(rows, own, strict=True)
-        )
-    base = [costs.overheads[d if len(costs.overheads) > 1 else 0] for d in range(len(new))]
+def _corrected(costs: CostModel, times: Array, factors: Array, overheads: Array) -> CostModel:
+    """The costs with corrected times and overheads; what a device cannot run stays infinite."""
+    corrected = times * np.maximum(factors, LEAST)
+    profiled = np.array(_row_a_device(costs.times, len(times)))
+    corrected = np.where(np.isinf(profiled), profiled, corrected)
+    rows = [tuple(row) for row in corrected.tolist()]
+    old_overheads = _row_a_device(costs.overheads, len(times))
+    new_overheads = np.maximum(0.0, np.array(old_overheads) + overheads).tolist()
+    # One row for all devices where they are equal: that plans faster.
     return replace(
         costs,
-        times=_collapsed(rows),
-        overheads=_collapsed(
-            tuple(max(0.0, b + o) for b, o in zip(base, overheads.tolist(), strict=True))
-        ),
+        times=tuple(rows[:1] if len(set(rows)) == 1 else rows),
+        overheads=tuple(new_overheads[:1] if len(set(new_overheads)) == 1 else new_overheads),
     )
 
 
-def _rows(costs: CostModel, times: Array, measured: Sequence[Measured]) -> Rows:
-    """A row a stage that ran ops; an empty one tells nothing."""
-    own = [
-        (s, members, load, seen, crowded(sum(map(bool, m.stages)), len(times)))
-        for m in measured
-        for s, (members, load, seen) in enumerate(
-            zip(
-                m.stages, evaluate(costs, m.stages, allow_empty=True).loads, m.stage_ms, strict=True
-            )
-        )
-        if members
-    ]
-    ops = np.zeros((len(own), times.shape[1]))
-    for row, (s, members, *_) in enumerate(own):
-        ops[row, list(members)] = times[s, list(members)]
-    device, _, prior, seen, crowd = zip(*own, strict=True) if own else ((), (), (), (), ())
-    return Rows(
-        ops, np.array(device, dtype=np.int64), np.array(crowd), np.array(prior), np.array(seen)
+def _row_a_device(rows: Sequence[T], devices: int) -> list[T]:
+    """The rows of a cost model, which has one for each device or one for all."""
+    return [rows[0]] * devices if len(rows) == 1 else list(rows)
+
+
+def _stage_rows(costs: CostModel, times: Array, trials: Sequence[Measured]) -> StageRows:
+    """A row for each measured stage that has ops."""
+    devices: list[int] = []
+    contention: list[float] = []
+    prior: list[float] = []
+    measured: list[float] = []
+    ops: list[Array] = []
+    for trial in trials:
+        level = contention_level(sum(map(bool, trial.stages)), len(times))
+        loads = evaluate(costs, trial.stages, allow_empty=True).loads
+        for device, members in enumerate(trial.stages):
+            if not members:
+                continue
+            row = np.zeros(times.shape[1])
+            row[list(members)] = times[device, list(members)]
+            ops.append(row)
+            devices.append(device)
+            contention.append(level)
+            prior.append(loads[device])
+            measured.append(trial.stage_ms[device])
+    return StageRows(
+        np.array(ops).reshape(len(ops), times.shape[1]),
+        np.array(devices, dtype=np.int64),
+        np.array(contention),
+        np.array(prior),
+        np.array(measured),
     )
 
 
-def _expected(updates: Sequence[Update], likely: Array, crowd: float) -> tuple[Array, Array]:
-    """The corrections of all updates, as likely as they are."""
-    factors, overheads = zip(
-        *(update.corrections(update.weights, crowd) for update in updates), strict=True
-    )
-    shares = likely[:, None]  # a matrix product would round rows that are alike each in its own way
+def _mean_corrections(
+    posteriors: Sequence[Posterior], weights: Array, contention: float
+) -> tuple[Array, Array]:
+    """The corrections of all posteriors, averaged by their weights."""
+    pairs = [posterior.corrections(posterior.weights, contention) for posterior in posteriors]
+    factors = np.stack([factor for factor, _ in pairs])
+    overheads = np.stack([overhead for _, overhead in pairs])
+    # A matrix product would round equal rows differently.
+    shares = weights[:, None]
     return (shares[:, None] * factors).sum(axis=0), (shares * overheads).sum(axis=0)
-
-
-def _collapsed(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
-    """One row for all devices where they are all alike, which plans faster."""
-    return rows[:1] if len(set(rows)) == 1 else rows

@@ -6,7 +6,7 @@ from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel
 from autosplit.study.acquisition import expected_improvement as outlooks
 from autosplit.study.acquisition import proposals
-from autosplit.study.acquisition.candidate_sources import AllSplits, Effort, SomeCuts
+from autosplit.study.acquisition.candidate_sources import AllSplits, Effort, TableSplits
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History, generator
 from autosplit.study.acquisition.proposals import planned
@@ -78,7 +78,7 @@ def test_graphs_with_too_many_cuts_are_searched_alike(
     quick = history(bench, Space(bench.costs, 3), 4)
     monkeypatch.setattr("autosplit.planner.batch.stage_table.ENTRIES", 10)
     space = Space(bench.costs, 3)
-    assert space.lattice is None
+    assert space.stage_table is None
     slow = history(bench, space, 4)
     assert slow.measured[0].stages == quick.measured[0].stages
     assert len(slow.taken) == 4
@@ -92,13 +92,13 @@ def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
     space = Space(bench.costs, 4)
     known = history(bench, space, 5)
     view = outlook(space, bench.devices, known)
-    assert isinstance(view.source, SomeCuts)
-    assert len(view.source.lattice.cuts) <= 52
+    assert isinstance(view.source, TableSplits)
+    assert len(view.source.table.cuts) <= 52
     assert not {space.key(stages) for stages in view.gains} & known.taken
     best = max(view.gains, key=view.gains.__getitem__)
     moved = {stages for stages in space.neighbours(best) if space.key(stages) not in known.taken}
     assert moved <= view.gains.keys()
-    plan = space.best(view.corrected.crowd, 1)[0]
+    plan = space.best(view.corrected.contention_costs, 1)[0]
     assert view.free[0] == plan or space.key(plan) in known.taken
 
 

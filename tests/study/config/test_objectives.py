@@ -198,7 +198,7 @@ def test_stagnation_counts_from_the_last_that_lay_beyond_the_front(
 ) -> None:
     on = opened(weighted(noise=0.0), BOTH, trials=60, sampler="random", stagnation=3)
     run_study(on, Silent())
-    assert on.study.user_attrs["stopped"].startswith("stagnation")
+    assert on.study.user_attrs["stopped"].startswith("stopped: no improvement")
     last = on.study.trials[-4].values
     assert all(
         any(a > b for a, b in zip(t.values, last, strict=True)) for t in on.study.trials[:-4]
@@ -215,7 +215,7 @@ def test_a_study_of_optuna_with_other_directions_is_refused(
     opened: Callable[..., OpenStudy], tmp_path: Path
 ) -> None:
     optuna.create_study(storage=f"sqlite:///{tmp_path / 's.db'}", study_name="s")
-    with pytest.raises(ConfigError, match="was not made by autosplit"):
+    with pytest.raises(ConfigError, match="was not created by autosplit"):
         opened(weighted(), BOTH)
 
 

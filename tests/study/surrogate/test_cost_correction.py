@@ -41,18 +41,6 @@ def test_two_cuts_tell_what_lies_between_them() -> None:
     assert slow[2] == max(slow) > 2.0
 
 
-def test_the_deviation_shrinks_where_it_was_measured() -> None:
-    before = correct(CHAIN, TWO, []).stage_deviations(HALVES)
-    after = correct(CHAIN, TWO, [measured(0, HALVES, 2.5, 2.0)]).stage_deviations(HALVES)
-    assert max(after) < 0.5 * min(before)
-
-
-def test_an_optimistic_period_is_not_above_the_expected() -> None:
-    corrected = correct(CHAIN, TWO, [measured(0, HALVES, 2.5, 2.0)])
-    other: Stages = ((0,), (1, 2, 3))
-    assert corrected.period(other, 1.0) < corrected.period(other)
-
-
 def test_error_and_noise_are_found_from_the_measurements(chain_bench: Make) -> None:
     bench = chain_bench(ops=60, stages=3, error=0.4, noise=0.01)
     rng = np.random.default_rng(0)
