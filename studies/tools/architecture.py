@@ -174,7 +174,8 @@ def _counts(calls: list[Call]) -> str:
     functions = {callee for _, callee in calls}
     files = {module for module, _ in functions}
     lines = ["| room | files | functions |", "|---|---|---|"]
-    for room, count in Counter(module.split(".")[0] for module in files).most_common():
+    rooms = Counter(module.split(".")[0] for module in files)
+    for room, count in sorted(rooms.items(), key=lambda entry: (-entry[1], entry[0])):
         inside = sum(1 for module, _ in functions if module.split(".")[0] == room)
         lines.append(f"| {room} | {count} | {inside} |")
     lines.append(f"| all | {len(files)} | {len(functions)} |")
