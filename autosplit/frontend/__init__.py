@@ -3,6 +3,6 @@
 Read ``source`` first (what a frontend returns), then ``importing`` (which frontend reads what),
 then one of the frontends ``onnx``, ``torch`` and ``relax``. ``samples`` draws random items.
 
-Imports ``errors`` and ``extras`` of the project, and no other room. The packages onnx, torch and tvm
-are imported inside functions.
+Imports ``errors`` and ``extras`` of the project, and no other room. The packages onnx, torch and
+tvm are imported inside functions.
 """

@@ -19,7 +19,7 @@ onnx = pytest.importorskip("onnx")
 
 
 def named(*nodes: Any) -> list[str]:
-    return [n.name for n in importer._nodes(onnx_model(nodes).graph)]
+    return [n.name for n in importer.source_nodes(onnx_model(nodes).graph)]
 
 
 def test_a_node_goes_by_its_name_and_without_one_by_its_first_output() -> None:
@@ -59,7 +59,7 @@ def test_inputs_and_outputs_that_are_left_out_are_none() -> None:
     del model.graph.node[0].input[:]
     model.graph.node[0].input.extend(["x", "", "s"])
     model.graph.node[0].output.append("")
-    (found,) = importer._nodes(model.graph)
+    (found,) = importer.source_nodes(model.graph)
     assert (found.inputs, found.outputs) == (("x", "s"), ("y",))
 
 

@@ -1,42 +1,36 @@
-"""Reading an ONNX file that nobody vouches for: it is ONNX, whole, stays in its folder, and has static shapes."""
+"""Reads an untrusted ONNX file: it is whole, and its weights lie in its folder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autosplit.errors import ConfigError, ModelError
+from autosplit.errors import ModelError
 from autosplit.extras import require
-from autosplit.frontend.source import Signature
-
-Shapes = Mapping[str, tuple[int, ...]]
+from autosplit.frontend.onnx.shapes import Shapes, bind_shapes
 
 
 def read(path: Path, shapes: Shapes | None = None) -> Any:
     """The ModelProto of ``path`` with its external data loaded and every input shape static.
 
-    ``shapes`` gives the shape of inputs that are dynamic; a symbol bound there is bound everywhere. Raises ModelError for
-    a file that is no ONNX model, ConfigError for shapes that do not fit, MachineError without the onnx package.
+    ``shapes`` gives the shapes of dynamic inputs; a symbol bound there is bound everywhere.
+
+    Raises:
+        ModelError: The file is no ONNX model, or refers to files outside its folder.
+        ConfigError: ``shapes`` do not fit the inputs.
+        MachineError: The package onnx is missing.
     """
     onnx = require("onnx", "onnx")
-    model = _inlined(_parse(path, onnx), path, onnx)
+    model = _inlined(_parse(path, onnx), path)
     _load_external_data(model, path, onnx)
     _check_weights(model.graph, onnx)
-    _spell_constants(model.graph, onnx)
-    _bind_shapes(model, dict(shapes or {}))
+    _store_constants_as_tensors(model.graph, onnx)
+    bind_shapes(model, shapes or {})
     return model
-
-
-def inputs(model: Any) -> tuple[Signature, ...]:
-    """The inputs the caller must give: graph inputs that no initialiser fills. Shapes must be static already."""
-    return tuple(
-        Signature(i.name, tuple(d.dim_value for d in _dims(i)), _dtype(i))
-        for i in _free_inputs(model)
-    )
 
 
 def _parse(path: Path, onnx: Any) -> Any:
@@ -57,12 +51,12 @@ def _parse(path: Path, onnx: Any) -> Any:
             f"model '{path}' is not an ONNX file: it holds no graph with an opset version"
         )
     if not model.graph.node or not model.graph.output:
-        lacks = "outputs" if model.graph.node else "nodes"
-        raise ModelError(f"model '{path}' has a graph without {lacks}; there is nothing to split")
+        missing = "outputs" if model.graph.node else "nodes"
+        raise ModelError(f"model '{path}' has a graph without {missing}; there is nothing to split")
     return model
 
 
-def _inlined(model: Any, path: Path, onnx: Any) -> Any:
+def _inlined(model: Any, path: Path) -> Any:
     if not model.functions:
         return model
     try:
@@ -92,7 +86,8 @@ def _check_external(tensor: Any, folder: Path) -> None:
     file = _resolved(folder, location)
     if os.path.isabs(location) or (file and not file.is_relative_to(folder)):
         raise ModelError(
-            f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; move the data beside the model"
+            f"weight '{tensor.name}' lies outside the model's folder, in '{location}'; "
+            "move the data beside the model"
         )
     if not file or not file.is_file():
         raise ModelError(
@@ -101,7 +96,8 @@ def _check_external(tensor: Any, folder: Path) -> None:
     offset, length = entry.get("offset", "0"), entry.get("length", "0")
     if not offset.isdecimal() or not length.isdecimal():
         raise ModelError(
-            f"weight '{tensor.name}' has offset {offset!r} and length {length!r}; both must be numbers"
+            f"weight '{tensor.name}' has offset {offset!r} and length {length!r}; "
+            "both must be numbers"
         )
     if int(offset) + int(length) > file.stat().st_size:
         raise ModelError(
@@ -133,139 +129,40 @@ def _check_weights(graph: Any, onnx: Any) -> None:
             ) from error
 
 
-def _spell_constants(graph: Any, onnx: Any) -> None:
-    """Give every Constant its value as a tensor; the importer knows no other of ONNX's spellings."""
-    kinds = {
-        "value_float": "float32",
-        "value_floats": "float32",
-        "value_int": "int64",
-        "value_ints": "int64",
-    }
+# The attributes of a Constant that hold numbers, and the dtype of their tensor.
+_NUMBER_ATTRIBUTES = {
+    "value_float": "float32",
+    "value_floats": "float32",
+    "value_int": "int64",
+    "value_ints": "int64",
+}
+
+
+def _store_constants_as_tensors(graph: Any, onnx: Any) -> None:
+    """Give every Constant its value as a tensor, the only form that TVM's importer reads."""
     for node in graph.node:
-        if (
-            node.op_type == "Constant"
-            and len(node.attribute) == 1
-            and node.attribute[0].name in kinds
-        ):
-            given = node.attribute[0]
-            array = np.array(onnx.helper.get_attribute_value(given), kinds[given.name])
-            given.CopyFrom(onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(array)))
+        if node.op_type != "Constant" or len(node.attribute) != 1:
+            continue
+        attribute = node.attribute[0]
+        dtype = _NUMBER_ATTRIBUTES.get(attribute.name)
+        if dtype is not None:
+            array = np.array(onnx.helper.get_attribute_value(attribute), dtype)
+            tensor = onnx.numpy_helper.from_array(array)
+            attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
+    """Every tensor of a graph and of the graphs inside it."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield sparse.values
         yield sparse.indices
     for node in graph.node:
         for attribute in node.attribute:
-            yield from ([attribute.t] if attribute.HasField("t") else [])
+            if attribute.HasField("t"):
+                yield attribute.t
             yield from attribute.tensors
-            for inner in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            if attribute.HasField("g"):
+                yield from _tensors(attribute.g)
+            for inner in attribute.graphs:
                 yield from _tensors(inner)
-
-
-def _free_inputs(model: Any) -> list[Any]:
-    filled = {i.name for i in model.graph.initializer}
-    return [i for i in model.graph.input if i.name not in filled]
-
-
-def _dims(value: Any) -> Any:
-    return value.type.tensor_type.shape.dim
-
-
-def _dtype(value: Any) -> str:
-    from onnx import helper
-
-    return str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-
-
-def _bind_shapes(model: Any, shapes: dict[str, tuple[int, ...]]) -> None:
-    free = _free_inputs(model)
-    names = [i.name for i in free]
-    for name in shapes:
-        if name not in names:
-            raise ConfigError(
-                f"--shape names '{name}', but the model's inputs are {', '.join(map(repr, names)) or 'none'}"
-            )
-    symbols: dict[str, int] = {}
-    for value in free:
-        _check_tensor(value)
-        if value.name in shapes:
-            _apply(value, shapes[value.name], symbols)
-    for value in free:
-        for dim in _dims(value):
-            if dim.dim_param in symbols:
-                dim.dim_value = symbols[dim.dim_param]
-        _require_static(value)
-
-
-def _check_tensor(value: Any) -> None:
-    from onnx import TensorProto
-
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        raise ModelError(
-            f"input '{value.name}' is a {kind or 'value without a type'}; only tensors can be split"
-        )
-    numeric = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED, TensorProto.STRING}
-    if value.type.tensor_type.elem_type not in numeric:
-        raise ModelError(
-            f"input '{value.name}' has no numeric element type; only numbers and booleans can be split"
-        )
-
-
-def _apply(value: Any, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
-    given = "x".join(map(str, shape))
-    if not value.type.tensor_type.HasField("shape"):
-        value.type.tensor_type.shape.SetInParent()  # a scalar has a shape, too
-        for _ in shape:
-            _dims(value).add()
-    dims = _dims(value)
-    if len(shape) != len(dims):
-        raise ConfigError(
-            f"--shape {value.name}={given} has rank {len(shape)}, but the input has rank {len(dims)}: {_text(value)}"
-        )
-    for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
-        if size < 1:
-            raise ConfigError(
-                f"--shape {value.name}={given} has size {size} at axis {axis}; sizes start at 1"
-            )
-        fixed = (
-            dim.dim_value
-            if dim.HasField("dim_value") and dim.dim_value > 0
-            else symbols.get(dim.dim_param)
-        )
-        if fixed is not None and fixed != size:
-            raise ConfigError(
-                f"--shape {value.name}={given} differs at axis {axis}, which the model fixes to {fixed}"
-            )
-        if dim.dim_param:
-            symbols[dim.dim_param] = size
-        dim.dim_value = size
-
-
-def _require_static(value: Any) -> None:
-    static = value.type.tensor_type.HasField("shape") and all(
-        d.HasField("dim_value") and d.dim_value > 0 for d in _dims(value)
-    )
-    if not static:
-        sizes = (
-            "x".join(str(d.dim_value) if d.dim_value > 0 else "1" for d in _dims(value))
-            or "1x3x224x224"
-        )
-        raise ModelError(
-            f"input '{value.name}' has a dynamic shape {_text(value)}; give it, e.g. --shape {value.name}={sizes}"
-        )
-
-
-def _text(value: Any) -> str:
-    if not value.type.tensor_type.HasField("shape"):
-        return "(of unknown rank)"
-    return (
-        "("
-        + ", ".join(
-            str(d.dim_value) if d.dim_value > 0 else d.dim_param or "?" for d in _dims(value)
-        )
-        + ")"
-    )

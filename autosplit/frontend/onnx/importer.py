@@ -1,7 +1,7 @@
-"""ONNX to Relax, with the name of every source tensor kept on the variable that holds it.
+"""Converts ONNX to Relax with the name of every source tensor kept on the variable that holds it.
 
-TVM's importer sets no spans. Its name table sees every converted value, though, so a table that emits each value under a
-name of ours leaves that name on the binding (see ``source.mark``).
+TVM's importer sets no spans. Its name table sees every converted value, though, so a table that
+emits each value under a name of ours leaves that name on the binding (see ``source.mark``).
 """
 
 from __future__ import annotations
@@ -11,34 +11,31 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
-from autosplit.frontend.onnx import file, normalize
-from autosplit.frontend.onnx import shape_arithmetic as known
+from autosplit.frontend.onnx import file, normalize, shape_arithmetic
 from autosplit.frontend.onnx.name_table import NameTable
+from autosplit.frontend.onnx.shapes import Shapes, inputs
 from autosplit.frontend.source import SourceModel, SourceNode
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
 _DOMAINS = {"", "ai.onnx", "com.microsoft"}
 
 
-def load(path: Path, shapes: file.Shapes | None = None) -> SourceModel:
-    """Import the ONNX file ``path``. Raises ModelError or ConfigError, one line, where it cannot be imported."""
+def load(path: Path, shapes: Shapes | None = None) -> SourceModel:
+    """Import an ONNX file; raises what ``file.read`` and ``convert`` raise."""
     return convert(file.read(path, shapes), path.stem)
 
 
 def convert(model: Any, name: str) -> SourceModel:
-    """Import a ModelProto with static input shapes; see ``load``."""
-    nodes = _nodes(model.graph)
+    """Import a ModelProto with static input shapes. Raises ModelError if TVM cannot read it."""
+    nodes = source_nodes(model.graph)
     _check_supported(model.graph, nodes)
     _check_order(model.graph, nodes)
-    importer, module = _import(model, nodes)
+    table, module = _import(model, nodes)
     _check_types(model, module)
-    table = importer._nodes
     return SourceModel(
         name=name,
         module=module,
@@ -46,46 +43,47 @@ def convert(model: Any, name: str) -> SourceModel:
         tensors=tuple(table.tensors),
         alias=dict(table.alias),
         constants=frozenset(table.constants),
-        inputs=file.inputs(model),
+        inputs=inputs(model),
         outputs=tuple(o.name for o in model.graph.output),
     )
 
 
-def _nodes(graph: Any) -> tuple[SourceNode, ...]:
-    first = [next((o for o in n.output if o), f"node{i}") for i, n in enumerate(graph.node)]
-    names = [n.name or f for n, f in zip(graph.node, first, strict=True)]
-    times = Counter(names)
-    taken: set[str] = {n for n in names if times[n] == 1}
+def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
+    """The nodes of a GraphProto under unique names; an unnamed one has that of its output."""
+    outputs = [[o for o in node.output if o] for node in graph.node]
+    first_outputs = [names[0] if names else f"node{i}" for i, names in enumerate(outputs)]
+    names = [node.name or o for node, o in zip(graph.node, first_outputs, strict=True)]
+    count = Counter(names)
+    used = {name for name in names if count[name] == 1}
     for i, name in enumerate(names):
-        if times[name] > 1:
-            names[i] = next(n for n in _candidates(f"{name}:{first[i]}") if n not in taken)
-            taken.add(names[i])
+        if count[name] > 1:
+            names[i] = _unused(f"{name}:{first_outputs[i]}", used)
+            used.add(names[i])
     return tuple(
-        SourceNode(
-            name,
-            node.op_type,
-            tuple(i for i in node.input if i),
-            tuple(o for o in node.output if o),
-        )
-        for node, name in zip(graph.node, names, strict=True)
+        SourceNode(name, node.op_type, tuple(i for i in node.input if i), tuple(made))
+        for node, name, made in zip(graph.node, names, outputs, strict=True)
     )
 
 
-def _candidates(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name}:{number}" for number in count(2))
+def _unused(name: str, used: set[str]) -> str:
+    """``name``, numbered if it is in ``used``."""
+    number, unused = 2, name
+    while unused in used:
+        unused, number = f"{name}:{number}", number + 1
+    return unused
 
 
 def _check_supported(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
     from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
-    known = {*_get_convert_map(), "Constant"}
+    supported = {*_get_convert_map(), "Constant"}
     for proto, node in zip(graph.node, nodes, strict=True):
         if node.kind in _CONTROL_FLOW:
             raise ModelError(
-                f"node '{node.name}' is control flow ({node.kind}), which cannot be split; export without it"
+                f"node '{node.name}' is control flow ({node.kind}), which cannot be split; "
+                "export without it"
             )
-        if node.kind not in known or proto.domain not in _DOMAINS:
+        if node.kind not in supported or proto.domain not in _DOMAINS:
             kind = f"{proto.domain}.{node.kind}" if proto.domain else node.kind
             raise ModelError(
                 f"op {kind} of node '{node.name}' is not supported by TVM's importer; replace it"
@@ -93,28 +91,29 @@ def _check_supported(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
 
 
 def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
+    """Every tensor is made once, and before it is read."""
     weights = [w.name for w in graph.initializer]
     filled = set(weights)
-    given = [*weights, *(i.name for i in graph.input if i.name not in filled)]
-    made = set(given)
-    if len(made) < len(given):
-        raise ModelError(
-            f"tensor '{Counter(given).most_common(1)[0][0]}' is given twice to the graph; rename one"
-        )
+    entries = [*weights, *(i.name for i in graph.input if i.name not in filled)]
+    known = set(entries)
+    if len(known) < len(entries):
+        repeated, _ = Counter(entries).most_common(1)[0]
+        raise ModelError(f"tensor '{repeated}' is given twice to the graph; rename one")
     for node in nodes:
         for tensor in node.inputs:
-            if tensor not in made:
+            if tensor not in known:
                 raise ModelError(
-                    f"node '{node.name}' reads '{tensor}', which nothing before it makes; sort the graph"
+                    f"node '{node.name}' reads '{tensor}', which nothing before it makes; "
+                    "sort the graph"
                 )
         for tensor in node.outputs:
-            if tensor in made:
+            if tensor in known:
                 raise ModelError(
                     f"node '{node.name}' makes '{tensor}', which is there before it; rename one"
                 )
-            made.add(tensor)
+            known.add(tensor)
     for output in graph.output:
-        if output.name not in made:
+        if output.name not in known:
             raise ModelError(
                 f"output '{output.name}' is made by no node; remove it from the graph's outputs"
             )
@@ -125,84 +124,81 @@ def _check_types(model: Any, module: Any) -> None:
     from onnx import TensorProto, helper
     from tvm import relax
 
-    made = module["main"].ret_ty
-    found = made.fields if isinstance(made, relax.TupleType) else [made]
-    for output, kind in zip(model.graph.output, found, strict=False):
-        given = output.type.tensor_type.elem_type
-        if given not in TensorProto.DataType.values():
-            raise ModelError(f"output '{output.name}' has the unknown element type {given}")
-        said = str(helper.tensor_dtype_to_np_dtype(given)) if given else ""
-        if said and hasattr(kind, "dtype") and str(kind.dtype) != said:
+    result = module["main"].ret_ty
+    types = result.fields if isinstance(result, relax.TupleType) else [result]
+    for output, type_ in zip(model.graph.output, types, strict=False):
+        declared = output.type.tensor_type.elem_type
+        if declared not in TensorProto.DataType.values():
+            raise ModelError(f"output '{output.name}' has the unknown element type {declared}")
+        if declared == TensorProto.UNDEFINED or not hasattr(type_, "dtype"):
+            continue
+        dtype = str(helper.tensor_dtype_to_np_dtype(declared))
+        if str(type_.dtype) != dtype:
             raise ModelError(
-                f"output '{output.name}' is {said} in the file, TVM's importer makes {kind.dtype} of it; leave it out"
+                f"output '{output.name}' is {dtype} in the file, TVM's importer makes "
+                f"{type_.dtype} of it; leave it out"
             )
 
 
-def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    importer = _importer(
-        model.graph.node,
-        nodes,
-        {i for n in nodes for i in n.inputs} | {o.name for o in model.graph.output},
-    )
-    talk = io.StringIO()  # the importer prints to standard output, where only results belong
+def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[NameTable, Any]:
+    opsets = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    read = {tensor for node in nodes for tensor in node.inputs}
+    read |= {output.name for output in model.graph.output}
+    importer = _importer(model.graph.node, nodes, read)
+    # The importer prints to standard output, where only results belong.
     try:
-        with contextlib.redirect_stdout(talk), warnings.catch_warnings():
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return importer, importer.from_onnx(model.graph, opset)
+            module = importer.from_onnx(model.graph, opsets[0] if opsets else 1)
     except ModelError:
         raise
     except Exception as error:
-        with contextlib.suppress(
-            Exception
-        ):  # a block left open makes the builder write a warning when it goes
+        # A block left open makes the builder write a warning when it goes.
+        with contextlib.suppress(Exception):
             importer.bb._end_block()
         node = nodes[min(importer.position, len(nodes) - 1)]
         raise ModelError(
             f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}"
         ) from error
+    return importer.table, module
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error, without the dump of the operator that TVM puts before its sentence."""
+    """The first line of an error, without the dump of the operator before TVM's sentence."""
     return re.sub(r"In ir\.Op\(.*\), (?=the )", "", line_of(error))
 
 
 def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any:
-    """The importer; ``read`` names the tensors somebody reads (a dropout whose mask nobody reads is an identity)."""
+    """TVM's importer with our name table; ``read`` names the tensors that are read."""
     from tvm import relax
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
-        position = 0
+        position = 0  # of the node that is converted
 
         def __init__(self) -> None:
             super().__init__({}, {}, sanitize=True)
-            self._nodes = NameTable()
+            self._nodes = self.table = NameTable()
 
         def _construct_nodes(self, graph: Any) -> None:
-            self._nodes.builder = self.bb
+            self.table.builder = self.bb
             super()._construct_nodes(graph)
 
         def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
-            node = nodes[self.position]
+            node, proto = nodes[self.position], protos[self.position]
+            values = shape_arithmetic.evaluated(proto, inputs, opset)
             if op_name == "Dropout" and _trains(inputs, attrs):
                 raise ValueError(
                     "it drops values at random, as in training; export the model for inference"
                 )
+            # A dropout whose mask nobody reads is an identity.
             if op_name == "Dropout" and not read.intersection(node.outputs[1:]):
-                result: Any = (
-                    inputs[0]
-                    if len(node.outputs) == 1
-                    else relax.Tuple([inputs[0]] * len(node.outputs))
-                )
-            elif (found := known.evaluated(protos[self.position], inputs, opset)) is not None:
-                result = found[0] if len(found) == 1 else relax.Tuple(found)
+                values = [inputs[0]] * len(node.outputs)
+            if values is not None:
+                result: Any = values[0] if len(values) == 1 else relax.Tuple(values)
             else:
                 convert = super()._convert_operator
-                result = normalize.converted(
-                    convert, protos[self.position], inputs, attrs, opset, read
-                )
+                result = normalize.converted(convert, proto, inputs, attrs, opset, read)
             self.position += 1
             return result
 
@@ -210,9 +206,9 @@ def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any
 
 
 def _trains(inputs: Any, attrs: Any) -> bool:
+    """Whether a dropout drops values: an attribute in old opsets, the third input in new ones."""
     mode = inputs[2] if len(inputs) > 2 else None
-    return attrs.get("is_test", 1) == 0 or not (mode is None or _is_false(mode))
-
-
-def _is_false(mode: Any) -> bool:
-    return hasattr(mode, "value") and not mode.value.numpy().any()
+    if mode is None:
+        return bool(attrs.get("is_test", 1) == 0)
+    is_false = hasattr(mode, "value") and not mode.value.numpy().any()
+    return attrs.get("is_test", 1) == 0 or not is_false

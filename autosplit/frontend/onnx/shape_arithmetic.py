@@ -1,7 +1,7 @@
-"""Small values that are known before the model runs: the arithmetic on shapes that exporters leave in a graph.
+"""Evaluates small values known before the model runs: the arithmetic on shapes in exported graphs.
 
-TVM's converters want a shape as a constant, and compute with constants only here and there. ONNX's own evaluator does it
-for every op.
+TVM's converters want a shape as a constant, and compute with constants only here and there. ONNX's
+own evaluator computes every op.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-_LARGEST = 1024  # elements; what is larger is no shape, and is folded later
+_MAX_ELEMENTS = 1024  # what is larger is no shape, and is folded later
 _ARITHMETIC = """
-    Abs Add And Cast CastLike Ceil Concat Div Equal Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual
-    Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Pow ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape
-    Round Shape Size Slice Split Sqrt Squeeze Sub Transpose Unsqueeze Where Xor
+    Abs Add And Cast CastLike Ceil Concat Div Equal Flatten Floor Gather GatherElements GatherND
+    Greater GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Pow ReduceMax
+    ReduceMean ReduceMin ReduceProd ReduceSum Reshape Round Shape Size Slice Split Sqrt Squeeze Sub
+    Transpose Unsqueeze Where Xor
 """
 _KINDS = frozenset(_ARITHMETIC.split())
-_GROWING = frozenset(
-    {"ConstantOfShape", "Expand", "Range", "Tile"}
-)  # a few numbers can ask for a terabyte
+# A few numbers can ask these for a terabyte.
+_GROWING = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 
 
 def constant(array: Any) -> Any:
@@ -34,7 +34,7 @@ def constant(array: Any) -> Any:
 
 
 def fixed_shape(value: Any) -> Any | None:
-    """The constant that a shape of fixed sizes is, None for anything else."""
+    """A shape of fixed sizes as a constant, None for anything else."""
     from tvm import relax
 
     sizes = value.values if isinstance(value, relax.ShapeExpr) else None
@@ -44,40 +44,53 @@ def fixed_shape(value: Any) -> Any | None:
 
 
 def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
-    """The results of an ONNX node on small constants as Relax constants, None where they are not known or not small."""
+    """The results of an ONNX node on small constants, as Relax constants; None if not known."""
     import tvm
 
-    given = [i for i in inputs if i is not None]
-    if node.op_type == "Size" and given and (shape := fixed_sizes(given[0])) is not None:
-        return [constant(np.int64(math.prod(shape)))]
-    if node.op_type not in _KINDS | _GROWING or not given:
+    present = [i for i in inputs if i is not None]
+    if node.op_type == "Size" and present:
+        shape = fixed_sizes(present[0])
+        if shape is not None:
+            return [constant(np.int64(math.prod(shape)))]
+    if node.op_type not in _KINDS | _GROWING or not present:
         return None
-    if node.domain not in ("", "ai.onnx") or not all(
-        isinstance(i, tvm.ir.GenericConst) for i in given
-    ):
+    if node.domain not in ("", "ai.onnx"):
         return None
-    arrays = dict(zip([n for n in node.input if n], (i.value.numpy() for i in given), strict=False))
+    if not all(isinstance(i, tvm.ir.GenericConst) for i in present):
+        return None
+    names = [name for name in node.input if name]
+    arrays = dict(zip(names, (i.value.numpy() for i in present), strict=False))
     return _run(node, arrays, opset) if _is_small(node.op_type, list(arrays.values())) else None
 
 
 def fixed_sizes(value: Any) -> list[int] | None:
-    """The shape of a tensor-valued expression, None where not every size is a number."""
-    sizes = getattr(getattr(value.ty, "shape", None), "values", None)
-    return (
-        [int(s.value) for s in sizes]
-        if sizes is not None and all(hasattr(s, "value") for s in sizes)
-        else None
-    )
+    """The shape of a tensor-valued expression, None unless every size is a number."""
+    values = getattr(getattr(value.ty, "shape", None), "values", None)
+    if values is None or not all(hasattr(size, "value") for size in values):
+        return None
+    return [int(size.value) for size in values]
+
+
+def sizes(value: Any) -> list[int]:
+    """The shape of an expression whose sizes are all numbers."""
+    return [int(size) for size in value.ty.shape]
+
+
+def input_list(inputs: Any, items: Sequence[Any]) -> Any:
+    """Inputs in the importer's own kind of list, in which an absent one is None."""
+    result = type(inputs)()
+    result.extend(items)
+    return result
 
 
 def _is_small(kind: str, arrays: list[Any]) -> bool:
-    if sum(a.size for a in arrays) > _LARGEST:
+    if sum(a.size for a in arrays) > _MAX_ELEMENTS:
         return False
     if kind not in _GROWING:
         return True
-    sizes = [int(v) for a in arrays if a.dtype.kind == "i" for v in a.flat]
+    numbers = [int(v) for a in arrays if a.dtype.kind == "i" for v in a.flat]
     whole = kind != "Range" or all(a.dtype.kind == "i" for a in arrays)
-    return whole and math.prod(max(1, abs(v)) for v in sizes) <= _LARGEST
+    return whole and math.prod(max(1, abs(v)) for v in numbers) <= _MAX_ELEMENTS
 
 
 def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
@@ -90,9 +103,13 @@ def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = ReferenceEvaluator(model).run(None, arrays)
-        small = all(isinstance(a, np.ndarray | np.generic) and a.size <= _LARGEST for a in found)
-        return [constant(a) for a in found] if small and len(names) == len(node.output) else None
+            results = ReferenceEvaluator(model).run(None, arrays)
+        are_arrays = all(isinstance(a, np.ndarray | np.generic) for a in results)
+        if not are_arrays or len(names) != len(node.output):
+            return None
+        if any(a.size > _MAX_ELEMENTS for a in results):
+            return None
+        return [constant(a) for a in results]
     except Exception:  # what it cannot evaluate is left to the importer, which says why
         return None
 
