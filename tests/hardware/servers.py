@@ -67,6 +67,16 @@ class Server:
         while self._processes:
             _end(self._processes.pop())
 
+    @property
+    def processes(self) -> list[int]:
+        """The numbers of all its processes."""
+        return [int(n) for process in self._processes for n in _group(process.pid)]
+
+    def stop(self) -> None:
+        """Stop its processes, which stay there and answer no more."""
+        for number in self.processes:
+            os.kill(number, signal.SIGSTOP)
+
     @contextmanager
     def slowed(self, times: int) -> Iterator[None]:
         """Let others work on its core for a while."""

@@ -11,7 +11,7 @@ from autosplit.errors import ConfigError, line_of
 from autosplit.hardware.devices.device import Cores, Cuda, Device
 
 if TYPE_CHECKING:
-    from autosplit.hardware.devices.rpc import ServerConnection
+    from autosplit.hardware.devices.server_connection import ServerConnection
 
 _V3 = ["avx2", "bmi2", "f16c", "fma"]
 

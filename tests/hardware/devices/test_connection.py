@@ -1,5 +1,6 @@
-"""One session with a TVM RPC server, the server a stand-in: what is sent, kept, removed, and told when it goes wrong."""
+"""A connection to a TVM RPC server, the server a stand-in."""
 
+import socket
 import threading
 import weakref
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from autosplit.errors import MachineError, StageError
-from autosplit.hardware.devices import rpc
+from autosplit.hardware.devices import rpc, server_connection, session
 from autosplit.hardware.devices.device import Cores, Rpc
-from autosplit.hardware.devices.rpc import DeviceLost, ServerConnection
+from autosplit.hardware.devices.server_connection import DeviceLost, ServerConnection
+from autosplit.hardware.devices.session import Session
 from tests.hardware.fakes import PATIENCE_S, wait_for
 
 HERE = Rpc("host", 9090)
@@ -76,7 +78,7 @@ def test_a_module_is_sent_once_a_key_and_leaves_no_file(connection, server):
 def test_the_modules_used_longest_ago_are_let_go_where_many_are_large(
     connection, server, monkeypatch
 ):
-    monkeypatch.setattr(rpc, "_KEPT_BYTES", 10)
+    monkeypatch.setattr(server_connection, "LOADED_BYTES", 10)
     for key in "abac":  # a is used again, so b goes when c comes
         connection.load(key, writes(b"12345"))
     connection.load("a", writes(b"12345"))
@@ -129,13 +131,13 @@ def test_beside_another_kind_of_device_runs_the_processor(server):
 
 
 def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):
-    sessions = [server, Server()]
-    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: sessions.pop(0))
-    with rpc.reached([HERE, Cores((0,)), HERE]) as held:
-        assert [c.device for c in held] == [HERE]
-        assert rpc.connect(HERE) is held[0]
+    sessions = [Session(server), Session(Server())]
+    monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: sessions.pop(0))
+    with rpc.reached([HERE, Cores((0,)), HERE]) as connections:
+        assert [c.device for c in connections] == [HERE]
+        assert rpc.connect(HERE) is connections[0]
         server.is_up = False
-        assert rpc.connect(HERE) is not held[0]
+        assert rpc.connect(HERE) is not connections[0]
     assert not sessions
 
 
@@ -164,66 +166,90 @@ def test_two_threads_send_a_module_once(connection, server):
 
 
 def test_two_threads_open_one_connection(monkeypatch, server):
-    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: slowly(server))
+    monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: slowly(Session(server)))
     first, second = at_once(lambda: rpc.connect(HERE))
     assert first is second
 
 
-def test_a_server_is_let_go_of_whoever_still_holds_what_it_was_reached_by(monkeypatch, server):
-    monkeypatch.setattr(rpc, "_session", lambda device, wait_s: server)
-    with rpc.reached([HERE]) as held:
-        held[0].itself = held[0]  # as the traceback of an error may hold it
-        assert HERE in rpc._OPEN
-    assert held == []
-    assert HERE not in rpc._OPEN
+def test_the_connection_ends_with_the_block_whatever_refers_to_it(monkeypatch, server):
+    monkeypatch.setattr(rpc, "open_session", lambda device, wait_s: Session(server))
+    with rpc.reached([HERE]) as connections:
+        connections[0].itself = connections[0]  # as the traceback of an error may do
+        assert rpc.is_connected(HERE)
+    assert connections == []
+    assert not rpc.is_connected(HERE)
 
 
 def test_an_answer_that_comes_too_late_is_dropped():
-    asked, sessions = threading.Event(), []
+    asked, answers = threading.Event(), []
 
-    def greet():
+    def answer():
         asked.wait(PATIENCE_S)
-        session = Server()
-        sessions.append(weakref.ref(session))
-        return session
+        late = Server()
+        answers.append(weakref.ref(late))
+        return late
 
     with pytest.raises(TimeoutError, match="it may be serving somebody else") as caught:
-        rpc._within(0.01, greet)
+        session.within(0.01, answer)
     asked.set()
-    wait_for(lambda: bool(sessions) and sessions[0]() is None)
-    assert caught.value
+    wait_for(lambda: bool(answers) and answers[0]() is None)
+    assert caught.value  # its traceback refers to what waited
+
+
+def test_an_error_in_time_is_raised_as_it_is():
+    def fail():
+        raise TimeoutError("of the work itself")
+
+    with pytest.raises(TimeoutError, match="of the work itself"):
+        session.within(PATIENCE_S, fail)
 
 
 def test_an_answer_is_waited_for_at_least_its_time_and_as_long_as_asked(monkeypatch):
-    waited = []
-    monkeypatch.setattr(rpc, "_within", lambda seconds, work: waited.append(seconds))
+    limits = []
+    monkeypatch.setattr(session, "within", lambda seconds, work: limits.append(seconds))
     for wait_s in (0.0, 1e6):
-        rpc._session(HERE, wait_s)
-    assert waited[0] == rpc.ANSWER_S
-    assert waited[1] > rpc.ANSWER_S
+        session.open_session(HERE, wait_s)
+    assert limits[0] == session.ANSWER_S
+    assert limits[1] > session.ANSWER_S
 
 
-def test_a_server_is_free_again_of_a_client_that_vanished(monkeypatch):
-    from tvm import rpc as theirs
+def test_a_server_drops_a_client_that_vanished(monkeypatch):
+    from tvm import rpc as tvm_rpc
 
-    asked = []
-    monkeypatch.setattr(theirs, "connect", lambda *where, **how: asked.append((where, how)))
-    rpc._greet(HERE)
-    assert asked == [(("host", 9090, HERE.key), {"session_timeout": rpc.SESSION_S})]
+    requests = []
+    monkeypatch.setattr(tvm_rpc, "connect", lambda *where, **how: requests.append((where, how)))
+    session.greet(HERE, PATIENCE_S)
+    assert requests == [(("host", 9090, HERE.key), {"session_timeout": session.SESSION_S})]
 
 
 def test_a_server_that_refuses_is_tried_again_for_as_long_as_asked(monkeypatch):
-    tried = []
+    attempts = []
 
-    def greet(device):
-        tried.append(device)
-        if len(tried) < 3:
+    def greet(device, seconds):
+        attempts.append(device)
+        if len(attempts) < 3:
             raise ConnectionRefusedError("refused")
         return "session"
 
-    monkeypatch.setattr(rpc, "_greet", greet)
-    monkeypatch.setattr(rpc, "_RETRY_S", 0.0)
+    monkeypatch.setattr(session, "greet", greet)
+    monkeypatch.setattr(session, "RETRY_S", 0.0)
     with pytest.raises(MachineError, match="host:9090"):
-        rpc._session(HERE, 0.0)
-    assert len(tried) == 1
-    assert rpc._session(HERE, 60.0) == "session"
+        session.open_session(HERE, 0.0)
+    assert session.open_session(HERE, 60.0) == "session"
+
+
+def test_a_call_without_an_answer_ends_and_closes_the_connection(monkeypatch, server):
+    monkeypatch.setattr(server_connection, "SILENCE_S", 0.1)
+    here, there = socket.socketpair()
+    connection = ServerConnection(HERE, server, here)
+
+    def receive():
+        try:
+            here.recv(1)
+        except BlockingIOError as error:  # TVM passes the system's text on
+            raise RuntimeError(f"Recv Error:{error.strerror}") from None
+
+    with pytest.raises(StageError), connection.guarded("a stage ran"):
+        receive()
+    assert there.recv(1) == b""
+    there.close()

@@ -17,7 +17,7 @@ from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices import rpc
+from autosplit.hardware.devices import rpc, session
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from tests import nets
@@ -80,8 +80,8 @@ def test_a_pipeline_lets_go_of_its_server_when_it_is_closed(split, two):
     there = two[0].device
     with split.pipeline([there] * 3) as pipeline:
         pipeline.run(split.model.items(1))
-        assert len(rpc._OPEN) == 1
-    assert not rpc._OPEN
+        assert rpc.is_connected(devices.parse(there))
+    assert not rpc.is_connected(devices.parse(there))
     assert is_right(split, split.pipeline([there] * 3))
 
 
@@ -94,15 +94,20 @@ def test_a_stage_leaves_no_file_on_the_server(split, two):
 
 
 def test_a_stage_is_sent_once_while_its_server_is_held(split, two, monkeypatch):
-    sent = []
-    real = rpc.ServerConnection._sent
-    monkeypatch.setattr(
-        rpc.ServerConnection, "_sent", lambda self, write: sent.append(write) or real(self, write)
-    )
+    from tvm.rpc import RPCSession
+
+    uploads = []
+    upload = RPCSession.upload
+
+    def count(self, *arguments, **options):
+        uploads.append(arguments)
+        return upload(self, *arguments, **options)
+
+    monkeypatch.setattr(RPCSession, "upload", count)
     with rpc.reached([devices.parse(two[0].device)]):
         for _ in range(2):
             assert is_right(split, split.pipeline([two[0].device] * 3))
-    assert len(sent) == 3
+    assert len(uploads) == 3
 
 
 def test_every_op_is_timed_there(model, two):
@@ -182,7 +187,7 @@ def test_a_server_that_is_not_there_is_named_with_the_remedy(split):
         match=rf"no TVM RPC server answers at 127.0.0.1:{port} .*start one there: python -m",
     ):
         split.pipeline([f"rpc:127.0.0.1:{port}"] * 3)
-    with pytest.raises(MachineError, match="gives no server of key 'pi'"):
+    with pytest.raises(MachineError, match="has no server registered under key 'pi'"):
         split.pipeline([f"tracker:127.0.0.1:{port}/pi"] * 3)
 
 
@@ -197,7 +202,7 @@ def test_a_study_on_a_server_that_is_not_there_ends_with_exit_code_3(model, caps
 
 
 def test_a_server_that_serves_somebody_else_is_not_waited_for_for_ever(split, two, monkeypatch):
-    monkeypatch.setattr(rpc, "ANSWER_S", 0.5)
+    monkeypatch.setattr(session, "ANSWER_S", 0.5)
     from tvm import rpc as tvm_rpc
 
     other = tvm_rpc.connect(processes.HOST, two[0].port)
@@ -286,7 +291,7 @@ def test_a_tracker_gives_each_stage_a_server_of_its_key(split, servers):  # noqa
         board.wait()
     key = f"tracker:{processes.HOST}:{tracker.port}/board"
     with split.pipeline([key, key, str(devices.along(1)[0])]) as pipeline:
-        assert len(rpc._OPEN) == 2
+        assert all(map(rpc.is_connected, devices.along(3, [key, key, "cores:0"])[:2]))
         assert is_right(split, pipeline)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from autosplit.errors import StageError
 from autosplit.hardware.codegen.link import ENTRY
-from autosplit.hardware.devices.rpc import ServerConnection
+from autosplit.hardware.devices.server_connection import ServerConnection
 from autosplit.hardware.execution.wiring import Port
 
 
@@ -55,6 +55,10 @@ class RpcStage:
 
     def close(self) -> None:
         """Free the stage's memory on the server, and the server where nothing else uses it."""
+        if self._connection is not None:
+            # Each freed tensor is a call. One question ends the connection to a server that hangs,
+            # and the calls fail at once.
+            self._connection.is_alive  # noqa: B018
         self._machine, self._inputs, self._connection = None, [], None
 
 

@@ -1,0 +1,122 @@
+"""Trackers that are not what they say: each ends in one line, within the time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from autosplit.errors import MachineError
+from autosplit.hardware.devices import rpc, session
+from autosplit.hardware.devices.device import Rpc
+from autosplit.hardware.devices.tracker import MAX_ANSWER, request_server
+from tests.hardware.fakes import PATIENCE_S
+
+HOST = "127.0.0.1"
+MAGIC = struct.pack("<i", 0x2F271)
+
+
+def framed(content):
+    return struct.pack("<i", len(content)) + content
+
+
+def answer(document):
+    return MAGIC + framed(json.dumps(document).encode())
+
+
+@pytest.fixture
+def listen():
+    """Starts a peer that sends each connection some bytes, then goes on until it is closed."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*parts, pause_s=0.0, is_endless=False):
+            listener = stack.enter_context(socket.create_server((HOST, 0)))
+
+            def serve():
+                with contextlib.suppress(OSError):
+                    while True:
+                        peer, _ = listener.accept()
+                        for part in parts:
+                            peer.sendall(part)
+                            time.sleep(pause_s)
+                        while is_endless:
+                            peer.sendall(b"x" * 4096)
+                        stack.callback(peer.close)
+
+            threading.Thread(target=serve, daemon=True).start()
+            return listener.getsockname()[1]
+
+        yield start
+
+
+def free_port():
+    with socket.create_server((HOST, 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_the_server_that_a_tracker_names_is_returned(listen):
+    port = listen(answer([0, ["pi", 9090, "key:0.5"]]))
+    assert request_server(HOST, port, "key", PATIENCE_S) == ("pi", 9090, "key:0.5")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"no JSON", b"\xff\xfe", b"[" * 5000, b"{}", b"[0, 3]", b"[-1, ['a', 1, 'k']]", b'[1, ["a", 1, "k"]]',
+     b'[0, ["a", 0, "k"]]', b'[0, ["a", 65536, "k"]]', b'[0, ["a", true, "k"]]', b'[0, [1, 1, "k"]]', b'[0, ["a", 1, null]]'],
+)  # fmt: skip
+def test_an_answer_that_names_no_server_is_refused(listen, content):
+    with pytest.raises(ValueError, match="names no server"):
+        request_server(HOST, listen(MAGIC + framed(content)), "key", PATIENCE_S)
+
+
+@pytest.mark.parametrize("size", [-1, 0, MAX_ANSWER + 1, 2**31 - 1])
+def test_an_answer_of_another_size_is_not_read(listen, size):
+    with pytest.raises(ValueError, match=f"{size} bytes"):
+        request_server(HOST, listen(MAGIC + struct.pack("<i", size)), "key", PATIENCE_S)
+
+
+def test_what_is_no_tracker_is_refused(listen):
+    with pytest.raises(ValueError, match="not a TVM tracker"):
+        request_server(HOST, listen(b"HTTP/1.1 400", is_endless=True), "key", PATIENCE_S)
+
+
+def test_an_endless_answer_is_read_up_to_its_size(listen):
+    port = listen(MAGIC + struct.pack("<i", 9), is_endless=True)
+    with pytest.raises(ValueError, match="names no server"):
+        request_server(HOST, port, "key", PATIENCE_S)
+
+
+def test_an_answer_in_single_bytes_does_not_prolong_the_limit(listen):
+    port = listen(*(bytes([b]) for b in answer([0, ["a", 1, "k"]])), pause_s=0.1)
+    with pytest.raises(TimeoutError):
+        request_server(HOST, port, "key", 0.3)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("server", ["nobody listens", "another program", "silent"])
+def test_a_server_that_is_not_what_its_tracker_says_is_one_error(listen, monkeypatch, server):
+    monkeypatch.setattr(session, "ANSWER_S", 2.0)
+    port = {
+        "nobody listens": free_port,
+        "another program": lambda: listen(b"SSH-2.0-OpenSSH_9.6\r\n" * 9),
+        "silent": listen,  # as a server that serves somebody else
+    }[server]()
+    tracker = listen(answer([0, [HOST, port, "key:0.5"]]))
+    start = time.monotonic()
+    with pytest.raises(MachineError, match="no server registered under key 'key'") as caught:
+        rpc.connect(Rpc(HOST, tracker, "key", by_tracker=True))
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - start < PATIENCE_S
+
+
+@pytest.mark.integration
+def test_a_tracker_that_is_not_there_or_silent_is_one_error(listen, monkeypatch):
+    monkeypatch.setattr(session, "ANSWER_S", 1.0)
+    for port in (free_port(), listen()):
+        with pytest.raises(MachineError, match=f"tracker at {HOST}:{port}"):
+            rpc.connect(Rpc(HOST, port, "key", by_tracker=True))
