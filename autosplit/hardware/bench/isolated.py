@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,12 @@ from typing import Any
 from autosplit.cuts.stages import Stages
 from autosplit.errors import AutosplitError, StageError
 from autosplit.graph import FusedGraph
-from autosplit.hardware.bench.worker import open_bench
+from autosplit.hardware.bench.worker import BenchDescription, BenchSetting, open_bench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import OpenHandler
-from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.hardware.profiling.cost_model import cost_model
-from autosplit.hardware.runtimes.registry import TVM
 from autosplit.planner import CostModel
 from autosplit.serialization import dump, load
 
@@ -28,75 +25,48 @@ CANDIDATE_TIMEOUT_S = 600.0  # beyond the time that a candidate is measured for
 class IsolatedBench:
     """Implements Bench. After a crash, a timeout or an out-of-memory a fresh worker starts.
 
-    ``regions`` are the arguments of ``autosplit.lowering.external.backend.named``, one mapping for
-    each external backend. ``open_handler`` is what the worker runs; the default only measures, and
-    cannot export.
+    ``open_handler`` is what the worker runs; the default only measures, and cannot export.
     """
 
-    def __init__(
-        self,
-        model: Path,
-        *,
-        shapes: Mapping[str, Sequence[int]],
-        stages: int,
-        devices: Sequence[str],
-        target: str | None,
-        budget: Budget,
-        targets: Mapping[str, str] | None = None,
-        tuning: Path | None = None,
-        runtime: str = TVM,
-        regions: Sequence[Mapping[str, Any]] = (),
-        open_handler: OpenHandler = open_bench,
-    ) -> None:
-        self._setting = {
-            "model": str(model),
-            "shapes": {name: list(shape) for name, shape in shapes.items()},
-            "stages": stages,
-            "devices": list(devices),
-            "target": target,
-            "targets": dict(targets or {}),
-            "tuning": str(tuning) if tuning else None,
-            "runtime": runtime,
-            "regions": [dict(r) for r in regions],
-            "measure": asdict(budget),
-        }
+    def __init__(self, setting: BenchSetting, open_handler: OpenHandler = open_bench) -> None:
+        self._setting = setting
         self._open_handler = open_handler
-        self._timeout_s = CANDIDATE_TIMEOUT_S + 4 * budget.seconds
+        self._timeout_s = CANDIDATE_TIMEOUT_S + 4 * setting.budget.seconds
         self._worker: Worker | None = None
         # A server that was there once may return; one that never was is not waited for.
         self._wait_s = 0.0
         self.log_tail = ""
 
     @cached_property
-    def _description(self) -> dict[str, Any]:
-        description: dict[str, Any] = self._call("describe")
+    def _description(self) -> BenchDescription:
+        description = load(BenchDescription, self._call("describe"))
         self._wait_s = RETURN_S
         return description
 
-    @cached_property
+    @property
     def graph(self) -> FusedGraph:
         """See Bench."""
-        return load(FusedGraph, self._description["graph"])
+        return self._description.graph
 
     @property
     def devices(self) -> tuple[str, ...]:
         """See Bench."""
-        return tuple(self._description["devices"])
-
-    @property
-    def keep_together(self) -> Sequence[Sequence[int]]:
-        """See Bench."""
-        return load(tuple[tuple[int, ...], ...], self._description["keep_together"])
-
-    @property
-    def regions(self) -> Mapping[str, Sequence[int]]:
-        """See Bench."""
-        return load(dict[str, tuple[int, ...]], self._description["regions"])
+        return self._description.devices
 
     @property
     def identity(self) -> Mapping[str, str]:
         """See Bench."""
-        return load(dict[str, str], self._description["identity"])
+        return self._description.identity
+
+    @property
+    def keep_together(self) -> Sequence[Sequence[int]]:
+        """See Bench."""
+        return self._description.keep_together
+
+    @property
+    def regions(self) -> Mapping[str, Sequence[int]]:
+        """See Bench."""
+        return self._description.regions
 
     def untuned_share(self) -> float:
         """See Bench."""
@@ -159,8 +129,8 @@ class IsolatedBench:
 
     def _call(self, kind: str, **arguments: Any) -> Any:
         if self._worker is None:
-            setting = {**self._setting, "wait_s": self._wait_s}
-            self._worker = Worker(self._open_handler, setting)
+            document = {"setting": dump(self._setting), "wait_s": self._wait_s}
+            self._worker = Worker(self._open_handler, document)
         try:
             return self._worker.call({"kind": kind, **arguments}, self._timeout_s)
         except StageError as error:

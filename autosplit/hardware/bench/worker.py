@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import Stages
+from autosplit.graph import FusedGraph
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
-from autosplit.serialization import dump
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.runtimes.registry import TVM
+from autosplit.serialization import dump, load
 
 if TYPE_CHECKING:
     from autosplit.hardware.bench.local import LocalBench
@@ -17,49 +21,81 @@ if TYPE_CHECKING:
 Job = Callable[["LocalBench", Mapping[str, Any]], Any]
 
 
+@dataclass(frozen=True)
+class BenchSetting:
+    """What a bench measures, and where.
+
+    ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
+    ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
+    ``autosplit.lowering.external.backend.named``, one mapping for each external backend.
+    """
+
+    model: Path
+    stages: int
+    devices: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    target: str | None = None
+    targets: Mapping[str, str] = field(default_factory=dict)
+    tuning: Path | None = None
+    runtime: str = TVM
+    regions: tuple[Mapping[str, Any], ...] = ()
+    budget: Budget = Budget()
+
+
+@dataclass(frozen=True)
+class BenchDescription:
+    """The properties of a Bench."""
+
+    graph: FusedGraph
+    devices: tuple[str, ...]
+    identity: Mapping[str, str]
+    keep_together: Sequence[Sequence[int]]
+    regions: Mapping[str, Sequence[int]]
+
+
 def open_bench(
-    setting: Mapping[str, Any],
+    document: Mapping[str, Any],
     report_phase: ReportPhase,
     more: Mapping[str, Job] = MappingProxyType({}),
 ) -> Handler:
-    """Open the bench that ``setting`` describes, as the handler of a worker.
+    """Open a bench as the handler of a worker.
 
-    ``more`` are further jobs by their kind.
+    ``document`` has the keys ``setting``, a BenchSetting, and ``wait_s``, the time to wait for
+    servers. ``more`` are further jobs by their kind.
     """
     from autosplit.hardware.bench.local import LocalBench
     from autosplit.hardware.compiled_model import load_model
     from autosplit.hardware.devices import device
-    from autosplit.hardware.measurement.measure import Budget
     from autosplit.lowering.external.backend import named
 
+    setting = load(BenchSetting, document["setting"])
     report_phase("reading the model")
     model = load_model(
-        setting["model"],
-        setting["shapes"],
-        setting["target"],
-        Path(setting["tuning"]) if setting["tuning"] else None,
+        setting.model,
+        setting.shapes,
+        setting.target,
+        setting.tuning,
         backends=[
-            named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting["regions"]
+            named(r["backend"], r["merge"], r["markers"], r["together"]) for r in setting.regions
         ],
-        runtime=setting["runtime"],
-        targets=setting["targets"],
+        runtime=setting.runtime,
+        targets=setting.targets,
     )
-    places = device.along(setting["stages"], setting["devices"])
+    places = device.along(setting.stages, setting.devices)
     report_phase("reaching devices")
-    budget = Budget(**setting["measure"])
-    bench = LocalBench(model, places, budget, report_phase=report_phase, wait_s=setting["wait_s"])
+    bench = LocalBench(
+        model, places, setting.budget, report_phase=report_phase, wait_s=document["wait_s"]
+    )
     jobs = {**_JOBS, **more}
     return lambda job: jobs[job["kind"]](bench, job)
 
 
 def _describe(bench: LocalBench, job: Mapping[str, Any]) -> Any:
-    return {
-        "graph": dump(bench.graph),
-        "devices": bench.devices,
-        "identity": dict(bench.identity),
-        "keep_together": bench.keep_together,
-        "regions": dict(bench.regions),
-    }
+    return dump(
+        BenchDescription(
+            bench.graph, bench.devices, bench.identity, bench.keep_together, bench.regions
+        )
+    )
 
 
 def _compare_interleaved(bench: LocalBench, job: Mapping[str, Any]) -> Any:

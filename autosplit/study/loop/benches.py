@@ -21,24 +21,25 @@ def open_bench(config: StudyConfig) -> Bench:
 
 def _real(config: StudyConfig) -> Bench:
     from autosplit.hardware.bench.isolated import IsolatedBench
+    from autosplit.hardware.bench.worker import BenchSetting
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.hardware.runtimes.registry import TVM
     from autosplit.zoo import catalog
 
     model = Path(config.model) if config.model else catalog.cached(str(config.zoo))
-    return IsolatedBench(
+    setting = BenchSetting(
         model,
-        shapes=config.shapes,
-        stages=config.places,
-        devices=config.devices or (),
+        config.places,
+        devices=tuple(config.devices or ()),
+        shapes={name: tuple(shape) for name, shape in config.shapes.items()},
         target=config.target,
         targets=config.targets,
         tuning=Path(config.tuning) if config.tuning else None,
         runtime=TVM if config.runtime == "simulated" else config.runtime,
-        regions=[r.model_dump() for r in config.regions],
+        regions=tuple(region.model_dump() for region in config.regions),
         budget=Budget(**config.measure.model_dump()),
-        open_handler=worker.open_bench,
     )
+    return IsolatedBench(setting, worker.open_bench)
 
 
 def _simulated(config: StudyConfig) -> SimulatedBench:

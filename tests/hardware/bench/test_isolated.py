@@ -10,7 +10,7 @@ from autosplit.errors import ConfigError, StageError
 from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
 from autosplit.hardware.bench.isolated import CANDIDATE_TIMEOUT_S, IsolatedBench
-from autosplit.hardware.bench.worker import open_bench
+from autosplit.hardware.bench.worker import BenchSetting, open_bench
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import (
@@ -21,7 +21,7 @@ from autosplit.hardware.measurement.results import (
     Profile,
     Spread,
 )
-from autosplit.serialization import dump
+from autosplit.serialization import dump, load
 
 TENSORS = dict.fromkeys("xy", ((2,), "f4", 8))
 GRAPH = build("g", [Op("a", "k", ("s",), ("x",), ("y",), 4)], TENSORS, ("x",), ("y",))
@@ -31,13 +31,17 @@ BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
 PROFILE = Profile("cores:0", (1.5,), (0.1,))
 LINK = LinkCost("cores:0", 4e6, 0.5, 0.25)
 STAGES = ((0,), ())
-SETTING = {
-    "shapes": {"x": (2,)},
-    "stages": 2,
-    "devices": ("cores:0",),
-    "target": None,
-    "budget": Budget(seconds=3.0),
-}
+SETTING = BenchSetting(
+    Path("net.onnx"),
+    stages=2,
+    devices=("cores:0",),
+    shapes={"x": (2,)},
+    targets={"cores:0": "llvm"},
+    tuning=Path("records"),
+    runtime="onnxruntime",
+    regions=({"backend": "npu", "merge": "m:f"},),
+    budget=Budget(seconds=3.0),
+)
 ANSWERS = {
     "describe": {
         "graph": dump(GRAPH),
@@ -91,13 +95,13 @@ def workers(monkeypatch):
 
 @pytest.fixture
 def bench(workers):
-    return IsolatedBench(Path("net.onnx"), **SETTING)
+    return IsolatedBench(SETTING)
 
 
 def test_values_cross_unchanged(bench, workers):
     assert bench.graph == GRAPH
-    assert (bench.devices, bench.keep_together) == (("cores:0",), ((0,),))
-    assert (bench.regions, bench.identity) == ({"npu": (0,)}, {"cpu": "c"})
+    assert (bench.devices, bench.keep_together) == (("cores:0",), [[0]])
+    assert (bench.regions, bench.identity) == ({"npu": [0]}, {"cpu": "c"})
     assert bench.untuned_share() == 0.5
     assert bench.profile() == [PROFILE]
     assert bench.links() == [LINK]
@@ -116,25 +120,12 @@ def test_a_job_has_four_times_its_measuring_time_beside_the_timeout(bench, worke
     assert workers[0].timeout_s == CANDIDATE_TIMEOUT_S + 12.0
 
 
-def test_a_worker_gets_everything_that_describes_the_bench(workers):
-    more = {
-        "targets": {"cores:0": "llvm"},
-        "tuning": Path("records"),
-        "runtime": "onnxruntime",
-        "regions": [{"backend": "npu", "merge": "m:f"}],
-    }
-    IsolatedBench(Path("net.onnx"), **SETTING, **more).profile()
+def test_a_worker_gets_the_setting_of_the_bench(bench, workers):
+    bench.profile()
     (worker,) = workers
     assert worker.open_handler is open_bench
-    assert {name: worker.setting[name] for name in more} == {**more, "tuning": "records"}
-    assert worker.setting["shapes"] == {"x": [2]}
-    assert worker.setting["measure"]["seconds"] == 3.0
-    assert [worker.setting[name] for name in ("model", "stages", "devices", "target")] == [
-        "net.onnx",
-        2,
-        ["cores:0"],
-        None,
-    ]
+    document = json.loads(json.dumps(worker.setting))
+    assert load(BenchSetting, document["setting"]) == SETTING
 
 
 class RejectedCandidate(StageError):

@@ -15,6 +15,7 @@ from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc, session
@@ -260,15 +261,8 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
 
 @pytest.mark.slow
 def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
-    far = IsolatedBench(
-        model.path,
-        shapes={},
-        stages=2,
-        devices=(two[0].device, two[1].device),
-        target=None,
-        budget=BRIEF,
-        patience_s=120,
-    )
+    devices = (two[0].device, two[1].device)
+    far = IsolatedBench(BenchSetting(model.path, stages=2, devices=devices, budget=BRIEF))
     try:
         links = far.links()
         assert [link.device for link in links] == [two[0].device, two[1].device]

@@ -14,6 +14,7 @@ from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
@@ -179,16 +180,8 @@ def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
 
 def test_a_worker_measures_with_the_runtime_it_is_given(split):
     model = split.model
-    far = IsolatedBench(
-        model.path,
-        shapes={},
-        stages=2,
-        devices=(),
-        target=None,
-        budget=BRIEF,
-        runtime=model.runtime_name,
-        patience_s=120,
-    )
+    setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)
+    far = IsolatedBench(setting)
     try:
         assert far.identity == dict(LocalBench(model, HERE).identity)
         assert [tuple(g) for g in far.keep_together] == list(model.runtime.keep_together)

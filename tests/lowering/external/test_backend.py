@@ -9,6 +9,7 @@ import pytest
 
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.bench.isolated import IsolatedBench
+from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.lowering.external.backend import named
 from tests import external_backend, nets
@@ -75,22 +76,15 @@ def test_a_package_that_fails_is_one_line(package):
 
 @pytest.mark.integration
 def test_a_study_measures_regions_in_its_worker(package, save):
-    bench = IsolatedBench(
-        save(nets.residual(2)),
-        shapes={},
-        stages=2,
-        devices=(),
-        target=None,
-        regions=[
-            {
-                "backend": "reference",
-                "merge": True,
-                "markers": [],
-                "together": [["conv1a", "conv1b"]],
-            }
-        ],
-        budget=Budget(seconds=0.2, items=2, latency_items=1),
-    )
+    region = {
+        "backend": "reference",
+        "merge": True,
+        "markers": [],
+        "together": [["conv1a", "conv1b"]],
+    }
+    budget = Budget(seconds=0.2, items=2, latency_items=1)
+    setting = BenchSetting(save(nets.residual(2)), stages=2, regions=(region,), budget=budget)
+    bench = IsolatedBench(setting)
     try:
         external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]
         (profile, *_) = bench.profile()
