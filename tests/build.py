@@ -24,9 +24,9 @@ def node(
     """
     from onnx import helper
 
-    given = name if name is not None else outputs.split()[0]
+    node_name = name if name is not None else outputs.split()[0]
     return helper.make_node(
-        kind, inputs.split(), outputs.split(), name=given, domain=domain, **attributes
+        kind, inputs.split(), outputs.split(), name=node_name, domain=domain, **attributes
     )
 
 

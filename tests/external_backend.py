@@ -111,11 +111,11 @@ def evaluate(function: Any, arguments: list[Any]) -> Any:
         if isinstance(expression, relax.Function):
             return expression
         callee = env.get(expression.op)
-        given = list(map(value, expression.args))
+        arguments = list(map(value, expression.args))
         return (
-            evaluate(callee, given)
+            evaluate(callee, arguments)
             if callee is not None
-            else OPS[expression.op.name](given, expression.attrs)
+            else OPS[expression.op.name](arguments, expression.attrs)
         )
 
     for block in function.body.blocks:
@@ -124,9 +124,9 @@ def evaluate(function: Any, arguments: list[Any]) -> Any:
     return value(function.body.body)
 
 
-def conv2d(given: list[Array], attrs: Any) -> Array:
+def conv2d(arguments: list[Array], attrs: Any) -> Array:
     """A convolution, NCHW, with padding and without strides, dilation or groups."""
-    x, w = given
+    x, w = arguments
     top, left, bottom, right = map(int, attrs.padding)
     x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
     windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
@@ -134,21 +134,21 @@ def conv2d(given: list[Array], attrs: Any) -> Array:
     return summed
 
 
-def batch_norm(given: list[Array], attrs: Any) -> tuple[Array, Array, Array]:
-    x, scale, bias, mean, var = given
+def batch_norm(arguments: list[Array], attrs: Any) -> tuple[Array, Array, Array]:
+    x, scale, bias, mean, var = arguments
     by_channel = [a.reshape(1, -1, 1, 1) for a in (scale, bias, mean, var)]
     y = (x - by_channel[2]) / np.sqrt(by_channel[3] + attrs.epsilon) * by_channel[0] + by_channel[1]
     return y.astype(x.dtype), mean, var
 
 
-def quantize(given: list[Array], attrs: Any) -> Array:
-    x, scale, zero = (np.asarray(g, np.float64) for g in given)
+def quantize(arguments: list[Array], attrs: Any) -> Array:
+    x, scale, zero = (np.asarray(g, np.float64) for g in arguments)
     info = np.iinfo(str(attrs.out_dtype))
     return np.clip(np.rint(x / scale) + zero, info.min, info.max).astype(str(attrs.out_dtype))
 
 
-def dequantize(given: list[Array], attrs: Any) -> Array:
-    x, scale, zero = given
+def dequantize(arguments: list[Array], attrs: Any) -> Array:
+    x, scale, zero = arguments
     return ((x.astype(np.float32) - np.asarray(zero, np.float32)) * scale).astype(
         str(attrs.out_dtype)
     )
@@ -157,10 +157,10 @@ def dequantize(given: list[Array], attrs: Any) -> Array:
 OPS: dict[str, Callable[[list[Any], Any], Any]] = {
     "relax.nn.conv2d": conv2d,
     "relax.nn.batch_norm": batch_norm,
-    "relax.nn.relu": lambda given, attrs: np.maximum(given[0], 0),
-    "relax.tanh": lambda given, attrs: np.tanh(given[0]),
-    "relax.add": lambda given, attrs: given[0] + given[1],
-    "relax.astype": lambda given, attrs: given[0].astype(str(attrs.dtype)),
+    "relax.nn.relu": lambda arguments, attrs: np.maximum(arguments[0], 0),
+    "relax.tanh": lambda arguments, attrs: np.tanh(arguments[0]),
+    "relax.add": lambda arguments, attrs: arguments[0] + arguments[1],
+    "relax.astype": lambda arguments, attrs: arguments[0].astype(str(attrs.dtype)),
     "relax.quantize": quantize,
     "relax.dequantize": dequantize,
 }
@@ -194,12 +194,12 @@ def patterns() -> tuple[Any, ...]:
     )
 
 
-def close(got: list[dict[str, Array]], wanted: list[dict[str, Array]], share: float) -> bool:
+def close(got: list[dict[str, Array]], expected: list[dict[str, Array]], share: float) -> bool:
     """Whether all outputs are within ``share`` of the largest value: a step of quantisation may
     round another way.
     """
     return all(
         float(np.abs(mine[name] - theirs[name]).max()) <= share * float(np.abs(theirs[name]).max())
-        for mine, theirs in zip(got, wanted, strict=True)
+        for mine, theirs in zip(got, expected, strict=True)
         for name in theirs
     )

@@ -30,8 +30,8 @@ def net(
 
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]> {text}')
     generator = np.random.default_rng(seed)
-    for name, given in (weights or {}).items():
-        array = given if isinstance(given, np.ndarray) else _filled(name, given, generator)
+    for name, array in (weights or {}).items():
+        array = array if isinstance(array, np.ndarray) else _filled(name, array, generator)
         model.graph.initializer.append(numpy_helper.from_array(array, name))
     return model
 
@@ -161,9 +161,9 @@ def boundaries() -> Any:
 
 def judge(model: Any, split: Any, items: int = 3) -> None:
     """Assert that a split computes what onnxruntime computes on the file, on random items."""
-    given = model.items(items)
+    inputs = model.items(items)
     with split.pipeline() as pipeline:
-        accuracy = compare(pipeline.run(given), model.expected(given))
+        accuracy = compare(pipeline.run(inputs), model.expected(inputs))
     assert accuracy.equal, accuracy
 
 
@@ -182,8 +182,8 @@ def sources(split: Any, stage: int) -> set[str]:
 
 def readers(split: Any, tensor: str) -> tuple[int, ...]:
     """The stages that read a tensor."""
-    (found,) = (c for c in split.model.wiring(split.stages).connections if c.tensor == tensor)
-    return tuple(found.stages)
+    (connection,) = (c for c in split.model.wiring(split.stages).connections if c.tensor == tensor)
+    return tuple(connection.stages)
 
 
 def names(model: Any, ops: Iterable[int]) -> Sequence[str]:
@@ -215,9 +215,9 @@ def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
     original = submodels.read_original(model.stage_source)
     assert original is not None, "the model was not read from ONNX"
     proto = original.proto
-    made = {t for n in proto.graph.node for t in n.output}
+    produced = {t for n in proto.graph.node for t in n.output}
     del proto.graph.output[:]
     for name in model.graph.tensors:
-        if name in made:
+        if name in produced:
             proto.graph.output.add().name = name
     return onnxruntime_outputs(proto.SerializeToString(), [item])[0]

@@ -44,14 +44,14 @@ KINDS = ("add", "multiply", "relu", "weight", "matmul", "halves", "swap", "join"
 @st.composite
 def steps(draw: st.DrawFn, inputs: int = 2, most: int = 10) -> list[Step]:
     """Some ops in order; each reads any inputs or results before it."""
-    found: list[Step] = []
+    steps: list[Step] = []
     width = inputs
     for _ in range(draw(st.integers(1, most))):
         kind = draw(st.sampled_from(KINDS))
         reads = tuple(draw(st.integers(0, width - 1)) for _ in range(2))
-        found.append(Step(kind, reads, draw(st.integers(0, 1))))
+        steps.append(Step(kind, reads, draw(st.integers(0, 1))))
         width += 2 if kind in ("halves", "swap", "top") else 1
-    return found
+    return steps
 
 
 def constants() -> list[Array]:
@@ -60,38 +60,39 @@ def constants() -> list[Array]:
     return [generator.standard_normal(SHAPE).astype(np.float32) for _ in range(2)]
 
 
-def build(found: list[Step], inputs: int = 2) -> Made:
+def build(steps: list[Step], inputs: int = 2) -> Made:
     """The module of some steps.
 
     Every result that nothing reads is an output; so is the first result of all.
     """
     from tvm import relax
 
-    held = [relax.const(c) for c in constants()]
+    weights = [relax.const(c) for c in constants()]
     squares = [relax.const(np.ascontiguousarray(c.T @ c / 4)) for c in constants()]
     builder = relax.BlockBuilder()
     params = [relax.Var(f"x{i}", relax.TensorType(SHAPE, "float32")) for i in range(inputs)]
     values: list[Any] = list(params)
     with builder.function("main", params):
         with builder.dataflow():
-            for step in found:
-                values += _emit(builder, step, [values[i] for i in step.reads], held, squares)
-            leaving = _leaving(found, inputs)
+            for step in steps:
+                reads = [values[i] for i in step.reads]
+                values += _emit(builder, step, reads, weights, squares)
+            leaving = _leaving(steps, inputs)
             result = builder.emit_output(relax.Tuple([values[i] for i in leaving]))
         builder.emit_func_output(result)
 
     def reference(item: dict[str, Array]) -> list[Array]:
         known = [item[f"x{i}"] for i in range(inputs)]
-        for step in found:
+        for step in steps:
             known += _compute(step, [known[i] for i in step.reads])
         return [known[i] for i in leaving]
 
-    return Made(builder.get(), reference, len(found))
+    return Made(builder.get(), reference, len(steps))
 
 
-def _leaving(found: list[Step], inputs: int) -> list[int]:
-    read = {i for step in found for i in (step.reads if step.kind in BINARY else step.reads[:1])}
-    width = inputs + sum(2 if s.kind in ("halves", "swap", "top") else 1 for s in found)
+def _leaving(steps: list[Step], inputs: int) -> list[int]:
+    read = {i for step in steps for i in (step.reads if step.kind in BINARY else step.reads[:1])}
+    width = inputs + sum(2 if s.kind in ("halves", "swap", "top") else 1 for s in steps)
     return sorted({i for i in range(inputs, width) if i not in read} | {inputs})
 
 
@@ -99,7 +100,7 @@ BINARY = {"add", "multiply", "join"}
 
 
 def _emit(
-    builder: Any, step: Step, reads: list[Any], held: list[Any], squares: list[Any]
+    builder: Any, step: Step, reads: list[Any], weights: list[Any], squares: list[Any]
 ) -> list[Any]:
     from tvm import relax
 
@@ -112,22 +113,22 @@ def _emit(
         parts = builder.emit(op.topk(a, k=SHAPE[1], axis=1, ret_type="both", dtype="int32"))
         values, places = builder.emit(parts[0]), builder.emit(parts[1])
         return [values, builder.emit(op.astype(places, "float32"))]
-    made = {
+    builders = {
         "add": lambda: op.add(a, b),
         "multiply": lambda: op.multiply(op.tanh(a), op.tanh(b)),
         "relu": lambda: op.nn.relu(a),
-        "weight": lambda: op.add(a, held[c]),
+        "weight": lambda: op.add(a, weights[c]),
         "matmul": lambda: op.matmul(a, squares[c]),
         "join": lambda: op.concat(
             [op.strided_slice(a, [1], [0], [3]), op.strided_slice(b, [1], [3], [6])], axis=1
         ),
         "norm": lambda: op.nn.softmax(a, axis=1),
     }
-    return [builder.emit(made[step.kind]())]
+    return [builder.emit(builders[step.kind]())]
 
 
 def _compute(step: Step, reads: list[Array]) -> list[Array]:
-    (a, b), held = reads, constants()[step.constant]
+    (a, b), weight = reads, constants()[step.constant]
     if step.kind in ("halves", "swap"):
         halves = [np.tile(part, (1, 2)) for part in np.split(a, 2, axis=1)]
         return halves if step.kind == "halves" else halves[::-1]
@@ -137,12 +138,12 @@ def _compute(step: Step, reads: list[Array]) -> list[Array]:
     if step.kind == "norm":
         powers = np.exp(a - a.max(axis=1, keepdims=True))
         return [powers / powers.sum(axis=1, keepdims=True)]
-    made: dict[str, Callable[[], Array]] = {
+    builders: dict[str, Callable[[], Array]] = {
         "add": lambda: a + b,
         "multiply": lambda: np.tanh(a) * np.tanh(b),
         "relu": lambda: np.maximum(a, 0),
-        "weight": lambda: a + held,
-        "matmul": lambda: a @ (held.T @ held / 4),
+        "weight": lambda: a + weight,
+        "matmul": lambda: a @ (weight.T @ weight / 4),
         "join": lambda: np.concatenate([a[:, :3], b[:, 3:]], axis=1),
     }
-    return [made[step.kind]()]
+    return [builders[step.kind]()]

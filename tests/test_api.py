@@ -38,9 +38,9 @@ def test_the_plans_pipelines_compute_what_onnxruntime_does(profiled, name):
         split = autosplit.plan(model, stages=stages)
         assert len(split.stages) == stages
         with split.pipeline() as pipeline:
-            found = compare(pipeline.run(items), expected)
-        assert found.equal
-        assert found.max_rel_error < 1e-4
+            accuracy = compare(pipeline.run(items), expected)
+        assert accuracy.equal
+        assert accuracy.max_rel_error < 1e-4
 
 
 def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
@@ -83,9 +83,9 @@ def test_a_cut_takes_op_names_too(branches):
     ],
 )
 def test_a_cut_that_is_none_is_named(branches, after, line):
-    with pytest.raises(SplitError) as found:
+    with pytest.raises(SplitError) as error:
         branches.split(after)
-    assert line in str(found.value)
+    assert line in str(error.value)
 
 
 def test_a_cut_after_a_folded_node_says_why_not(squeezenet):
@@ -114,17 +114,17 @@ def test_two_pipelines_of_one_model_run_side_by_side(branches):
         for item in items:
             one.submit(item)
             two.submit(item)
-        found = [[next(results) for _ in items] for results in (one.results(), two.results())]
-    assert all(compare(f, branches.expected(items)).equal for f in found)
+        results = [[next(results) for _ in items] for results in (one.results(), two.results())]
+    assert all(compare(f, branches.expected(items)).equal for f in results)
 
 
 def test_results_stay_as_they_are_while_more_are_computed(branches):
     items = branches.items(6)
     with branches.split([["first"]]).pipeline() as pipeline:
-        found = pipeline.run(items)
-        first = {name: array.copy() for name, array in found[0].items()}
+        results = pipeline.run(items)
+        first = {name: array.copy() for name, array in results[0].items()}
         pipeline.run(items[1:])
-    assert compare([found[0]], [first]).max_abs_error == 0
+    assert compare([results[0]], [first]).max_abs_error == 0
 
 
 def test_an_unknown_net_is_named():
@@ -139,7 +139,7 @@ def test_every_public_name_is_there_and_listed():
         autosplit.nope  # noqa: B018
 
 
-HEAVY = "{'tvm', 'optuna', 'onnx', 'onnxruntime', 'numpy', 'pydantic', 'rich', 'matplotlib', 'plotly', 'torch'}"
+HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "numpy", "pydantic", "rich", "plotly", "torch"}
 
 
 def test_importing_the_package_imports_nothing_heavy():

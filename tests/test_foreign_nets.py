@@ -78,13 +78,13 @@ def functions():
 
 def wide():
     """A concat of 30 products, each read twice."""
-    made = [f"a{i}" for i in range(30)]
-    lines = " ".join(f"{a} = MatMul(x, w{a})" for a in made)
+    names = [f"a{i}" for i in range(30)]
+    lines = " ".join(f"{a} = MatMul(x, w{a})" for a in names)
     text = (
         f"g (float[1,4] x) => (float[1,240] y)"
-        f" {{ {lines} y = Concat<axis=1>({', '.join(made * 2)}) }}"
+        f" {{ {lines} y = Concat<axis=1>({', '.join(names * 2)}) }}"
     )
-    return net(text, {f"w{a}": (4, 4) for a in made})
+    return net(text, {f"w{a}": (4, 4) for a in names})
 
 
 ODD = {

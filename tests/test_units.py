@@ -33,8 +33,8 @@ def test_no_number_is_a_power_of_ten_and_each_is_near_itself(value):
 
 
 def test_sizes_grow_by_a_thousand():
-    found = [size(n) for n in (0, 999, 1000, 1_254_400, 999_600, 10**12)]
-    assert found == ["0 B", "999 B", "1 kB", "1.25 MB", "1 MB", "1000 GB"]
+    sizes = [size(n) for n in (0, 999, 1000, 1_254_400, 999_600, 10**12)]
+    assert sizes == ["0 B", "999 B", "1 kB", "1.25 MB", "1 MB", "1000 GB"]
 
 
 def test_an_interval_is_written_where_it_has_a_width():

@@ -10,8 +10,8 @@ def pretend(monkeypatch):
     """Pretend that these versions are installed."""
 
     def install(tvm, ffi):
-        found = {"apache-tvm": tvm, "apache-tvm-ffi": ffi}
-        monkeypatch.setattr(versions, "installed", found.get)
+        packages = {"apache-tvm": tvm, "apache-tvm-ffi": ffi}
+        monkeypatch.setattr(versions, "installed", packages.get)
 
     return install
 
@@ -43,10 +43,10 @@ def test_a_pair_that_fits_is_fine(pretend, tvm, ffi):
 )
 def test_a_pair_that_does_not_fit_is_named_with_the_remedy(pretend, tvm, ffi, line):
     pretend(tvm, ffi)
-    with pytest.raises(MachineError) as found:
+    with pytest.raises(MachineError) as error:
         versions.require_pair()
-    assert str(found.value).startswith(line)
-    assert "pip install '" in str(found.value)
+    assert str(error.value).startswith(line)
+    assert "pip install '" in str(error.value)
 
 
 def test_a_wrong_pair_is_told_before_tvm_is_loaded(pretend, exported, branches):

@@ -106,8 +106,8 @@ def test_every_command_has_help(autosplit):
 
 
 def test_doctor_finds_what_it_needs(autosplit):
-    found = json.loads(autosplit("-m", "autosplit", "doctor", "-f", "json"))
-    assert found
+    document = json.loads(autosplit("-m", "autosplit", "doctor", "-f", "json"))
+    assert document
 
 
 def test_from_a_net_to_a_verified_export(autosplit):

@@ -91,7 +91,7 @@ class _Builder:
 def transformer(
     layers: int = 4, width: int = 128, length: int = 64, heads: int = 4
 ) -> tuple[Any, dict[str, Shape]]:
-    """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 for those that count.
+    """An encoder over ``tokens`` (1, length, width); ``mask`` (1, length) is 1 where one counts.
 
     The attention of every layer reads the bias that comes from the mask: wherever the net is cut,
     it skips the stages in between.

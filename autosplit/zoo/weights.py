@@ -23,8 +23,8 @@ Shape = tuple[int, ...]
 _LINEAR = ("Conv", "Gemm", "MatMul")
 _NORM = ("BatchNormalization", "LayerNormalization")
 # The deviation that a linear layer aims at: 1, but a few units before a softmax, so that its
-# outputs differ clearly and none takes all, and so much before a local response normalisation (its alpha is
-# about 1e-4) that leaving it out would show.
+# outputs differ clearly and none takes all, and so much before a local response
+# normalisation (its alpha is about 1e-4) that leaving it out would show.
 _AIM, _AIM_SOFTMAX, _AIM_LRN = 1.0, 2.0, 50.0
 # Half the width of uniform distributions, as a share of the deviation of what the weight is added
 # to or scales. Biases and means are the same for every input: large ones would drown the input.

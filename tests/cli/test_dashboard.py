@@ -52,9 +52,9 @@ def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted(database: P
 def test_json_is_one_document(database: Path) -> None:
     with running(str(database), "--port", "0", "-f", "json") as process:
         assert process.stdout is not None
-        found = json.loads("".join(process.stdout.readline() for _ in range(4)))
-    assert found["url"].startswith("http://127.0.0.1:")
-    assert found["writable"] is False
+        document = json.loads("".join(process.stdout.readline() for _ in range(4)))
+    assert document["url"].startswith("http://127.0.0.1:")
+    assert document["writable"] is False
 
 
 def test_a_port_in_use_is_an_environment_error(
@@ -64,7 +64,8 @@ def test_a_port_in_use_is_an_environment_error(
         port = taken.getsockname()[1]
         assert main(["dashboard", str(database), "--port", str(port)]) == 3
     assert capsys.readouterr().err == (
-        f"autosplit: port {port} on 127.0.0.1 is in use; give another with --port, or --port 0 for a free one\n"
+        f"autosplit: port {port} on 127.0.0.1 is in use; "
+        "give another with --port, or --port 0 for a free one\n"
     )
 
 
@@ -95,7 +96,7 @@ def test_whoever_lets_other_machines_in_is_told_what_they_can_do(
 ) -> None:
     asked = []
 
-    def open_server(found: object, host: str, port: int, **options: bool) -> object:
+    def open_server(reader: object, host: str, port: int, **options: bool) -> object:
         asked.append((host, port, options))
         return contextlib.nullcontext(None), "http://here"
 

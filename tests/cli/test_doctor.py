@@ -14,9 +14,9 @@ def examined(capsys):
 
     def run():
         code = main(["doctor", "-f", "json"])
-        found = json.loads(capsys.readouterr().out)
-        assert found["ok"] == (code == 0)
-        return code, {c["name"]: c for c in found["checks"]}
+        document = json.loads(capsys.readouterr().out)
+        assert document["ok"] == (code == 0)
+        return code, {c["name"]: c for c in document["checks"]}
 
     return run
 
@@ -26,11 +26,13 @@ def pretend(monkeypatch):
     """Pretend that a package has another version, or none."""
     real = versions.installed
 
-    def install(**found):
-        found = {name.replace("_", "-"): version for name, version in found.items()}
-        monkeypatch.setattr(
-            versions, "installed", lambda name: found[name] if name in found else real(name)
-        )
+    def install(**packages):
+        by_name = {name.replace("_", "-"): version for name, version in packages.items()}
+
+        def installed(name):
+            return by_name[name] if name in by_name else real(name)
+
+        monkeypatch.setattr(versions, "installed", installed)
 
     return install
 

@@ -1,4 +1,4 @@
-"""`-f json` of every command that answers quickly: one document on standard output and nothing else, also after a failure."""
+"""`-f json` prints one document on standard output and nothing else, also after a failure."""
 
 import json
 import shutil
@@ -92,7 +92,8 @@ def test_a_table_is_no_json_and_says_something(command, branches, exported, capf
 def test_a_failure_prints_no_document(command, tmp_path, monkeypatch, said):
     monkeypatch.chdir(tmp_path)
     more = {
-        "split": ["--after", "x"], "plan": ["--stages", "2"], "report": ["-o", "p.html"], "export": ["-o", "out"],
+        "split": ["--after", "x"], "plan": ["--stages", "2"], "report": ["-o", "p.html"],
+        "export": ["-o", "out"],
         "tune": ["-o", "tuned"], "extract": ["--ops", "x"],
     }  # fmt: skip
     code, line = said(command, "nowhere.onnx", *more.get(command, []), "-f", "json")

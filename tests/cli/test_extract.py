@@ -34,10 +34,10 @@ def test_b2_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
         )
         == 0
     )
-    found = json.loads(capsys.readouterr().out)
-    assert [t["name"] for t in found["inputs"]] == ["out0"]
-    assert found["onnx"] == str(tmp_path / "b.onnx")
-    with autosplit.load(found["manifest"]) as pipeline:
+    document = json.loads(capsys.readouterr().out)
+    assert [t["name"] for t in document["inputs"]] == ["out0"]
+    assert document["onnx"] == str(tmp_path / "b.onnx")
+    with autosplit.load(document["manifest"]) as pipeline:
         assert [p.name for p in pipeline.wiring.outputs] == ["out1"]
 
 
@@ -49,7 +49,7 @@ def test_b2_the_command_shows_a_block_without_writing_it(residual, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         ([], "--from"),
         (["--from", "conv1a"], "--to"),
@@ -59,10 +59,10 @@ def test_b2_the_command_shows_a_block_without_writing_it(residual, capsys):
         (["--ops", "nope"], "'nope'"),
     ],
 )
-def test_b2_what_cannot_be_taken_out_is_one_line(residual, said, options, told):
+def test_b2_what_cannot_be_taken_out_is_one_line(residual, said, options, text):
     code, line = said("extract", residual, *options)
     assert code == 2
-    assert told in line
+    assert text in line
 
 
 def test_the_table_ends_with_the_files_that_were_written(residual, tmp_path, capsys):

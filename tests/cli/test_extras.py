@@ -1,4 +1,4 @@
-"""What a command says where the package that it needs is not installed: one line with the remedy, exit code 3."""
+"""A package that is missing is one line with the remedy, and exit code 3."""
 
 from __future__ import annotations
 

@@ -18,27 +18,29 @@ def shown(capsys):
 
 
 @pytest.fixture
-def found(shown, branches):
+def document(shown, branches):
     return json.loads(shown(branches.path, "-f", "json"))
 
 
-def test_the_document_has_the_keys_of_the_design(found):
-    assert {"model", "inputs", "outputs", "folded", "ops", "tensors", "cuts"} <= set(found)
-    assert {"name", "kernel", "sources", "inputs", "outputs"} <= set(found["ops"][0])
-    assert {"name", "shape", "dtype", "bytes", "producer", "consumers"} == set(found["tensors"][0])
-    assert found["cuts"] == {"total": 67, "complete": True}
+def test_the_document_has_the_keys_of_the_design(document):
+    assert {"model", "inputs", "outputs", "folded", "ops", "tensors", "cuts"} <= set(document)
+    assert {"name", "kernel", "sources", "inputs", "outputs"} <= set(document["ops"][0])
+    assert {"name", "shape", "dtype", "bytes", "producer", "consumers"} == set(
+        document["tensors"][0]
+    )
+    assert document["cuts"] == {"total": 67, "complete": True}
 
 
-def test_the_document_is_a_graph(found):
-    made = {o: op["name"] for op in found["ops"] for o in op["outputs"]}
+def test_the_document_is_a_graph(document):
+    producers = {o: op["name"] for op in document["ops"] for o in op["outputs"]}
     read = {
-        t["name"]: [op["name"] for op in found["ops"] if t["name"] in op["inputs"]]
-        for t in found["tensors"]
+        t["name"]: [op["name"] for op in document["ops"] if t["name"] in op["inputs"]]
+        for t in document["tensors"]
     }
-    assert all(t["producer"] == made.get(t["name"]) for t in found["tensors"])
-    assert all(t["consumers"] == read[t["name"]] for t in found["tensors"])
-    assert [i["name"] for i in found["inputs"]] == ["image", "hint"]
-    assert [o["name"] for o in found["outputs"]] == ["early", "late"]
+    assert all(t["producer"] == producers.get(t["name"]) for t in document["tensors"])
+    assert all(t["consumers"] == read[t["name"]] for t in document["tensors"])
+    assert [i["name"] for i in document["inputs"]] == ["image", "hint"]
+    assert [o["name"] for o in document["outputs"]] == ["early", "late"]
 
 
 def test_the_table_shows_every_op_and_what_was_folded(shown, squeezenet):

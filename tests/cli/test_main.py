@@ -95,7 +95,8 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 HEAVY = {
-    "tvm", "optuna", "onnx", "onnxruntime", "pydantic", "rich", "matplotlib", "plotly", "torch", "scipy",
+    "tvm", "optuna", "onnx", "onnxruntime", "pydantic", "rich", "matplotlib", "plotly", "torch",
+    "scipy",
 }  # fmt: skip
 HELP = """
 import sys

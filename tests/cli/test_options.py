@@ -10,7 +10,7 @@ from autosplit.graph import Folded, Op, build
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("texts", "parsed"),
     [
         ([], {}),
         (["x=1x3x224x224"], {"x": (1, 3, 224, 224)}),
@@ -19,8 +19,8 @@ from autosplit.graph import Folded, Op, build
         (["scalar="], {"scalar": ()}),
     ],
 )
-def test_shapes_are_read_by_the_last_equals_sign(given, found):
-    assert options.shapes(given) == found
+def test_shapes_are_read_by_the_last_equals_sign(texts, parsed):
+    assert options.shapes(texts) == parsed
 
 
 @pytest.mark.parametrize("text", ["x", "=1x2", "x=1xx2", "x=1x", "x=-1", "x=a", "x=1.5", ""])
@@ -41,8 +41,8 @@ def test_an_input_given_two_shapes_is_named(said, tmp_path, command):
 
 
 def test_a_target_of_a_device_is_all_after_the_first_equals_sign():
-    given = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
-    assert options.targets(given) == {"cores:0": "llvm -mcpu=x86-64-v3", "rpc:pi:9090": "llvm"}
+    texts = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
+    assert options.targets(texts) == {"cores:0": "llvm -mcpu=x86-64-v3", "rpc:pi:9090": "llvm"}
 
 
 @pytest.mark.parametrize("text", ["cores:0", "=llvm", "cores:0=", ""])
@@ -52,7 +52,7 @@ def test_a_misspelt_target_of_a_device_is_named(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "parsed"),
     [
         (None, ()),
         ("", ()),
@@ -61,8 +61,8 @@ def test_a_misspelt_target_of_a_device_is_named(text):
         ("cores:0;cores:1; rpc:h:1 ", ("cores:0", "cores:1", "rpc:h:1")),
     ],
 )
-def test_devices_stand_apart_by_spaces_or_semicolons(text, found):
-    assert options.devices(text) == found
+def test_devices_stand_apart_by_spaces_or_semicolons(text, parsed):
+    assert options.devices(text) == parsed
 
 
 def test_stages_are_a_number_or_auto():

@@ -78,8 +78,8 @@ def test_a_pipe_gets_each_row_in_one_line(capsys: pytest.CaptureFixture[str], na
 @pytest.mark.parametrize(
     ("cells", "right"),
     [
-        (["1", "22"], True), (["1.5", "-3"], True), (["50%", "1,000"], True), (["", "3"], True), (["1", "x"], False),
-        (["1 to 2"], False), (["1e5"], False), ([], False),
+        (["1", "22"], True), (["1.5", "-3"], True), (["50%", "1,000"], True), (["", "3"], True),
+        (["1", "x"], False), (["1 to 2"], False), (["1e5"], False), ([], False),
     ],
 )  # fmt: skip
 def test_columns_of_numbers_stand_right(
@@ -101,10 +101,10 @@ def test_columns_of_numbers_stand_right(
 def test_a_title_is_a_line_of_its_own_or_none(capsys: pytest.CaptureFixture[str]) -> None:
     output.emit_table("a title", ("n",), [("1",)])
     output.emit_table("", ("n",), [("1",)])
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "a title"
-    assert told.count("a title") == 1
-    assert "" not in told
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "a title"
+    assert lines.count("a title") == 1
+    assert "" not in lines
 
 
 def test_markup_and_control_characters_of_names_are_shown_and_not_obeyed(
@@ -134,8 +134,8 @@ def test_any_document_is_strict_json_that_says_the_same(
     capsys: pytest.CaptureFixture[str], document: list[object]
 ) -> None:
     output.emit_json(document)
-    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
-    assert found == json.loads(json.dumps(document), parse_constant=lambda _: None)
+    parsed = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert parsed == json.loads(json.dumps(document), parse_constant=lambda _: None)
 
 
 def test_numbers_stand_right_and_an_empty_table_stands_left_in_boxes_too(

@@ -45,23 +45,23 @@ def planned(capsys, *args):
 
 
 def test_a_graph_file_is_planned_in_its_own_ids(graph, capsys):
-    found = planned(capsys, graph(), "--stages", "2")
-    assert found["stages"] == [[0, 1, 2], [3]]
-    assert found["loads"] == [6.5, 4.5]
-    assert (found["period"], found["lower_bound"], found["optimal"]) == (6.5, 6.5, True)
-    assert found["seconds"] > 0
-    assert not {"k_best", "pareto", "baselines", "cuts", "splits"} & set(found)
+    document = planned(capsys, graph(), "--stages", "2")
+    assert document["stages"] == [[0, 1, 2], [3]]
+    assert document["loads"] == [6.5, 4.5]
+    assert (document["period"], document["lower_bound"], document["optimal"]) == (6.5, 6.5, True)
+    assert document["seconds"] > 0
+    assert not {"k_best", "pareto", "baselines", "cuts", "splits"} & set(document)
 
 
 def test_more_can_be_asked(graph, capsys):
     asked = ("--k-best", "3", "--pareto", "--baselines", "--count", "--assign", "--timeout", "60")
-    found = planned(capsys, graph(), "--stages", "2", *asked)
-    assert [p["period"] for p in found["k_best"]] == [6.5, 7.5, 9.5]
-    assert found["pareto"][0]["period"] == 6.5
-    assert found["pareto_complete"]
-    assert found["cuts"] == {"total": 5, "complete": True}
-    assert found["splits"] == {"total": 3, "complete": True}
-    assert {"equal op count", "Coral bisection"} <= {b["name"] for b in found["baselines"]}
+    document = planned(capsys, graph(), "--stages", "2", *asked)
+    assert [p["period"] for p in document["k_best"]] == [6.5, 7.5, 9.5]
+    assert document["pareto"][0]["period"] == 6.5
+    assert document["pareto_complete"]
+    assert document["cuts"] == {"total": 5, "complete": True}
+    assert document["splits"] == {"total": 3, "complete": True}
+    assert {"equal op count", "Coral bisection"} <= {b["name"] for b in document["baselines"]}
 
 
 def test_the_table_names_stages_and_proof(graph, capsys):
@@ -186,9 +186,9 @@ def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
         main(["plan", str(tmp_path / "g.json"), "--stages", "auto", "--k-best", "5", "-f", "json"])
         == 0
     )
-    found = json.loads(capsys.readouterr().out)
-    assert (found["stages"], found["devices"], found["period"]) == ([[0, 1]], [0], 4)
-    assert [split["stages"] for split in found["k_best"]] == [[[0, 1]], [[0], [1]]]
+    document = json.loads(capsys.readouterr().out)
+    assert (document["stages"], document["devices"], document["period"]) == ([[0, 1]], [0], 4)
+    assert [split["stages"] for split in document["k_best"]] == [[[0, 1]], [[0], [1]]]
     (tmp_path / "g.json").write_text(json.dumps(graph | {"maxFPGAs": 0}))
     assert main(["plan", str(tmp_path / "g.json"), "--stages", "auto"]) == 2
     assert "give a number of stages" in capsys.readouterr().err
@@ -196,7 +196,7 @@ def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """`plan MODEL` without a model: costs as if measured; returns the devices they were asked for."""
+    """`plan MODEL` with costs as if measured; returns the devices of the costs."""
     asked = []
 
     def costs(model, along):
@@ -255,8 +255,8 @@ def two_devices():
 def test_unequal_devices_are_named_by_their_place_in_the_file(graph, capsys):
     file = graph(two_devices())
     assert planned(capsys, file, "--stages", "2")["period"] == 3.5
-    found = planned(capsys, file, "--stages", "1")
-    assert (len(found["stages"]), found["devices"], found["period"]) == (1, [1], 5.0)
+    document = planned(capsys, file, "--stages", "1")
+    assert (len(document["stages"]), document["devices"], document["period"]) == (1, [1], 5.0)
     assert planned(capsys, file, "--stages", "auto")["devices"] == [0, 1]
 
 
@@ -289,7 +289,7 @@ def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):
     from autosplit import planner
 
     real = planner.plan
-    for bound, told in (
+    for bound, text in (
         (6.0, "at most 8.33 % above the best"),
         (0.0, "no bound above 0 is proven"),
     ):
@@ -302,5 +302,5 @@ def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):
         )
         assert main(["plan", graph(), "--stages", "2"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert told in lines[0]
+        assert text in lines[0]
         assert lines[1] == "late"

@@ -12,11 +12,11 @@ QUICK = ["--seconds", "0.05"]
 
 def test_every_op_has_a_time(capsys, branches):
     assert main(["profile", str(branches.path), *QUICK, "--force", "-f", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [op["name"] for op in found["ops"]] == [op.name for op in branches.graph.ops]
-    assert all(op["ms"] > 0 for op in found["ops"])
-    assert found["total_ms"] == pytest.approx(sum(op["ms"] for op in found["ops"]))
-    assert found["device"] == str(devices.along(1)[0])
+    document = json.loads(capsys.readouterr().out)
+    assert [op["name"] for op in document["ops"]] == [op.name for op in branches.graph.ops]
+    assert all(op["ms"] > 0 for op in document["ops"])
+    assert document["total_ms"] == pytest.approx(sum(op["ms"] for op in document["ops"]))
+    assert document["device"] == str(devices.along(1)[0])
 
 
 def test_a_profile_is_kept_until_it_is_forced(capsys, branches):
@@ -46,5 +46,5 @@ def test_a_model_that_computes_nothing_has_a_profile(capsys, save, more):
 
 @pytest.mark.parametrize(("device", "code"), [("gpu:0", 2), ("cores:100000", 3)])
 def test_a_device_that_is_not_there_is_named(said, branches, device, code):
-    found, line = said("profile", branches.path, "--device", device)
-    assert (found, f"device '{device}'" in line) == (code, True)
+    exit_code, line = said("profile", branches.path, "--device", device)
+    assert (exit_code, f"device '{device}'" in line) == (code, True)

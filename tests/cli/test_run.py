@@ -33,9 +33,9 @@ def run_json(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
 
 def failed(capsys: pytest.CaptureFixture[str], code: int, *args: str) -> str:
     assert main(list(args)) == code
-    told = capsys.readouterr().err.splitlines()
-    assert told[-1].startswith("autosplit: ")
-    return told[-1]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("autosplit: ")
+    return lines[-1]
 
 
 def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
@@ -57,17 +57,17 @@ def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
 def test_json_is_the_study_document_and_nothing_else(
     study: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = run_json(capsys, "run", study)
-    assert {"study", "trials", "best", "baselines", "bound_ms", "verdict"} <= found.keys()
-    assert [t["state"] for t in found["trials"]] == ["COMPLETE"] * 3
-    assert {"number", "state", "cuts", "period_ms", "latency_ms", "stage_ms", "error"} <= found[
+    document = run_json(capsys, "run", study)
+    assert {"study", "trials", "best", "baselines", "bound_ms", "verdict"} <= document.keys()
+    assert [t["state"] for t in document["trials"]] == ["COMPLETE"] * 3
+    assert {"number", "state", "cuts", "period_ms", "latency_ms", "stage_ms", "error"} <= document[
         "trials"
     ][0].keys()
 
 
 def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixture[str]) -> None:
     devices = ["--devices", "cores:0", "cores:1"]
-    found = run_json(
+    document = run_json(
         capsys,
         "run",
         study,
@@ -79,8 +79,8 @@ def test_options_lie_over_the_study_file(study: str, capsys: pytest.CaptureFixtu
         "--storage",
         "elsewhere.db",
     )
-    assert len(found["trials"]) == 2
-    assert found["study"]["devices"] == ["cores:0", "cores:1"]
+    assert len(document["trials"]) == 2
+    assert document["study"]["devices"] == ["cores:0", "cores:1"]
     assert Path("elsewhere.db").is_file()
     assert not Path("net.db").exists()
 
@@ -104,8 +104,8 @@ def test_another_question_is_refused_and_forced_beside(
     study: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_json(capsys, "run", study)
-    told = failed(capsys, 2, "run", study, "--stages", "2")
-    assert "stages was '3', is '2'" in told
+    line = failed(capsys, 2, "run", study, "--stages", "2")
+    assert "stages was '3', is '2'" in line
     forced = run_json(capsys, "run", study, "--stages", "2", "--force")
     assert forced["study"]["name"] == "net-2"
     assert (
@@ -120,7 +120,7 @@ def test_another_question_is_refused_and_forced_beside(
 
 
 @pytest.mark.parametrize(
-    ("code", "args", "told"),
+    ("code", "args", "text"),
     [
         (2, ["nowhere.toml"], "does not exist"),
         (2, ["net.toml", "--trials", "0"], "search.trials is 0"),
@@ -136,10 +136,10 @@ def test_another_question_is_refused_and_forced_beside(
     ],
 )
 def test_an_error_is_one_line_and_a_code(
-    study: str, capsys: pytest.CaptureFixture[str], code: int, args: list[str], told: str
+    study: str, capsys: pytest.CaptureFixture[str], code: int, args: list[str], text: str
 ) -> None:
     line = failed(capsys, code, "run", *args)
-    assert told in line
+    assert text in line
     assert "secret" not in line
 
 

@@ -37,13 +37,13 @@ def test_a_study_is_found_by_file_database_and_name(
     capsys: pytest.CaptureFixture[str], args: list[str]
 ) -> None:
     assert main(["show", *args, "-f", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["study"]["name"] == "net"
-    assert len(found["trials"]) == 2
-    assert found["best"]["number"] in (0, 1)
-    assert [b["name"] for b in found["baselines"]] == ["one core", "all cores", "replicas"]
-    assert found["verdict"]["choice"] in ("split", "replicate", "leave")
-    assert found["bound_ms"] > 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["study"]["name"] == "net"
+    assert len(document["trials"]) == 2
+    assert document["best"]["number"] in (0, 1)
+    assert [b["name"] for b in document["baselines"]] == ["one core", "all cores", "replicas"]
+    assert document["verdict"]["choice"] in ("split", "replicate", "leave")
+    assert document["bound_ms"] > 0
 
 
 def test_the_table_names_cuts_and_live_tensors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,26 +91,34 @@ def test_another_database_is_no_study(folder: Path, said: Callable[..., tuple[in
 
 FOUND: dict[str, Any] = {
     "study": {
-        "name": "s", "model": "net", "stages": "auto", "devices": ["a", "b", "c"], "objective": ["memory", "latency"],
+        "name": "s", "model": "net", "stages": "auto", "devices": ["a", "b", "c"],
+        "objective": ["memory", "latency"],
         "stopped": "stopped: 3 trials (limit)",
     },
     "trials": [
         {
-            "number": 0, "state": "COMPLETE", "cuts": [["p", "q"], ["r"]], "stage_ms": [1.5, 0.0, 2.25], "error": None,
-            "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0}, "latency_ms": None, "memory_bytes": 1.25e6,
+            "number": 0, "state": "COMPLETE", "cuts": [["p", "q"], ["r"]],
+            "stage_ms": [1.5, 0.0, 2.25], "error": None, "latency_ms": None, "memory_bytes": 1.25e6,
+            "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0},
         },
         {
-            "number": 1, "state": "FAIL", "cuts": [["p"]], "stage_ms": None, "error": "no room", "period_ms": None,
+            "number": 1, "state": "FAIL", "cuts": [["p"]], "stage_ms": None,
+            "error": "no room", "period_ms": None,
             "latency_ms": None, "memory_bytes": None,
         },
     ],
     "pareto": [0, 1], "bound_ms": 1.5, "verdict": {"text": "Split: it wins."}, "export": "out",
     "best": {
-        "number": 0, "cuts": [["p", "q"], ["r"]], "live": [[["t", 2048]], [["u", 1024], ["v", 512]]],
-        "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0}, "duel_ms": {"median": 2.5, "low": 2.0, "high": 3.0},
+        "number": 0, "cuts": [["p", "q"], ["r"]],
+        "live": [[["t", 2048]], [["u", 1024], ["v", 512]]],
+        "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0},
+        "duel_ms": {"median": 2.5, "low": 2.0, "high": 3.0},
     },
     "baselines": [
-        {"name": "replicas", "period_ms": {"median": 4.0, "low": 4.0, "high": 4.0}, "latency_ms": None, "copies": 2}
+        {
+            "name": "replicas", "period_ms": {"median": 4.0, "low": 4.0, "high": 4.0},
+            "latency_ms": None, "copies": 2,
+        }
     ],
 }  # fmt: skip
 

@@ -67,14 +67,14 @@ def test_a10_a_later_cut_holds_the_one_ahead_of_it(save):
 
 
 def test_a10_the_written_split_computes_what_the_model_computes(residual, document, tmp_path):
-    found = document(residual, "--after", "relu1a", "-o", tmp_path / "out")
+    result = document(residual, "--after", "relu1a", "-o", tmp_path / "out")
     model = autosplit.load_model(residual)
     items = model.items()
     with autosplit.load(tmp_path / "out") as pipeline:
         got = pipeline.run(items)
     for mine, theirs in zip(got, model.expected(items), strict=True):
         np.testing.assert_allclose(mine["y"], theirs["y"], rtol=1e-4, atol=1e-4)
-    assert found["file"] == str(tmp_path / "out" / "split.json")
+    assert result["file"] == str(tmp_path / "out" / "split.json")
 
 
 def test_a10_the_table_names_nodes_tensors_and_sizes(residual, capsys):
@@ -91,7 +91,7 @@ def test_a10_a_comma_inside_a_name_counts_where_the_name_is_known(save, document
 
 
 @pytest.mark.parametrize(
-    ("after", "told"),
+    ("after", "text"),
     [
         (["nope"], "'nope'"),
         (["out0,nope"], "'nope'"),
@@ -104,10 +104,10 @@ def test_a10_a_comma_inside_a_name_counts_where_the_name_is_known(save, document
         ([","], "empty"),
     ],
 )
-def test_a10_an_impossible_cut_is_one_line_that_names_the_op(residual, said, after, told):
+def test_a10_an_impossible_cut_is_one_line_that_names_the_op(residual, said, after, text):
     code, line = said("split", residual, *(part for names in after for part in ("--after", names)))
     assert code == 2
-    assert told in line
+    assert text in line
     assert "op" in line
 
 

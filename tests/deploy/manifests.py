@@ -1,4 +1,4 @@
-"""A small manifest written by hand: two stages, a tensor that skips one, an output that is read too."""
+"""A small manifest: three stages, a tensor that skips one, an output that is read too."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ def port(name: str, shape: tuple[int, ...] = (2, 3), dtype: str = "float32") -> 
 
 
 def stage(index: int, inputs: list[str], outputs: list[str]) -> dict[str, Any]:
-    made = {"ops": [{"name": f"op{index}", "sources": []}], "device": "cores:0", "sha256": "0" * 64}
-    ports = {"inputs": [port(n) for n in inputs], "outputs": [port(n) for n in outputs]}
-    return {"index": index, "file": f"stage{index}.so", **made, **ports}
+    return {
+        "index": index,
+        "file": f"stage{index}.so",
+        "ops": [{"name": f"op{index}", "sources": []}],
+        "device": "cores:0",
+        "sha256": "0" * 64,
+        "inputs": [port(name) for name in inputs],
+        "outputs": [port(name) for name in outputs],
+    }
 
 
 def tensor(name: str, source: dict[str, Any], *to: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +64,7 @@ def digest(content: str) -> str:
 
 
 def write_export(folder: Path, name: str) -> Path:
-    """An export of ONNX stages, each file, called ``name`` with the stage's number, holds its name."""
+    """An export of ONNX stages whose files, called ``name`` with a number, hold their names."""
     folder.mkdir(exist_ok=True)
     document = sound() | {"environment": {"architecture": platform.machine()}}
     for index, entry in enumerate(document["stages"]):

@@ -1,4 +1,4 @@
-"""What is exported runs elsewhere and says exactly what it is; what was changed since is refused, never run."""
+"""An export runs elsewhere and describes itself; one that was changed is refused, never run."""
 
 import json
 import os
@@ -96,21 +96,21 @@ def test_an_export_over_one_that_runs_is_the_one_that_is_loaded_next(branches, t
 
 
 def test_the_manifest_says_what_goes_where(export, branches):
-    found = export.document
-    assert [c["tensor"] for c in found["connections"] if c["to"] == [{"output": "early"}]] == [
+    document = export.document
+    assert [c["tensor"] for c in document["connections"] if c["to"] == [{"output": "early"}]] == [
         "early"
     ]
-    assert [s["index"] for s in found["stages"]] == [0, 1, 2]
-    stem = next(c for c in found["connections"] if c["tensor"] == "stem.relu")
+    assert [s["index"] for s in document["stages"]] == [0, 1, 2]
+    stem = next(c for c in document["connections"] if c["tensor"] == "stem.relu")
     assert stem == {
         "tensor": "stem.relu",
         "bytes": 16 * 28 * 28 * 4,
         "from": {"stage": 0, "output": stem["from"]["output"]},
         "to": [{"stage": 1, "input": "stem.relu"}],
     }
-    assert found["model"]["sha256"] == branches.sha256
+    assert document["model"]["sha256"] == branches.sha256
     assert sorted(
-        s for stage in found["stages"] for op in stage["ops"] for s in op["sources"]
+        s for stage in document["stages"] for op in stage["ops"] for s in op["sources"]
     ) == sorted(s for op in branches.graph.ops for s in op.sources)
 
 
@@ -134,9 +134,9 @@ def test_what_was_measured_is_kept(branches, tmp_path):
     way = Baseline("one core", Spread(3.0, 3.0, 3.0), Spread(3.0, 3.0, 3.0))
     known = {"measured": measured, "predicted": 1.9, "baselines": [way], "verdict": "split it"}
     branches.split([["first"]]).export(tmp_path, **known)
-    found = manifest_file.read(tmp_path)
-    assert found.measured.period_ms.model_dump() == {"median": 2.0, "low": 1.5, "high": 2.5}
-    assert (found.predicted.period_ms, found.baselines[0].copies, found.verdict) == (
+    written = manifest_file.read(tmp_path)
+    assert written.measured.period_ms.model_dump() == {"median": 2.0, "low": 1.5, "high": 2.5}
+    assert (written.predicted.period_ms, written.baselines[0].copies, written.verdict) == (
         1.9,
         1,
         "split it",
@@ -161,22 +161,23 @@ def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, 
     assert worker.write_split_of_job(bench, json.loads(json.dumps(job))) == str(
         tmp_path / manifest.NAME
     )
-    found = manifest_file.read(tmp_path)
-    assert [s.device for s in found.stages] == [bench.devices[0], bench.devices[2]]
-    assert found.measured.stage_ms == (1.0, 2.0)
+    written = manifest_file.read(tmp_path)
+    assert [s.device for s in written.stages] == [bench.devices[0], bench.devices[2]]
+    assert written.measured.stage_ms == (1.0, 2.0)
     assert (
-        found.measured.period_ms.high,
-        found.measured.latency_ms.high,
-        found.measured.max_rel_error,
+        written.measured.period_ms.high,
+        written.measured.latency_ms.high,
+        written.measured.max_rel_error,
     ) == (2.5, 6.0, 1e-7)
-    assert [(b.name, b.copies) for b in found.baselines] == [("replicas", 2)]
-    assert (found.predicted.period_ms, found.verdict) == (1.9, "Split.")
+    assert [(b.name, b.copies) for b in written.baselines] == [("replicas", 2)]
+    assert (written.predicted.period_ms, written.verdict) == (1.9, "Split.")
 
 
 def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
     export.edit(lambda d: d["model"].pop("file"))
     code = (
-        "import sys; sys.modules['onnx'] = sys.modules['onnxruntime'] = sys.modules['optuna'] = None\n"
+        "import sys\n"
+        "for name in ('onnx', 'onnxruntime', 'optuna'): sys.modules[name] = None\n"
         "import numpy as np, autosplit\n"
         "with autosplit.load(sys.argv[1]) as pipeline:\n"
         "    item = {p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}\n"

@@ -1,4 +1,4 @@
-"""Where the stages of an export run on a machine that is not the one it was made on, and what is checked first."""
+"""Where the stages of an export run on another machine, and what is checked first."""
 
 import json
 import tempfile
@@ -27,8 +27,8 @@ def made_for(*names):
     return Manifest.model_validate(document)
 
 
-def placed(*names, given=()):
-    return [str(d) for d in loading.place_stages(made_for(*names), given)]
+def placed(*names, devices=()):
+    return [str(d) for d in loading.place_stages(made_for(*names), devices)]
 
 
 def test_stages_run_where_they_were_made_for():
@@ -44,24 +44,24 @@ def test_servers_stay_where_they_are_while_local_stages_move():
 
 
 def test_two_stages_on_a_tracker_s_key_are_on_two_servers():
-    found = loading.place_stages(made_for("tracker:t:1/k", "cores:9", "tracker:t:1/k"))
-    assert [d.copy for d in found if isinstance(d, Rpc)] == [0, 1]
-    assert Cores((0,)) in found
+    places = loading.place_stages(made_for("tracker:t:1/k", "cores:9", "tracker:t:1/k"))
+    assert [d.copy for d in places if isinstance(d, Rpc)] == [0, 1]
+    assert Cores((0,)) in places
 
 
 def test_so_they_are_where_no_core_is_missing():
-    found = loading.place_stages(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
-    assert [d.copy for d in found if isinstance(d, Rpc)] == [0, 1]
+    places = loading.place_stages(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
+    assert [d.copy for d in places if isinstance(d, Rpc)] == [0, 1]
 
 
 def test_devices_that_are_given_count_and_no_others():
-    assert placed("cores:9", "nonsense", "cores:8", given=["cores:1", "cores:1", "rpc:h:1"]) == [
+    assert placed("cores:9", "nonsense", "cores:8", devices=["cores:1", "cores:1", "rpc:h:1"]) == [
         "cores:1", "cores:1", "rpc:h:1",
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="3 stages need 3 devices, not 2"):
-        placed("cores:0", "cores:0", "cores:0", given=["cores:0", "cores:0"])
+        placed("cores:0", "cores:0", "cores:0", devices=["cores:0", "cores:0"])
     with pytest.raises(MachineError, match="needs core 9"):
-        placed("cores:0", "cores:0", "cores:0", given=["cores:0", "cores:0", "cores:9"])
+        placed("cores:0", "cores:0", "cores:0", devices=["cores:0", "cores:0", "cores:9"])
 
 
 @pytest.mark.parametrize("name", ["", "gpu:0", "cores:x", "rpc:h", "../x"])
@@ -203,7 +203,7 @@ def test_no_copy_is_left_behind(exported, loaded, monkeypatch, tmp_path):
 
 @pytest.fixture
 def target(monkeypatch):
-    """Let this be an x86_64 machine whose processor lacks what it is told to, and targets be told by their text."""
+    """Pretend an x86_64 machine with a processor that lacks some features."""
 
     def pretend(lacks=()):
         monkeypatch.setattr(loading.platform, "machine", lambda: "x86_64")
@@ -220,15 +220,15 @@ def target(monkeypatch):
     return pretend
 
 
-def made_with(environment, own=None):
+def made_with(environment, stage_target=None):
     document = sound() | {"environment": environment}
-    document["stages"][0]["target"] = own
+    document["stages"][0]["target"] = stage_target
     manifest = Manifest.model_validate(document)
     return manifest, manifest.stages[0]
 
 
 @pytest.mark.parametrize(
-    ("environment", "own", "told"),
+    ("environment", "stage_target", "text"),
     [
         (
             {"architecture": "aarch64"},
@@ -241,17 +241,17 @@ def made_with(environment, own=None):
             "the split was exported for aarch64, this machine is x86_64",
         ),
         ({"architecture": "x86_64"}, None, None),
-        ({"architecture": "aarch64"}, "x86_64", None),  # a stage's own target counts
+        ({"architecture": "aarch64"}, "x86_64", None),  # the stage's target counts
         ({}, None, None),
     ],
 )
-def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, own, told):
+def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, stage_target, text):
     target()
-    if told is None:
-        loading.require_target(*made_with(environment, own))
+    if text is None:
+        loading.require_target(*made_with(environment, stage_target))
         return
-    with pytest.raises(MachineError, match=told):
-        loading.require_target(*made_with(environment, own))
+    with pytest.raises(MachineError, match=text):
+        loading.require_target(*made_with(environment, stage_target))
 
 
 def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):

@@ -26,9 +26,9 @@ def put(tmp_path):
 
 
 def test_what_is_written_reads_back(put, tmp_path):
-    found = manifest_file.read(put(sound()))
-    manifest_file.write(found, tmp_path / "again" / manifest.NAME)
-    assert manifest_file.read(tmp_path / "again") == found
+    parsed = manifest_file.read(put(sound()))
+    manifest_file.write(parsed, tmp_path / "again" / manifest.NAME)
+    assert manifest_file.read(tmp_path / "again") == parsed
 
 
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
@@ -56,20 +56,20 @@ def test_the_wiring_is_that_of_the_connections():
 
 
 def test_the_document_spells_from_as_it_stands(put):
-    found = json.loads(manifest_file.read(put(sound())).model_dump_json(by_alias=True))
-    assert [c["from"] for c in found["connections"]][:2] == [
+    parsed = json.loads(manifest_file.read(put(sound())).model_dump_json(by_alias=True))
+    assert [c["from"] for c in parsed["connections"]][:2] == [
         {"input": "x"},
         {"stage": 0, "output": 0},
     ]
-    assert found["stages"][0]["runtime"] == "tvm"
+    assert parsed["stages"][0]["runtime"] == "tvm"
 
 
 def refused(change):
     document = sound()
     change(document)
-    with pytest.raises(ValidationError) as found:
+    with pytest.raises(ValidationError) as error:
         Manifest.model_validate(document)
-    return ".".join(map(str, found.value.errors()[0]["loc"]))
+    return ".".join(map(str, error.value.errors()[0]["loc"]))
 
 
 ESCAPES = [
@@ -118,13 +118,13 @@ def test_a_name_that_is_taken_stays_inside(name):
     document = sound()
     document["stages"][0]["file"] = name
     try:
-        kept = Manifest.model_validate(document).stages[0].file
+        taken = Manifest.model_validate(document).stages[0].file
     except ValidationError:
         return
-    parts = kept.split("/")
-    assert kept == name
+    parts = taken.split("/")
+    assert taken == name
     assert ".." not in parts
-    assert not kept.startswith("/")
+    assert not taken.startswith("/")
 
 
 @pytest.mark.parametrize("name", ["a", "a.so", "deep/er/a.so", ".hidden", "..a", "a..b", "ü 🌲"])

@@ -1,4 +1,4 @@
-"""An export on a machine that has only what the README's section "Deploy" installs, and no compiler."""
+"""An export on a machine that has only what the documentation installs, and no compiler."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def named() -> set[str]:
     installed = (
         command[command.index("install") + 1 :] for command in commands() if "install" in command
     )
-    wanted = [word for words in installed for word in words if word[0].isalpha()]
-    found: set[str] = set()
-    while wanted:
-        name = re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", wanted.pop().lower())[0])
-        if name not in found:
-            found.add(name)
+    remaining = [word for words in installed for word in words if word[0].isalpha()]
+    names: set[str] = set()
+    while remaining:
+        name = re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", remaining.pop().lower())[0])
+        if name not in names:
+            names.add(name)
             needs = importlib.metadata.requires(name) or []
-            wanted += [n for n in needs if not re.search("extra|_platform|platform_|python_", n)]
-    return found
+            remaining += [n for n in needs if not re.search("extra|_platform|platform_|python_", n)]
+    return names
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def test_an_export_computes_there_what_it_computed_here(
     python: Path, export: Any, tmp_path: Path
 ) -> None:
     export.edit(lambda d: d["model"].update(file="/nonexistent/net.onnx"))
-    found = json.loads(alone(python, "-m", "autosplit", "verify", export.folder, "-f", "json"))
-    assert (found["equal"], found["against"]) == (
+    document = json.loads(alone(python, "-m", "autosplit", "verify", export.folder, "-f", "json"))
+    assert (document["equal"], document["against"]) == (
         True,
         "onnxruntime's outputs recorded in reference.npz",
     )
@@ -134,7 +134,10 @@ def test_serving_a_stream(python: Path, export: Any) -> None:
 
 def test_the_stages_alone_compute_what_the_pipeline_does(python: Path, export: Any) -> None:
     shutil.copy(EXAMPLES / "stages_alone.py", export.folder)
-    code = "import sys; sys.modules['autosplit'] = None; import stages_alone; sys.argv[0] = ''; sys.exit(stages_alone.main())"
+    code = (
+        "import sys; sys.modules['autosplit'] = None; import stages_alone; "
+        "sys.argv[0] = ''; sys.exit(stages_alone.main())"
+    )
     lines = alone(
         python, "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", export.folder
     ).splitlines()

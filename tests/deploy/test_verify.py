@@ -23,10 +23,10 @@ pytest.importorskip("onnxruntime")
 
 def test_verify_compares_with_onnxruntime_on_the_model(export, capsys):
     assert main(["verify", str(export.folder), "-f", "json", "--items", "2"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["equal"], found["items"]) == (True, 2)
-    assert 0 <= found["max_rel_error"] < 1e-4
-    assert found["against"].startswith("onnxruntime on ")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["equal"], document["items"]) == (True, 2)
+    assert 0 <= document["max_rel_error"] < 1e-4
+    assert document["against"].startswith("onnxruntime on ")
 
 
 def test_verify_says_equal_in_one_line(export, capsys):
@@ -60,10 +60,10 @@ def test_a_model_that_is_another_now_does_not_judge(export, tmp_path):
 
 
 def test_the_model_may_have_moved(export, branches, tmp_path):
-    moved = tmp_path / "moved.onnx"
-    moved.write_bytes(branches.path.read_bytes())
+    elsewhere = tmp_path / "moved.onnx"
+    elsewhere.write_bytes(branches.path.read_bytes())
     export.edit(lambda d: d["model"].pop("file"))
-    assert verify(export.folder, moved)[0].equal
+    assert verify(export.folder, elsewhere)[0].equal
 
 
 def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):
@@ -127,8 +127,8 @@ def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     document = Manifest.model_validate(
         sound() | {"reference": {"file": file.name, "sha256": sha256}}
     )
-    given, expected, _ = verifying.recorded_items(tmp_path, document)
-    assert ([*given[0]], [*expected[0]]) == (["deep/x"], ["deep/er/y"])
+    inputs, expected, _ = verifying.recorded_items(tmp_path, document)
+    assert ([*inputs[0]], [*expected[0]]) == (["deep/x"], ["deep/er/y"])
 
 
 def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
@@ -145,7 +145,7 @@ def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_sta
 ):
     shapes, kinds = [], []
     monkeypatch.setattr(
-        verifying, "reference_of_file", lambda f, given: shapes.append(given) or reference_of_file(f, given)
+        verifying, "reference_of_file", lambda f, s: shapes.append(s) or reference_of_file(f, s)
     )
     monkeypatch.setattr(
         verifying, "compare", lambda a, b, among: kinds.append(set(among)) or compare(a, b, among)
@@ -208,9 +208,9 @@ def test_bench_measures_every_stage(export):
 
 def test_bench_prints_what_the_design_says(export, capsys):
     assert main(["bench", str(export.folder), "--seconds", "0.1", "-f", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert set(found["period_ms"]) == set(found["latency_ms"]) == {"median", "low", "high"}
-    assert [set(s) for s in found["stages"]] == [{"busy_ms"}] * 3
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["period_ms"]) == set(document["latency_ms"]) == {"median", "low", "high"}
+    assert [set(s) for s in document["stages"]] == [{"busy_ms"}] * 3
     assert main(["bench", str(export.folder), "--seconds", "0.1"]) == 0
     assert "items/s, latency" in capsys.readouterr().out
 

@@ -18,7 +18,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 FAST = ["branches", "shufflenet", "squeezenet", "transformer"]
 LARGE = [name for name in catalog.NAMES if name not in FAST]
 EVERY = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
-# A large net has hundreds of weight tensors of the same few kinds: so many of them are moved, drawn by seed.
+# A large net has hundreds of weight tensors of the same few kinds; so many of them are changed.
 MOVED_OF_LARGE = 40
 
 
@@ -94,8 +94,10 @@ def test_each_weight_moves_an_output(bench):
     for name in names:
         value = bench.weights[name]
         noise = generator.uniform(0.5, 1.5, value.shape).astype("float32")
-        if (moved := max(movement(old, bench.run(bench.items[0], **{name: value * noise})))) < 1e-3:
-            still[name] = moved
+        if (
+            change := max(movement(old, bench.run(bench.items[0], **{name: value * noise})))
+        ) < 1e-3:
+            still[name] = change
     assert not still
 
 
