@@ -127,7 +127,7 @@ def test_another_question_is_refused_and_forced_beside(
         (
             2,
             ["net.toml", "--stages", "30"],
-            "'chain' has 20 ops that can be parted; use fewer stages",
+            "'chain' supports at most 20 stages",
         ),
         (2, ["net.toml", "--storage", "no such thing://x"], "is not a database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
