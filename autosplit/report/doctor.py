@@ -1,4 +1,4 @@
-"""What a machine has and lacks, as values."""
+"""Checks of the machine: versions, a linker, cores, a GPU and the cache."""
 
 from __future__ import annotations
 
@@ -12,19 +12,26 @@ from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.devices import device
 
-_OPTIONAL = {
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "optuna-dashboard": "dashboard",
-    "matplotlib": "dashboard",
-    "plotly": "dashboard",
+_NEEDED = (
+    "numpy",
+    "networkx",
+    "optuna",
+    "pydantic",
+    "rich",
+    "platformdirs",
+    "filelock",
+    "psutil",
+    "tomli-w",
+)
+_EXTRAS = {
+    "onnx": ("onnx", "onnxruntime"),
+    "dashboard": ("optuna-dashboard", "matplotlib", "plotly", "waitress"),
 }
-_NEEDED = ("numpy", "networkx", "optuna", "pydantic", "rich", "platformdirs", "filelock", "psutil")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at; ``remedy`` is empty where nothing need be done."""
+    """One check: what was found, and the remedy if something is to be done."""
 
     name: str
     ok: bool
@@ -34,51 +41,35 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """All checks. TVM is loaded only where its versions fit."""
-    return [
-        _python(),
-        _tvm(),
-        *map(_package, _NEEDED),
-        *map(_extra, _OPTIONAL),
-        _linker(),
-        _cores(),
-        _cuda(),
-        _cache(),
-    ]
+    """All checks. TVM is loaded only if its versions fit together."""
+    packages = [_package(name, f"pip install {name}") for name in _NEEDED]
+    for extra, names in _EXTRAS.items():
+        packages += [_package(name, install(extra), needed=False) for name in names]
+    return [_python(), _tvm(), *packages, _linker(), _cores(), _cuda(), _cache()]
 
 
 def _python() -> Check:
-    found = sys.version.split()[0]
-    return Check(
-        "python",
-        sys.version_info >= (3, 11),
-        found,
-        "" if sys.version_info >= (3, 11) else "install Python 3.11",
-    )
+    ok = sys.version_info >= (3, 11)
+    return Check("python", ok, sys.version.split()[0], "" if ok else "install Python 3.11")
 
 
 def _tvm() -> Check:
-    found = f"{versions.installed('apache-tvm')}, ffi {versions.installed(versions.FFI)}"
+    installed = f"{versions.installed('apache-tvm')}, ffi {versions.installed(versions.FFI)}"
     problem = versions.wrong_pair()
     if problem:
-        return Check("tvm", False, found, problem)
+        return Check("tvm", False, installed, problem)
     try:
         import tvm
     except Exception as error:
-        return Check("tvm", False, found, f"it does not load ({error}); reinstall apache-tvm")
-    return Check("tvm", True, f"{found}, {tvm.target.Target('llvm').kind.name}")
+        return Check("tvm", False, installed, f"it does not load ({error}); reinstall apache-tvm")
+    return Check("tvm", True, f"{installed}, {tvm.target.Target('llvm').kind.name}")
 
 
-def _package(name: str) -> Check:
-    found = versions.installed(name)
-    return Check(name, found is not None, found or "-", "" if found else f"pip install {name}")
-
-
-def _extra(name: str) -> Check:
-    found = versions.installed(name)
-    return Check(
-        name, found is not None, found or "-", "" if found else install(_OPTIONAL[name]), False
-    )
+def _package(name: str, remedy: str, needed: bool = True) -> Check:
+    version = versions.installed(name)
+    if version is None:
+        return Check(name, False, "-", remedy, needed)
+    return Check(name, True, version, needed=needed)
 
 
 def _linker() -> Check:
@@ -89,17 +80,13 @@ def _linker() -> Check:
 
 
 def _cores() -> Check:
-    cores = device.available()
-    pinned = (
-        ""
-        if device.can_pin()
-        else "stages cannot be kept on a core on this system; measurements are noisier"
-    )
-    return Check("cores", bool(cores), ",".join(map(str, cores)), pinned)
+    cores, remedy = device.available(), ""
+    if not device.can_pin():
+        remedy = "stages cannot be kept on a core on this system; measurements are noisier"
+    return Check("cores", bool(cores), ",".join(map(str, cores)), remedy)
 
 
 def _cuda() -> Check:
-    """A GPU is no need; where this TVM cannot use one, that is said."""
     if versions.wrong_pair():
         return Check("cuda", False, "-", needed=False)
     try:
@@ -110,9 +97,8 @@ def _cuda() -> Check:
         remedy = "this TVM was built without CUDA; devices such as cuda:0 need a build that has it"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)
     count = sum(1 for n in range(16) if tvm.cuda(n).exist)
-    return Check(
-        "cuda", count > 0, f"{count} devices", "" if count else "see nvidia-smi", needed=False
-    )
+    remedy = "" if count else "see nvidia-smi"
+    return Check("cuda", count > 0, f"{count} devices", remedy, needed=False)
 
 
 def _cache() -> Check:

@@ -51,7 +51,7 @@ def test_the_table_names_cuts_and_live_tensors(capsys: pytest.CaptureFixture[str
     text = " ".join(capsys.readouterr().out.split())
     assert "best split: trial" in text
     assert " B)" in text
-    assert "no split can beat, by the profile" in text
+    assert "predicted bound of every split" in text
 
 
 def test_showing_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,9 +138,9 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
         ["1", "p, q", "t (2.05 kB)"],
         ["2", "r", "u (1.02 kB), v (512 B)"],
         ["replicas", "4", "", "2"],
-        ["no split can beat, by the profile", "1.5", "", ""],
     ]
-    assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison in turns" in lines
+    assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison" in lines
+    assert "without splitting; predicted bound of every split 1.5 ms" in lines
     assert lines[-2:] == ["Split: it wins.", "exported to out"]
 
 

@@ -1,57 +1,40 @@
-"""A graph put into words and into the JSON document of ``inspect``."""
+"""The document of ``inspect``, and the same as lines and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
-from autosplit.graph import FusedGraph
+from autosplit.graph import FusedGraph, Op
 from autosplit.units import counted, size
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
+_LITTLE = 0.1  # share of arithmetic in untuned kernels that is not worth a hint
+
 
 def document(model: CompiledModel) -> dict[str, Any]:
-    """The document of ``inspect -f json``; DESIGN fixes its keys."""
-    graph = model.graph
-    count = cuts.count(graph)
+    """The document of ``inspect -f json``, whose keys stay as they are."""
+    graph, lowered = model.graph, model.lowered
+    outputs = []
+    for name, source in lowered.outputs:
+        value = graph.tensors[source]
+        shape = list(value.shape)
+        outputs.append({"name": name, "tensor": source, "shape": shape, "dtype": value.dtype})
     return {
-        "model": {
-            "name": graph.name,
-            "sha256": model.sha256,
-            "weight_bytes": model.lowered.weight_bytes,
-        },
+        "model": {"name": graph.name, "sha256": model.sha256, "weight_bytes": lowered.weight_bytes},
         "inputs": [
-            {"name": i.name, "shape": list(i.shape), "dtype": i.dtype} for i in model.lowered.inputs
+            {"name": i.name, "shape": list(i.shape), "dtype": i.dtype} for i in lowered.inputs
         ],
-        "outputs": [
-            {
-                "name": name,
-                "tensor": t,
-                "shape": list(graph.tensors[t].shape),
-                "dtype": graph.tensors[t].dtype,
-            }
-            for name, t in model.lowered.outputs
-        ],
-        "folded": [{"name": f.name, "reason": f.reason} for f in graph.folded],
-        "ops": [
-            {
-                "name": op.name,
-                "kernel": op.kernel,
-                "sources": list(op.sources),
-                "parts": list(op.parts),
-                "inputs": list(op.inputs),
-                "outputs": list(op.outputs),
-                "weight_bytes": op.weight_bytes,
-                "flops": op.flops,
-            }
-            for op in graph.ops
-        ],
+        "outputs": outputs,
+        "folded": [asdict(node) for node in graph.folded],
+        "ops": [asdict(op) for op in graph.ops],
         "tensors": [tensor(graph, name) for name in graph.tensors],
-        "cuts": {"total": count.total, "complete": count.complete},
+        "cuts": asdict(cuts.count(graph)),
     }
 
 
@@ -68,6 +51,11 @@ def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:
     }
 
 
+def op_names(ops: Sequence[Op]) -> list[dict[str, Any]]:
+    """Ops by name, with the names of their source nodes."""
+    return [{"name": op.name, "sources": list(op.sources)} for op in ops]
+
+
 def title(document: dict[str, Any]) -> str:
     """The graph in one line."""
     count = document["cuts"]
@@ -75,68 +63,66 @@ def title(document: dict[str, Any]) -> str:
     if not count["complete"]:
         return f"{ops}, more than {count['total']:,} downsets"
     inner = count["total"] - 2  # the empty and the full one cut nothing off
-    return f"{ops}, {count['total']:,} downsets: {inner:,} cut{'' if inner == 1 else 's'} into two stages"
+    cut = "cut" if inner == 1 else "cuts"
+    return f"{ops}, {count['total']:,} downsets: {inner:,} {cut} into two stages"
 
 
 def ports(document: dict[str, Any]) -> Iterator[str]:
     """The inputs and the outputs of the model, a line each: name, type and shape."""
-    for what in ("inputs", "outputs"):
-        told = (f"{p['name']} {p['dtype']} {spelled(p['shape'])}" for p in document[what])
-        yield f"{what}: {', '.join(told)}"
+    for side in ("inputs", "outputs"):
+        texts = (f"{p['name']} {p['dtype']} {shape_text(p['shape'])}" for p in document[side])
+        yield f"{side}: {', '.join(texts)}"
 
 
-def spelled(shape: Sequence[int]) -> str:
+def shape_text(shape: Sequence[int]) -> str:
     """A shape as ``--shape`` takes it: 1x3x224x224."""
     return "x".join(map(str, shape)) or "scalar"
 
 
 def rows(graph: FusedGraph) -> Iterator[tuple[object, ...]]:
-    """One row an op: number, name, sources, tensors read and made, bytes made."""
+    """One row an op: number, name, sources, tensors read and produced, bytes produced."""
     for i, op in enumerate(graph.ops):
         sources = " ".join(op.sources) or f"(part of {' '.join(op.parts)})"
-        yield (
-            i,
-            op.name,
-            sources,
-            " ".join(op.inputs),
-            " ".join(op.outputs),
-            size(sum(graph.tensors[t].bytes for t in op.outputs)),
-        )
+        produced = size(sum(graph.tensors[t].bytes for t in op.outputs))
+        yield i, op.name, sources, " ".join(op.inputs), " ".join(op.outputs), produced
 
 
 def find(graph: FusedGraph, node: str) -> dict[str, Any]:
-    """Where a source node went: the op that makes its result and those that make parts of it, or why it was folded.
+    """Where a source node went: the ops that compute it or parts of it, or why it was folded.
 
-    Raises SplitError where no source node is called so.
+    Raises SplitError if no source node has that name.
     """
-    made = [op.name for op in graph.ops if node in op.sources]
+    ops = [op.name for op in graph.ops if node in op.sources]
     parts = [op.name for op in graph.ops if node in op.parts]
     reason = next((f.reason for f in graph.folded if f.name == node), None)
-    if not made and reason is None:
-        known = [*(n for op in graph.ops for n in op.sources), *(f.name for f in graph.folded)]
+    if not ops and reason is None:
+        known = [f.name for f in graph.folded]
+        for op in graph.ops:
+            known += op.sources
         raise SplitError(
-            f"no source node is called '{node}'; `autosplit inspect` lists them{nearest(node, known)}"
+            f"no source node is called '{node}'; `autosplit inspect` lists them"
+            f"{nearest(node, known)}"
         )
-    return {"node": node, "op": made[0] if made else None, "parts": parts, "folded": reason}
-
-
-def tuning_hint(untuned: float) -> str:
-    """What to do about kernels without a schedule that do the share ``untuned`` of the arithmetic; empty where it is little."""
-    if untuned <= 0.1:
-        return ""
-    return (
-        f"{untuned:.0%} of the arithmetic is done by kernels that no schedule is known for, often several times slower than "
-        'they could be; `autosplit tune MODEL -o tuned` finds schedules, and tuning = "tuned" or --tuning tuned uses them'
-    )
+    return {"node": node, "op": ops[0] if ops else None, "parts": parts, "folded": reason}
 
 
 def sentence(place: dict[str, Any]) -> str:
-    """``find`` in one line."""
+    """The result of ``find`` in one line."""
     if place["op"] is None:
         return f"{place['node']} was folded: {place['folded']}"
-    parts = (
-        f"; {', '.join(place['parts'])} compute{'s' if len(place['parts']) == 1 else ''} a part"
-        if place["parts"]
-        else ""
+    text = f"{place['node']} is in fused op {place['op']}"
+    if place["parts"]:
+        verb = "computes" if len(place["parts"]) == 1 else "compute"
+        text += f"; {', '.join(place['parts'])} {verb} a part"
+    return text
+
+
+def tuning_hint(untuned: float) -> str:
+    """What to do if untuned kernels do the share ``untuned`` of the arithmetic; empty if little."""
+    if untuned <= _LITTLE:
+        return ""
+    return (
+        f"{untuned:.0%} of the arithmetic is done by kernels without a known schedule, often "
+        "several times slower than they could be; `autosplit tune MODEL -o tuned` finds schedules, "
+        'and tuning = "tuned" or --tuning tuned uses them'
     )
-    return f"{place['node']} is in fused op {place['op']}{parts}"

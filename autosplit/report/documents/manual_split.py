@@ -1,4 +1,4 @@
-"""A split made by hand, told to the one who made it: what each cut took along and which tensors cross it."""
+"""The document of ``split``: the ops that each cut took along, and the tensors that cross it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit import cuts
-from autosplit.graph import FusedGraph
-from autosplit.report.documents.inspection import spelled, tensor
+from autosplit.report.documents.inspection import op_names, shape_text, tensor
 from autosplit.units import counted, size
 
 if TYPE_CHECKING:
@@ -15,81 +14,63 @@ if TYPE_CHECKING:
 
 
 def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """The document of ``split -f json``: ``cuts`` and ``stages`` of a split made with ``Model.split(after)``."""
+    """The document of ``split -f json`` for ``Model.split(after)``.
+
+    The ops of a cut are those since the cut before; ``took`` are the ones that nobody named.
+    """
     graph = split.model.graph
-    ends = cuts.cuts_of(graph, split.stages)
-    starts = (0, *ends)
-    return {
-        "model": graph.name,
-        "cuts": [
-            _cut(graph, number, names, end & ~start, cuts.live(graph, end))
-            for number, (names, start, end) in enumerate(zip(after, starts, ends, strict=False), 1)
-        ],
-        "stages": [_stage(split, i) for i in range(len(split.stages))],
-    }
+    cut_documents, before = [], 0
+    for number, (names, cut) in enumerate(
+        zip(after, cuts.cuts_of(graph, split.stages), strict=False), 1
+    ):
+        ops = [graph.ops[i] for i in cuts.members(cut & ~before)]
+        tensors = [tensor(graph, name) for name in cuts.live(graph, cut)]
+        unnamed = [op for op in ops if not {op.name, *op.sources}.intersection(names)]
+        cut_documents.append(
+            {
+                "number": number,
+                "after": list(names),
+                "ops": [op.name for op in ops],
+                "took": op_names(unnamed),
+                "tensors": tensors,
+                "bytes": sum(t["bytes"] for t in tensors),
+            }
+        )
+        before = cut
+    stages = []
+    for index, ports in enumerate(split.model.wiring(split.stages).stages):
+        stages.append(
+            {
+                "index": index,
+                "ops": op_names([graph.ops[i] for i in ports.ops]),
+                "inputs": [p.name for p in ports.inputs],
+                "outputs": [p.name for p in ports.outputs],
+            }
+        )
+    return {"model": graph.name, "cuts": cut_documents, "stages": stages}
 
 
 def title(cut: dict[str, Any]) -> str:
     """A cut in one line."""
-    took = cut["took"]
-    along = f"; took along {', '.join(map(_spelled, took))}" if took else ""
-    return f"cut {cut['number']} after {', '.join(cut['after'])}{along}"
+    text = f"cut {cut['number']} after {', '.join(cut['after'])}"
+    if cut["took"]:
+        text += f"; took along {', '.join(map(_op_text, cut['took']))}"
+    return text
 
 
 def rows(cut: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row a tensor that crosses the cut: name, shape, dtype, size, who makes it, who reads it."""
-    for crossing in cut["tensors"]:
-        shape, held = spelled(crossing["shape"]), size(crossing["bytes"])
-        yield (
-            crossing["name"],
-            shape,
-            crossing["dtype"],
-            held,
-            crossing["producer"],
-            " ".join(crossing["consumers"]),
-        )
+    """One row a tensor that crosses the cut: name, shape, dtype, size, producer, readers."""
+    for t in cut["tensors"]:
+        shape, readers = shape_text(t["shape"]), " ".join(t["consumers"])
+        yield t["name"], shape, t["dtype"], size(t["bytes"]), t["producer"], readers
 
 
 def stage_line(stage: dict[str, Any]) -> str:
     """A stage in one line."""
-    return (
-        f"stage {stage['index']}: {counted(len(stage['ops']), 'op')}, "
-        f"reads {', '.join(stage['inputs']) or 'nothing'}, makes {', '.join(stage['outputs'])}"
-    )
+    reads, makes = ", ".join(stage["inputs"]) or "nothing", ", ".join(stage["outputs"])
+    ops = counted(len(stage["ops"]), "op")
+    return f"stage {stage['index']}: {ops}, reads {reads}, makes {makes}"
 
 
-def _cut(
-    graph: FusedGraph, number: int, names: Sequence[str], added: int, live: Sequence[str]
-) -> dict[str, Any]:
-    """``added`` are the ops between this cut and the one before; ``took`` those of them that nobody named."""
-    ops = [graph.ops[i] for i in cuts.members(added)]
-    tensors = [tensor(graph, name) for name in live]
-    return {
-        "number": number,
-        "after": list(names),
-        "ops": [op.name for op in ops],
-        "took": [
-            {"name": op.name, "sources": list(op.sources)}
-            for op in ops
-            if not {op.name, *op.sources}.intersection(names)
-        ],
-        "tensors": tensors,
-        "bytes": sum(t["bytes"] for t in tensors),
-    }
-
-
-def _stage(split: Split, index: int) -> dict[str, Any]:
-    graph = split.model.graph
-    ports = split.model.wiring(split.stages).stages[index]
-    return {
-        "index": index,
-        "ops": [
-            {"name": graph.ops[i].name, "sources": list(graph.ops[i].sources)} for i in ports.ops
-        ],
-        "inputs": [p.name for p in ports.inputs],
-        "outputs": [p.name for p in ports.outputs],
-    }
-
-
-def _spelled(op: dict[str, Any]) -> str:
+def _op_text(op: dict[str, Any]) -> str:
     return f"{op['name']} ({' '.join(op['sources'])})" if op["sources"] else str(op["name"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.deploy import manifest_file
-from autosplit.report.documents.inspection import spelled, tensor
+from autosplit.report.documents.inspection import op_names, shape_text, tensor
 
 if TYPE_CHECKING:
     from autosplit.api import Part
@@ -23,10 +23,9 @@ def document(part: Part, manifest: Path | None) -> dict[str, Any]:
         files["file"] = str(manifest.parent / stage.file)
         files["onnx"] = str(manifest.parent / stage.onnx.file) if stage.onnx else None
         files["onnx_absent"] = stage.onnx_absent
-    ops = [graph.ops[i] for i in part.ops]
     return {
         "model": graph.name,
-        "ops": [{"name": op.name, "sources": list(op.sources)} for op in ops],
+        "ops": op_names([graph.ops[i] for i in part.ops]),
         "inputs": [tensor(graph, port.name) for port in wiring.inputs],
         "outputs": [tensor(graph, port.name) for port in wiring.outputs],
         **files,
@@ -37,5 +36,5 @@ def rows(document: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     """One row a tensor at the boundary: direction, name, shape, dtype, bytes."""
     for direction, side in (("reads", "inputs"), ("makes", "outputs")):
         for value in document[side]:
-            shape = spelled(value["shape"])
+            shape = shape_text(value["shape"])
             yield direction, value["name"], shape, value["dtype"], value["bytes"]

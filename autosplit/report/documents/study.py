@@ -1,4 +1,4 @@
-"""A study as one JSON document: its trials, the best, the baselines, the bound and the verdict."""
+"""The document of ``show``: trials, the best, baselines, the bound and the verdict of a study."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
+
+_STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
+
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
-    """What ``show -f json`` prints."""
+    """The document of ``show -f json``, whose keys stay as they are."""
     with storage_errors(url):
         trials, attributes = study.get_trials(deepcopy=False), study.user_attrs
     best = best_trial(trials, attributes)
     config = _mapping(attributes.get("config"))
+    graph = _mapping(attributes.get("graph"))
     return {
         "study": {
             "name": study.study_name,
             "storage": redact_password(url),
-            "model": config.get("model")
-            or config.get("zoo")
-            or _mapping(attributes.get("graph")).get("name"),
+            "model": config.get("model") or config.get("zoo") or graph.get("name"),
             "stages": config.get("stages"),
             "devices": attributes.get("devices"),
             "objective": config.get("objective"),
@@ -51,115 +54,102 @@ def _pareto(
     """The numbers of the trials that no other dominates; with one objective that of the best."""
     if len(of_study(attributes)) == 1:
         return [best.number] if best else []
-    told = [t for t in trials if t.state.name == "COMPLETE" and t.values]
-    return [told[n].number for n in front([t.values for t in told])]
+    valued = [t for t in trials if t.state.name == "COMPLETE" and t.values]
+    return [valued[n].number for n in front([t.values for t in valued])]
 
 
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
-    stored = trial.user_attrs
-    return {
-        "number": trial.number,
-        "state": trial.state.name,
-        "cuts": stored.get("cuts"),
-        "period_ms": stored.get("period_ms"),
-        "latency_ms": stored.get("latency_ms"),
-        "stage_ms": stored.get("stage_ms"),
-        "error": stored.get("error"),
-        "predicted_ms": stored.get("predicted_ms"),
-        "memory_bytes": stored.get("memory_bytes"),
-    }
+    stored = {key: trial.user_attrs.get(key) for key in _STORED}
+    return {"number": trial.number, "state": trial.state.name, **stored}
 
 
 def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
-    """The best trial with its stages and what crosses its cuts; ``duel_ms`` where it was compared once more."""
+    """The best trial with its stages and the tensors on its cuts.
+
+    ``duel_ms`` is its period in the final comparison, None without one.
+    """
     names = [op.get("name") for op in _mapping(attributes.get("graph")).get("ops", ())]
-    stages = trial.user_attrs.get("stages") or []
+    stages = []
+    for ops in trial.user_attrs.get("stages") or []:
+        stages.append([names[i] if 0 <= i < len(names) else str(i) for i in ops])
     entries = _mapping(attributes.get("duel")).get("entries", ())
-    return {
-        **_trial(trial),
-        "live": trial.user_attrs.get("live"),
-        "stages": [[names[i] if 0 <= i < len(names) else str(i) for i in ops] for ops in stages],
-        "duel_ms": next(
-            (e.get("period_ms") for e in entries if e.get("number") == trial.number), None
-        ),
-    }
+    periods = {entry.get("number"): entry.get("period_ms") for entry in entries}
+    live, compared = trial.user_attrs.get("live"), periods.get(trial.number)
+    return {**_trial(trial), "live": live, "stages": stages, "duel_ms": compared}
 
 
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def tables(
-    found: Mapping[str, Any],
-) -> Iterator[tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]]:
-    """The document of a study as tables: title, columns and rows."""
-    study = found["study"]
-    stopped = f"; {study['stopped']}" if study["stopped"] else ""
-    best = found["best"]
-    memory = ("memory MB",) if "memory" in (study["objective"] or ()) else ()
-    yield (
-        f"study {study['name']}: {study['model']}, {_stages(study)} stages{stopped}",
-        (
-            "trial",
-            "state",
-            "period ms",
-            "latency ms",
-            *memory,
-            "stages ms",
-            "cut after, or error",
-            "best",
-        ),
-        [(*_row(t, bool(memory)), _mark(found, t["number"])) for t in found["trials"]],
-    )
-    if best:
-        cuts = best["cuts"] or []
-        live = best["live"] or [[]] * len(cuts)
-        crossing = [
-            (n, ", ".join(ops), _tensors(tensors))
-            for n, (ops, tensors) in enumerate(zip(cuts, live, strict=False), 1)
-        ]
-        again = ", in the final comparison in turns" if best["duel_ms"] else ""
-        title = f"best split: trial {best['number']}, {_ms(best['duel_ms'] or best['period_ms'])} ms an item{again}"
-        yield title, ("cut", "after", "live tensors"), crossing
-    unsplit = [
+def tables(document: Mapping[str, Any]) -> Iterator[Table]:
+    """The document of a study as tables."""
+    yield _trial_table(document)
+    if document["best"]:
+        yield _cut_table(document["best"])
+    rows = [
         (b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"])
-        for b in found["baselines"]
+        for b in document["baselines"]
     ]
-    if found["bound_ms"] is not None:
-        unsplit.append(("no split can beat, by the profile", digits(found["bound_ms"]), "", ""))
-    yield "without splitting", ("baseline", "period ms", "latency ms", "copies"), unsplit
+    title = "without splitting"
+    if document["bound_ms"] is not None:
+        title += f"; predicted bound of every split {digits(document['bound_ms'])} ms"
+    yield title, ("baseline", "period ms", "latency ms", "copies"), rows
 
 
-def _stages(study: Mapping[str, Any]) -> str:
-    return (
-        f"up to {len(study['devices'] or ())}"
-        if study["stages"] == "auto"
-        else str(study["stages"])
-    )
+def _trial_table(document: Mapping[str, Any]) -> Table:
+    study = document["study"]
+    stages = study["stages"]
+    if stages == "auto":
+        stages = f"up to {len(study['devices'] or ())}"
+    title = f"study {study['name']}: {study['model']}, {stages} stages"
+    if study["stopped"]:
+        title += f"; {study['stopped']}"
+    has_memory = "memory" in (study["objective"] or ())
+    memory = ("memory MB",) if has_memory else ()
+    times = ("period ms", "latency ms", *memory, "stages ms")
+    columns = ("trial", "state", *times, "cut after, or error", "best")
+    rows = []
+    for trial in document["trials"]:
+        rows.append((*_row(trial, has_memory), _mark(document, trial["number"])))
+    return title, columns, rows
 
 
-def _mark(found: Mapping[str, Any], number: int) -> str:
-    """What is said of a trial beside its row."""
-    marks = ["*"] if found["best"] and found["best"]["number"] == number else []
-    marks += ["front"] if len(found["pareto"]) > 1 and number in found["pareto"] else []
+def _cut_table(best: Mapping[str, Any]) -> Table:
+    period = _ms(best["duel_ms"] or best["period_ms"])
+    title = f"best split: trial {best['number']}, {period} ms an item"
+    if best["duel_ms"]:
+        title += ", in the final comparison"
+    cuts = best["cuts"] or []
+    live = best["live"] or [[]] * len(cuts)
+    rows = []
+    for number, (ops, tensors) in enumerate(zip(cuts, live, strict=False), 1):
+        sizes = (f"{name} ({size(count)})" for name, count in tensors)
+        rows.append((number, ", ".join(ops), ", ".join(sizes)))
+    return title, ("cut", "after", "live tensors"), rows
+
+
+def _mark(document: Mapping[str, Any], number: int) -> str:
+    """The marks of a trial: the best, and on the Pareto front if there are several objectives."""
+    marks = []
+    if document["best"] and document["best"]["number"] == number:
+        marks.append("*")
+    if len(document["pareto"]) > 1 and number in document["pareto"]:
+        marks.append("front")
     return " ".join(marks)
 
 
-def _row(trial: Mapping[str, Any], memory: bool) -> tuple[object, ...]:
-    stages = ", ".join(digits(t) if t else "-" for t in trial["stage_ms"] or ())
-    detail = trial["error"] or " | ".join(", ".join(ops) for ops in trial["cuts"] or ())
-    held = trial["memory_bytes"]
-    room = (digits(held / 1e6) if isinstance(held, int | float) else "",) if memory else ()
-    times = _ms(trial["period_ms"]), _ms(trial["latency_ms"])
-    return trial["number"], trial["state"].lower(), *times, *room, stages, detail
+def _row(trial: Mapping[str, Any], has_memory: bool) -> tuple[object, ...]:
+    row: list[object] = [trial["number"], trial["state"].lower()]
+    row += [_ms(trial["period_ms"]), _ms(trial["latency_ms"])]
+    if has_memory:
+        memory = trial["memory_bytes"]
+        row.append(digits(memory / 1e6) if isinstance(memory, int | float) else "")
+    row.append(", ".join(digits(t) if t else "-" for t in trial["stage_ms"] or ()))
+    cuts = (", ".join(ops) for ops in trial["cuts"] or ())
+    return (*row, trial["error"] or " | ".join(cuts))
 
 
 def _ms(document: object) -> str:
     spread = read_spread(document)
-    if spread is None:
-        return ""
-    return digits(spread.median) + between(spread.low, spread.high)
-
-
-def _tensors(live: Any) -> str:
-    return ", ".join(f"{name} ({size(count)})" for name, count in live)
+    return "" if spread is None else digits(spread.median) + between(spread.low, spread.high)

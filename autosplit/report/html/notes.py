@@ -74,7 +74,7 @@ def study_note(study: Study, pictures: Iterable[tuple[str, str]] = ()) -> str:
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
     if study.bound_ms is not None:
         parts.append(
-            f"No split can be faster than {milliseconds(study.bound_ms)} for the op times that were measured."
+            f"Predicted bound of every split: {milliseconds(study.bound_ms)}, for the measured op times."
         )
     if study.stopped:
         parts.append(f"Stopped: {escape(study.stopped)}.")

@@ -62,7 +62,7 @@ def test_a_tensor_is_told_with_who_makes_and_reads_it():
 
 
 def test_shapes_are_spelled_as_the_command_line_takes_them():
-    assert [inspection.spelled(s) for s in ((1, 3, 224), (7,), ())] == ["1x3x224", "7", "scalar"]
+    assert [inspection.shape_text(s) for s in ((1, 3, 224), (7,), ())] == ["1x3x224", "7", "scalar"]
 
 
 def test_inputs_and_outputs_are_a_line_each():

@@ -178,7 +178,7 @@ def test_the_study_note_tells_why_it_stopped_and_the_bound() -> None:
     note = study_note(
         replace(STUDY, stopped="time limit", machine="a cpu", days="2030-01-01", version="1")
     )
-    assert "No split can be faster than 4 ms" in note
+    assert "Predicted bound of every split: 4 ms" in note
     assert "Stopped: time limit" in note
     assert [line.split(" | ")[0] for line in note.splitlines()[-3:]] == [
         "| machine",
