@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from autosplit.errors import GraphError
@@ -88,14 +89,20 @@ class FusedGraph:
     @cached_property
     def predecessors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops whose results it reads."""
-        producers = [[self.tensors[t].producer for t in op.inputs] for op in self.ops]
-        return tuple(_bits(p for p in row if p is not None) for row in producers)
+        rows = []
+        for op in self.ops:
+            producers = (self.tensors[t].producer for t in op.inputs)
+            rows.append(_bits(p for p in producers if p is not None))
+        return tuple(rows)
 
     @cached_property
     def successors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops that read its results."""
-        consumers = [[self.tensors[t].consumers for t in op.outputs] for op in self.ops]
-        return tuple(_bits(sum(row, ())) for row in consumers)
+        rows = []
+        for op in self.ops:
+            consumers = (self.tensors[t].consumers for t in op.outputs)
+            rows.append(_bits(chain.from_iterable(consumers)))
+        return tuple(rows)
 
     def to_networkx(self) -> networkx.DiGraph:
         """The graph as a new ``networkx.DiGraph``, to analyse or draw it.
@@ -123,6 +130,7 @@ class FusedGraph:
                 tensor = self.tensors[name]
                 for consumer in tensor.consumers:
                     reader = self.ops[consumer].name
+                    # An op may read several tensors of another: one edge has them all.
                     edge = graph.get_edge_data(op.name, reader, {"tensors": (), "bytes": 0})
                     graph.add_edge(
                         op.name,

@@ -63,5 +63,5 @@ def contract(predecessors: Sequence[int], keep_together: Iterable[int] = ()) -> 
     place = {node: g for g, node in enumerate(order)}
     return Contraction(
         tuple(ops_of[node] for node in order),
-        tuple(bitset(place[p] for p in components.predecessors(node)) for node in order),
+        tuple(bitset(map(place.__getitem__, components.predecessors(node))) for node in order),
     )

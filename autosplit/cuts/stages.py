@@ -60,7 +60,7 @@ def cuts_of(graph: FusedGraph, stages: Iterable[Iterable[int]]) -> tuple[int, ..
                 )
             if assigned >> i & 1:
                 raise SplitError(
-                    f"op '{graph.ops[i].name}' is given twice, again in stage {number}; give it once"
+                    f"op '{graph.ops[i].name}' appears again in stage {number}; give it once"
                 )
             assigned |= 1 << i
         if not ops:
@@ -94,10 +94,10 @@ def _empty(graph: FusedGraph, number: int, before: int) -> str:
         return (
             f"model '{graph.name}' has no op: its outputs are its inputs; there is nothing to split"
         )
-    last = (
-        f"after op '{ops[max(members(before))].name}'" if before else f"before op '{ops[0].name}'"
-    )
-    return f"stage {number} is empty ({last}); give it an op or use fewer stages"
+    place = f"before op '{ops[0].name}'"
+    if before:
+        place = f"after op '{ops[max(members(before))].name}'"
+    return f"stage {number} is empty ({place}); give it an op or use fewer stages"
 
 
 def used(stages: Sequence[Sequence[int]], devices: Sequence[_Device]) -> list[_Device]:

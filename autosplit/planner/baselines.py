@@ -44,7 +44,7 @@ def planned_baselines(
     weights = {
         "equal op count": [float(ops.bit_count()) for ops in groups],
         "equal parameters": [float(size) for size in problem.sizes],
-        "equal FLOPs": [sum(costs.flops[i] for i in members(ops)) for ops in groups],
+        "equal FLOPs": [sum(map(costs.flops.__getitem__, members(ops))) for ops in groups],
     }
     baselines = [_equal_shares(problem, name, values) for name, values in weights.items()]
     runnable = problem.times[np.isfinite(problem.times).all(axis=1)]

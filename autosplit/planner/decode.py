@@ -50,10 +50,11 @@ def decode(costs: CostModel, shares: Sequence[float], branch: float = 0.0) -> tu
 
 def shares_of(costs: CostModel, cuts: Sequence[int]) -> tuple[float, ...]:
     """The part of the whole time that lies before each cut, the inverse of ``decode``."""
-    total = sum(_mean_time(costs, i) for i in range(len(costs.names)))
+    times = [_mean_time(costs, i) for i in range(len(costs.names))]
+    total = sum(times)
     if not total:
         return (0.0,) * len(cuts)
-    return tuple(sum(_mean_time(costs, i) for i in members(cut)) / total for cut in cuts)
+    return tuple(sum(map(times.__getitem__, members(cut))) / total for cut in cuts)
 
 
 def _blend(predecessors: Sequence[int], branch: float) -> list[int]:

@@ -131,10 +131,9 @@ class BatchEvaluator:
         """The splits as a batch, in their order."""
         stages = tuple(splits)
         numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-        parts = [
-            [numbers.setdefault(part, len(numbers)) for part in enumerate(split)]
-            for split in stages
-        ]
+        # A stage is the same in two splits where its ops and its device are.
+        every_part = [part for split in stages for part in enumerate(split)]
+        parts = [numbers.setdefault(part, len(numbers)) for part in every_part]
         sizes = [len(ops) for _, ops in numbers]
         stage_costs = [self._stage_cost(device, ops) for device, ops in numbers]
         transfer, memory = np.array(stage_costs).reshape(-1, 2).T

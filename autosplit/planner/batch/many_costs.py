@@ -180,11 +180,15 @@ def stage_times(
 ) -> StageTimes:
     """The times of a table (see ``StageTable``) for costs that differ in times and overheads."""
     devices = max(len(c.times) for c in costs)
-    times = [[of_device(c.times, d) for d in range(devices)] for c in costs]
-    rows = np.array(times, dtype=np.float64)
+    rows = np.stack([_with_rows(np.array(c.times, dtype=np.float64), devices) for c in costs])
     # ``transfers`` are infinite where a device cannot run an op.
     rows = np.where(np.isfinite(rows), rows, 0.0)
-    width = max(len(c.overheads) for c in costs)
-    overheads = [[of_device(c.overheads, d) for d in range(width)] for c in costs]
+    places = max(len(c.overheads) for c in costs)
+    overheads = np.stack([_with_rows(np.array(c.overheads), places) for c in costs])
     least = rows.min(axis=1) @ inside.T
-    return StageTimes(stages, rows @ inside.T, least, np.array(overheads), transfers)
+    return StageTimes(stages, rows @ inside.T, least, overheads, transfers)
+
+
+def _with_rows(table: Array, devices: int) -> Array:
+    """A table with a row for each device."""
+    return np.broadcast_to(table, (devices, *table.shape[1:]))

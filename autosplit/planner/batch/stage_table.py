@@ -159,7 +159,7 @@ def _network_with(times: StageTimes, count: int, low: float, top: float) -> tupl
 
 def _transfer_problem(costs: CostModel, stages: int) -> Problem:
     """The transfers alone: op times and overheads are what gets corrected."""
-    times = tuple(tuple(0.0 if t < math.inf else t for t in row) for row in costs.times)
+    times = tuple(map(tuple, np.where(np.isinf(costs.times), math.inf, 0.0).tolist()))
     no_overheads = (0.0,) * len(costs.overheads)
     return pose(replace(costs, times=times, overheads=no_overheads), stages, FREE)
 

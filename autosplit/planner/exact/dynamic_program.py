@@ -173,15 +173,15 @@ def _update_latency(best: _Best, block: Block, first: Array, second: Array, limi
     i, j = np.nonzero((value == least) & (least < math.inf) & (least <= best.first[block.right]))
     if not len(i):
         return
-    # Among equal latencies the fewest bytes moved win, for each row on the right.
-    moved = second[block.left][i] + block.bytes_moved(i, j)
-    order = np.lexsort((moved, j))
+    # Among equal latencies the fewest bytes bytes_moved win, for each row on the right.
+    bytes_moved = second[block.left][i] + block.bytes_moved(i, j)
+    order = np.lexsort((bytes_moved, j))
     winner = order[np.unique(j[order], return_index=True)[1]]
-    i, j, moved = i[winner], j[winner], moved[winner]
+    i, j, bytes_moved = i[winner], j[winner], bytes_moved[winner]
     at = block.right.start + j
-    better = (least[j] < best.first[at]) | (moved < best.second[at])
-    at, i, j, moved = at[better], i[better], j[better], moved[better]
-    best.first[at], best.second[at] = least[j], moved
+    better = (least[j] < best.first[at]) | (bytes_moved < best.second[at])
+    at, i, j, bytes_moved = at[better], i[better], j[better], bytes_moved[better]
+    best.first[at], best.second[at] = least[j], bytes_moved
     best.parent[at] = block.left.start + i
 
 

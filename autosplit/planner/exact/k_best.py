@@ -34,8 +34,7 @@ def best_paths(layers: DownsetLayers, least: float, k: int) -> list[list[int]]:
     while len(paths) < k and period < math.inf:
         paths += _paths_of_period(network, period, k - len(paths))
         period = _next_period(network, period)
-    rows = [[network.nodes[layer][n] for layer, n in enumerate(path, 1)] for path in paths]
-    return [layers.cuts(path) for path in rows]
+    return [layers.cuts(network.rows(path)) for path in paths]
 
 
 def _limit_for(layers: DownsetLayers, least: float, k: int) -> float:
@@ -62,22 +61,22 @@ def _paths_of_period(network: Network, period: float, k: int) -> list[list[int]]
 
     # A label's cost: whether some stage has the whole period (0 or 1), latency, bytes moved.
     def cost_of(cost: Array, arcs: Arcs, arc: Index) -> Array:
-        load, moved = arcs.weights[:2, arc]
+        load, received = arcs.weights[:2, arc]
         slowest = np.maximum(cost[0], load == period)
-        return np.stack([slowest, cost[1] + load, cost[2] + moved])
+        return np.stack([slowest, cost[1] + load, cost[2] + received])
 
     def select(layer: int, node: Index, cost: Array) -> Index:
-        slowest, latency, moved = cost
-        order = np.lexsort((moved, latency, slowest, node))
+        slowest, latency, received = cost
+        order = np.lexsort((received, latency, slowest, node))
         group = node[order] * 2 + slowest[order].astype(np.intp)
         rank = np.arange(len(order)) - np.searchsorted(group, group, side="left")
         best: Index = order[rank < k]
         return best
 
     layers = extend_labels(network.within(period), 3, cost_of, select)
-    slowest, latency, moved = layers[-1].cost
+    slowest, latency, received = layers[-1].cost
     ends = np.flatnonzero(slowest)
-    ends = ends[np.lexsort((moved[ends], latency[ends]))][:k]
+    ends = ends[np.lexsort((received[ends], latency[ends]))][:k]
     return [trace(layers, int(end)) for end in ends]
 
 

@@ -87,6 +87,10 @@ class Network:
         """Only the stages with a load within ``limit``."""
         return Network(self.nodes, [arcs.within(limit) for arcs in self.arcs])
 
+    def rows(self, path: Sequence[int]) -> list[int]:
+        """What the nodes of a path stand for, those of the first and last layer left out."""
+        return [int(nodes[n]) for nodes, n in zip(self.nodes[1:-1], path, strict=True)]
+
     def count_paths(self) -> float:
         """The number of paths."""
         ways = np.ones(len(self.nodes[-1]))

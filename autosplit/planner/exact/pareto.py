@@ -49,11 +49,7 @@ def front(layers: DownsetLayers) -> tuple[list[list[int]], bool]:
 
     paths = extend_labels(network, 3, cost_of, select)
     ends = np.lexsort(paths[-1].cost[::-1])
-    rows = []
-    for end in ends:
-        nodes = trace(paths, int(end))
-        rows.append([network.nodes[layer][n] for layer, n in enumerate(nodes, 1)])
-    return [layers.cuts(path) for path in rows], complete
+    return [layers.cuts(network.rows(trace(paths, int(end)))) for end in ends], complete
 
 
 def _undominated(labels: Index, cost: Array) -> list[int]:

@@ -201,8 +201,8 @@ class _Pairs:
             staying: Array = ((left * weights) @ right.T)[i, j]
         else:
             staying = ((left[i] * weights) * right[j]).sum(axis=1)
-        moved: Array = self.left.produced_bytes[a][i] - staying
-        return moved
+        received: Array = self.left.produced_bytes[a][i] - staying
+        return received
 
 
 def _feature_weights(tensors: Index, live: Array, unread: Array) -> Array:

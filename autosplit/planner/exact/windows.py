@@ -174,8 +174,10 @@ def _cheapest(scaled: ScaledProblem, devices: Sequence[int]) -> tuple[Array, Arr
         return np.zeros(p.size), np.zeros(len(p.producer)), np.zeros(len(p.producer))
     speed = np.array([1 / max(1.0, p.at(scaled.times, d).sum()) for d in devices])
     weights = speed / speed.sum()
-    ops, send, receive = (
-        np.min([w * p.at(table, d) for w, d in zip(weights, devices, strict=True)], axis=0)
-        for table in (scaled.times, scaled.send, scaled.receive)
-    )
-    return ops, send, receive
+
+    def cheapest(table: Array) -> Array:
+        weighted = [w * p.at(table, d) for w, d in zip(weights, devices, strict=True)]
+        least: Array = np.min(weighted, axis=0)
+        return least
+
+    return cheapest(scaled.times), cheapest(scaled.send), cheapest(scaled.receive)

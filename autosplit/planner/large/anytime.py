@@ -86,7 +86,9 @@ def _order_through(before: Sequence[int], cuts: Sequence[int], random: Random) -
     for lower, upper in pairwise(ends):
         between = list(members(upper & ~lower))
         place = {g: n for n, g in enumerate(between)}
-        inner = [bitset(place[p] for p in members(before[g] & upper & ~lower)) for g in between]
+        # The part of the graph between two cuts, renumbered.
+        producers = [members(before[g] & upper & ~lower) for g in between]
+        inner = [bitset(map(place.__getitem__, groups)) for groups in producers]
         order += [between[n] for n in random_order(inner, random)]
     return order
 

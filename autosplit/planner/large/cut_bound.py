@@ -116,10 +116,9 @@ class _BoundSearch:
         cuts = [self.order.cut_range(k, period) for k in range(1, stages)]
         if any(cut.inside & cut.outside for cut in cuts):
             return math.inf
-        crossed = [
-            [n for n, cut in enumerate(cuts) if self._may_cross(t, cut)]
-            for t in range(len(self.costs))
-        ]
+        crossed: list[list[int]] = [[] for _ in self.costs]
+        for t, where in enumerate(crossed):
+            where += [n for n, cut in enumerate(cuts) if self._may_cross(t, cut)]
         work = self.order.work + stages * self.order.overhead
         best = work / stages
         # How a tensor's cost is shared out over the cuts it may cross: evenly, all to the last,

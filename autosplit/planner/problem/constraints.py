@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from autosplit.cuts import bitset
@@ -44,7 +45,8 @@ def limited(costs: CostModel, stages: int, constraints: Constraints) -> CostMode
     Raises:
         ConfigError: An op or a tensor is unknown, or memory is not for one or all devices.
     """
-    groups = [bitset(_op_index(costs, op) for op in ops) for ops in constraints.keep_together]
+    op_index = partial(_op_index, costs)
+    groups = [bitset(map(op_index, ops)) for ops in constraints.keep_together]
     tensors = {t.name: t for t in costs.tensors if t.producer is not None}
     for name in constraints.forbid:
         tensor = _find_tensor(tensors, name)

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.errors import ConfigError, GraphError
-from autosplit.graph import FusedGraph
+from autosplit.graph import FusedGraph, Tensor
 
 _T = TypeVar("_T")
 
@@ -121,11 +121,8 @@ class CostModel:
             tensors=tuple(
                 Transfer(t.name, t.producer, t.consumers, float(t.bytes)) for t in tensors
             ),
-            send=tuple(
-                tuple(0.0 if t.name in unsent else link.cost(t.bytes) for t in tensors)
-                for link in rows
-            ),
-            receive=tuple(tuple(link.cost(t.bytes) for t in tensors) for link in rows),
+            send=tuple(_transfer_costs(link, tensors, unsent) for link in rows),
+            receive=tuple(_transfer_costs(link, tensors, set()) for link in rows),
             overheads=tuple(map(float, overheads)),
             sizes=tuple(float(op.weight_bytes) for op in graph.ops),
             memory=tuple(map(float, memory)),
@@ -178,6 +175,12 @@ class CostModel:
             overheads=pick(self.overheads),
             memory=pick(self.memory),
         )
+
+
+def _transfer_costs(
+    link: Link, tensors: Iterable[Tensor], free: Collection[str]
+) -> tuple[float, ...]:
+    return tuple(0.0 if t.name in free else link.cost(t.bytes) for t in tensors)
 
 
 def _times_with_outputs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -111,8 +111,8 @@ class Problem:
 
     def group_cuts(self, plan: Plan) -> list[int]:
         """The cuts of a plan as bitsets of groups."""
-        groups = self.contraction.groups
-        return [bitset(g for g, ops in enumerate(groups) if ops & cut) for cut in plan.cuts]
+        group_of = self.contraction.group_of()
+        return [bitset(group_of[op] for op in members(cut)) for cut in plan.cuts]
 
     def at(self, table: Array, device: int) -> Any:
         """The row or entry of a device; a table of one serves all."""
@@ -145,19 +145,20 @@ def pose(
     merged = list(tensors.values())
     inside, outside = pinned_groups(costs, group_of, stages, constraints)
     produced = np.array([producer >= 0 for producer, _ in tensors], dtype=bool)
-    times = [[_sum(row, members(ops)) for ops in groups] for row in costs.times]
-    counts = [sum(costs.tensors[t].producer is not None for t in ts) for ts in merged]
+    group_ops = [list(members(ops)) for ops in groups]
+    tensor_bytes = [tensor.bytes for tensor in costs.tensors]
+    from_op = [float(tensor.producer is not None) for tensor in costs.tensors]
     return Problem(
         costs=costs,
         stages=stages,
         allow_empty=allow_empty,
         contraction=contraction,
-        times=np.array(times).reshape(-1, len(groups)),
+        times=_summed(costs.times, group_ops),
         send=_summed(costs.send, merged) * produced,  # nobody sends a model input
         receive=_summed(costs.receive, merged),
-        sizes=np.array([_sum(costs.sizes, members(ops)) for ops in groups]),
-        bytes=np.array([sum(costs.tensors[t].bytes for t in ts) for ts in merged], dtype=float),
-        tensor_counts=np.array(counts, dtype=float),
+        sizes=_summed([costs.sizes], group_ops)[0],
+        bytes=_summed([tensor_bytes], merged)[0],
+        tensor_counts=_summed([from_op], merged)[0],
         producer=tuple(producer for producer, _ in tensors),
         consumers=tuple(consumers for _, consumers in tensors),
         overheads=np.array(costs.overheads),
@@ -216,10 +217,10 @@ def _tensors_between_groups(
     return merged, place_of
 
 
-def _sum(values: Sequence[float], indices: Iterable[int]) -> float:
-    return sum(values[i] for i in indices)
-
-
 def _summed(table: Sequence[Sequence[float]], merged: Sequence[Sequence[int]]) -> Array:
-    sums = [[_sum(row, tensors) for tensors in merged] for row in table]
-    return np.array(sums, dtype=float).reshape(len(table), len(merged))
+    """The table with a column for each of the ``merged`` columns, their sum."""
+    sums = np.empty((len(table), len(merged)))
+    for d, row in enumerate(table):
+        for column, indices in enumerate(merged):
+            sums[d, column] = sum(row[i] for i in indices)
+    return sums
