@@ -166,6 +166,7 @@ def build(
                 raise GraphError(
                     f"tensor '{t}' is made by both '{first}' and '{op.name}'; rename one"
                 )
+        # An op that reads a tensor twice is one consumer.
         for t in dict.fromkeys(op.inputs):
             consumers.setdefault(t, []).append(i)
     tensors = {

@@ -1,11 +1,11 @@
 """How many legal cuts and splits there are, counted without listing them.
 
-A split into K stages, empty ones allowed, is an order-preserving map of the ops to 0..K-1. The number
-of those maps is the order polynomial of the graph (Stanley, Enumerative Combinatorics 1, section
-3.12), and with K = 2 the number of downsets. It multiplies over connected components, and adds up
-over the stages of an op that is comparable to all others. What is left is counted op by op: the ops
-are assigned in a topological order, and all assignments that agree on the ops with readers still to
-come are counted together.
+A split into K stages, empty ones allowed, is an order-preserving map of the ops to 0..K-1. The
+number of those maps is the order polynomial of the graph (Stanley, Enumerative Combinatorics 1,
+section 3.12), and with K = 2 the number of downsets. It multiplies over connected components, and
+adds up over the stages of an op that is comparable to all others. What is left is counted op by
+op: the ops are assigned in a topological order, and all assignments that agree on the ops with
+readers still to come are counted together.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _Counter:
         return total
 
     def _assign_all(self, ops: int, stages: int) -> int | None:
-        """Op by op in a topological order; a state is the stages of the ops with readers to come."""
+        """Op by op in a topological order; a state has the stages of ops with readers to come."""
         direct = {i: self.direct[i] & ops for i in members(ops)}
         frontier: list[int] = []
         states: dict[bytes, int] = {b"": 1}

@@ -62,10 +62,12 @@ def backwards(predecessors: Sequence[int]) -> list[int]:
     done = 0
     readers = successors(predecessors)
     for sink in (i for i in range(len(predecessors)) if not readers[i]):
+        # A stack, because long chains would exceed the recursion limit.
         stack = [sink]
         while stack:
             i = stack[-1]
             missing = predecessors[i] & ~done
+            # An op with several readers is pushed by each of them.
             if done >> i & 1:
                 stack.pop()
             elif missing:

@@ -79,6 +79,7 @@ def _check_downset(graph: FusedGraph, cut: int, number: int) -> None:
         raise SplitError(
             f"cut {number} names op {cut.bit_length() - 1}, but ops end at {len(graph.ops) - 1}"
         )
+    # Every op before the cut needs its producers before it.
     for i in members(cut):
         if missing := graph.predecessors[i] & ~cut:
             producer = graph.ops[next(members(missing))].name

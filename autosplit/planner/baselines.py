@@ -109,6 +109,7 @@ def _block_partition(times: Sequence[float], count: int) -> list[int]:
         least = min(sums)
         if sums[largest] <= least + step:
             break
+        # Of several smallest blocks the nearest, so that few blocks change.
         smallest_blocks = [block for block in range(count) if sums[block] == least]
         smallest = min(smallest_blocks, key=lambda block: abs(block - largest))
         if largest < smallest:
@@ -136,6 +137,7 @@ def _single_tensor_cuts(problem: Problem) -> set[int]:
     for t, (producer, consumers) in enumerate(
         zip(problem.producer, problem.consumers, strict=True)
     ):
+        # Merged tensors cross together, so they are more than one.
         if producer < 0 or problem.tensor_counts[t] > 1:
             continue
         links = [(producer, reader) for reader in members(consumers)]
@@ -176,6 +178,7 @@ def _bisection(problem: Problem) -> PlannedBaseline:
 
     low, high = 0.0, scaled.top
     best: list[int] | None = None
+    # The target moves down while the last stage meets it.
     while high - low > _BISECTION_GAP * high:
         target = (low + high) / 2
         places = _longest_stages(problem, target, probe)

@@ -43,6 +43,7 @@ def decode(costs: CostModel, shares: Sequence[float], branch: float = 0.0) -> tu
     places: list[int] = []
     for n, share in enumerate(sorted(shares)):
         lowest = places[-1] + 1 if places else 1
+        # The later cuts need a group each, too.
         highest = len(order) - len(shares) + n
         places.append(min(max(_nearest(times, share * times[-1]), lowest), highest))
     return tuple(downsets[p] for p in places)

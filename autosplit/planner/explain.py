@@ -60,6 +60,7 @@ def explained(
     texts = clashing(costs, constraints, feasible)
     if texts:
         return Infeasible(f"{message}; these clash, drop one: {'; '.join(texts)}")
+    # No condition is to blame: perhaps an op has no device at all.
     for i, name in enumerate(costs.names):
         if all(row[i] == math.inf for row in costs.times):
             message += (
@@ -80,6 +81,7 @@ def clashing(
     remaining = conditions(costs, constraints)
     if not feasible(*_question(costs, ())):
         return ()
+    # A condition stays only if the others are feasible without it.
     for condition in list(remaining):
         others = [c for c in remaining if c is not condition]
         if not feasible(*_question(costs, others)):

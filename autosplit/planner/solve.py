@@ -90,6 +90,7 @@ def k_best(
     try:
         scaled, words = scale(problem, math.inf), _table(problem, rows, best)
         layers = DownsetLayers(scaled, words, deadline)
+        # The period of the best split, up to rounding.
         limit = best.period / scaled.unit + scaled.rounding
         least = dynamic_program.least_period(layers, limit)
         paths = best_paths(layers, least[0], k) if least else []
@@ -97,6 +98,7 @@ def k_best(
         return (_noted(best, "the time was up before further splits were found"),)
     except TooManyStages as error:
         return (_noted(best, str(error)),)
+    # Sorted by exact costs: in units, splits within rounding may change places.
     plans = sorted((problem.plan(cuts) for cuts in paths), key=lambda plan: plan.rank)
     plans = [
         replace(p, lower_bound=best.lower_bound, optimal=best.optimal and p.period <= best.period)
@@ -129,6 +131,7 @@ def least_latency(
             f"no split has a period of at most {period}; the least period is {best.period}"
         )
     scaled = scale(problem, period)
+    # The split of least period is a solution, so its latency is a bound, up to rounding.
     latency = best.latency / scaled.unit + scaled.rounding * (stages + 1)
     try:
         layers = DownsetLayers(scaled, _table(problem, rows, best), deadline)
@@ -226,6 +229,7 @@ def _solve_large(problem: Problem, first: SearchResult, deadline: Deadline | Non
     the search goes on.
     """
     top = math.inf if first.plan is None else first.plan.period
+    # The cuts met on the way to the bound are good places to cut.
     bound, cheap = cut_bound(problem, work_bound(problem), top, deadline)
     result = improve(problem, first, bound, cheap, deadline, rounds=_QUICK_ROUNDS)
     if result.plan is not None:

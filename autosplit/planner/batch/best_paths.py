@@ -1,7 +1,7 @@
 """The paths through stored stages, best first, in order of period, then latency.
 
-A* (Hart, Nilsson and Raphael 1968) with the least period and latency to go as bounds. Both are exact
-or too low, so the paths come in order.
+A* (Hart, Nilsson and Raphael 1968) with the least period and latency to go as bounds. Both are
+exact or too low, so the paths come in order.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def _steps(
     head, load = arcs.head[leaving], arcs.load[leaving]
     slowest, spent = np.maximum(before.slowest, load), before.spent + load
     period_to_go, latency_to_go = to_go
+    # In whole units, so that periods equal to rounding are ordered by latency.
     period = np.rint(np.maximum(slowest, period_to_go[head]) / unit)
     latency = np.rint((spent + latency_to_go[head]) / unit)
     for n in np.lexsort((latency, period)):

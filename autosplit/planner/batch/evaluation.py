@@ -25,10 +25,11 @@ from autosplit.planner.problem.problem import Array, Index
 
 @dataclass(frozen=True, eq=False)
 class StageBatch:
-    """Different stages. ``ops``: those of all, one stage after the other; ``first``: each one's place.
+    """Different stages.
 
-    ``device``: of each stage its place in the pipeline; ``transfer``: what its transfers cost, in
-    ms; ``memory``: bytes. An empty stage costs nothing and begins where the next one does.
+    ``ops``: those of all, one stage after the other; ``first``: where each begins; ``device``: of
+    each stage its place in the pipeline; ``transfer``: what its transfers cost, in ms; ``memory``:
+    bytes. An empty stage costs nothing and begins where the next one does.
     """
 
     ops: Index
@@ -154,6 +155,7 @@ class BatchEvaluator:
             tensors, inside = self._transfers.tensors, frozenset(ops)
             inputs = dict.fromkeys(t for i in ops for t in self._inputs.get(i, ()))
             received = [t for t in inputs if tensors[t].producer not in inside]
+            # A tensor is sent where some reader is on another stage.
             outputs = [t for i in ops for t in self._outputs.get(i, ())]
             sent = [t for t in outputs if not inside.issuperset(tensors[t].consumers)]
             self._stage_costs[key] = stage_cost(

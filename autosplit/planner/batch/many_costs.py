@@ -1,9 +1,9 @@
 """The stage times of one table under one or many cost models, and the best split for each model.
 
-Two dynamic programs run from the first stage to the last, on arrays of cost model by cut. The first
-gives the least period. The second gives the least sum of squared stage times among the paths of that
-period: the most even split of least period, which is the likeliest to keep it if the costs differ.
-Stages that are too long are left out in blocks, and so are cuts out of reach.
+Two dynamic programs run from the first stage to the last, on arrays of cost model by cut. The
+first gives the least period. The second gives the least sum of squared stage times among the paths
+of that period: the most even split of least period, which is the likeliest to keep it if the costs
+differ. Stages that are too long are left out in blocks, and so are cuts out of reach.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class StageTimes:
         for start in range(tails.start, tails.stop, rows):
             stop = min(start + rows, tails.stop)
             first = max(heads.start, start + 1)
+            # Cuts are ordered by time, so a stage to a later cut has more work.
             longest = before[:, start:stop].max(axis=1) + limits + SAME * before[:, -1]
             short = np.flatnonzero((before[:, first : heads.stop] <= longest[:, None]).any(axis=0))
             if len(short):
@@ -185,6 +186,7 @@ def stage_times(
     rows = np.where(np.isfinite(rows), rows, 0.0)
     places = max(len(c.overheads) for c in costs)
     overheads = np.stack([_with_rows(np.array(c.overheads), places) for c in costs])
+    # The lower bound of any split: each op on its fastest device.
     least = rows.min(axis=1) @ inside.T
     return StageTimes(stages, rows @ inside.T, least, overheads, transfers)
 

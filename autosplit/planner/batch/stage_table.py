@@ -1,4 +1,4 @@
-"""Every stage of a space at once: the best splits for one cost model after another, in milliseconds.
+"""Every stage of a space at once: the best splits for one cost model after another.
 
 A stage lies between two nested cuts, and what its transfers cost never changes when op times and
 overheads are corrected. So the stages are made once, and a plan is a search over layers of them.
@@ -68,6 +68,7 @@ class StageTable:
         if not paths:
             return []
         period = float(network.least_to_go(np.maximum)[0][0])
+        # Often the splits of least period alone are enough.
         best = network.within(period * (1 + SAME))
         if best.count_paths() < count:
             best, _ = _network_with(times, count, min(period * (1 + SAME), limit), top)
@@ -110,6 +111,7 @@ class StageTable:
             return 0.0
         times = np.array(costs.times[0])
         op = int(times.argmax())
+        # A small op is shared out among the stages.
         if times[op] < _LARGE * times.sum() / self.stages:
             return 0.0
         before, after = np.flatnonzero(self.inside[:, op] == 0), np.flatnonzero(self.inside[:, op])
@@ -147,7 +149,7 @@ def stages_between(costs: CostModel, stages: int, cuts: Iterable[int]) -> StageT
 
 
 def _network_with(times: StageTimes, count: int, low: float, top: float) -> tuple[Network, float]:
-    """The stages within a limit from ``low`` to ``top`` that leave ``count`` paths, and how many."""
+    """The stages within a limit from ``low`` to ``top`` with ``count`` paths, and how many."""
     limit, step = low * (1 + SAME), _FIRST_STEP
     while True:
         network = times.network(limit)
@@ -168,6 +170,7 @@ def _table(costs: CostModel, problem: Problem, words: Words) -> StageTable:
     """The table of some downsets of groups."""
     devices = 1 if problem.costs.devices is None else problem.stages
     inside = to_bits(words, problem.size)[:, problem.contraction.group_of()]
+    # The searches leave out whole blocks of stages by this order.
     order = _order_by_time(costs, inside)
     words, inside = words[order], inside[order]
     cuts = tuple(map(to_int, from_bits(inside)))

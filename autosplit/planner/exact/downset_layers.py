@@ -99,6 +99,7 @@ class DownsetLayers:
                 rows=3,
             )
             reached = flags[arcs.tail] | self.flags(heads)[arcs.head]
+            # Paths to one cut that separated different tensors lead to different nodes.
             pairs = np.stack([heads[arcs.head], reached], axis=1)
             distinct, head = np.unique(pairs, axis=0, return_inverse=True)
             every_arc.append(Arcs(arcs.tail, head.reshape(-1), arcs.weights, arcs.tails))

@@ -119,6 +119,7 @@ def weigh(
 
     The latter is summed over the tensors live there.
     """
+    # In chunks, so that the unpacked bits of all rows are never there at once.
     inner = np.empty((len(words), over_groups.shape[1]))
     border = np.zeros((len(words), over_live.shape[1]))
     for part in chunks(words):

@@ -97,6 +97,7 @@ def count_paths(layers: DownsetLayers, limit: float, cap: float) -> float:
         if layers.problem.allow_empty:
             idle = layers.idle(tails, heads)
             after[np.searchsorted(heads, tails[idle])] += ways[idle]
+        # Numbers of paths grow beyond double precision; more than asked for is enough.
         ways = np.minimum(after, cap)
     return float(ways.sum())
 
@@ -111,6 +112,7 @@ def _forward(
         if not len(paths[-1].node):
             return None
         layer = _extended(layers, paths[-1], heads, stage, limit, update)
+        # What cannot get within the latency any more is dropped (A* bound).
         if latency < math.inf:
             rest = layers.windows.rest(layer.node, stage + 1)
             layer = layer.keep(layer.first + rest <= latency)
@@ -195,6 +197,7 @@ def _best_of(parts: list[_Layer]) -> _Layer:
     """One layer with the best path to each (row, flags), in the order of the table."""
     columns = zip(*(part.columns() for part in parts), strict=True)
     joined = _Layer(*map(np.concatenate, columns))
+    # The best of each (row, flags) comes first.
     order = np.lexsort((joined.second, joined.first, joined.flags, joined.node))
     changed = np.ones(len(order), dtype=bool)
     changed[1:] = (np.diff(joined.node[order]) != 0) | (np.diff(joined.flags[order]) != 0)

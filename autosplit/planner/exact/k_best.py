@@ -1,8 +1,8 @@
 """The k best splits, in order of period, latency and bytes moved.
 
-A path that is best up to some cut need not be so to the end, because the period is a maximum. So the
-periods are taken one by one, ascending: among the paths of exactly that period latency and bytes add
-up, and the best k to each node are enough.
+A path that is best up to some cut need not be so to the end, because the period is a maximum. So
+the periods are taken one by one, ascending: among the paths of exactly that period latency and
+bytes add up, and the best k to each node are enough.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def _limit_for(layers: DownsetLayers, least: float, k: int) -> float:
     # Paths are counted without required tensors, so with these every stage is taken.
     if layers.problem.required:
         return max(least, top)
+    # First outwards until there are enough, then a bisection back.
     while high < top and count_paths(layers, high, k) < k:
         low, high, step = high, min(top, max(least, 1.0) * (1 + step)), step * 4
     if high > low:
@@ -69,6 +70,7 @@ def _paths_of_period(network: Network, period: float, k: int) -> list[list[int]]
         slowest, latency, received = cost
         order = np.lexsort((received, latency, slowest, node))
         group = node[order] * 2 + slowest[order].astype(np.intp)
+        # The k best of each node, with and without a stage of the whole period.
         rank = np.arange(len(order)) - np.searchsorted(group, group, side="left")
         best: Index = order[rank < k]
         return best

@@ -1,7 +1,8 @@
 """The layered search: a split is a path from the empty cut to the full one.
 
-Layer k holds the cuts that may lie before stage k, so K stages have layers 0 to K. An arc from a cut
-of one layer to a cut of the next is a stage, weighted by its load. What a search minimises differs:
+Layer k holds the cuts that may lie before stage k, so K stages have layers 0 to K. An arc from a
+cut of one layer to a cut of the next is a stage, weighted by its load. What a search minimises
+differs:
 
 - least period, least latency: a dynamic program over arcs that are made block by block and never
   stored, because they may be too many (``dynamic_program``, ``batch.many_costs``);

@@ -37,6 +37,7 @@ def front(layers: DownsetLayers) -> tuple[list[list[int]], bool]:
     def select(layer: int, node: Index, cost: Array) -> Index:
         nonlocal complete
         order = np.lexsort((cost[2], cost[1], cost[0], node))
+        # One part a node: labels of different nodes are not comparable.
         bounds = np.flatnonzero(np.diff(node[order], prepend=-1, append=-1))
         parts = [order[a:b] for a, b in pairwise(bounds)]
         labels = [label for part in parts for label in _undominated(part, cost)]

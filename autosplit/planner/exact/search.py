@@ -65,6 +65,7 @@ def search(
     plan = problem.plan(cuts)
     if best is not None and (best.period, best.latency) < (plan.period, plan.latency):
         plan = best
+    # Only the period is proven so far.
     plan = _tie_broken(problem, layers, plan, period)
     return SearchResult(replace(plan, lower_bound=plan.period), plan.period, True)
 
@@ -77,6 +78,7 @@ def _least_period(layers: DownsetLayers, bound: float) -> tuple[float, list[int]
     """
     top, step = layers.scaled.limit, 0.002
     while True:
+        # The step doubles, so that a far period is reached in a few rounds.
         limit = min(top, bound * (1 + step)) if bound > 0 else top
         try:
             least = least_period(layers, limit)

@@ -125,6 +125,7 @@ class _Pairs:
     def blocks(self, limit: float) -> Iterator[Block]:
         for a in self.left.parts:
             for b in self.right.parts:
+                # No pair of the block is nested, or all are too long.
                 if a.all & ~b.any or not self._may_fit(a.slice, b.slice, limit):
                     continue
                 load = self.end[None, b.slice] - self.start[a.slice, None]
@@ -148,6 +149,7 @@ class _Pairs:
         if self.last_features is not None and self.last_features[0] == key:
             return self.last_features[1]
         left, right, tensors = [], [], []
+        # Only a tensor live on both sides can be live at both ends of a pair.
         for t in a.live.keys() & b.live.keys():
             (live_a, readers_a), (live_b, readers_b) = a.live[t], b.live[t]
             left.append(live_a)

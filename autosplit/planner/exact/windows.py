@@ -1,9 +1,9 @@
 """Which downsets can be the cut at layer k of a path whose loads stay within a limit.
 
-The stages before a cut B together cost at least T(B) + send(live(B)), since each live tensor is sent
-by the stage that made it. The stages after it cost at least T(all) - T(B) + receive(live(B)), since
-each is received by one that reads it. With unequal devices both hold for every convex combination
-of the loads, so with the devices' weights each op and tensor counts at its cheapest.
+The stages before a cut B together cost at least T(B) + send(live(B)), since each live tensor is
+sent by the stage that made it. The stages after it cost at least T(all) - T(B) + receive(live(B)),
+since each is received by one that reads it. With unequal devices both hold for every convex
+combination of the loads, so with the devices' weights each op and tensor counts at its cheapest.
 """
 
 from __future__ import annotations

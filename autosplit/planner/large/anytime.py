@@ -1,8 +1,8 @@
 """A search for graphs with too many downsets to list: the exact search over small tables of them.
 
-Each round the table holds the cuts of the best split so far, cuts around them, and cuts along random
-topological orders. The exact search over a table can only improve the split; a bound that needs no
-table tells how far it can be from the best.
+Each round the table holds the cuts of the best split so far, cuts around them, and cuts along
+random topological orders. The exact search over a table can only improve the split; a bound that
+needs no table tells how far it can be from the best.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def _table(problem: Problem, best: Plan | None, cheap: list[int], random: Random
             chain = []
         order = _order_through(before, chain, random)
         downsets.update(accumulate((1 << g for g in order), int.__or__))
+    # Unions and intersections of cuts are cuts: they combine branches.
     for a, b in _similar_pairs(sorted(downsets), cuts, random):
         downsets |= {a | b, a & b}
     return merge(to_words(sorted(downsets), problem.size))

@@ -2,10 +2,10 @@
 
 In a split of period P into K stages the cut before stage k holds ops of time between S - (K-k) P
 and k P, which decides for many ops on which side they lie. All loads together are S plus, for each
-tensor that crosses a cut, at least one sending and one receiving; a tensor's cost is shared out over
-the cuts it may cross. What is left for each cut is a minimum cut in a flow network (a downset is a
-closure: Picard 1976), with a multiplier for the time that must lie before it. P is possible only if
-the sum stays within K P.
+tensor that crosses a cut, at least one sending and one receiving; a tensor's cost is shared out
+over the cuts it may cross. What is left for each cut is a minimum cut in a flow network (a downset
+is a closure: Picard 1976), with a multiplier for the time that must lie before it. P is possible
+only if the sum stays within K P.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def cut_bound(
     search = _BoundSearch(problem, deadline)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
+        # A tighter bound is not worth the time.
         if high - low <= 1e-3 * high or search.timed_out():
             break
         if search.least_mean_load(middle) > middle * (1 + 1e-9):
@@ -189,10 +190,12 @@ class _BoundSearch:
         p, size = self.problem, self.problem.size
         source, sink = size, size + 1
         node = list(range(size))
+        # Groups on a sure side are merged with the source or the sink.
         for i in members(cut.outside):
             node[i] = sink
         for i in members(cut.inside):
             node[i] = source
+        # A node for each tensor, so that its weight is cut once for all its readers.
         weighted = [t for t, w in enumerate(weights) if w > 0 and p.producer[t] >= 0]
         network = FlowNetwork(size + 2 + len(weighted))
         constant = 0.0

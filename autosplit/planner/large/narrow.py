@@ -34,7 +34,7 @@ def narrow_rows(
 
 
 def _rows_between(order: GroupOrder, cut: CutRange, limit: int, deadline: Deadline | None) -> Words:
-    """The downsets of one layer: to the groups surely inside, each undecided one is added or not."""
+    """The downsets of one layer: the groups surely inside, with or without each undecided one."""
     problem, times = order.problem, order.times
     rows = to_words([cut.inside], problem.size)
     time = np.array([sum(times[i] for i in members(cut.inside))])

@@ -44,6 +44,7 @@ class CanonicalPlacement:
             return
         tried = set()
         for d in range(after + 1, len(self.kinds) - used + 1):
+            # The first device of a kind stands for all later ones.
             if self.kinds[d] not in tried:
                 tried.add(self.kinds[d])
                 for rest in self.device_choices(used - 1, d):

@@ -47,6 +47,7 @@ def plan_assigned(
         if pinned is not None:
             problem = pose(costs.on_devices(order), stages, pinned, allow_empty=allow_empty)
             candidates.append((work_bound(problem), order, pinned))
+    # Ascending bounds: the first order that cannot be better ends the search.
     for least, order, pinned in sorted(candidates, key=lambda candidate: candidate[:2]):
         if best is not None and (least > best.period or (deadline is not None and deadline())):
             bound = min(bound, least)
@@ -86,6 +87,7 @@ def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
             return
         tried = set()
         for d in range(count):
+            # Of equal devices only the first that is left is tried.
             if d not in order and kinds[d] not in tried:
                 tried.add(kinds[d])
                 yield from extend((*order, d))

@@ -28,6 +28,7 @@ def best_splits(
         plans = k_best(
             costs, stages, requested, deadline=timed_out, allow_empty=True, empty_last=alike
         )
+        # Plans that differ in which of equal devices are empty have one canonical form.
         splits = list(dict.fromkeys(placement.canonical(p.stages) for p in plans))
         if len(splits) >= count or len(plans) < requested or timed_out():
             return splits[:count]
@@ -59,6 +60,7 @@ def best_splits_under_contention(
         return sorted(splits, key=lambda stages: _period(costs, stages))[:count]
     best: list[tuple[float, float, float, Stages]] = []
     bounds = [(_bound(costs, devices), devices) for devices in choices]
+    # Ascending bounds: the first choice that cannot hold one of the best ends the search.
     for bound, devices in sorted(b for b in bounds if b[0] < math.inf):
         if timed_out() or (len(best) >= count and bound > best[count - 1][0]):
             break

@@ -83,6 +83,7 @@ def pinned_groups(
                     f"op {op!r} is pinned to {word} {stage}; give one of 0 to {stages - 1}"
                 )
             group = 1 << group_of[_op_index(costs, op)]
+            # Cut k lies before stage k, so the op lies before the cuts after its stage.
             for cut in range(stage + 1):
                 outside[cut] |= group
             for cut in range(stage + 1, stages + 1):

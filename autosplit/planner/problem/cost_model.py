@@ -188,6 +188,7 @@ def _times_with_outputs(
 ) -> tuple[tuple[float, ...], ...]:
     """Op times with the sending of model outputs, which leave their stage in every split."""
     times = [list(map(float, row)) for row in op_times]
+    # Without transfer costs the rows stay as they are.
     if any(link.cost(1) for link in links):
         devices = max(len(times), len(links))
         times = [list(of_device(times, d)) for d in range(devices)]

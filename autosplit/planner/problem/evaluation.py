@@ -72,6 +72,7 @@ def evaluate(
     for t, tensor in enumerate(costs.tensors):
         producer = None if tensor.producer is None else stage_of[tensor.producer]
         readers = {stage_of[c] for c in tensor.consumers} - {producer}
+        # A tensor is sent once and received once by each other stage, however many ops read it.
         for s in readers:
             received[s].append(t)
         if producer is not None and readers:

@@ -1,8 +1,8 @@
 """The graph file of dnn-partitioning (Tarnawski et al., NeurIPS 2020) as a cost model, and back.
 
 Parsed JSON in and out. Only accelerators are planned: ``cpuLatency``, ``isBackwardNode`` and
-``maxCPUs`` are checked where present and not used. ``overhead`` (a stage) and ``deviceLatencies`` (a
-node: one time per device) are this package's own additions; other planners ignore them.
+``maxCPUs`` are checked where present and not used. ``overhead`` (a stage) and ``deviceLatencies``
+(a node: one time per device) are this package's own additions; other planners ignore them.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ class _Fields:
             raise GraphError(f"{self.where} has {key} {number}; give a finite number")
         if number > _MOST:
             raise GraphError(
-                f"{self.where} has {key} {number:g}; give at most {_MOST:g}, in another unit of time"
+                f"{self.where} has {key} {number:g}; give at most {_MOST:g}, "
+                "in another unit of time"
             )
         return number
 
@@ -216,6 +217,7 @@ def _order(
             raise GraphError(f"{nodes[source].where} reads its own output; a graph has no cycle")
         for reader in output.readers:
             predecessors[reader] |= 1 << source
+    # A group of several nodes is a cycle, because nothing else is contracted here.
     groups = contract(predecessors).groups
     for group in groups:
         if group.bit_count() > 1:
@@ -228,6 +230,7 @@ def _times(nodes: Sequence[_Fields]) -> tuple[tuple[float, ...], ...]:
     """The times of all nodes, a row a device or one for all."""
     columns = []
     for node in nodes:
+        # Checked, but not used: only accelerators are planned.
         node.number("cpuLatency", default=0.0)
         times = [node.cost("fpgaLatency") if node.flag("supportedOnFpga") else math.inf]
         if node.fields.get("deviceLatencies") is not None:

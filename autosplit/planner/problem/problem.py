@@ -39,12 +39,12 @@ class Problem:
     """``costs`` for ``stages`` stages, contracted to n groups and t tensors between groups.
 
     Tables have a row a device, or one for all. ``times``: devices x n, infinite where unsupported;
-    ``send``, ``receive``: devices x t; ``sizes``: n bytes; ``bytes``: t; ``tensor_counts``: how many
-    tensors of the graph each of the t stands for; ``producer``: group or -1 for a model input;
-    ``consumers``: bitsets of groups. ``inside``, ``outside``: per layer 0..K the groups that a cut
-    there must, must not hold; ``required``: indices of tensors that some cut must separate;
-    ``empty_last``: of the splits that differ only in which stages are empty, list the one whose
-    empty stages come last.
+    ``send``, ``receive``: devices x t; ``sizes``: n bytes; ``bytes``: t; ``tensor_counts``: how
+    many tensors of the graph each of the t stands for; ``producer``: group or -1 for a model
+    input; ``consumers``: bitsets of groups. ``inside``, ``outside``: per layer 0..K the groups
+    that a cut there must, must not hold; ``required``: indices of tensors that some cut must
+    separate; ``empty_last``: of the splits that differ only in which stages are empty, list the
+    one whose empty stages come last.
     """
 
     costs: CostModel
@@ -132,6 +132,7 @@ def pose(
         raise ConfigError(f"{stages} stages asked for; ask for at least 1")
     if costs.devices not in (None, stages):
         raise ConfigError(f"{stages} stages on {costs.devices} devices; ask for one stage a device")
+    # Ops that may not be separated are groups, so the search never looks at such cuts.
     costs = limited(costs, stages, constraints)
     contraction = costs.contraction
     groups = contraction.groups
@@ -182,6 +183,7 @@ def work_bound(problem: Problem) -> float:
     p = problem
     times = np.stack([p.at(p.times, d) for d in range(p.stages)])
     overheads = np.array([p.at(p.overheads, d) for d in range(p.stages)])
+    # The largest group is on one device, the best at best.
     largest = float((times + overheads[:, None]).min(axis=0).max(initial=0.0))
     fixed = np.zeros(p.stages) if p.allow_empty else overheads
     sums = np.where(np.isfinite(times), times, 0.0).sum(axis=1)

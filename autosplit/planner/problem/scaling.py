@@ -43,8 +43,10 @@ def scale(problem: Problem, limit: float) -> ScaledProblem:
     """Whole-number costs that are exact for loads up to ``limit``; infinite for no limit."""
     finite = [a[np.isfinite(a)].sum() for a in (problem.times, problem.overheads, problem.send)]
     most = float(sum(finite) + (problem.receive * problem.readers).sum())
+    # A limit above all costs together is no limit.
     if not limit < most:
         limit = most
+    # An op of twice the limit exceeds it on every device.
     ceiling = 2 * limit if limit > 0 else 1.0
     tables = (problem.times, problem.send, problem.receive, problem.overheads)
     times, send, receive, overheads = (np.minimum(table, ceiling) for table in tables)
