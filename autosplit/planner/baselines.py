@@ -49,7 +49,7 @@ def planned_baselines(
     baselines = [_equal_shares(problem, name, values) for name, values in weights.items()]
     runnable = problem.times[np.isfinite(problem.times).all(axis=1)]
     times = runnable.mean(axis=0).tolist() if len(runnable) else [0.0] * problem.size
-    places = _spread(_block_partition(times, stages), problem.size)
+    places = spread_places(block_partition(times, stages), problem.size)
     baselines.append(_checked(problem, "block partition by time", places))
     tables = {
         "best over one order": prefixes(range(problem.size), problem.size),
@@ -69,10 +69,10 @@ def _equal_shares(problem: Problem, name: str, weights: Sequence[float]) -> Plan
     running = np.cumsum([0.0, *weights])
     shares = [running[-1] * n / problem.stages for n in range(1, problem.stages)]
     nearest = [int(np.abs(running - share).argmin()) for share in shares]
-    return _checked(problem, name, _spread(nearest, problem.size))
+    return _checked(problem, name, spread_places(nearest, problem.size))
 
 
-def _spread(places: Sequence[int], size: int) -> list[int]:
+def spread_places(places: Sequence[int], size: int) -> list[int]:
     """Places along the order, spread so that no stage is empty."""
     spread: list[int] = []
     for n, place in enumerate(places):
@@ -93,7 +93,7 @@ def _checked(
     return PlannedBaseline(name, plan, candidates)
 
 
-def _block_partition(times: Sequence[float], count: int) -> list[int]:
+def block_partition(times: Sequence[float], count: int) -> list[int]:
     """Block partition of a sequence: the ends of the blocks but the last.
 
     By Bárány and Grinberg (2015), as in torchgpipe. Sums end up within one largest element of each

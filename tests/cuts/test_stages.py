@@ -39,7 +39,7 @@ def test_an_illegal_chain_of_cuts_names_the_op(nested, message):
     ("stages", "message"),
     [
         ([(0, 1), (2,)], "'D' is in no stage"),
-        ([(0, 1), (1, 2, 3)], "'B' is given twice"),
+        ([(0, 1), (1, 2, 3)], "'B' appears again in stage 1"),
         ([(0, 3), (1, 2)], "'D' but not its producer 'B'"),
         ([(0, 1, 2, 3), ()], "stage 1 is empty"),
         ([(0, 1, 2, 7)], "names op 7"),

@@ -1,7 +1,8 @@
 """The least period by a mixed-integer programme in HiGHS: an independent statement of the problem.
 
-x[i, s] = 1 where op i lies on a stage up to s (rows are monotone in s); r[t, s] >= 1 where stage s reads a tensor from outside,
-w[t, s] >= 1 where the maker is on stage s and a reader later. Minimise P over P >= load of each stage.
+x[i, s] = 1 where op i lies on a stage up to s (rows are monotone in s); r[t, s] >= 1 where stage s
+reads a tensor from outside, w[t, s] >= 1 where the maker is on stage s and a reader later. Minimise
+P over P >= load of each stage.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def least_period(model, stages):
     for j, tensor in enumerate(model.tensors):
         for c in tensor.consumers:
             for s in range(stages):
-                # on stage s and the maker before it; the maker up to s and the reader after it, less the maker before s
+                # on stage s and the maker before it; the maker up to s and the reader after it,
+                # less the maker before s
                 add(
                     [
                         (r(j, s), 1),
@@ -67,7 +69,10 @@ def least_period(model, stages):
 
 
 def minimised(rows, period):
-    """The least value of column ``period``, the last, where all others are 0 or 1; None where nothing satisfies the rows."""
+    """The least value of column ``period``, the last, where all others are 0 or 1.
+
+    None where nothing satisfies the rows.
+    """
     matrix = lil_matrix((len(rows), period + 1))
     for row, (terms, _) in enumerate(rows):
         for column, factor in terms:

@@ -1,4 +1,7 @@
-"""Splits measured and found in the plainest way, sharing no code with the planner: sets, loops and exact fractions."""
+"""Costs of splits, and the best of all, in the plainest way: sets, loops and exact fractions.
+
+Nothing is shared with the planner.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def file_loads(document, stages):
 
 
 def model_cost(model, stages):
-    """(period, latency, bytes moved, memory per stage, loads) of stages of op indices under a CostModel's tables."""
+    """(period, latency, bytes moved, memory per stage, loads) of stages under a CostModel."""
     where = {i: s for s, ops in enumerate(stages) for i in ops}
     pick = lambda rows, d: rows[d] if len(rows) > 1 else rows[0]  # noqa: E731
     loads, memory, moved = [], [], Fraction(0)
@@ -62,7 +65,7 @@ def model_cost(model, stages):
 
 
 def all_splits(model, k, allow_empty=False):
-    """Every legal split into k stages: all assignments of ops to stages in which data flows forward."""
+    """Every legal split into k stages: all assignments in which data flows forward."""
     n = len(model.names)
     edges = [(p, i) for i in range(n) for p in range(n) if model.predecessors[i] >> p & 1]
     groups = [[i for i in range(n) if g >> i & 1] for g in model.groups]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.planner import plan, planned_baselines
-from autosplit.planner.baselines import _block_partition
+from autosplit.planner.baselines import block_partition
 from tests.planner.graphs import costed, parallel_chains, random_dag
 from tests.planner.strategies import models
 
@@ -36,7 +36,7 @@ def test_equal_shares_of_ops_parameters_and_flops():
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=12), st.integers(1, 5))
 def test_block_partition_differ_by_no_more_than_one_element(times, count):
-    ends = [0, *_block_partition(times, count), len(times)]
+    ends = [0, *block_partition(times, count), len(times)]
     assert ends == sorted(ends)
     sums = [sum(times[a:b]) for a, b in pairwise(ends)]
     assert len(sums) == count

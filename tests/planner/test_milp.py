@@ -1,4 +1,4 @@
-"""The planner against an independent mixed-integer programme, on graphs too large for brute force."""
+"""The planner against a mixed-integer programme, on graphs too large for brute force."""
 
 from dataclasses import replace
 

@@ -28,6 +28,7 @@ from tests.planner.reference import brute_force, model_cost
 from tests.planner.strategies import models
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("stages", [4, 8])
 @pytest.mark.parametrize("model", [cells(20), parallel_chains(64, 10)], ids=["cells", "chains"])
 def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
@@ -88,6 +89,7 @@ def test_a_minimum_cut_is_the_least_of_all_cuts(arcs):
     assert value == capacity(bitset(i for i in range(6) if side[i]))
 
 
+@pytest.mark.integration
 def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_some():
     model = parallel_chains(20, 5)
     found = k_best(model, 2, 3)
@@ -98,6 +100,7 @@ def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_so
     assert not least_latency(model, 2, math.inf).optimal
 
 
+@pytest.mark.integration
 def test_the_same_question_has_the_same_answer():
     assert plan(parallel_chains(20, 5), 3) == plan(parallel_chains(20, 5), 3)
 

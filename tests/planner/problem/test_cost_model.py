@@ -27,7 +27,7 @@ from autosplit.planner import (
     planned_baselines,
     shares_of,
 )
-from autosplit.planner.baselines import _spread
+from autosplit.planner.baselines import spread_places
 from autosplit.planner.placement.device_order import kinds_of
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, model_cost
@@ -309,7 +309,7 @@ def test_with_time_out_at_once_the_questions_still_have_an_answer():
     ],
 )
 def test_spread_move_apart_so_that_no_stage_is_empty(places, size, moved):
-    assert _spread(places, size) == moved
+    assert spread_places(places, size) == moved
 
 
 def test_a_baseline_that_does_not_fit_says_why():
