@@ -18,7 +18,7 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
-from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
+from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.lowering import convex
 from autosplit.lowering.external.backend import Backend
@@ -190,7 +190,7 @@ def plan(
 
     along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
     names = list(map(str, along))
-    costs = on_own_devices(
+    costs = place_regions(
         measured_costs(model, along), model.lowered.regions, regions or {}, names
     )
     best = planner.plan(costs, len(along), allow_empty=stages == "auto")

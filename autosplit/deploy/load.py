@@ -49,14 +49,14 @@ def place_stages(document: Manifest, devices: Sequence[str] = ()) -> tuple[Devic
     if devices:
         return device.along(len(document.stages), devices)
     try:
-        return device.apart([device.parse(s.device) for s in document.stages])
+        return device.with_copies([device.parse(s.device) for s in document.stages])
     except MachineError:
         cores = iter(device.along(len(document.stages)))
         places = []
         for stage in document.stages:
             is_local = stage.device.startswith("cores:")
             places.append(next(cores) if is_local else device.parse(stage.device))
-        return device.apart(places)
+        return device.with_copies(places)
 
 
 def require_target(document: Manifest, stage: StagePart) -> None:
@@ -71,7 +71,7 @@ def require_target(document: Manifest, stage: StagePart) -> None:
         raise MachineError(
             f"the split was exported for {exported_for}, this machine is {here}; export it there"
         )
-    if stage.runtime == TVM and (missing := processor.lacking(target.host or target)):
+    if stage.runtime == TVM and (missing := processor.missing_features(target.host or target)):
         raise MachineError(
             f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this "
             f"processor lacks {', '.join(missing)}; "

@@ -1,1 +1,16 @@
-""""""
+"""Everything that touches the hardware: devices, kernels, stages, measurements.
+
+Read in this order:
+
+- ``devices``: what there is, and the connections to servers.
+- ``codegen``: kernels compiled for a target, linked into stages.
+- ``runtimes``: what computes a stage, behind one interface.
+- ``profiling``: op times and link costs, as the planner takes them.
+- ``execution``: the wiring of a split, and the pipeline that runs its stages.
+- ``measurement``: periods with their spread, and the comparison with a reference.
+- ``compiled_model``: a model with its kernels and its runtime; here the rooms come together.
+- ``isolation`` and ``bench``: the same in a process of its own.
+- ``cache``: files that are made once.
+
+Imports lowering, frontend and what all rooms may import.
+"""

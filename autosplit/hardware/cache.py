@@ -21,7 +21,7 @@ def folder() -> Path:
 
 
 def keep(file: Path, make: Callable[[Path], object]) -> Path:
-    """``file``, made by ``make(temporary)`` if it is not there whole; a digest beside it tells a damaged one.
+    """``file``, made by ``make(temporary)`` where it is absent or differs from the digest beside it.
 
     Raises MachineError where the cache cannot be written.
     """

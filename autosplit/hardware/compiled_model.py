@@ -36,9 +36,8 @@ class CompiledModel:
     """A model lowered for a target, and the runtime that computes its stages.
 
     ``path`` is the original file, None for an object; ``onnx_file`` the same where it is ONNX.
-    ``targets`` gives devices, by their
-    spelling, targets of their own; the graph is the same for all. ``reference`` computes the original
-    without stages. A stage is a tuple of op indices.
+    ``targets`` gives devices, by their spelling, targets of their own; the graph is the same for
+    all. ``reference`` computes the original without stages. A stage is a tuple of op indices.
     """
 
     path: Path | None

@@ -11,7 +11,7 @@ from autosplit import api
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.profiling.cost_model import on_own_devices
+from autosplit.hardware.profiling.cost_model import place_regions
 from autosplit.lowering.external.backend import Backend
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig, load
@@ -121,7 +121,7 @@ def test_c7_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
 
 def test_c7_ops_that_no_order_can_bring_there_are_told() -> None:
     costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0),))
-    own = on_own_devices(
+    own = place_regions(
         costs, {"one": (0,), "two": (2,)}, {"one": "cores:0", "two": "cores:0"}, ["cores:0"]
     )
     assert own.times == costs.times

@@ -1,1 +1,8 @@
-"""The package autosplit/hardware/devices."""
+"""Devices and the connections to them.
+
+Read ``device`` (spelling and pinning) first. ``rpc`` holds the connections to TVM RPC servers,
+``session`` opens one, ``tracker`` asks a tracker for a server, ``server_connection`` makes the
+calls and notices the loss of a server. ``processor`` compares a target with this processor.
+
+Imports nothing of ``hardware``.
+"""

@@ -1,7 +1,8 @@
-"""Where a stage runs: local cores, a local GPU, or a TVM RPC server by its address or through a tracker.
+"""Devices: local cores, a local GPU, or a TVM RPC server by its address or through a tracker.
 
-They are spelled ``cores:0``, ``cores:0,2`` or ``cores:0-3``; ``cuda:0``; ``rpc:HOST:PORT``; ``tracker:HOST:PORT/KEY``. The
-device on a server is its processor, unless a suffix such as ``/cuda:0`` names another.
+They are spelled ``cores:0``, ``cores:0,2`` or ``cores:0-3``; ``cuda:0``; ``rpc:HOST:PORT``;
+``tracker:HOST:PORT/KEY``. The device on a server is its processor, unless a suffix such as
+``/cuda:0`` names another.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _KEY = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Cores:
-    """Some cores of this machine. A stage on them has one thread a core, each kept there where the system can do that."""
+    """Cores of this machine. A stage has one thread a core, pinned where the system can do that."""
 
     numbers: tuple[int, ...]
 
@@ -39,12 +40,12 @@ class Cores:
         return tvm.cpu()
 
     def bind(self) -> None:
-        """Keep the calling thread, and the kernel threads it will start, on these cores."""
+        """Pin the calling thread, and the kernel threads that it starts later, to these cores."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, set(self.numbers))
 
     def bind_kernels(self) -> None:
-        """Let TVM's thread pool of the calling thread use these cores; the pool is the thread's own."""
+        """Let TVM's thread pool of the calling thread use these cores; each thread has a pool."""
         import tvm
 
         one_core_per_thread = -2
@@ -62,18 +63,16 @@ class Cuda:
         return f"cuda:{self.number}"
 
     def tvm_device(self) -> Any:
-        """The device as TVM's runtime has it. Raises MachineError where there is none, or TVM cannot use it."""
+        """The device as TVM's runtime has it. Raises MachineError where TVM cannot use it."""
         import tvm
 
         if not tvm.runtime.enabled("cuda"):
             raise MachineError(
-                f"device '{self}' needs a TVM built with CUDA, this one is not; `autosplit doctor` tells"
+                f"device '{self}' needs a TVM built with CUDA; see `autosplit doctor`"
             )
         device = tvm.cuda(self.number)
         if not device.exist:
-            raise MachineError(
-                f"device '{self}' is not there; see nvidia-smi, and write cores:0 to run without it"
-            )
+            raise MachineError(f"device '{self}' does not exist; see nvidia-smi, or write cores:0")
         return device
 
     def bind(self) -> None:
@@ -87,8 +86,9 @@ class Cuda:
 class Rpc:
     """A device of a TVM RPC server.
 
-    ``host`` and ``port`` are the server's, or with ``by_tracker`` those of a tracker that knows servers by ``key``.
-    ``copy`` counts the servers of one key: two stages on a key are on two servers.
+    ``host`` and ``port`` are the server's, or with ``by_tracker`` those of a tracker that knows
+    servers by ``key``. ``copy`` counts the servers of one key: two stages on a key are on two
+    servers.
     """
 
     host: str
@@ -100,19 +100,19 @@ class Rpc:
     copy: int = 0
 
     def __str__(self) -> str:
-        server = f"{'tracker' if self.by_tracker else 'rpc'}:{self.host}:{self.port}{'/' if self.key else ''}{self.key}"
-        return (
-            server
-            if (self.kind, self.number) == ("cpu", 0)
-            else f"{server}/{self.kind}:{self.number}"
-        )
+        text = f"{'tracker' if self.by_tracker else 'rpc'}:{self.host}:{self.port}"
+        if self.key:
+            text += f"/{self.key}"
+        if (self.kind, self.number) != ("cpu", 0):
+            text += f"/{self.kind}:{self.number}"
+        return text
 
 
 Device: TypeAlias = Cores | Cuda | Rpc
 
 
 def can_pin() -> bool:
-    """Whether this system lets a thread be kept on a core (Linux does)."""
+    """Whether this system can pin a thread to a core, as Linux can."""
     return hasattr(os, "sched_setaffinity")
 
 
@@ -124,9 +124,9 @@ def available() -> tuple[int, ...]:
 
 
 def parse(text: str) -> Device:
-    """A device from its spelling. Raises ConfigError where it is misspelt, MachineError for a core that is not there.
+    """A device from its spelling; whether a GPU or a server exists shows when it is used.
 
-    Whether a GPU or a server is there shows when it is used.
+    Raises ConfigError where it is misspelt, MachineError for a core that does not exist.
     """
     kind, _, rest = text.partition(":")
     if kind == "cores" and rest:
@@ -139,47 +139,51 @@ def parse(text: str) -> Device:
 
 
 def along(stages: int, devices: Sequence[str] = ()) -> tuple[Device, ...]:
-    """One device a stage: those given, else one core a stage, starting over where there are more stages than cores.
+    """One device a stage: ``devices``, else one core a stage, with stages sharing where needed.
 
-    Raises ConfigError where the number given is another.
+    Raises ConfigError for another number of devices than stages.
     """
     if devices and len(devices) != stages:
         raise ConfigError(
             f"{stages} stages need {stages} devices, not {len(devices)}: {', '.join(devices)}"
         )
+    if devices:
+        return with_copies([parse(text) for text in devices])
     cores = available()
-    return apart(list(map(parse, devices))) or tuple(
-        Cores((cores[i % len(cores)],)) for i in range(stages)
-    )
+    return tuple(Cores((cores[i % len(cores)],)) for i in range(stages))
 
 
-def apart(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices, those of one tracker's key told apart: each is another server of that key."""
-    seen: Counter[Device] = Counter()
-    found: list[Device] = []
+def with_copies(devices: Sequence[Device]) -> tuple[Device, ...]:
+    """The devices, with those of one tracker's key numbered: each is another server of the key."""
+    count: Counter[Device] = Counter()
+    numbered: list[Device] = []
     for device in devices:
         if isinstance(device, Rpc) and device.by_tracker:
-            seen[device] += 1
-            device = replace(device, copy=seen[device] - 1)
-        found.append(device)
-    return tuple(found)
+            numbered.append(replace(device, copy=count[device]))
+            count[device] += 1
+        else:
+            numbered.append(device)
+    return tuple(numbered)
 
 
 def _cores(text: str, rest: str) -> Cores:
     numbers: list[int] = []
-    there = available()
+    cores = available()
     for part in rest.split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ConfigError(
-                f"device '{text}' has '{part}' where a core number belongs; write cores:0 or cores:0-3"
+                f"device '{text}' has '{part}' where a core number belongs; "
+                "write cores:0 or cores:0-3"
             )
-        numbers.extend(range(int(first), min(int(last or first), int(first) + there[-1] + 1) + 1))
-    missing = [n for n in numbers if n not in there]
+        # A range is cut off where no core can be, so that a huge one is refused at once.
+        end = min(int(last or first), int(first) + cores[-1] + 1)
+        numbers.extend(range(int(first), end + 1))
+    missing = [n for n in numbers if n not in cores]
     if missing or not numbers:
-        wanted = ", ".join(map(str, missing[:8])) or "numbers"
         raise MachineError(
-            f"device '{text}' needs core {wanted}; this process may use {', '.join(map(str, there))}"
+            f"device '{text}' needs core {', '.join(map(str, missing[:8])) or 'numbers'}; "
+            f"this process may use {', '.join(map(str, cores))}"
         )
     return Cores(tuple(dict.fromkeys(numbers)))
 
@@ -189,25 +193,24 @@ def _server(text: str, rest: str, by_tracker: bool) -> Rpc:
     address, *suffixes = rest.split("/")
     if "[" in address or address.count(":") > 1:
         raise ConfigError(
-            f"device '{text}' has an IPv6 address; write the host's name or IPv4 address as in {form}"
+            f"device '{text}' has an IPv6 address; "
+            f"write the host's name or IPv4 address as in {form}"
         )
-    found = _ADDRESS.fullmatch(address)
-    if not found or not 0 < int(found["port"]) < 1 << 16:
+    match = _ADDRESS.fullmatch(address)
+    if not match or not 0 < int(match["port"]) < 1 << 16:
         raise ConfigError(f"device '{text}' has '{address}' where HOST:PORT belongs; write {form}")
     key = suffixes.pop(0) if suffixes and ":" not in suffixes[0] else None
     kind, _, number = suffixes.pop(0).partition(":") if suffixes else ("cpu", "", "0")
-    if (
-        suffixes
-        or kind not in KINDS
-        or not _is_number(number)
-        or not (key is None or _KEY.fullmatch(key))
-    ):
+    is_device = kind in KINDS and _is_number(number)
+    is_key = key is None or _KEY.fullmatch(key)
+    if suffixes or not is_device or not is_key:
         raise ConfigError(
-            f"device '{text}' ends in what names no device; write {form}, or {form}/cuda:0 for a GPU there"
+            f"device '{text}' ends in what names no device; "
+            f"write {form}, or {form}/cuda:0 for a GPU there"
         )
     if by_tracker and not key:
         raise ConfigError(f"device '{text}' names no key of a server; write {form}")
-    return Rpc(found["host"], int(found["port"]), key or "", by_tracker, kind, int(number))
+    return Rpc(match["host"], int(match["port"]), key or "", by_tracker, kind, int(number))
 
 
 def _is_number(text: str) -> bool:

@@ -1,1 +1,7 @@
-"""The package autosplit/hardware/profiling."""
+"""Costs for the planner.
+
+``profile_cache`` stores the op times that a runtime measures, ``transfer_costs`` measures links,
+``cost_model`` makes the planner's costs of both, ``graph_file`` reads and writes them as JSON.
+
+Imports ``devices`` and ``measurement``.
+"""

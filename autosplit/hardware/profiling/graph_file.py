@@ -1,4 +1,4 @@
-"""Graph files on disk: the costs of a graph as JSON, which other planners read too; `planner.workload` says what is in one."""
+"""Graph files on disk: the costs of a graph as JSON, in the format of ``planner.problem``."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ GRAPH_LIMIT = 64_000_000  # bytes
 
 
 def read_graph(path: Path) -> CostModel:
-    """The cost model of a graph file. Raises GraphError where it cannot be read, is too large or malformed."""
-    return _parsed(path, _document(path))
+    """The cost model of a graph file. Raises GraphError where it is unreadable or malformed."""
+    return _cost_model(path, _document(path))
 
 
 def graph_and_stages(path: Path) -> tuple[CostModel, int]:
-    """The cost model of a graph file and how many stages it may have: one a device, without any its ``maxFPGAs``.
+    """The cost model of a graph file, and its number of devices, or else its ``maxFPGAs``.
 
-    Raises GraphError where it cannot be read, is malformed or has no such number.
+    Raises GraphError where it is unreadable, malformed or has no such number.
     """
     document = _document(path)
-    costs = _parsed(path, document)
-    most = document.get("maxFPGAs") if costs.devices is None else costs.devices
-    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+    costs = _cost_model(path, document)
+    if costs.devices is not None:
+        return costs, costs.devices
+    stages = document.get("maxFPGAs")
+    if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
         raise GraphError(
-            f"{path}: maxFPGAs is {most!r}, so --stages auto has no limit; give a number of stages"
+            f"{path}: maxFPGAs is {stages!r}, so --stages auto has no limit; "
+            "give a number of stages"
         )
-    return costs, most
+    return costs, stages
 
 
 def save_graph(path: Path, costs: CostModel, stages: int) -> None:
-    """Write costs as a graph file for up to ``stages`` stages. Raises ConfigError where the file cannot be written."""
+    """Write a graph file for up to ``stages`` stages. Raises ConfigError where it cannot."""
+    text = json.dumps(to_workload(costs, stages), indent=1, allow_nan=False)
     try:
-        path.write_text(
-            json.dumps(to_workload(costs, stages), indent=1, allow_nan=False), encoding="utf-8"
-        )
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be written ({error.strerror}); name another file"
@@ -59,7 +61,7 @@ def _document(path: Path) -> Any:
         ) from error
 
 
-def _parsed(path: Path, document: Any) -> CostModel:
+def _cost_model(path: Path, document: Any) -> CostModel:
     try:
         return from_workload(document, path.stem)
     except GraphError as error:

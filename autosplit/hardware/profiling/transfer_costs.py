@@ -1,7 +1,8 @@
-"""What moving a tensor to a device and back costs: measured by the very copies a stage makes, fitted by a line."""
+"""Costs of moving a tensor to a device and back, measured with the copies that a stage makes."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -13,55 +14,60 @@ from autosplit.hardware.measurement.results import LinkCost
 
 MS = 1e3
 _SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20)  # bytes
-_REPEATS = 9
+_MAX_REPEATS = 9
 _SIZE_S = 0.3  # a slow link gets fewer repeats
 
 
-def measure(device: str, runtime: Any, call: Callable[[], object]) -> LinkCost:
-    """The link to a TVM device, from round trips of arrays between this machine's memory and the device.
+def measure(device: str, tvm_device: Any, call: Callable[[], object]) -> LinkCost:
+    """The link to a TVM device, by round trips of arrays between its memory and this machine's.
 
-    ``call`` is a call of the device that does nothing: a stage makes some of them too.
+    ``call`` is a call of the device that computes nothing; a stage makes some of them too.
     """
     call_ms = _median_ms(call)
-    samples = [(size, _round_trip_ms(runtime, size) / 2 + call_ms) for size in _SIZES]
+    samples = [(size, _round_trip_ms(tvm_device, size) / 2 + call_ms) for size in _SIZES]
     bandwidth, latency = fit(samples)
     return LinkCost(device, bandwidth, latency, call_ms)
 
 
 def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """(bandwidth in bytes a ms, latency in ms) of the line through (bytes, ms), by least squares of the relative errors.
+    """Bandwidth in bytes a ms and latency in ms of the line through points (bytes, ms).
 
-    Neither is negative: what noise would make so is set to nothing, and the other fitted alone.
+    The line has the least squares of the relative errors. Where noise makes one of the two
+    negative, it is left out and the other is fitted alone.
     """
-    size, took = (np.array(column, dtype=np.float64) for column in zip(*samples, strict=True))
-    weight = 1 / np.maximum(took, 1e-9)
-    columns = np.stack([size * weight, weight], axis=1)
-    (per_byte, latency), *_ = np.linalg.lstsq(columns, took * weight, rcond=None)
-    if per_byte <= 0:
-        return float("inf"), float(1 / np.mean(weight))
-    if latency < 0:
-        per_byte, latency = float(np.mean(size * weight) / np.mean((size * weight) ** 2)), 0.0
-    return float(1 / per_byte), float(latency)
+    sizes = np.array([size for size, _ in samples], dtype=np.float64)
+    times = np.array([ms for _, ms in samples], dtype=np.float64)
+    # Dividing each equation by its time turns absolute errors into relative ones.
+    weight = 1 / np.maximum(times, 1e-9)
+    columns = np.stack([sizes * weight, weight], axis=1)
+    solution = np.linalg.lstsq(columns, times * weight, rcond=None)[0]
+    ms_per_byte, latency_ms = float(solution[0]), float(solution[1])
+    if ms_per_byte <= 0:
+        return math.inf, float(1 / np.mean(weight))
+    if latency_ms < 0:
+        ms_per_byte = float(np.mean(sizes * weight) / np.mean((sizes * weight) ** 2))
+        latency_ms = 0.0
+    return 1 / ms_per_byte, latency_ms
 
 
-def _round_trip_ms(runtime: Any, size: int) -> float:
+def _round_trip_ms(tvm_device: Any, size: int) -> float:
     import tvm
 
-    sent = np.arange(size // 4, dtype=np.int32).view(np.float32)
-    there = tvm.runtime.empty(sent.shape, "float32", runtime)
+    array = np.arange(size // 4, dtype=np.int32).view(np.float32)
+    tensor = tvm.runtime.empty(array.shape, "float32", tvm_device)
 
-    def back_and_forth() -> None:
-        there.copyfrom(sent)
-        there.numpy()
+    def round_trip() -> None:
+        tensor.copyfrom(array)
+        tensor.numpy()
 
-    return _median_ms(back_and_forth)
+    return _median_ms(round_trip)
 
 
 def _median_ms(work: Callable[[], object]) -> float:
-    work()
+    work()  # a warm-up
     samples: list[float] = []
     deadline = time.perf_counter() + _SIZE_S
-    while len(samples) < _REPEATS and (len(samples) < 2 or time.perf_counter() < deadline):
+    while len(samples) < _MAX_REPEATS and (len(samples) < 2 or time.perf_counter() < deadline):
         start = time.perf_counter()
         work()
         samples.append((time.perf_counter() - start) * MS)

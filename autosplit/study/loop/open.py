@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
-from autosplit.hardware.profiling.cost_model import on_own_devices
+from autosplit.hardware.profiling.cost_model import place_regions
 from autosplit.planner import plan
 from autosplit.study.acquisition.sampler import SplitSampler, sampler
 from autosplit.study.config.objectives import METRICS
@@ -215,7 +215,7 @@ def _prepare(
             write_once(study, "links", list(map(records.document_of, links)))
     with storage_errors(url):
         attributes = study.user_attrs
-    costs = on_own_devices(
+    costs = place_regions(
         bench.cost_model(
             records.read_profiles(attributes["profile"]), records.read_links(attributes["links"])
         ),

@@ -155,7 +155,9 @@ def test_servers_of_one_key_are_counted_from_nothing_and_each_key_by_itself():
         "tracker:t:1/a/cuda:0",
         "tracker:t:1/a",
     ]
-    found = devices.apart([Cores((0,)) if t == "cores:0" else devices.parse(t) for t in texts])
+    found = devices.with_copies(
+        [Cores((0,)) if t == "cores:0" else devices.parse(t) for t in texts]
+    )
     assert [getattr(d, "copy", None) for d in found] == [0, None, 0, 1, 0, 2]
 
 

@@ -33,38 +33,38 @@ def cpuinfo(tmp_path, monkeypatch):
 
 def test_code_for_a_newer_processor_lacks_something(cpuinfo):
     cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt avx movbe abm f16c")
-    assert processor.lacking(target_of(V3)) == ("avx2", "bmi", "bmi2", "fma")
-    assert processor.lacking(target_of("llvm -mcpu=x86-64-v2")) == ()
+    assert processor.missing_features(target_of(V3)) == ("avx2", "bmi", "bmi2", "fma")
+    assert processor.missing_features(target_of("llvm -mcpu=x86-64-v2")) == ()
 
 
 def test_attributes_of_a_target_count(cpuinfo):
     cpuinfo("fpu sse2 pni ssse3 sse4_1 sse4_2 popcnt")
-    assert processor.lacking(target_of("llvm -mcpu=x86-64 -mattr=+avx")) == ("avx",)
+    assert processor.missing_features(target_of("llvm -mcpu=x86-64 -mattr=+avx")) == ("avx",)
 
 
 def test_cores_of_two_kinds_can_do_what_all_of_them_can(cpuinfo):
     cpuinfo("pni avx avx2", "pni avx")
-    assert processor.features(processor.CPUINFO) == {"pni", "avx"}
+    assert processor.cpu_features(processor.CPUINFO) == {"pni", "avx"}
 
 
 def test_arm_is_told_by_its_own_names(cpuinfo):
     arm = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}
     cpuinfo("fp asimd evtstrm crc32 atomics asimdrdm asimdhp fphp", key="Features\t")
-    assert processor.lacking(tvm.target.Target(arm)) == ("dotprod",)
+    assert processor.missing_features(tvm.target.Target(arm)) == ("dotprod",)
 
 
 def test_a_system_that_does_not_tell_lacks_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(processor, "CPUINFO", tmp_path / "none")
-    assert processor.lacking(target_of(V3)) == ()
+    assert processor.missing_features(target_of(V3)) == ()
 
 
 def test_a_target_without_llvm_wants_nothing(cpuinfo):
     cpuinfo("pni")
-    assert processor.lacking(tvm.target.Target("c")) == ()
+    assert processor.missing_features(tvm.target.Target("c")) == ()
 
 
 def test_this_processor_can_run_what_is_compiled_for_it():
-    assert processor.lacking(target_of()) == ()
+    assert processor.missing_features(target_of()) == ()
 
 
 @ON_X86
@@ -80,7 +80,7 @@ def test_an_export_for_another_processor_is_one_line(export, said, cpuinfo):
 
 @ON_X86
 @pytest.mark.skipif(
-    "amx_tile" in processor.features(processor.CPUINFO), reason="this processor has AMX"
+    "amx_tile" in processor.cpu_features(processor.CPUINFO), reason="this processor has AMX"
 )
 def test_code_this_processor_cannot_run_is_never_loaded(tmp_path, branches):
     from autosplit import api

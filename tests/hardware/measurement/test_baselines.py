@@ -2,7 +2,7 @@
 
 import pytest
 
-from autosplit.hardware.devices.device import apart, parse
+from autosplit.hardware.devices.device import parse, with_copies
 from autosplit.hardware.measurement.baselines import unsplit_runs
 
 
@@ -56,6 +56,6 @@ def four(monkeypatch):
     ],
 )
 def test_cores_run_together_other_devices_alone_and_a_replica_on_each(devices, expected):
-    runs = unsplit_runs(apart(list(map(parse, devices))))
+    runs = unsplit_runs(with_copies(list(map(parse, devices))))
     assert {run.name: list(map(str, run.devices)) for run in runs} == expected
     assert [run.name for run in runs] == list(expected)

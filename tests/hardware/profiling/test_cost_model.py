@@ -6,7 +6,7 @@ import pytest
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.profiling.cost_model import cost_model, on_own_devices
+from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.planner import CostModel, evaluate, plan
 from tests.hardware.fakes import graph
 
@@ -31,7 +31,7 @@ def four(monkeypatch):
 )
 def test_ops_of_a_backend_run_on_its_device_only(wanted, free):
     devices = ["cores:0", "cores:1,2", "cores:3", "cores:3"]
-    costs = on_own_devices(ALIKE, {"npu": [1]}, wanted, devices)
+    costs = place_regions(ALIKE, {"npu": [1]}, wanted, devices)
     if free is None:
         assert costs is ALIKE
         return
@@ -41,7 +41,7 @@ def test_ops_of_a_backend_run_on_its_device_only(wanted, free):
 
 
 def test_the_plan_follows():
-    costs = on_own_devices(ALIKE, {"npu": [0]}, {"npu": "cores:1"}, ["cores:0", "cores:1"])
+    costs = place_regions(ALIKE, {"npu": [0]}, {"npu": "cores:1"}, ["cores:0", "cores:1"])
     assert plan(costs, 2, allow_empty=True).stages == ((), (0, 1, 2))
 
 
@@ -49,7 +49,7 @@ def test_a_device_that_is_none_of_the_pipeline_is_named():
     with pytest.raises(
         ConfigError, match="'npu' are for device 'cores:2', which is none of cores:0, cores:1; name"
     ):
-        on_own_devices(ALIKE, {"npu": [0]}, {"npu": "cores:2"}, ["cores:0", "cores:1"])
+        place_regions(ALIKE, {"npu": [0]}, {"npu": "cores:2"}, ["cores:0", "cores:1"])
 
 
 def profiles(*rows):

@@ -106,7 +106,7 @@ def test_a_slow_link_is_tried_twice_and_no_more(monkeypatch):
 
 def test_a_way_is_half_a_round_trip_and_a_call(monkeypatch):
     monkeypatch.setattr(
-        transfer_costs, "_round_trip_ms", lambda runtime, size: 2 * (3.0 + size / 1000)
+        transfer_costs, "_round_trip_ms", lambda tvm_device, size: 2 * (3.0 + size / 1000)
     )
     monkeypatch.setattr(transfer_costs, "_median_ms", lambda call: 0.25)
     found = transfer_costs.measure("far", None, lambda: None)

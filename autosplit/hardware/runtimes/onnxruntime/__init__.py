@@ -1,1 +1,4 @@
-"""The package autosplit/hardware/runtimes/onnxruntime."""
+"""Stages in onnxruntime: ``runtime`` implements the interface, ``stage`` holds a session.
+
+``profile`` times ops with onnxruntime's profiler.
+"""

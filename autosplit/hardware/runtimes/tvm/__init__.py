@@ -1,1 +1,6 @@
-"""The package autosplit/hardware/runtimes/tvm."""
+"""Stages in TVM's virtual machine.
+
+``runtime`` implements the interface; ``stage`` runs on this machine, ``remote_stage`` on a server.
+``instrumented_profile`` times ops inside the model on local cores, ``single_op_profile`` each op
+by itself elsewhere.
+"""

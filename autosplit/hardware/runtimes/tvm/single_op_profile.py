@@ -29,7 +29,7 @@ Item = Mapping[str, np.ndarray[Any, Any]]
 def functions(
     ports: Iterable[StagePorts], lowered: Lowered, kernels: Kernels
 ) -> dict[str, StagePorts]:
-    """The function of each op that the device supports, by its name; a stage of ``ports`` is one op.
+    """The function of each op that the device supports, by name; a stage of ``ports`` is one op.
 
     External backends and kernels that were not compiled for the device are not supported.
     """
