@@ -21,7 +21,7 @@ def folder() -> Path:
 
 
 def keep(file: Path, make: Callable[[Path], object]) -> Path:
-    """``file``, made by ``make(temporary)`` where it is absent or differs from the digest beside it.
+    """``file``, made by ``make(temporary)`` where it is absent or not that of its digest file.
 
     Raises MachineError where the cache cannot be written.
     """
