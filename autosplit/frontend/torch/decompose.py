@@ -1,4 +1,4 @@
-"""A PyTorch program rewritten so that TVM's importer reads it: no in-place op, no op or form of an op that it lacks."""
+"""Rewrites a PyTorch program so that TVM's importer reads it: functional, in ops that it knows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend.torch import unsupported
-from autosplit.frontend.torch.normalize import reformed, target_name
+from autosplit.frontend.torch.normalize import normalize, target_name
 
-# What TVM's importer knows, but not in every form: several layers, a number of another type, no kernel. Torch's own
-# decomposition is in ops that it reads.
+# TVM's importer reads these, but not in every form: several layers, a number of another type, no
+# kernel. Torch decomposes them into ops that it reads.
 _DECOMPOSED = frozenset(
     {
         "_upsample_bicubic2d_aa.default",
@@ -36,31 +36,38 @@ _DECOMPOSED = frozenset(
 
 
 def functional(program: Any) -> Any:
-    """The program without in-place ops, and with ops that the importer does not know decomposed."""
+    """The program without in-place ops, and with ops that the importer does not know decomposed.
+
+    Raises:
+        ModelError: An op or an input cannot be read by TVM, or items depend on those before.
+    """
     from torch.export import default_decompositions
     from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
-    known = (
-        set(ExportedProgramImporter().convert_map) - _DECOMPOSED - set(_odd_forms(program.graph))
-    )
+    known = set(ExportedProgramImporter().convert_map) - _DECOMPOSED
+    known -= set(_misread_ops(program.graph))
     for spec in user(program.graph_signature.input_specs):
         if type(spec.arg).__name__ != "TensorArgument":
             raise ModelError(
-                f"input '{spec.arg.name}' is no tensor; export the program with tensors as inputs alone"
+                f"input '{spec.arg.name}' is no tensor; "
+                "export the program with tensors as inputs alone"
             )
-    decompositions = default_decompositions()
     _require_computation(program.graph)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        table = {op: how for op, how in decompositions.items() if target_name(op) not in known}
+        decompositions = {
+            op: decomposition
+            for op, decomposition in default_decompositions().items()
+            if target_name(op) not in known
+        }
         try:
-            program = program.run_decompositions(table)
+            program = program.run_decompositions(decompositions)
         except Exception as error:
             raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
     _require_known(program.graph, known)
-    _require_no_memory(program)
+    _require_no_state(program)
     unsupported.check(program.graph)
-    reformed(program, _held(program))
+    normalize(program, _constants(program))
     return program
 
 
@@ -104,55 +111,53 @@ def _require_known(graph: Any, known: set[str]) -> None:
             )
 
 
-def _held(program: Any) -> dict[str, Any]:
-    """The values of the program's constants by the names of their nodes, as far as they are there."""
-    names = {
-        s.arg.name: s.target
-        for s in program.graph_signature.input_specs
-        if s.kind.name == "CONSTANT_TENSOR"
-    }
-    return {
-        name: program.constants[target]
-        for name, target in names.items()
-        if target in program.constants
-    }
-
-
-def _require_no_memory(program: Any) -> None:
-    """A buffer that the program updates and reads makes each item depend on those before it; stages keep no state."""
-    updated = {
-        s.target for s in program.graph_signature.output_specs if s.kind.name == "BUFFER_MUTATION"
-    }
-    kept = {s.arg.name for s in user(program.graph_signature.output_specs)}
+def _constants(program: Any) -> dict[str, Any]:
+    """The values of the program's constants that it holds, by the names of their nodes."""
+    values = {}
     for spec in program.graph_signature.input_specs:
+        if spec.kind.name == "CONSTANT_TENSOR" and spec.target in program.constants:
+            values[spec.arg.name] = program.constants[spec.target]
+    return values
+
+
+def _require_no_state(program: Any) -> None:
+    """Raise ModelError if a buffer that the program updates also decides its outputs.
+
+    Each item would then depend on those before it.
+    """
+    signature = program.graph_signature
+    updated = {s.target for s in signature.output_specs if s.kind.name == "BUFFER_MUTATION"}
+    outputs = {s.arg.name for s in user(signature.output_specs)}
+    for spec in signature.input_specs:
         if spec.target not in updated:
             continue
-        reached = {spec.arg.name}
+        dependent = {spec.arg.name}
         for node in program.graph.nodes:
-            if reached & {n.name for n in node.all_input_nodes} and node.op == "call_function":
-                reached.add(node.name)
-        if reached & kept:
+            inputs = {n.name for n in node.all_input_nodes}
+            if node.op == "call_function" and dependent & inputs:
+                dependent.add(node.name)
+        if dependent & outputs:
             raise ModelError(
-                f"buffer '{spec.target}' is updated by the program and decides its outputs, so that items depend on those "
-                f"before; make it an input and an output"
+                f"buffer '{spec.target}' is updated by the program and decides its outputs, so "
+                "that items depend on those before; make it an input and an output"
             )
 
 
 def user(specs: Any) -> list[Any]:
-    """The inputs the caller gives, or the outputs the caller gets; buffers that a program updates are neither."""
+    """The inputs that the caller gives, or the outputs it gets; updated buffers are neither."""
     return [s for s in specs if s.kind.name in ("USER_INPUT", "USER_OUTPUT")]
 
 
-def _odd_forms(graph: Any) -> Iterator[str]:
-    """Ops that the program has in a form the importer misreads: norms without weights, attention but for the plainest."""
+def _misread_ops(graph: Any) -> Iterator[str]:
+    """Ops in a form that the importer misreads, which torch therefore decomposes."""
     for node in graph.nodes:
         name = target_name(node.target) if node.op == "call_function" else ""
-        bare = None in (*node.args, None, None)[2:4]
-        if name == "group_norm.default" and bare:
+        without_weights = None in (*node.args, None, None)[2:4]
+        if name == "group_norm.default" and without_weights:
             raise ModelError(
                 f"node '{node.name}' normalises groups without weight and bias; export it with both"
             )
-        if name in ("layer_norm.default", "native_layer_norm.default") and bare:
+        if name in ("layer_norm.default", "native_layer_norm.default") and without_weights:
             yield name
         if name == "pad.default" and node.args[2:3] == ("circular",) and min(node.args[1]) < 0:
             yield name
@@ -163,10 +168,13 @@ def _odd_forms(graph: Any) -> Iterator[str]:
 
 
 def _is_plain(attention: Any) -> bool:
-    """Whether the importer reads an attention: four dimensions throughout, no mask of truths, no scale, no shared heads."""
+    """Whether the importer reads it: rank 4, no boolean mask, no scale, no shared heads."""
     import torch
 
-    read = [a.meta["val"] for a in attention.args[:4] if a is not None and hasattr(a, "meta")]
-    read += [m.meta["val"] for m in [attention.kwargs.get("attn_mask")] if m is not None]
-    options = attention.kwargs.get("scale") is not None or attention.kwargs.get("enable_gqa")
-    return not options and all(v.ndim == 4 and v.dtype != torch.bool for v in read)
+    values = [a.meta["val"] for a in attention.args[:4] if a is not None and hasattr(a, "meta")]
+    mask = attention.kwargs.get("attn_mask")
+    if mask is not None:
+        values.append(mask.meta["val"])
+    if attention.kwargs.get("scale") is not None or attention.kwargs.get("enable_gqa"):
+        return False
+    return all(v.ndim == 4 and v.dtype != torch.bool for v in values)

@@ -1,4 +1,4 @@
-"""Forms of torch's ops that TVM's importer would read as another: refused by the name of the node."""
+"""Refuses forms of torch's ops that TVM's importer would misread, by the name of the node."""
 
 from __future__ import annotations
 
@@ -7,29 +7,23 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.frontend.torch.normalize import target_name
 
-_NORMS = (
-    "batch_norm",
-    "native_batch_norm",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional",
+_NORMS = frozenset(("batch_norm", "native_batch_norm", "_native_batch_norm_legit")).union(
+    ("_native_batch_norm_legit_functional",)
 )
-_DROPOUTS = (
-    "dropout",
-    "native_dropout",
-    "feature_dropout",
-    "alpha_dropout",
-    "feature_alpha_dropout",
+_DROPOUTS = frozenset(
+    ("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 )
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def check(graph: Any) -> None:
-    """Raises ModelError where a node of a decomposed program has such a form."""
+    """Raise ModelError if a node of a decomposed program has such a form."""
     for node in graph.nodes:
         if node.op == "call_function":
             name = target_name(node.target).partition(".")[0]
-            if what := _misread(node, name) or _chance(node, name):
-                raise ModelError(f"node '{node.name}' {what}")
+            reason = _misread(node, name) or _random(node, name)
+            if reason is not None:
+                raise ModelError(f"node '{node.name}' {reason}")
 
 
 def _misread(node: Any, name: str) -> str | None:
@@ -41,23 +35,25 @@ def _misread(node: Any, name: str) -> str | None:
     if name in _NORMS and args[5] is True and args[3] is not None:
         return "normalises by what it is given, as in training; export the model after eval()"
     if name == "cross_entropy_loss" and not _is_plain_loss(args):
-        return "takes a loss in a form that TVM does not have; export it as a mean over rows of classes, or without"
-    return _scales_oddly(node) if name.startswith("upsample_") else None
+        return (
+            "takes a loss in a form that TVM does not have; "
+            "export it as a mean over rows of classes, or without"
+        )
+    return _misread_scale(node) if name.startswith("upsample_") else None
 
 
-def _scales_oddly(node: Any) -> str | None:
-    """TVM scales by the ratio of the sizes, torch by the factor it was given; they differ where a size was rounded."""
-    factors = (
-        node.args[-1] if isinstance(node.args[-1], list | tuple) and len(node.args) > 2 else ()
-    )
+def _misread_scale(node: Any) -> str | None:
+    """TVM scales by the ratio of the sizes, torch by its factor; they differ for a rounded size."""
+    factors = node.args[-1]
+    if not isinstance(factors, list | tuple) or len(node.args) <= 2 or node.args[2] is True:
+        return None
     sizes = node.args[0].meta["val"].shape[2:]
     for size, factor in zip(sizes, factors, strict=False):
-        if (
-            node.args[2] is not True
-            and isinstance(size, int)
-            and abs(size * factor - round(size * factor)) > 1e-3
-        ):
-            return f"scales {size} by {factor:.4g}, which is no whole size; export it with a size instead"
+        if isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
+            return (
+                f"scales {size} by {factor:.4g}, which is no whole size; "
+                "export it with a size instead"
+            )
     return None
 
 
@@ -71,21 +67,20 @@ def _is_plain_loss(args: tuple[Any, ...]) -> bool:
     )
 
 
-def _chance(node: Any, name: str) -> str | None:
-    """What an op that draws at random would make differs from item to item and from runtime to runtime."""
+def _random(node: Any, name: str) -> str | None:
+    """An op that draws at random gives other results for each item and each runtime."""
     import torch
 
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return None
-    args, calm = (*node.args, *[None] * 7), False
+    args = (*node.args, *[None] * 7)
+    deterministic = False
     if name in _DROPOUTS:
-        calm = not args[1] or args[2] is False
+        deterministic = not args[1] or args[2] is False
     elif name == "scaled_dot_product_attention":
-        calm = not (args[4] or node.kwargs.get("dropout_p"))
+        deterministic = not (args[4] or node.kwargs.get("dropout_p"))
     elif name in _RECURRENT:
-        calm = not args[5] or args[6] is False
-    return (
-        None
-        if calm
-        else "draws at random, so that no two runs are alike; export the model after eval()"
-    )
+        deterministic = not args[5] or args[6] is False
+    if deterministic:
+        return None
+    return "draws at random, so that no two runs are alike; export the model after eval()"

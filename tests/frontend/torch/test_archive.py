@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ModelError
 from autosplit.frontend.torch import archive as torch_archive
-from autosplit.frontend.torch.archive import _is_size, cleaned
+from autosplit.frontend.torch.archive import _is_size, without_code
 
 TENSOR = {"type": None, "children_spec": []}
 
@@ -41,7 +41,7 @@ def saved(
 
 
 def members(path: Path) -> dict[str, bytes]:
-    with cleaned(path) as copy, zipfile.ZipFile(copy) as archive:
+    with without_code(path) as copy, zipfile.ZipFile(copy) as archive:
         return {name.removeprefix("model/"): archive.read(name) for name in archive.namelist()}
 
 
