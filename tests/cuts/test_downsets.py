@@ -8,10 +8,10 @@ from tests.cuts.graphs import Order, diamond, listed, orders
 
 @given(orders())
 def test_lists_every_downset_once_the_smaller_first(order):
-    found = downsets(order)
-    assert set(found) == listed(order)
-    assert len(found) == len(set(found))
-    assert [d.bit_count() for d in found] == sorted(d.bit_count() for d in found)
+    cuts = downsets(order)
+    assert set(cuts) == listed(order)
+    assert len(cuts) == len(set(cuts))
+    assert [d.bit_count() for d in cuts] == sorted(d.bit_count() for d in cuts)
 
 
 @given(orders(), st.integers(0, 255))

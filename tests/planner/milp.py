@@ -83,12 +83,12 @@ def minimised(rows, period):
     upper[period] = np.inf
     whole = np.ones(period + 1)
     whole[period] = 0
-    found = milp(
+    result = milp(
         cost,
         constraints=LinearConstraint(matrix.tocsr(), [low for _, low in rows], np.inf),
         bounds=Bounds(0, upper),
         integrality=whole,
         options={"mip_rel_gap": 0},
     )
-    assert found.status in (0, 2), found.message
-    return None if found.status == 2 else float(found.fun)
+    assert result.status in (0, 2), result.message
+    return None if result.status == 2 else float(result.fun)

@@ -42,11 +42,11 @@ def model_cost(model, stages):
     loads, memory, moved = [], [], Fraction(0)
     for d, ops in enumerate(stages):
         load = Fraction(pick(model.overheads, d)) if ops else Fraction(0)
-        held = Fraction(0)
+        memory_bytes = Fraction(0)
         for i in ops:
             time = pick(model.times, d)[i]
             load = load + (Fraction(time) if time != float("inf") else Fraction(10**12))
-            held += Fraction(model.sizes[i])
+            memory_bytes += Fraction(model.sizes[i])
         for t, tensor in enumerate(model.tensors):
             maker = -1 if tensor.producer is None else where[tensor.producer]
             readers = {where[c] for c in tensor.consumers}
@@ -58,9 +58,9 @@ def model_cost(model, stages):
             if sends:
                 load += Fraction(pick(model.send, d)[t])
             if (reads or sends) and model.activations:
-                held += Fraction(tensor.bytes)
+                memory_bytes += Fraction(tensor.bytes)
         loads.append(load)
-        memory.append(held)
+        memory.append(memory_bytes)
     return max(loads), sum(loads), moved, memory, loads
 
 
@@ -81,7 +81,7 @@ def all_splits(model, k, allow_empty=False):
 
 def brute_force(model, k, allow_empty=False, accept=lambda stages: True):
     """All splits that fit, as (period, latency, bytes, stages), best first."""
-    found = []
+    result = []
     for stages in all_splits(model, k, allow_empty):
         period, latency, moved, memory, _ = model_cost(model, stages)
         limits = [model.memory[d] if len(model.memory) > 1 else model.memory[0] for d in range(k)]
@@ -90,5 +90,5 @@ def brute_force(model, k, allow_empty=False, accept=lambda stages: True):
             and all(m <= limit for m, limit in zip(memory, limits, strict=True))
             and accept(stages)
         ):
-            found.append((period, latency, moved, stages))
-    return sorted(found)
+            result.append((period, latency, moved, stages))
+    return sorted(result)

@@ -27,10 +27,10 @@ def named(model, stages):
 
 def test_equal_shares_of_ops_parameters_and_flops():
     model = replace(CHAIN, sizes=(10.0, 0, 0, 0, 0, 10.0), flops=(1.0, 1.0, 2.0, 0, 0, 0))
-    found = named(model, 2)
-    assert found["equal op count"].plan.stages == ((0, 1, 2), (3, 4, 5))
-    assert found["equal parameters"].plan.stages[0] == (0,)
-    assert found["equal FLOPs"].plan.stages == ((0, 1), (2, 3, 4, 5))
+    result = named(model, 2)
+    assert result["equal op count"].plan.stages == ((0, 1, 2), (3, 4, 5))
+    assert result["equal parameters"].plan.stages[0] == (0,)
+    assert result["equal FLOPs"].plan.stages == ((0, 1), (2, 3, 4, 5))
     assert named(CHAIN, 2)["equal FLOPs"].note
 
 
@@ -44,16 +44,16 @@ def test_block_partition_differ_by_no_more_than_one_element(times, count):
 
 
 def test_a_line_is_cut_as_well_by_its_one_order_and_at_single_tensors():
-    found, best = named(CHAIN, 3), plan(CHAIN, 3)
-    assert found["best over one order"].plan.stages == best.stages
-    assert found["single-tensor cuts"].plan.stages == best.stages
+    baselines, best = named(CHAIN, 3), plan(CHAIN, 3)
+    assert baselines["best over one order"].plan.stages == best.stages
+    assert baselines["single-tensor cuts"].plan.stages == best.stages
 
 
 def test_single_tensor_cuts_do_not_cut_two():
     # 0 -> (1 -> 2 -> 3, 4 -> 5 -> 6) -> 7 -> 8
     model = costed(9, [(0, 1), (1, 2), (2, 3), (0, 4), (4, 5), (5, 6), (3, 7), (6, 7), (7, 8)])
-    found = named(model, 3)["single-tensor cuts"].plan
-    assert found.stages == ((0,), (1, 2, 3, 4, 5, 6, 7), (8,))
+    result = named(model, 3)["single-tensor cuts"].plan
+    assert result.stages == ((0,), (1, 2, 3, 4, 5, 6, 7), (8,))
 
 
 def test_parallel_chains_have_no_single_tensor_cut_between_them():
@@ -63,6 +63,6 @@ def test_parallel_chains_have_no_single_tensor_cut_between_them():
 
 def test_bisection_on_a_line_is_near_the_best_and_says_what_it_measures():
     model = random_dag(60, 1, transfer=0.0)
-    found = named(model, 4)["Coral bisection"]
-    assert found.plan.period <= 1.05 * named(model, 4)["best over one order"].plan.period
-    assert 30 <= found.candidates <= 300
+    result = named(model, 4)["Coral bisection"]
+    assert result.plan.period <= 1.05 * named(model, 4)["best over one order"].plan.period
+    assert 30 <= result.candidates <= 300

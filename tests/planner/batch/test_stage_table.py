@@ -33,19 +33,19 @@ def test_the_best_splits_are_those_the_planner_lists(seed: int, devices: int) ->
     moved = tuple(np.random.default_rng(seed).random(len(known.tensors)).tolist())
     known = replace(known, send=(moved,), receive=(moved,))
     costs = drawn(known, seed, devices)
-    found = [evaluate(costs, stages) for stages in table_of(known, 3).best(costs, 25)]
+    results = [evaluate(costs, stages) for stages in table_of(known, 3).best(costs, 25)]
     listed = k_best(costs, 3, 25)
-    assert [(p.period, p.latency) for p in found] == [
+    assert [(p.period, p.latency) for p in results] == [
         pytest.approx((p.period, p.latency)) for p in listed
     ]
-    assert len({p.stages for p in found}) == 25
+    assert len({p.stages for p in results}) == 25
 
 
 def test_four_unlike_devices_have_each_its_own_times() -> None:
     known = parallel_chains(1, 8)
     costs = drawn(known, 0, 4)
-    found = [evaluate(costs, stages).period for stages in table_of(known, 4).best(costs, 35)]
-    assert found == pytest.approx([p.period for p in k_best(costs, 4, 35)])
+    periods = [evaluate(costs, stages).period for stages in table_of(known, 4).best(costs, 35)]
+    assert periods == pytest.approx([p.period for p in k_best(costs, 4, 35)])
 
 
 def test_all_splits_are_listed_where_more_are_asked_for() -> None:
@@ -74,13 +74,13 @@ def test_the_best_split_is_found_for_many_costs_at_once(devices: int) -> None:
     known = replace(known, send=(moved,), receive=(moved,))
     draws = [drawn(known, seed, devices) for seed in range(6)]
     best = [k_best(costs, 3, 1)[0].period for costs in draws]
-    found = table_of(known, 3).best_of_each(
+    splits = table_of(known, 3).best_of_each(
         draws, [math.inf, *(1.3 * period for period in best[1:5]), best[5]]
     )
-    assert [evaluate(c, s).period for c, s in zip(draws, found, strict=True) if s] == pytest.approx(
-        best[:5]
-    )
-    assert found[5] is None
+    assert [
+        evaluate(c, s).period for c, s in zip(draws, splits, strict=True) if s
+    ] == pytest.approx(best[:5])
+    assert splits[5] is None
 
 
 def test_of_splits_of_equal_period_the_most_even_is_found() -> None:
@@ -144,12 +144,12 @@ def test_the_table_of_some_cuts_holds_the_stages_between_them(devices: int) -> N
     some = whole.cuts[1:-1:3]
     part = stages_between(known, 3, some)
     assert part.cuts == (whole.cuts[0], *some, whole.cuts[-1])
-    kept = [whole.cuts.index(cut) for cut in part.cuts]
-    for all_moved, moved in zip(whole.transfers, part.transfers, strict=True):
-        assert moved == pytest.approx(all_moved[np.ix_(kept, kept)])
+    places = [whole.cuts.index(cut) for cut in part.cuts]
+    for all_costs, costs_between in zip(whole.transfers, part.transfers, strict=True):
+        assert costs_between == pytest.approx(all_costs[np.ix_(places, places)])
 
 
 def test_the_table_of_some_cuts_lists_their_splits_only() -> None:
     costs = parallel_chains(1, 8)
-    found = stages_between(costs, 3, [0b111, 0b11111, 0b111111]).best(costs, 9)
-    assert {(len(a), len(b)) for a, b, _ in found} == {(3, 2), (3, 3), (5, 1)}
+    splits = stages_between(costs, 3, [0b111, 0b11111, 0b111111]).best(costs, 9)
+    assert {(len(a), len(b)) for a, b, _ in splits} == {(3, 2), (3, 3), (5, 1)}

@@ -60,25 +60,27 @@ def workload(name):
 def test_the_published_optima_are_met(name, stages):
     document = workload(name)
     costs = from_workload(document)
-    found = plan(costs, stages)
-    loads, sizes = file_loads(document, [[costs.ids[i] for i in ops] for ops in found.stages])
-    assert found.optimal
-    assert found.period == pytest.approx(OPTIMA[name, stages], rel=1e-9)
-    assert loads == pytest.approx(found.loads, rel=1e-12)
-    assert max(loads) == pytest.approx(found.lower_bound, rel=1e-9)
+    best = plan(costs, stages)
+    loads, sizes = file_loads(document, [[costs.ids[i] for i in ops] for ops in best.stages])
+    assert best.optimal
+    assert best.period == pytest.approx(OPTIMA[name, stages], rel=1e-9)
+    assert loads == pytest.approx(best.loads, rel=1e-12)
+    assert max(loads) == pytest.approx(best.lower_bound, rel=1e-9)
     assert max(sizes) <= document["maxSizePerFPGA"]
 
 
 def must_be_best(model, stages, allow_empty):
     best = brute_force(model, stages, allow_empty)
     try:
-        found = plan(model, stages, allow_empty=allow_empty)
+        best_plan = plan(model, stages, allow_empty=allow_empty)
     except Infeasible:
         assert not best
         return
-    assert (found.period, found.latency, found.bytes_moved) == tuple(map(float, best[0][:3]))
-    assert found.optimal
-    assert found.lower_bound == found.period
+    assert (best_plan.period, best_plan.latency, best_plan.bytes_moved) == tuple(
+        map(float, best[0][:3])
+    )
+    assert best_plan.optimal
+    assert best_plan.lower_bound == best_plan.period
 
 
 @given(questions())
@@ -101,10 +103,10 @@ def test_the_k_best_are_sorted_distinct_and_complete(question):
     if not best:
         return
     for k in (1, 3, 40):
-        found = k_best(model, stages, k, allow_empty=allow_empty)
-        costs = [(p.period, p.latency, p.bytes_moved) for p in found]
+        plans = k_best(model, stages, k, allow_empty=allow_empty)
+        costs = [(p.period, p.latency, p.bytes_moved) for p in plans]
         assert costs == [tuple(map(float, b[:3])) for b in best[:k]]
-        assert len({p.stages for p in found}) == len(found)
+        assert len({p.stages for p in plans}) == len(plans)
 
 
 @given(questions())
@@ -119,11 +121,11 @@ def test_on_equal_devices_a_split_with_empty_stages_is_listed_once(question):
         if sorted(b[3], key=lambda ops: not ops) == list(b[3])
     ]
     for k in (1, 40) if best else ():
-        found = k_best(model, stages, k, empty_last=True)
-        assert [(p.period, p.latency, p.bytes_moved) for p in found] == [
+        plans = k_best(model, stages, k, empty_last=True)
+        assert [(p.period, p.latency, p.bytes_moved) for p in plans] == [
             tuple(map(float, b[:3])) for b in best[:k]
         ]
-        assert {p.stages for p in found} <= {b[3] for b in best}
+        assert {p.stages for p in plans} <= {b[3] for b in best}
 
 
 @given(questions())
@@ -131,19 +133,19 @@ def test_on_equal_devices_a_split_with_empty_stages_is_listed_once(question):
 def test_a_plan_costs_what_its_split_costs(question):
     model, stages, allow_empty = question
     try:
-        found = plan(model, stages, allow_empty=allow_empty)
+        best = plan(model, stages, allow_empty=allow_empty)
     except Infeasible:
         return
-    period, latency, moved, memory, loads = model_cost(model, found.stages)
-    assert (found.period, found.latency, found.bytes_moved) == (
+    period, latency, moved, memory, loads = model_cost(model, best.stages)
+    assert (best.period, best.latency, best.bytes_moved) == (
         float(period),
         float(latency),
         float(moved),
     )
-    assert (list(found.loads), list(found.memory)) == ([*map(float, loads)], [*map(float, memory)])
-    again = evaluate(model, found.stages, allow_empty=allow_empty)
-    assert again.loads == found.loads
-    assert again.cuts == found.cuts
+    assert (list(best.loads), list(best.memory)) == ([*map(float, loads)], [*map(float, memory)])
+    again = evaluate(model, best.stages, allow_empty=allow_empty)
+    assert again.loads == best.loads
+    assert again.cuts == best.cuts
 
 
 @given(models(most=6), st.floats(1e-9, 1e9))
@@ -170,9 +172,9 @@ def test_a_cost_that_forbids_does_not_blur_the_others():
     nodes = [
         {"id": i, "supportedOnFpga": 1, "fpgaLatency": 0.1 * (i + 1), "size": 0} for i in range(10)
     ]
-    found = plan(from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges}), 2)
-    assert found.stages == (tuple(range(7)), (7, 8, 9))
-    assert found.period == pytest.approx(2.8 + 0.125)
+    best = plan(from_workload({"maxSizePerFPGA": 0, "nodes": nodes, "edges": edges}), 2)
+    assert best.stages == (tuple(range(7)), (7, 8, 9))
+    assert best.period == pytest.approx(2.8 + 0.125)
 
 
 @pytest.mark.parametrize(("number", "length", "stages"), [(2, 6, 3), (5, 3, 3), (9, 2, 2)])
@@ -221,13 +223,13 @@ def test_only_nested_cuts_make_a_stage_and_each_costs_the_same_among_many_or_few
     rows = list_rows(problem.contraction.predecessors, 2000)
 
     def table(right):
-        found, sides = (
+        table, sides = (
             np.full((len(rows), len(right)), math.inf),
             [Side(scaled, r, 0) for r in (rows, right)],
         )
         for block in loads(scaled, 0, *sides, math.inf):
-            found[block.left, block.right] = block.load
-        return found
+            table[block.left, block.right] = block.load
+        return table
 
     scaled = scale(problem, math.inf)
     whole = table(rows)
@@ -265,10 +267,10 @@ def test_what_cannot_be_asked_is_refused():
 @pytest.mark.parametrize("asked", [0, 3, 10])
 def test_a_deadline_leaves_a_split_and_a_bound(asked):
     document = workload("layer_inceptionv3")
-    found = plan(from_workload(document), 6, deadline=ticks(asked))
-    assert not found.optimal
-    assert 51.8 < found.lower_bound <= 52.2017
-    assert 52.2016 < found.period < math.inf
+    best = plan(from_workload(document), 6, deadline=ticks(asked))
+    assert not best.optimal
+    assert 51.8 < best.lower_bound <= 52.2017
+    assert 52.2016 < best.period < math.inf
 
 
 @pytest.mark.parametrize("asked", range(0, 24, 2))
@@ -276,10 +278,10 @@ def test_a_deadline_leaves_a_split_and_a_bound(asked):
 def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
     times = tuple(unit * t for t in (1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5))
     model = replace(parallel_chains(2, 4, transfer=0.0), times=(times,))
-    found, least = plan(model, 2, deadline=ticks(asked)), plan(model, 2).period
+    best, least = plan(model, 2, deadline=ticks(asked)), plan(model, 2).period
     assert least == pytest.approx(11 * unit)
-    assert found.lower_bound <= least <= found.period
-    assert not found.optimal or found.period == least
+    assert best.lower_bound <= least <= best.period
+    assert not best.optimal or best.period == least
 
 
 def test_a_split_that_only_a_longer_search_finds_is_not_called_impossible():

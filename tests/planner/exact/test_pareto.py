@@ -35,13 +35,13 @@ def test_the_front_holds_every_undominated_point_once(question):
         for x in points
         if not any(y != x and all(a <= b for a, b in zip(y, x, strict=True)) for y in points)
     }
-    found = pareto_front(model, stages, allow_empty=allow_empty)
-    assert found.complete
-    assert [(p.period, p.latency, max(p.memory)) for p in found.plans] == sorted(
+    front = pareto_front(model, stages, allow_empty=allow_empty)
+    assert front.complete
+    assert [(p.period, p.latency, max(p.memory)) for p in front.plans] == sorted(
         tuple(map(float, x)) for x in best
     )
     assert all(
-        p.optimal == (p.period == found.plans[0].period == p.lower_bound) for p in found.plans
+        p.optimal == (p.period == front.plans[0].period == p.lower_bound) for p in front.plans
     )
 
 
@@ -53,10 +53,10 @@ def test_the_least_latency_under_a_period_limit(question):
     if not splits:
         return
     limit = splits[len(splits) // 2][0]
-    found = least_latency(model, stages, float(limit), allow_empty=allow_empty)
+    quickest = least_latency(model, stages, float(limit), allow_empty=allow_empty)
     expected = min((latency, moved) for period, latency, moved, _ in splits if period <= limit)
-    assert (found.latency, found.bytes_moved) == tuple(map(float, expected))
-    assert found.period <= limit
+    assert (quickest.latency, quickest.bytes_moved) == tuple(map(float, expected))
+    assert quickest.period <= limit
 
 
 def test_a_device_that_is_better_left_out_costs_no_latency():
@@ -86,23 +86,23 @@ def test_a_front_of_too_many_points_keeps_the_fastest_and_says_it_may_miss_some(
     model = random_dag(12, 0, size=1.0)
     whole = pareto_front(model, 3).plans
     monkeypatch.setattr(pareto, "MOST_LABELS", 3)
-    found = pareto_front(model, 3)
+    front = pareto_front(model, 3)
     assert len(whole) > 3
-    assert not found.complete
-    assert found.plans[0].period == whole[0].period
-    assert all(evaluate(model, p.stages).period == p.period for p in found.plans)
+    assert not front.complete
+    assert front.plans[0].period == whole[0].period
+    assert all(evaluate(model, p.stages).period == p.period for p in front.plans)
 
 
 @pytest.mark.parametrize(
-    ("edges", "told"), [(60, "periods more than a few percent"), (0, "too many splits")]
+    ("edges", "note"), [(60, "periods more than a few percent"), (0, "too many splits")]
 )
-def test_a_front_of_too_many_stages_leaves_out_the_slowest_and_says_so(monkeypatch, edges, told):
+def test_a_front_of_too_many_stages_leaves_out_the_slowest_and_says_so(monkeypatch, edges, note):
     model = random_dag(12, 0, size=1.0)
     monkeypatch.setattr(downset_layers, "MOST_ARCS", edges)
-    found = pareto_front(model, 3)
-    assert found.plans[0].period == plan(model, 3).period
-    assert not found.complete
-    assert told in found.note
+    front = pareto_front(model, 3)
+    assert front.plans[0].period == plan(model, 3).period
+    assert not front.complete
+    assert note in front.note
 
 
 def test_a_period_that_no_split_reaches_is_infeasible():
@@ -121,9 +121,9 @@ def test_whatever_time_there_is_what_is_claimed_holds(asked):
 
     model = random_dag(8, 5, size=1.0)
     limit = 1.5 * plan(model, 3).period
-    found = least_latency(model, 3, limit, deadline=late())
-    assert found.period <= limit
-    assert not found.optimal or found == least_latency(model, 3, limit)
+    quickest = least_latency(model, 3, limit, deadline=late())
+    assert quickest.period <= limit
+    assert not quickest.optimal or quickest == least_latency(model, 3, limit)
     points = pareto_front(model, 3, deadline=late())
     assert points.plans
     assert not points.complete or points == pareto_front(model, 3)

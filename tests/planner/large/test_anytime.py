@@ -33,14 +33,12 @@ from tests.planner.strategies import models
 @pytest.mark.parametrize("model", [cells(20), parallel_chains(64, 10)], ids=["cells", "chains"])
 def test_graphs_too_wide_to_list_end_near_a_proven_bound(model, stages):
     assert count(model).total > 10_000_000
-    found = plan(model, stages)
-    assert found.gap <= 0.05
+    best = plan(model, stages)
+    assert best.gap <= 0.05
     assert (
-        found.lower_bound
-        <= found.period
-        == pytest.approx(float(model_cost(model, found.stages)[0]))
+        best.lower_bound <= best.period == pytest.approx(float(model_cost(model, best.stages)[0]))
     )
-    assert "legal cuts" in found.note
+    assert "legal cuts" in best.note
 
 
 @given(
@@ -92,10 +90,10 @@ def test_a_minimum_cut_is_the_least_of_all_cuts(arcs):
 @pytest.mark.integration
 def test_wide_graphs_have_next_best_splits_and_a_front_that_say_they_may_miss_some():
     model = parallel_chains(20, 5)
-    found = k_best(model, 2, 3)
-    assert len({p.stages for p in found}) == 3
-    assert [p.period for p in found] == sorted(p.period for p in found)
-    assert "legal cuts" in found[0].note
+    plans = k_best(model, 2, 3)
+    assert len({p.stages for p in plans}) == 3
+    assert [p.period for p in plans] == sorted(p.period for p in plans)
+    assert "legal cuts" in plans[0].note
     assert not pareto_front(model, 2).complete
     assert not least_latency(model, 2, math.inf).optimal
 
@@ -107,10 +105,10 @@ def test_the_same_question_has_the_same_answer():
 
 def test_a_passed_deadline_still_leaves_a_legal_split():
     model = parallel_chains(64, 10)
-    found = plan(model, 4, deadline=lambda: True)
-    assert evaluate(model, found.stages).period == found.period
-    assert 0 < found.lower_bound <= found.period
-    assert sum(len(list(members(bitset(ops)))) for ops in found.stages) == 640
+    best = plan(model, 4, deadline=lambda: True)
+    assert evaluate(model, best.stages).period == best.period
+    assert 0 < best.lower_bound <= best.period
+    assert sum(len(list(members(bitset(ops)))) for ops in best.stages) == 640
 
 
 def test_a_gap_however_small_is_no_proof():
@@ -133,8 +131,8 @@ def test_all_cuts_of_a_graph_of_many_ops_are_listed_each_once():
 
 def test_a_random_graph_is_never_below_its_bound():
     for seed in range(5):
-        found = plan(random_dag(30, seed, transfer=0.5), 3)
-        assert found.lower_bound <= found.period
+        best = plan(random_dag(30, seed, transfer=0.5), 3)
+        assert best.lower_bound <= best.period
 
 
 @given(
@@ -156,10 +154,10 @@ def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(
     if rows is None:
         assert not problem.uniform
         return
-    held = {problem.contraction.expand(to_int(row)) for row in rows}
+    table_cuts = {problem.contraction.expand(to_int(row)) for row in rows}
     for period, _, _, split in brute_force(model, stages, allow_empty):
         if period <= limit:
-            assert set(evaluate(model, split, allow_empty=allow_empty).cuts) <= held
+            assert set(evaluate(model, split, allow_empty=allow_empty).cuts) <= table_cuts
 
 
 def test_the_narrow_table_of_many_ops_holds_all_cuts_that_leave_each_side_the_period():
@@ -167,20 +165,20 @@ def test_the_narrow_table_of_many_ops_holds_all_cuts_that_leave_each_side_the_pe
     period = 0.51 * problem.times.sum()
     rows = list_rows(problem.contraction.predecessors, 10**6)
     time = to_bits(rows, problem.size) @ problem.times[0]
-    wanted = {
+    balanced = {
         to_int(row)
         for row in rows[np.abs(time - problem.times.sum() / 2) <= 0.01 * problem.times.sum()]
     }
-    assert {to_int(row) for row in narrow_rows(problem, period, 10**6, None)} == wanted | {
+    assert {to_int(row) for row in narrow_rows(problem, period, 10**6, None)} == balanced | {
         0,
         (1 << 80) - 1,
     }
 
 
 def test_a_long_graph_too_wide_to_list_is_still_proven():
-    found = plan(cells(20), 2)
-    assert found.optimal
-    assert found.note.endswith("could have")
+    best = plan(cells(20), 2)
+    assert best.optimal
+    assert best.note.endswith("could have")
 
 
 def test_the_flow_bound_counts_a_tensor_that_crosses_two_cuts_once():

@@ -30,10 +30,10 @@ def sequences(kinds: tuple[int, ...], used: int) -> set[tuple[int, ...]]:
 
 @given(KINDS, st.integers(0, 7))
 def test_choices_differ_and_none_is_missing(kinds: tuple[int, ...], used: int) -> None:
-    found = list(CanonicalPlacement(kinds).device_choices(used))
-    assert {tuple(kinds[d] for d in chosen) for chosen in found} == sequences(kinds, used)
-    assert len(found) == len(sequences(kinds, used)) == CanonicalPlacement(kinds).count(used)
-    assert all(a < b for chosen in found for a, b in pairwise(chosen))
+    listed = list(CanonicalPlacement(kinds).device_choices(used))
+    assert {tuple(kinds[d] for d in chosen) for chosen in listed} == sequences(kinds, used)
+    assert len(listed) == len(sequences(kinds, used)) == CanonicalPlacement(kinds).count(used)
+    assert all(a < b for chosen in listed for a, b in pairwise(chosen))
 
 
 @st.composite
@@ -56,9 +56,9 @@ def test_a_split_is_written_on_the_earliest_devices_it_can_have(
         for chosen in combinations(range(len(stages)), len(parts))
         if tuple(places.kinds[d] for d in chosen) == kinds
     ]
-    found = places.canonical(stages)
-    assert found == places.assign(parts, min(alike))
-    assert places.canonical(found) == found
+    canonical = places.canonical(stages)
+    assert canonical == places.assign(parts, min(alike))
+    assert places.canonical(canonical) == canonical
 
 
 @given(seated())
@@ -67,14 +67,14 @@ def test_elsewhere_one_stage_is_on_another_kind(
 ) -> None:
     places, stages = question
     parts = [ops for ops in stages if ops]
-    own = [places.kinds[d] for d, ops in enumerate(stages) if ops]
-    found = list(places.on_another_kind(stages))
-    assert all([ops for ops in other if ops] == parts for other in found)
-    kinds = [[places.kinds[d] for d, ops in enumerate(other) if ops] for other in found]
+    own_kinds = [places.kinds[d] for d, ops in enumerate(stages) if ops]
+    listed = list(places.on_another_kind(stages))
+    assert all([ops for ops in other if ops] == parts for other in listed)
+    kinds = [[places.kinds[d] for d, ops in enumerate(other) if ops] for other in listed]
     apart = [
         k
         for k in sequences(places.kinds, len(parts))
-        if sum(a != b for a, b in zip(own, k, strict=True)) == 1
+        if sum(a != b for a, b in zip(own_kinds, k, strict=True)) == 1
     ]
     assert sorted(kinds) == sorted(map(list, apart))
 
@@ -98,9 +98,9 @@ def test_parts_and_devices_go_together() -> None:
 def test_the_widest_stages_stay_and_halve_what_lies_between(
     shares: list[float], used: int, stages: list[int], cuts: list[float]
 ) -> None:
-    kept, found = largest_stages(shares, used)
-    assert kept == stages
-    assert found == pytest.approx(cuts)
+    largest, new_cuts = largest_stages(shares, used)
+    assert largest == stages
+    assert new_cuts == pytest.approx(cuts)
 
 
 def model(factor: float = 1.0, rows: Any = ((1.0, 2.0, 3.0, 4.0),)) -> CostModel:
@@ -118,17 +118,17 @@ def test_of_a_crowd_the_costs_are_those_of_so_many_stages() -> None:
 
 def splits(places: CanonicalPlacement, most: int) -> list[Stages]:
     """All splits of four ops in a row on the devices, alike ones once."""
-    found: dict[Stages, None] = {}
+    listed: dict[Stages, None] = {}
     for at in product(range(len(places.kinds)), repeat=4):
         if list(at) == sorted(at) and len(set(at)) <= most:
-            found[
+            listed[
                 places.canonical(
                     tuple(
                         tuple(i for i in range(4) if at[i] == d) for d in range(len(places.kinds))
                     )
                 )
             ] = None
-    return list(found)
+    return list(listed)
 
 
 def ranked(costs: ContentionCosts, listed: list[Stages]) -> list[tuple[float, float, Stages]]:
@@ -149,10 +149,10 @@ def test_the_best_splits_of_any_number_of_stages_are_listed(
         CanonicalPlacement(kinds),
     )
     best = ranked(costs, splits(places, 3))[:5]
-    found = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
-    assert [s for *_, s in ranked(costs, found)] == found
-    assert len(set(found)) == 5
-    assert [p for p, *_ in ranked(costs, found)] == pytest.approx([p for p, *_ in best])
+    best_splits = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
+    assert [s for *_, s in ranked(costs, best_splits)] == best_splits
+    assert len(set(best_splits)) == 5
+    assert [p for p, *_ in ranked(costs, best_splits)] == pytest.approx([p for p, *_ in best])
 
 
 @pytest.mark.parametrize("slower", [1.0, 1.5])
@@ -166,21 +166,25 @@ def test_of_very_many_choices_of_devices_each_number_of_stages_is_planned(
         ContentionCosts(tuple(model(slower**n, ROWS) for n in range(3))),
         CanonicalPlacement((0, 1, 2)),
     )
-    found = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
-    assert ranked(costs, found)[0][0] == ranked(costs, splits(places, 3))[0][0]
-    periods = [evaluate(costs.at(sum(map(bool, s))), s, allow_empty=True).period for s in found]
+    best_splits = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
+    assert ranked(costs, best_splits)[0][0] == ranked(costs, splits(places, 3))[0][0]
+    periods = [
+        evaluate(costs.at(sum(map(bool, s))), s, allow_empty=True).period for s in best_splits
+    ]
     assert periods == sorted(periods)
-    assert len(set(found)) == 5
+    assert len(set(best_splits)) == 5
 
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_stages_are_used_than_asked(most: int) -> None:
     costs = ContentionCosts((model(),))
-    found = device_subsets.best_splits_under_contention(
+    best_splits = device_subsets.best_splits_under_contention(
         CanonicalPlacement((0, 0, 0)), costs, most, 20, never
     )
-    assert max(sum(map(bool, s)) for s in found) == most
-    assert {s for *_, s in ranked(costs, found)} == set(splits(CanonicalPlacement((0, 0, 0)), most))
+    assert max(sum(map(bool, s)) for s in best_splits) == most
+    assert {s for *_, s in ranked(costs, best_splits)} == set(
+        splits(CanonicalPlacement((0, 0, 0)), most)
+    )
 
 
 @given(st.sampled_from([((0, 0, 0), ROWS[:1]), ((0, 1, 0), ROWS)]), st.integers(1, 12))
@@ -188,13 +192,13 @@ def test_no_more_stages_are_used_than_asked(most: int) -> None:
 def test_costs_that_hold_for_any_number_give_each_split_once(question: Any, count: int) -> None:
     kinds, rows = question
     costs, places = model(1.0, rows), CanonicalPlacement(kinds)
-    found = device_subsets.best_splits(places, costs, count, never)
+    best_splits = device_subsets.best_splits(places, costs, count, never)
     best = ranked(ContentionCosts((costs,)), splits(places, 3))[:count]
-    assert len(set(found)) == len(found) == len(best)
-    assert [p for p, *_ in ranked(ContentionCosts((costs,)), found)] == pytest.approx(
+    assert len(set(best_splits)) == len(best_splits) == len(best)
+    assert [p for p, *_ in ranked(ContentionCosts((costs,)), best_splits)] == pytest.approx(
         [p for p, *_ in best]
     )
-    assert [places.canonical(s) for s in found] == found
+    assert [places.canonical(s) for s in best_splits] == best_splits
 
 
 def test_where_no_choice_of_devices_fits_it_says_of_what() -> None:
@@ -212,7 +216,7 @@ def test_where_no_choice_of_devices_fits_it_says_of_what() -> None:
 def test_what_only_one_device_can_run_is_planned_for_that_one() -> None:
     inf = float("inf")
     rows = ((inf, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
-    found = device_subsets.best_splits_under_contention(
+    splits = device_subsets.best_splits_under_contention(
         CanonicalPlacement((0, 1)), ContentionCosts((model(1.0, rows),)), 2, 9, never
     )
-    assert found == [((), (0, 1, 2, 3))]
+    assert splits == [((), (0, 1, 2, 3))]

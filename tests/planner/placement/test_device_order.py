@@ -32,13 +32,13 @@ def test_the_order_of_devices_is_the_best_of_all(question):
         (b[:3] for o in orders for b in brute_force(model.on_devices(o), stages)[:1]), default=None
     )
     try:
-        found = plan_assigned(model, stages)
+        best_plan = plan_assigned(model, stages)
     except Infeasible:
         assert best is None
         return
-    assert (found.period, found.latency, found.bytes_moved) == tuple(map(float, best))
-    assert found.optimal
-    assert evaluate(model.on_devices(found.devices), found.stages).loads == found.loads
+    assert (best_plan.period, best_plan.latency, best_plan.bytes_moved) == tuple(map(float, best))
+    assert best_plan.optimal
+    assert evaluate(model.on_devices(best_plan.devices), best_plan.stages).loads == best_plan.loads
 
 
 def test_equal_devices_are_not_tried_in_each_others_place():
@@ -50,23 +50,23 @@ def test_equal_devices_are_not_tried_in_each_others_place():
 def test_a_pin_to_a_device_means_the_device_wherever_it_stands():
     model = parallel_chains(1, 8)
     slow = replace(model, times=(model.times[0], tuple(5 * t for t in model.times[0])))
-    found = plan_assigned(slow, 2, constraints=Constraints(devices={"op7": 0}))
-    assert found.devices[1] == 0
-    assert 7 in found.stages[1]
+    best = plan_assigned(slow, 2, constraints=Constraints(devices={"op7": 0}))
+    assert best.devices[1] == 0
+    assert 7 in best.stages[1]
 
 
 def test_of_orders_of_equal_period_the_one_of_least_latency_is_found():
     model = CostModel("m", ("a", "b"), (0, 1), ((5.0, 1.0), (5.0, 5.0)))
-    found = plan_assigned(model, 2)
-    assert (found.devices, found.latency) == ((1, 0), 6.0)
+    best = plan_assigned(model, 2)
+    assert (best.devices, best.latency) == ((1, 0), 6.0)
 
 
 def test_memory_given_for_a_device_is_that_of_the_device_wherever_it_stands():
     model = replace(parallel_chains(1, 8, size=1.0), sizes=(10.0,) * 8)
     slow = replace(model, times=(model.times[0], tuple(5 * t for t in model.times[0])))
-    found = plan_assigned(slow, 2, constraints=Constraints(devices={"op7": 0}, memory=(30.0, 60.0)))
-    assert found.devices == (1, 0)
-    assert found.memory[1] <= 30
+    best = plan_assigned(slow, 2, constraints=Constraints(devices={"op7": 0}, memory=(30.0, 60.0)))
+    assert best.devices == (1, 0)
+    assert best.memory[1] <= 30
 
 
 @pytest.mark.parametrize("asked", range(0, 24, 2))
@@ -77,20 +77,20 @@ def test_a_deadline_leaves_a_bound_that_no_order_beats(alike, asked):
         chains = parallel_chains(2, 4, transfer=0.0)
         model = replace(chains, times=((1.0, 1.0, 1.0, 7.0, 8.0, 2.0, 0.5, 1.5),) * 2)
     left = iter(range(asked))
-    found = plan_assigned(model, 2, deadline=lambda: next(left, None) is None)
+    best = plan_assigned(model, 2, deadline=lambda: next(left, None) is None)
     least = plan_assigned(model, 2).period
-    assert found.lower_bound <= least <= found.period
-    assert not found.optimal or found.period == least
+    assert best.lower_bound <= least <= best.period
+    assert not best.optimal or best.period == least
 
 
 def test_where_not_all_orders_are_tried_nothing_is_claimed(monkeypatch):
     monkeypatch.setattr(device_order, "MOST_ORDERS", 1)
     model = random_dag(8, 1)
-    found = plan_assigned(
+    best = plan_assigned(
         replace(model, times=(model.times[0], tuple(2 * t for t in model.times[0]))), 2
     )
-    assert (found.lower_bound, found.optimal) == (0.0, False)
-    assert "only 1 orders" in found.note
+    assert (best.lower_bound, best.optimal) == (0.0, False)
+    assert "only 1 orders" in best.note
 
 
 def test_alike_devices_need_no_search():

@@ -74,7 +74,7 @@ def accepts(model, constraints):
                 for ts in live
                 if constraints.live_bytes is not None
             )
-            and all(held <= constraints.memory[0] for held in model_cost(model, stages)[3])
+            and all(used <= constraints.memory[0] for used in model_cost(model, stages)[3])
         )
 
     return accept
@@ -86,11 +86,11 @@ def test_constrained_plans_are_the_best_of_the_splits_that_satisfy_all(question)
     model, stages, allow_empty, constraints = question
     best = brute_force(model, stages, allow_empty, accepts(model, constraints))
     try:
-        found = k_best(model, stages, 10, allow_empty=allow_empty, constraints=constraints)
+        plans = k_best(model, stages, 10, allow_empty=allow_empty, constraints=constraints)
     except Infeasible:
         assert not best
         return
-    assert [(p.period, p.latency, p.bytes_moved) for p in found] == [
+    assert [(p.period, p.latency, p.bytes_moved) for p in plans] == [
         tuple(map(float, b[:3])) for b in best[:10]
     ]
 
@@ -109,8 +109,8 @@ def test_a_required_and_a_forbidden_cut():
 
 
 def test_with_no_live_tensor_chains_stay_whole():
-    found = k_best(FORK, 2, 50, constraints=Constraints(live_tensors=0))
-    assert {p.stages for p in found} == {((0, 1, 2, 3), (4, 5, 6, 7)), ((4, 5, 6, 7), (0, 1, 2, 3))}
+    plans = k_best(FORK, 2, 50, constraints=Constraints(live_tensors=0))
+    assert {p.stages for p in plans} == {((0, 1, 2, 3), (4, 5, 6, 7)), ((4, 5, 6, 7), (0, 1, 2, 3))}
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def test_a_limit_of_memory_that_clashes_is_named(limits):
 
 
 def test_slow_splits_are_listed_where_only_they_make_a_required_cut():
-    found = k_best(CHAIN, 3, 4, constraints=Constraints(require=["t4"]))
-    assert {p.stages[2] for p in found} == {(5,)}
-    assert len(found) == 4
+    plans = k_best(CHAIN, 3, 4, constraints=Constraints(require=["t4"]))
+    assert {p.stages[2] for p in plans} == {(5,)}
+    assert len(plans) == 4
 
 
 def test_each_of_two_tensors_between_the_same_ops_can_be_required():
@@ -188,8 +188,8 @@ def test_two_tensors_between_the_same_ops_are_two_live_tensors():
 
 
 def test_several_required_cuts_are_all_made():
-    found = k_best(CHAIN, 3, 9, constraints=Constraints(require=["t1", "t3"]))
-    assert [p.stages for p in found] == [((0, 1), (2, 3), (4, 5))]
+    plans = k_best(CHAIN, 3, 9, constraints=Constraints(require=["t1", "t3"]))
+    assert [p.stages for p in plans] == [((0, 1), (2, 3), (4, 5))]
 
 
 def test_memory_that_is_too_little_is_named():

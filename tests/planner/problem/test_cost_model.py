@@ -39,7 +39,7 @@ CHAIN = parallel_chains(1, 6)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"times": ((1.0, -1.0),)}, "the time of 'b' is -1.0"),
         ({"times": ((NAN, 1.0),)}, "the time of 'a' is nan"),
@@ -57,8 +57,8 @@ CHAIN = parallel_chains(1, 6)
         ({"predecessors": (0, 2)}, "op 'b' reads from 'b', which stands later"),
     ],
 )
-def test_a_cost_that_cannot_be_is_named(changes, told):
-    with pytest.raises(GraphError, match=told):
+def test_a_cost_that_cannot_be_is_named(changes, message):
+    with pytest.raises(GraphError, match=message):
         replace(PAIR, **changes)
 
 
@@ -98,17 +98,17 @@ def test_a_link_costs_its_latency_and_the_bytes_over_its_bandwidth():
 
 
 def test_only_some_devices_can_run_what_is_placed():
-    found = PAIR.only_on([1], {0, 2}, 3)
-    assert found.times == ((1.0, 2.0), (1.0, INF), (1.0, 2.0))
+    result = PAIR.only_on([1], {0, 2}, 3)
+    assert result.times == ((1.0, 2.0), (1.0, INF), (1.0, 2.0))
     apart = replace(PAIR, times=((1.0, 2.0), (3.0, 4.0))).only_on([0], {1}, 2)
     assert apart.times == ((INF, 2.0), (3.0, 4.0))
 
 
 @given(models(most=4, devices=3, memory=True), st.permutations(range(3)))
 def test_devices_in_another_order_cost_what_they_did(model, order):
-    found = model.on_devices(order)
+    result = model.on_devices(order)
     for table in ("times", "send", "receive", "overheads", "memory"):
-        before, after = getattr(model, table), getattr(found, table)
+        before, after = getattr(model, table), getattr(result, table)
         assert after == tuple(before[d if len(before) > 1 else 0] for d in order) or len(
             before
         ) == 1 == len(after)
@@ -138,8 +138,8 @@ def test_a_share_is_the_part_of_the_whole_time_before_the_cut(model, cut):
     cut = min(cut, len(model.names))
     times = [t if t < INF else 0.0 for t in model.times[0]]
     whole, before = sum(times), sum(times[:cut])
-    (found,) = shares_of(model, [(1 << cut) - 1])
-    assert found == pytest.approx(before / whole if whole else 0.0)
+    (share,) = shares_of(model, [(1 << cut) - 1])
+    assert share == pytest.approx(before / whole if whole else 0.0)
 
 
 def test_an_op_counts_by_its_mean_over_the_devices_that_can_run_it():
@@ -200,8 +200,8 @@ def is_order(predecessors, order):
 @settings(deadline=None)
 def test_every_order_is_topological(model, seed):
     before = model.predecessors
-    for found in (orders.by_index, orders.depth_first, orders.breadth_first, orders.backwards):
-        assert is_order(before, found(before))
+    for order_of in (orders.by_index, orders.depth_first, orders.breadth_first, orders.backwards):
+        assert is_order(before, order_of(before))
     assert is_order(before, orders.random_order(before, Random(seed)))
 
 
@@ -227,12 +227,12 @@ def test_a_plan_holds_no_more_than_the_memory_and_its_bound_is_no_higher_than_an
         with pytest.raises(Infeasible):
             plan(model, stages)
         return
-    found = plan(model, stages)
+    best_plan = plan(model, stages)
     assert all(
-        held <= limit for held, limit in zip(found.memory, model.memory * stages, strict=False)
+        used <= limit for used, limit in zip(best_plan.memory, model.memory * stages, strict=False)
     )
-    assert found.lower_bound <= float(best[0][0])
-    assert found.bytes_moved == float(model_cost(model, found.stages)[2])
+    assert best_plan.lower_bound <= float(best[0][0])
+    assert best_plan.bytes_moved == float(model_cost(model, best_plan.stages)[2])
 
 
 @given(models(most=5, devices=2), st.permutations(range(2)))
@@ -245,8 +245,8 @@ def test_a_limit_of_memory_for_each_device_is_met_by_each(model, order):
         with pytest.raises(Infeasible):
             plan(model, 2, constraints=bound)
         return
-    found = plan(model, 2, constraints=bound)
-    assert (found.period, found.latency) == tuple(map(float, best[0][:2]))
+    best_plan = plan(model, 2, constraints=bound)
+    assert (best_plan.period, best_plan.latency) == tuple(map(float, best[0][:2]))
 
 
 def test_the_smaller_of_two_limits_of_memory_counts():
@@ -262,11 +262,11 @@ def test_no_fewer_than_one_split_can_be_asked_for(k):
 
 
 def test_more_splits_than_there_are_come_to_those_there_are():
-    found = k_best(CHAIN, 3, 99)
-    assert len(found) == 10
-    assert len({p.stages for p in found}) == 10
-    assert [p.optimal for p in found] == [p.period == found[0].period for p in found]
-    assert {p.lower_bound for p in found} == {found[0].period}
+    plans = k_best(CHAIN, 3, 99)
+    assert len(plans) == 10
+    assert len({p.stages for p in plans}) == 10
+    assert [p.optimal for p in plans] == [p.period == plans[0].period for p in plans]
+    assert {p.lower_bound for p in plans} == {plans[0].period}
 
 
 def test_another_number_of_devices_than_stages_is_refused():
@@ -281,8 +281,8 @@ def test_an_empty_stage_costs_nothing_and_must_be_allowed():
     model = replace(PAIR, overheads=(0.5,), sizes=(1.0, 2.0))
     with pytest.raises(SplitError, match="stage 0 is empty"):
         evaluate(model, [(), (0, 1)])
-    found = evaluate(model, [(), (0, 1)], allow_empty=True)
-    assert (found.loads, found.memory, found.cuts) == ((0.0, 3.5), (0.0, 3.0), (0,))
+    cost = evaluate(model, [(), (0, 1)], allow_empty=True)
+    assert (cost.loads, cost.memory, cost.cuts) == ((0.0, 3.5), (0.0, 3.0), (0,))
 
 
 def test_with_time_out_at_once_the_questions_still_have_an_answer():
@@ -290,9 +290,9 @@ def test_with_time_out_at_once_the_questions_still_have_an_answer():
     best = plan(CHAIN, 3)
     assert k_best(CHAIN, 3, 5, **late)[0].stages
     assert least_latency(CHAIN, 3, best.period * 9, **late).period <= best.period * 9
-    found = pareto_front(CHAIN, 3, **late)
-    assert found.plans
-    assert not found.complete
+    front = pareto_front(CHAIN, 3, **late)
+    assert front.plans
+    assert not front.complete
 
 
 # baselines
@@ -314,13 +314,15 @@ def test_spread_move_apart_so_that_no_stage_is_empty(places, size, moved):
 
 def test_a_baseline_that_does_not_fit_says_why():
     sizes = (10.0, 10.0, 10.0, 0.0, 0.0, 0.0)
-    found = {b.name: b for b in planned_baselines(replace(CHAIN, sizes=sizes, memory=(20.0,)), 2)}
-    assert found["equal op count"].plan is None
-    assert found["equal op count"].note == "exceeds the memory of a device"
-    assert found["equal parameters"].plan is not None
+    baselines = {
+        b.name: b for b in planned_baselines(replace(CHAIN, sizes=sizes, memory=(20.0,)), 2)
+    }
+    assert baselines["equal op count"].plan is None
+    assert baselines["equal op count"].note == "exceeds the memory of a device"
+    assert baselines["equal parameters"].plan is not None
     times = (CHAIN.times[0], (*CHAIN.times[0][:5], INF))
-    found = {b.name: b for b in planned_baselines(replace(CHAIN, times=times), 2)}
-    assert found["equal op count"].note == "puts an op on a device that cannot run it"
+    baselines = {b.name: b for b in planned_baselines(replace(CHAIN, times=times), 2)}
+    assert baselines["equal op count"].note == "puts an op on a device that cannot run it"
 
 
 def test_two_tensors_between_the_same_ops_are_no_cut_at_a_single_tensor():

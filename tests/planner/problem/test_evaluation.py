@@ -69,7 +69,7 @@ def test_cuts_that_do_not_nest_are_refused():
 
 
 def test_the_gap_is_relative_to_the_bound():
-    found = plan(random_dag(10, 0), 2)
-    assert found.gap == 0
+    best = plan(random_dag(10, 0), 2)
+    assert best.gap == 0
     assert Plan((), (), (), 3.0, 0.0, 0.0, (), lower_bound=2.0).gap == 0.5
     assert Plan((), (), (), 3.0, 0.0, 0.0, ()).gap == float("inf")

@@ -51,11 +51,11 @@ def test_nodes_may_stand_in_any_order_and_keep_their_ids():
     costs = from_workload(GOOD)
     assert costs.ids == (1, 5, "b")
     assert costs.times == ((4.0, 2.0, 3.0),)
-    found = plan(costs, 2)
-    assert [[costs.ids[i] for i in ops] for ops in found.stages] == [[1], [5, "b"]]
-    assert found.loads == (4.5, 5.5)
-    assert found.bytes_moved == 7
-    assert found.memory == (3.0, 3.0)
+    best = plan(costs, 2)
+    assert [[costs.ids[i] for i in ops] for ops in best.stages] == [[1], [5, "b"]]
+    assert best.loads == (4.5, 5.5)
+    assert best.bytes_moved == 7
+    assert best.memory == (3.0, 3.0)
 
 
 @pytest.mark.parametrize("least", [1e-320, 1e-300, 1e199])
@@ -160,11 +160,11 @@ def test_a_measured_net_pays_links_for_inputs_tensors_and_outputs():
     costs = measured(
         op_times=[[1.0, 2.0]], links=Link(bandwidth=4.0, latency=0.5), overheads=[0.25]
     )
-    found = evaluate(costs, [(0,), (1,)])
+    cost = evaluate(costs, [(0,), (1,)])
     # A: overhead, op, x in, a out; B: overhead, op, a and x in, b out
-    assert found.loads == (0.25 + 1 + 4.5 + 2.5, 0.25 + 2 + 2.5 + 4.5 + 1.5)
-    assert found.bytes_moved == 8
-    assert found.memory == (10 + 16 + 8, 20 + 8 + 16)
+    assert cost.loads == (0.25 + 1 + 4.5 + 2.5, 0.25 + 2 + 2.5 + 4.5 + 1.5)
+    assert cost.bytes_moved == 8
+    assert cost.memory == (10 + 16 + 8, 20 + 8 + 16)
 
 
 def test_a_tensor_that_is_read_on_and_an_output_leaves_its_stage_once():
