@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from autosplit.errors import ConfigError
+from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
 if TYPE_CHECKING:
     from autosplit.api import Model
@@ -65,10 +66,7 @@ def add_study(parser: argparse.ArgumentParser) -> None:
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """What runs the stages."""
     parser.add_argument(
-        "--runtime",
-        choices=("tvm", "onnxruntime"),
-        default="tvm",
-        help="what runs the stages (default tvm)",
+        "--runtime", choices=tuple(RUNTIMES), default=TVM, help="what runs the stages (default tvm)"
     )
     parser.add_argument("--backend", type=_former_name, help=argparse.SUPPRESS)
 
@@ -81,7 +79,7 @@ def load_model(args: argparse.Namespace) -> Model:
     """The model the options name."""
     from autosplit import api
 
-    runtime = getattr(args, "runtime", "tvm")
+    runtime = getattr(args, "runtime", TVM)
     return api.load_model(
         args.model,
         shapes(args.shape),

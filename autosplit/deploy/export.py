@@ -22,7 +22,7 @@ from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.hardware.runtimes.onnx import model_file, submodels
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
+from autosplit.hardware.runtimes.registry import TVM
 from autosplit.versions import environment
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def write_stage(
     """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
     weights = model.runtime.write(ports, file, device)
     onnx, onnx_absent = None, None
-    if model.runtime_name == ONNXRUNTIME:
+    if model.runtime.suffix == ".onnx":
         onnx = _onnx_part(file, weights)
     elif original is None:
         onnx_absent = "the model was not read from an ONNX file"

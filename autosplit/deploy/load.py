@@ -16,7 +16,7 @@ from autosplit.hardware.devices import device, processor
 from autosplit.hardware.devices.device import Device, Rpc
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.runtimes.interface import Stage
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM, load_stage
+from autosplit.hardware.runtimes.registry import TVM, load_stage
 from autosplit.versions import require_pair
 
 
@@ -105,7 +105,8 @@ def _pipeline(
 
 def _copy_stage(folder: Path, stage: StagePart, private: Path) -> Path:
     """A private copy of the stage's file, with the file of weights beside it."""
-    if stage.runtime == ONNXRUNTIME and stage.onnx and stage.onnx.data:
+    # Where the stage file is the ONNX model itself, its weights may lie beside it.
+    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
         copy_checked(folder, stage.onnx.data, stage.onnx.data_sha256 or "", private)
     return copy_checked(folder, stage.file, stage.sha256, private)
 

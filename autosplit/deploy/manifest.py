@@ -25,6 +25,7 @@ from autosplit.deploy.wiring_check import check_wiring
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
 from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
 FORMAT = 1
 NAME = "split.json"
@@ -39,7 +40,7 @@ def _inside(name: str) -> str:
 
 
 FileName = Annotated[str, AfterValidator(_inside)]
-RuntimeName = Annotated[str, Field(pattern="^(tvm|onnxruntime)$")]
+RuntimeName = Annotated[str, Field(pattern=f"^({'|'.join(RUNTIMES)})$")]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -107,7 +108,7 @@ class StagePart(_Part):
     ops: tuple[OpPart, ...]
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
-    runtime: RuntimeName = "tvm"
+    runtime: RuntimeName = TVM
     target: str | None = None
     onnx: OnnxPart | None = None
     onnx_absent: str | None = None

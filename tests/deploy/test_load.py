@@ -215,7 +215,7 @@ def target(monkeypatch):
             ),
         )
         monkeypatch.setattr(loading, "architecture", lambda target: target.attrs["mcpu"])
-        monkeypatch.setattr(loading.processor, "lacking", lambda target: lacks)
+        monkeypatch.setattr(loading.processor, "missing_features", lambda target: lacks)
 
     return pretend
 

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import available
+from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 from autosplit.study.config.former_names import with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
@@ -59,6 +60,18 @@ def _stages(value: Any) -> int | Literal["auto"]:
     return value
 
 
+def _known_runtime(name: str) -> str:
+    if name not in _RUNTIMES:
+        raise ValueError(f"give {', '.join(_RUNTIMES)}")
+    return name
+
+
+_RUNTIMES = [*RUNTIMES, "simulated"]
+RuntimeName = Annotated[
+    str, AfterValidator(_known_runtime), Field(json_schema_extra={"enum": list(_RUNTIMES)})
+]
+
+
 class StudyConfig(Section):
     """A whole study file, its defaults filled in; paths are absolute once ``load`` has read it.
 
@@ -76,7 +89,7 @@ class StudyConfig(Section):
     zoo: Text | None = None
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
-    runtime: Literal["tvm", "onnxruntime", "simulated"] = "tvm"
+    runtime: RuntimeName = TVM
     objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
         default_factory=dict
@@ -136,11 +149,11 @@ class StudyConfig(Section):
             raise ValueError(
                 f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
             )
-        if self.tuning and self.runtime == "onnxruntime":
+        if self.tuning and self.runtime not in (TVM, "simulated"):
             raise ValueError(
-                "tuning is given, but it is for TVM's kernels, not for onnxruntime; remove tuning"
+                f"tuning is given, but it is for TVM's kernels, not for {self.runtime}; remove tuning"
             )
-        if self.regions and self.runtime != "tvm":
+        if self.regions and self.runtime != TVM:
             raise ValueError(
                 f"regions are given, but runtime is '{self.runtime}'; set runtime = \"tvm\""
             )
