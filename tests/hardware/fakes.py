@@ -15,22 +15,21 @@ from autosplit.hardware.execution.event import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
 
-PATIENCE_S = (
-    120.0  # a busy machine takes long to start servers; who passes waits no longer than needed
-)
+# A busy machine takes long to start servers; a test that passes waits no longer than it needs.
+PATIENCE_S = 120.0
 
 
 def graph(
     ops: Sequence[tuple[str, Sequence[str]]], inputs: Sequence[str], outputs: Sequence[str]
 ) -> FusedGraph:
-    """Ops as (tensor made, tensors read); each tensor is two float64."""
-    made = [Op(f"op_{out}", "k", (out,), tuple(reads), (out,)) for out, reads in ops]
+    """A graph of ops (output tensor, input tensors); each tensor is two float64."""
+    nodes = [Op(f"op_{out}", "k", (out,), tuple(reads), (out,)) for out, reads in ops]
     shapes = dict.fromkeys((*inputs, *(out for out, _ in ops)), ((2,), "float64", 16))
-    return build("fake", made, shapes, inputs, outputs)
+    return build("fake", nodes, shapes, inputs, outputs)
 
 
 def compute(name: str, values: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """What the op that makes ``name`` computes: something that depends on every input, its place and the op."""
+    """The op that produces ``name``: its result depends on every input, its position and the op."""
     weight = float(sum(name.encode()))
     return sum(((i + 2) * v for i, v in enumerate(values)), np.zeros(2)) * 0.5 + weight
 
@@ -44,7 +43,7 @@ def sequential(graph: FusedGraph, item: dict[str, Any], outputs: Sequence[str]) 
 
 
 class FakeStage:
-    """Runs the ops of one stage with numpy; ``before`` is called with the number of each item first."""
+    """Runs the ops of a stage with numpy; ``before`` gets the number of each item first."""
 
     def __init__(
         self, graph: FusedGraph, ports: Any, before: Callable[[int], object] | None = None
@@ -81,12 +80,12 @@ def fake_pipeline(
 ) -> tuple[Pipeline, list[FakeStage]]:
     """A pipeline of fake stages, and the stages."""
     wiring = wire(graph, stages, [(o, o) for o in outputs])
-    made = [FakeStage(graph, ports, (before or {}).get(s)) for s, ports in enumerate(wiring.stages)]
-    return Pipeline(wiring, made, depth, trace), made
+    fakes = [FakeStage(graph, p, (before or {}).get(s)) for s, p in enumerate(wiring.stages)]
+    return Pipeline(wiring, fakes, depth, trace), fakes
 
 
 class Scripted:
-    """A pipeline that only tells when: stage 1 needs ``takes(i)`` ms for item i, every other stage 0.25 ms."""
+    """A pipeline of times: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms."""
 
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
         self.wiring = SimpleNamespace(stages=[None] * stages)
@@ -123,19 +122,19 @@ def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:
 
 def in_time(work: Callable[[], Any], seconds: float = PATIENCE_S) -> Any:
     """The result of ``work``, done in a thread of its own; fails where it hangs."""
-    found: list[Any] = []
+    outcomes: list[Any] = []
 
     def run() -> None:
         try:
-            found.append((work(), None))
+            outcomes.append((work(), None))
         except BaseException as error:
-            found.append((None, error))
+            outcomes.append((None, error))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
-    assert found, "hangs"
-    result, error = found[0]
+    assert outcomes, "hangs"
+    result, error = outcomes[0]
     if error:
         raise error
     return result

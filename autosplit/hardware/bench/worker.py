@@ -39,7 +39,7 @@ class BenchSetting:
     tuning: Path | None = None
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class Engine:
         self._failure: tuple[str, BaseException] | None = None
         self._entering = threading.Lock()  # every edge gets the items in one order
         self._starting = threading.Lock()
+        self._is_started = False
         self._threads = [
             threading.Thread(target=self._work, args=(s,), name=f"stage {s}", daemon=True)
             for s in range(len(stages))
@@ -64,8 +65,9 @@ class Engine:
         """Start the threads unless they run."""
         self.require_process()
         with self._starting:
-            if not self._threads or self._threads[0].ident is not None:
+            if self._is_started:
                 return
+            self._is_started = True
             _running.add(self)
             try:
                 for thread in self._threads:
@@ -128,24 +130,28 @@ class Engine:
         for ticket in discarded:
             ticket.set_exception(Closed())
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Stop, and wait for the threads. One that stays busy is abandoned with a warning."""
+    def close(self) -> None:
+        """Stop, and wait some seconds for the threads. Idempotent."""
         self.stop()
+        self.join(time.monotonic() + CLOSE_TIMEOUT_S)
+
+    def join(self, deadline: float) -> None:
+        """Wait for the threads. One that stays busy is abandoned with a warning."""
         if os.getpid() != self._pid:
             return
-        deadline = time.monotonic() + timeout_s
         with self._starting:
-            unused = [s for s, t in enumerate(self._threads) if t.ident is None]
-            if unused:
-                for index in unused:
-                    self._stages[index].close()
-                self._threads = []
+            if not self._is_started:
+                # No thread will close its stage.
+                for stage in self._stages:
+                    stage.close()
+                self._is_started = True
         for index, thread in enumerate(self._threads):
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
-                if thread.is_alive():
-                    text = f"stage {index} is busy after {timeout_s:g} s; its thread is abandoned"
-                    warnings.warn(text, RuntimeWarning, stacklevel=3)
+            if thread.ident is None or thread is threading.current_thread():
+                continue
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                text = f"stage {index} does not end; its thread is abandoned"
+                warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def _send(self, values: Sequence[Any], outputs: dict[str, Any]) -> Ticket:
         ticket = Ticket(self._entered, len(self._stages), outputs)
@@ -217,4 +223,4 @@ def _stop_all() -> None:
         engine.stop()
     deadline = time.monotonic() + CLOSE_TIMEOUT_S
     for engine in engines:
-        engine.close(max(0.0, deadline - time.monotonic()))
+        engine.join(deadline)

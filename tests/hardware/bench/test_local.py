@@ -1,4 +1,4 @@
-"""A bench on real nets: the profile in the graph's order, and no number for a candidate that computes something else."""
+"""A bench on real nets: candidates with wrong outputs are rejected, everything else is timed."""
 
 import contextlib
 import dataclasses
@@ -36,12 +36,13 @@ def stages(branches):
     return branches.split([["first"]]).stages
 
 
-def test_a_right_candidate_is_measured(bench, stages):
-    found = bench.measure(stages)
-    assert found.accuracy.equal
-    assert 0 < found.period_ms.low <= found.period_ms.median <= found.period_ms.high
-    assert min(found.stage_ms) > 0
-    assert len(found.stage_ms) == 2
+def test_a_candidate_with_equal_outputs_is_measured(bench, stages):
+    measurement = bench.measure(stages)
+    assert measurement.accuracy.equal
+    period = measurement.period_ms
+    assert 0 < period.low <= period.median <= period.high
+    assert min(measurement.stage_ms) > 0
+    assert len(measurement.stage_ms) == 2
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_a_right_candidate_is_measured(bench, stages):
     [lambda a: a * 1.001, lambda a: a * np.nan, lambda a: a[::-1].copy() * 0],
     ids=["little", "nan", "zero"],
 )
-def test_a_candidate_that_computes_something_else_has_no_number(bench, stages, monkeypatch, spoil):
+def test_a_candidate_with_other_outputs_is_rejected(bench, stages, monkeypatch, spoil):
     real = VmStage.run
 
     def run(self, values):
@@ -62,19 +63,20 @@ def test_a_candidate_that_computes_something_else_has_no_number(bench, stages, m
         bench.measure(stages)
 
 
-def test_an_empty_stage_takes_no_time_and_the_others_keep_their_places(branches, stages):
+def test_an_empty_stage_takes_no_time_and_leaves_its_device_unused(branches, stages):
     first, second = stages
-    found = LocalBench(branches, api.device.along(4), QUICK).measure((first, (), second, ()))
-    assert [ms > 0 for ms in found.stage_ms] == [True, False, True, False]
+    bench = LocalBench(branches, api.device.along(4), QUICK)
+    measurement = bench.measure((first, (), second, ()))
+    assert [ms > 0 for ms in measurement.stage_ms] == [True, False, True, False]
 
 
-def test_no_way_without_splitting_that_computes_something_else_has_a_number(bench, monkeypatch):
+def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
     monkeypatch.setattr(VmStage, "run", _halved_in(VmStage.run, "stage 0"))
     with pytest.raises(StageError, match="outputs differ"):
         bench.baselines()
 
 
-def test_no_candidate_that_computes_something_else_is_compared(bench, stages, monkeypatch):
+def test_a_candidate_with_other_outputs_is_not_compared(bench, stages, monkeypatch):
     monkeypatch.setattr(
         VmStage, "run", _halved_in(VmStage.run, "stage 1")
     )  # the unsplit model has only stage 0
@@ -86,26 +88,21 @@ def _halved_in(real, thread):
     def run(self, values):
         import tvm
 
-        found = real(self, values)
-        spoilt = threading.current_thread().name == thread
-        return (
-            [tvm.runtime.tensor((v.numpy() / 2).astype("float32")) for v in found]
-            if spoilt
-            else found
-        )
+        outputs = real(self, values)
+        if threading.current_thread().name != thread:
+            return outputs
+        return [tvm.runtime.tensor((v.numpy() / 2).astype("float32")) for v in outputs]
 
     return run
 
 
-def test_candidates_and_every_way_without_splitting_are_compared(bench, stages):
+def test_candidates_and_every_baseline_are_compared(bench, stages):
     candidates, baselines = bench.compare_interleaved([stages, stages])
     assert (len(candidates), len(baselines)) == (2, len(bench.unsplit_runs()))
     assert all(s.median > 0 for s in (*candidates, *baselines))
 
 
-def test_a_device_that_cannot_run_all_of_the_model_has_no_way_without_splitting(
-    bench, branches, monkeypatch
-):
+def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):
     monkeypatch.setattr(
         type(branches.runtime), "can_run", lambda self, device: str(device) != bench.devices[0]
     )
@@ -115,90 +112,91 @@ def test_a_device_that_cannot_run_all_of_the_model_has_no_way_without_splitting(
 
 
 @pytest.fixture
-def held(monkeypatch):
-    """What a bench holds of servers, to fill in, and for how long it waited for them."""
-    held, waited = [], []
+def connections(monkeypatch):
+    """The servers that a bench has reserved, and for how long it waited for them."""
+    connections, waited = [], []
 
     def reached(places, wait_s):
         waited.append(wait_s)
-        return contextlib.nullcontext(held)
+        return contextlib.nullcontext(connections)
 
     monkeypatch.setattr(rpc, "reached", reached)
-    return held, waited
+    return connections, waited
 
 
-def test_a_server_that_is_lost_fails_a_trial_and_ends_anything_else(
-    bench, stages, held, monkeypatch
+def test_a_lost_server_fails_a_trial_and_ends_any_other_job(
+    bench, stages, connections, monkeypatch
 ):
     alive, gone = (
         SimpleNamespace(device=name, is_alive=name == "rpc:a:1") for name in ("rpc:a:1", "rpc:b:1")
     )
     monkeypatch.setattr(VmStage, "run", lambda *_: 1 / 0)
     for servers, elsewhere in (([alive], StageError), ([alive, gone], MachineError)):
-        held[0][:] = servers
+        connections[0][:] = servers
         with pytest.raises(StageError, match="ZeroDivisionError"):
             bench.measure(stages)
-        with pytest.raises(elsewhere, match="ZeroDivisionError") as found:
+        with pytest.raises(elsewhere, match="ZeroDivisionError") as caught:
             bench.baselines()
-        assert ("device 'rpc:b:1' was lost" in str(found.value)) == (elsewhere is MachineError)
+        assert ("device 'rpc:b:1' was lost" in str(caught.value)) == (elsewhere is MachineError)
 
 
-def test_a_server_is_waited_for_as_long_as_asked_at_first_and_later_for_its_return(branches, held):
+def test_a_server_is_waited_for_at_first_and_when_it_was_lost(branches, connections):
     bench = LocalBench(branches, api.device.along(1), QUICK, wait_s=7.0)
     with bench.reached():
         pass
-    assert held[1] == [7.0, rpc.RETURN_S]
+    assert connections[1] == [7.0, rpc.RETURN_S]
 
 
-def test_the_identity_names_the_targets_of_devices_that_have_their_own(branches, bench):
-    own = {
+def test_the_identity_names_targets_that_differ(branches, bench):
+    targets_of = {
         name: f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
         for name, cpu in zip(bench.devices, "ab", strict=True)
     }
     assert "targets" not in bench.identity
     places = api.device.along(2)
     targets = [
-        LocalBench(dataclasses.replace(branches, targets=own), order, QUICK).identity["targets"]
+        LocalBench(dataclasses.replace(branches, targets=targets_of), order, QUICK).identity[
+            "targets"
+        ]
         for order in (places, places[::-1])
     ]
     assert targets[0] == targets[1]
-    assert all(f"{name} " in targets[0] for name in own)
-    one = next(iter(own.items()))
-    found = LocalBench(dataclasses.replace(branches, targets=dict([one])), places, QUICK).identity[
-        "targets"
-    ]
-    assert found.split()[0] == one[0]
-    assert all(name not in found for name in bench.devices[1:])
+    assert all(f"{name} " in targets[0] for name in targets_of)
+    one = next(iter(targets_of.items()))
+    with_one = LocalBench(dataclasses.replace(branches, targets=dict([one])), places, QUICK)
+    text = with_one.identity["targets"]
+    assert text.split()[0] == one[0]
+    assert all(name not in text for name in bench.devices[1:])
 
 
-def test_copies_in_step_have_the_period_of_all_together():
+def test_replicas_have_the_period_of_all_their_results():
     copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
-    found = side_by_side(copies, [{}], Budget(seconds=0.0, items=8))
-    assert found.samples == pytest.approx([1.0] * len(found.samples))
+    samples = side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).samples
+    assert samples == pytest.approx([1.0] * len(samples))
     assert [c.most_inside for c in copies] == [2, 2]
     assert all(c.taken == len(c.submitted) for c in copies)
 
 
-def test_only_the_time_in_which_all_copies_work_counts():
+def test_only_the_time_in_which_all_replicas_work_counts():
     copies = [Scripted(lambda i, ms=ms: ms, 2) for ms in (1.0, 20.0)]
-    found = side_by_side(copies, [{}], Budget(seconds=0.0, items=64))
-    assert found.high < 2.0
+    period = side_by_side(copies, [{}], Budget(seconds=0.0, items=64))
+    assert period.high < 2.0
 
 
-def test_copies_go_on_for_the_time_there_is():
+def test_replicas_work_for_the_whole_budget():
     copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
     side_by_side(copies, [{}], Budget(seconds=0.3, items=1))
     assert all(len(c.submitted) > 2 for c in copies)
 
 
-def test_a_copy_that_fails_fails_the_measurement():
+def test_a_replica_that_fails_fails_the_measurement():
     def fail(item):
         if item == 10:
             raise RuntimeError("broken")
 
-    made = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["b"])
+    chain = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["b"])
     copies = [
-        fake_pipeline(made, [[0], [1]], ["b"], trace=True, before=before)[0]
+        fake_pipeline(chain, [[0], [1]], ["b"], trace=True, before=before)[0]
         for before in ({}, {1: fail})
     ]
     for _ in range(2):
@@ -208,7 +206,7 @@ def test_a_copy_that_fails_fails_the_measurement():
         copy.close()
 
 
-def test_what_copies_did_before_does_not_count():
+def test_items_of_an_earlier_comparison_do_not_count():
     pace = [0.0]
     copies = [Scripted(lambda i: pace[0], 2) for _ in range(2)]
     for pace[0] in (500.0, 2.0):
@@ -217,14 +215,14 @@ def test_what_copies_did_before_does_not_count():
         )
 
 
-def test_swapped_inputs_have_no_number(bench, stages, monkeypatch):
+def test_a_candidate_with_swapped_inputs_is_rejected(bench, stages, monkeypatch):
     monkeypatch.setattr(VmStage, "run", _swapping(VmStage.run))
     with pytest.raises(StageError, match="outputs differ"):
         bench.measure(stages)
 
 
-def test_the_judge_goes_before_the_candidate(branches, stages, monkeypatch):
-    """An item that onnxruntime refuses, an index past the end of a table say, could crash a kernel."""
+def test_the_reference_runs_before_the_candidate(branches, stages, monkeypatch):
+    # An item that it refuses, such as an index past the end of a table, could crash a kernel.
     monkeypatch.setattr(VmStage, "run", lambda *_: pytest.fail("ran"))
     spoilt = dataclasses.replace(branches, reference=Refuses())
     with pytest.raises(ModelError, match="index out of bounds"):
@@ -232,7 +230,7 @@ def test_the_judge_goes_before_the_candidate(branches, stages, monkeypatch):
 
 
 class Refuses:
-    name = "a judge"
+    name = "a reference"
 
     def outputs(self, items):
         raise ModelError("index out of bounds")
@@ -256,25 +254,27 @@ def _swapping(real):
     return run
 
 
-def test_every_way_without_splitting_is_measured(bench):
-    found = {b.name: b for b in bench.baselines()}
-    assert "one core" in found
+def test_every_baseline_is_measured(bench):
+    baselines = {b.name: b for b in bench.baselines()}
+    assert "one core" in baselines
     if len(api.device.available()) > 1:
-        assert set(found) == {"one core", "all cores", "replicas"}
-        assert found["replicas"].copies == len(api.device.available())
-    assert all(b.period_ms.median > 0 < b.latency_ms.median for b in found.values())
+        assert set(baselines) == {"one core", "all cores", "replicas"}
+        assert baselines["replicas"].copies == len(api.device.available())
+    assert all(b.period_ms.median > 0 < b.latency_ms.median for b in baselines.values())
 
 
-def test_each_copy_of_the_unsplit_model_works_while_it_is_measured(bench, branches, monkeypatch):
-    made, unsplit = [], type(branches).unsplit
-    monkeypatch.setattr(
-        type(branches), "unsplit", lambda *a, **k: made.append(unsplit(*a, **k)) or made[-1]
-    )
-    found = bench.baselines()
-    assert len(made) == sum(b.copies for b in found)
-    assert all(
-        len(p.submitted) > 3 + QUICK.latency_items + QUICK.items for p in made
-    )  # three to be judged by
+def test_every_replica_works_while_it_is_measured(bench, branches, monkeypatch):
+    pipelines, unsplit = [], type(branches).unsplit
+
+    def open_unsplit(*arguments, **options):
+        pipelines.append(unsplit(*arguments, **options))
+        return pipelines[-1]
+
+    monkeypatch.setattr(type(branches), "unsplit", open_unsplit)
+    assert sum(b.copies for b in bench.baselines()) == len(pipelines)
+    verified = 3
+    least = verified + QUICK.latency_items + QUICK.items
+    assert all(len(p.submitted) > least for p in pipelines)
 
 
 @pytest.mark.skipif(
@@ -284,10 +284,10 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
     import tvm
 
     threads, real = tvm.get_global_func("runtime.NumThreads"), VmStage.run
-    seen = set()
+    places = set()
 
     def run(self, values):
-        seen.add((threading.current_thread().name, frozenset(os.sched_getaffinity(0)), threads()))
+        places.add((threading.current_thread().name, frozenset(os.sched_getaffinity(0)), threads()))
         return real(self, values)
 
     monkeypatch.setattr(VmStage, "run", run)
@@ -296,13 +296,13 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
         stages, [devices.Cores(cores[-1:]), devices.Cores(cores[:2])]
     ) as pipeline:
         pipeline.run(branches.items(1))
-    assert seen == {
+    assert places == {
         ("stage 0", frozenset(cores[-1:]), 1),
         ("stage 1", frozenset(cores[:2]), len(cores[:2])),
     }
 
 
-def test_the_identity_names_what_a_study_must_not_mix(bench, branches):
+def test_the_identity_names_what_all_measurements_share(bench, branches):
     assert {"model", "target", "devices", "backend", "versions", "shapes"} <= set(bench.identity)
     other = LocalBench(branches, api.device.along(1), QUICK)
     assert other.identity["devices"] != bench.identity["devices"]
@@ -310,9 +310,10 @@ def test_the_identity_names_what_a_study_must_not_mix(bench, branches):
 
 
 def test_a_profile_has_a_time_for_each_op(bench, branches):
-    found = bench.profile()
-    assert [p.device for p in found] == list(bench.devices)
-    assert all(len(p.op_ms) == len(p.spread_ms) == len(branches.graph.ops) for p in found)
+    profiles = bench.profile()
+    assert [p.device for p in profiles] == list(bench.devices)
+    ops = len(branches.graph.ops)
+    assert all(len(p.op_ms) == len(p.spread_ms) == ops for p in profiles)
 
 
 def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
@@ -324,8 +325,8 @@ def test_inputs_are_profiled_in_the_order_the_ops_read_them(save):
             )
         )
     )
-    found = model.profile(api.device.along(1)[0], 0.01, force=True)
-    assert len(found.op_ms) == len(model.graph.ops)
+    profile = model.profile(api.device.along(1)[0], 0.01, force=True)
+    assert len(profile.op_ms) == len(model.graph.ops)
 
 
 def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkeypatch):
@@ -347,10 +348,10 @@ def test_equal_kernels_in_another_order_have_a_profile_of_their_own(save, monkey
 
 def test_a_damaged_profile_is_measured_again(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
-    made = Profile("cores:0", (1.0, 2.0), (0.1, 0.2))
-    assert profile_cache.cached(["key"], lambda: made) == made
-    assert profile_cache.cached(["key"], lambda: Profile("other", (), ())) == made
+    profile = Profile("cores:0", (1.0, 2.0), (0.1, 0.2))
+    assert profile_cache.cached(["key"], lambda: profile) == profile
+    assert profile_cache.cached(["key"], lambda: Profile("other", (), ())) == profile
     (file,) = (tmp_path / "profiles").glob("*.json")
     assert json.loads(file.read_text())["op_ms"] == [1.0, 2.0]
     file.write_text("{")
-    assert profile_cache.cached(["key"], lambda: made) == made
+    assert profile_cache.cached(["key"], lambda: profile) == profile

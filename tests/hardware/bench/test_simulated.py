@@ -1,3 +1,5 @@
+"""Simulated hardware: its costs, its noise, and graph files."""
+
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,13 +9,13 @@ import pytest
 from autosplit.cuts import cuts_of
 from autosplit.errors import GraphError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, from_file, graph_of
-from autosplit.planner import CostModel, evaluate, plan, to_workload
+from autosplit.planner import CostModel, Transfer, evaluate, plan, to_workload
 
 Make = Callable[..., SimulatedBench]
 TWO = ["cores:0", "cores:1"]
 
 
-def test_the_same_split_measures_the_same_whatever_was_measured_before(chain_bench: Make) -> None:
+def test_a_measurement_depends_on_seed_and_split_alone(chain_bench: Make) -> None:
     first, second = chain_bench(stages=2), chain_bench(stages=2)
     halves = plan(first.costs, 2).stages
     second.measure(((0,), tuple(range(1, 20))))
@@ -34,7 +36,7 @@ def test_overhead_and_contention_slow_every_stage(chain_bench: Make) -> None:
     )
 
 
-def test_another_seed_is_other_hardware(chain_bench: Make) -> None:
+def test_another_seed_has_other_costs_and_identity(chain_bench: Make) -> None:
     assert chain_bench(seed=1).true != chain_bench(seed=2).true
     assert chain_bench(seed=1).identity != chain_bench(seed=2).identity
 
@@ -56,10 +58,8 @@ def test_a_graph_file_keeps_its_transfers(tmp_path: Path) -> None:
 
 
 def chain_costs() -> CostModel:
-    from autosplit.planner import Transfer
-
-    moved = (Transfer("a", 0, (1,), 8.0), Transfer("b", 1, (2,), 8.0))
-    return CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 2.0, 3.0),), moved)
+    transfers = (Transfer("a", 0, (1,), 8.0), Transfer("b", 1, (2,), 8.0))
+    return CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 2.0, 3.0),), transfers)
 
 
 def test_a_device_that_cannot_run_an_op_fails_the_candidate() -> None:
@@ -70,7 +70,7 @@ def test_a_device_that_cannot_run_an_op_fails_the_candidate() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "{", "[" * 9000, "{}"])
-def test_a_file_that_is_no_graph(tmp_path: Path, text: str | None) -> None:
+def test_a_file_without_a_graph_is_a_graph_error(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "g.json").write_text(text)
     with pytest.raises(GraphError, match=r"g\.json"):

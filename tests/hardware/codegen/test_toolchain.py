@@ -71,6 +71,14 @@ def test_a_linker_that_fails_is_quoted_by_its_last_line(monkeypatch, tmp_path, t
         toolchain.link_shared(tmp_path / "stage.so", [])
 
 
+def test_a_linker_imports_nothing_from_the_current_folder(monkeypatch, tmp_path):
+    (tmp_path / "queue.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", ".")
+    monkeypatch.setattr(toolchain, "compiler", lambda triple: script("import queue"))
+    toolchain.link_shared(tmp_path / "stage.so", [])
+
+
 def test_a_linker_that_does_not_start_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "compiler", lambda triple: (str(tmp_path / "no-linker"),))
     with pytest.raises(MachineError, match="no-linker' did not run"):

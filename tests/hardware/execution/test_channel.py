@@ -1,4 +1,4 @@
-"""The channel between two stages: first in first out, bounded, closed by anybody."""
+"""A channel is first in first out and bounded, and any thread can close it."""
 
 import threading
 import weakref
@@ -11,23 +11,23 @@ from autosplit.hardware.execution.channel import Channel, Closed
 from tests.hardware.fakes import PATIENCE_S, in_time
 
 
-def behind(work):
-    """Start ``work`` in a thread; returns the thread and what it returns or raises, once it does."""
-    found = []
+def in_background(work):
+    """Start ``work`` in a thread; returns the thread and a list that gets the result or Closed."""
+    results = []
 
     def run():
         try:
-            found.append(work())
+            results.append(work())
         except Closed as closed:
-            found.append(closed)
+            results.append(closed)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    return thread, found
+    return thread, results
 
 
 @given(st.lists(st.integers(), max_size=20))
-def test_what_is_put_first_is_taken_first(messages):
+def test_messages_are_taken_in_order(messages):
     channel = Channel(20)
     for message in messages:
         channel.put(message)
@@ -35,11 +35,11 @@ def test_what_is_put_first_is_taken_first(messages):
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 5])
-def test_a_full_channel_holds_the_sender_until_one_is_taken(capacity):
+def test_a_sender_waits_while_the_channel_is_full(capacity):
     channel = Channel(capacity)
     for i in range(capacity):
         in_time(lambda i=i: channel.put(i))
-    sender, _ = behind(lambda: channel.put("last"))
+    sender, _ = in_background(lambda: channel.put("last"))
     sender.join(0.1)
     assert sender.is_alive()
     assert channel.take() == 0
@@ -48,14 +48,14 @@ def test_a_full_channel_holds_the_sender_until_one_is_taken(capacity):
     assert [channel.take() for _ in range(capacity)] == [*range(1, capacity), "last"]
 
 
-def test_an_empty_channel_holds_the_reader_until_one_is_put():
+def test_a_reader_waits_while_the_channel_is_empty():
     channel = Channel(1)
-    reader, found = behind(channel.take)
+    reader, results = in_background(channel.take)
     reader.join(0.1)
     assert reader.is_alive()
     channel.put("x")
     reader.join(PATIENCE_S)
-    assert found == ["x"]
+    assert results == ["x"]
 
 
 def test_a_message_may_be_none_or_empty():
@@ -71,17 +71,18 @@ def test_closing_wakes_everybody_who_waits(waits):
     if waits == "put":
         channel.put(0)
     waiting = [
-        behind((lambda: channel.put(1)) if waits == "put" else channel.take) for _ in range(3)
+        in_background((lambda: channel.put(1)) if waits == "put" else channel.take)
+        for _ in range(3)
     ]
     channel.close()
-    for thread, found in waiting:
+    for thread, results in waiting:
         thread.join(PATIENCE_S)
-        assert isinstance(found[0], Closed)
+        assert isinstance(results[0], Closed)
 
 
-def test_a_closed_channel_takes_and_gives_nothing_and_closes_again():
+def test_close_is_idempotent_and_final():
     channel = Channel(2)
-    channel.put("held")
+    channel.put("message")
     for _ in range(2):
         channel.close()
     with pytest.raises(Closed):
@@ -90,23 +91,25 @@ def test_a_closed_channel_takes_and_gives_nothing_and_closes_again():
         channel.put("more")
 
 
-def test_what_a_closed_channel_held_is_gone():
+def test_close_discards_the_messages():
     class Message:
         pass
 
     channel, message = Channel(1), Message()
-    held = weakref.ref(message)
+    reference = weakref.ref(message)
     channel.put(message)
     del message
     channel.close()
-    assert held() is None
+    assert reference() is None
 
 
 def test_many_senders_and_readers_lose_and_repeat_nothing():
     channel = Channel(3)
-    senders = [behind(lambda k=k: [channel.put((k, i)) for i in range(50)]) for k in range(4)]
-    readers = [behind(lambda: [channel.take() for _ in range(100)]) for _ in range(2)]
+    senders = [
+        in_background(lambda k=k: [channel.put((k, i)) for i in range(50)]) for k in range(4)
+    ]
+    readers = [in_background(lambda: [channel.take() for _ in range(100)]) for _ in range(2)]
     for thread, _ in senders + readers:
         thread.join(PATIENCE_S)
-    taken = [message for _, (found,) in readers for message in found]
+    taken = [message for _, (messages,) in readers for message in messages]
     assert sorted(taken) == [(k, i) for k in range(4) for i in range(50)]

@@ -27,20 +27,20 @@ SKIP = graph(
 )
 
 
-def results_of(found, outputs):
-    return [tuple(r[o].tolist() for o in outputs) for r in found]
+def values_of(results, outputs):
+    return [tuple(r[o].tolist() for o in outputs) for r in results]
 
 
-def expected_of(made, given, outputs):
-    return [tuple(sequential(made, i, outputs)[o].tolist() for o in outputs) for i in given]
+def expected_of(net, inputs, outputs):
+    return values_of([sequential(net, item, outputs) for item in inputs], outputs)
 
 
 def test_results_come_in_the_order_of_the_items():
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"])
-    given = items(50)
+    submitted = items(50)
     with pipeline:
-        found = in_time(lambda: pipeline.run(given))
-    assert results_of(found, "c") == expected_of(CHAIN, given, "c")
+        results = in_time(lambda: pipeline.run(submitted))
+    assert values_of(results, "c") == expected_of(CHAIN, submitted, "c")
 
 
 def test_a_pipeline_runs_again_and_again():
@@ -48,7 +48,7 @@ def test_a_pipeline_runs_again_and_again():
     with pipeline:
         assert len(in_time(lambda: pipeline.run(items(3)))) == 3
         assert in_time(lambda: pipeline.run([])) == []
-        assert results_of(in_time(lambda: pipeline.run(items(1))), "c") == expected_of(
+        assert values_of(in_time(lambda: pipeline.run(items(1))), "c") == expected_of(
             CHAIN, items(1), "c"
         )
 
@@ -56,8 +56,8 @@ def test_a_pipeline_runs_again_and_again():
 def test_a_tensor_reaches_only_the_stages_that_read_it():
     pipeline, stages = fake_pipeline(SKIP, [[0], [1], [2], [3], [4]], ["e", "b"])
     with pipeline:
-        found = in_time(lambda: pipeline.run(items(9)))
-    assert results_of(found, ["e", "b"]) == expected_of(SKIP, items(9), ["e", "b"])
+        results = in_time(lambda: pipeline.run(items(9)))
+    assert values_of(results, ["e", "b"]) == expected_of(SKIP, items(9), ["e", "b"])
     assert [len(s.seen[0]) for s in stages] == [1, 1, 1, 2, 2]
     assert [[p.name for p in s.inputs] for s in pipeline.wiring.stages] == [
         ["x"],
@@ -69,8 +69,8 @@ def test_a_tensor_reaches_only_the_stages_that_read_it():
 
 
 def test_two_readers_of_a_tensor_are_one_connection_with_one_port_a_stage():
-    made = graph([("a", ["x"]), ("b", ["a"]), ("c", ["a", "b"]), ("d", ["a", "c"])], ["x"], ["d"])
-    pipeline, stages = fake_pipeline(made, [[0], [1, 2], [3]], ["d"])
+    net = graph([("a", ["x"]), ("b", ["a"]), ("c", ["a", "b"]), ("d", ["a", "c"])], ["x"], ["d"])
+    pipeline, stages = fake_pipeline(net, [[0], [1, 2], [3]], ["d"])
     of_a = [c for c in pipeline.wiring.connections if c.tensor == "a"]
     assert [(c.source, c.stages, c.outputs, c.bytes) for c in of_a] == [((0, 0), (1, 2), (), 16)]
     with pipeline:
@@ -79,26 +79,26 @@ def test_two_readers_of_a_tensor_are_one_connection_with_one_port_a_stage():
 
 
 def test_an_output_can_be_read_by_a_later_stage_too():
-    made = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["a", "b"])
-    pipeline, _ = fake_pipeline(made, [[0], [1]], ["a", "b"])
+    net = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["a", "b"])
+    pipeline, _ = fake_pipeline(net, [[0], [1]], ["a", "b"])
     with pipeline:
-        assert results_of(in_time(lambda: pipeline.run(items(5))), "ab") == expected_of(
-            made, items(5), "ab"
+        assert values_of(in_time(lambda: pipeline.run(items(5))), "ab") == expected_of(
+            net, items(5), "ab"
         )
 
 
 def test_an_input_can_be_an_output_and_a_stage_may_read_nothing():
-    made = graph([("a", ["x"]), ("k", []), ("c", ["a", "k"])], ["x"], ["c", "x"])
-    pipeline, stages = fake_pipeline(made, [[0], [1], [2]], ["c", "x"])
+    net = graph([("a", ["x"]), ("k", []), ("c", ["a", "k"])], ["x"], ["c", "x"])
+    pipeline, stages = fake_pipeline(net, [[0], [1], [2]], ["c", "x"])
     with pipeline:
-        found = in_time(lambda: pipeline.run(items(20)))
-    assert results_of(found, "cx") == expected_of(made, items(20), "cx")
+        results = in_time(lambda: pipeline.run(items(20)))
+    assert values_of(results, "cx") == expected_of(net, items(20), "cx")
     assert stages[1].seen == [()] * 20
 
 
 def test_an_input_that_is_an_output_is_not_the_callers_array():
-    made = graph([("a", ["x"])], ["x"], ["a", "x"])
-    pipeline, _ = fake_pipeline(made, [[0]], ["a", "x"])
+    net = graph([("a", ["x"])], ["x"], ["a", "x"])
+    pipeline, _ = fake_pipeline(net, [[0]], ["a", "x"])
     (item,) = items(1)
     with pipeline:
         (result,) = in_time(lambda: pipeline.run([item]))
@@ -126,12 +126,12 @@ def test_a_running_thread_is_known_by_its_stage():
     ids=["chain", "skip", "output"],
 )
 def test_stages_work_at_the_same_time_whatever_skips_some(last, outputs):
-    made = graph(
+    net = graph(
         [("a", ["x"]), ("b", ["a"]), ("c", ["b"]), ("d", ["c"]), ("e", last)], ["x"], outputs
     )
     meeting = threading.Barrier(5)
     before = {s: _meet(meeting, 4 - s) for s in range(5)}
-    pipeline, _ = fake_pipeline(made, [[s] for s in range(5)], outputs, depth=1, before=before)
+    pipeline, _ = fake_pipeline(net, [[s] for s in range(5)], outputs, depth=1, before=before)
     with pipeline:
         assert len(in_time(lambda: pipeline.run(items(8)))) == 8
 
@@ -144,8 +144,8 @@ def _meet(meeting, number):
 @pytest.mark.parametrize("depth", [1, 2, 5])
 def test_a_slow_stage_holds_the_caller_back(depth):
     gate = threading.Event()
-    held = {2: lambda item: gate.wait(PATIENCE_S)}
-    pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"], depth, trace=True, before=held)
+    before = {2: lambda item: gate.wait(PATIENCE_S)}
+    pipeline, stages = fake_pipeline(CHAIN, THREE, ["c"], depth, trace=True, before=before)
     submitted = []
 
     def submit_all():
@@ -184,9 +184,9 @@ def test_a_failing_stage_reaches_whoever_runs(stage, number):
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], before={stage: breaks_at(number)})
     with pytest.raises(
         StageError, match=f"stage {stage} failed: Broken: out of order; the pipeline is closed"
-    ) as found:
+    ) as caught:
         in_time(lambda: pipeline.run(items(40)))
-    assert isinstance(found.value.__cause__, Broken)
+    assert isinstance(caught.value.__cause__, Broken)
     in_time(pipeline.close)
 
 
@@ -215,19 +215,19 @@ def test_a_failing_stage_wakes_a_caller_that_waits_to_submit():
         in_time(lambda: pipeline.submit(items(1)[0]))
 
 
-def test_the_first_of_two_failures_is_told():
+def test_the_first_of_two_failures_is_reported():
     def late(item):
         if item == 1:
-            told.wait(PATIENCE_S)
+            is_reported.wait(PATIENCE_S)
             raise Broken("after the other")
 
-    told = threading.Event()
+    is_reported = threading.Event()
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], before={0: late, 1: breaks_at(0, "first")})
     for item in items(2):
         pipeline.submit(item)
     with pytest.raises(StageError, match="stage 1 failed: Broken: first"):
         in_time(lambda: next(pipeline.results()))
-    told.set()
+    is_reported.set()
     in_time(pipeline.close)
     with pytest.raises(StageError, match="stage 1 failed: Broken: first"):
         pipeline.submit(items(1)[0])
@@ -303,16 +303,16 @@ def test_closing_ends_the_threads():
 
 def test_results_are_taken_by_another_thread():
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"])
-    given, found = items(60), []
-    reader = threading.Thread(target=lambda: found.extend(pipeline.results()), daemon=True)
+    submitted, results = items(60), []
+    reader = threading.Thread(target=lambda: results.extend(pipeline.results()), daemon=True)
     reader.start()
-    for item in given:
+    for item in submitted:
         in_time(lambda i=item: pipeline.submit(i))
-    in_time(lambda: wait_for(lambda: len(found) == len(given)))
+    in_time(lambda: wait_for(lambda: len(results) == len(submitted)))
     pipeline.close()
     reader.join(PATIENCE_S)
     assert not reader.is_alive()
-    assert results_of(found, "c") == expected_of(CHAIN, given, "c")
+    assert values_of(results, "c") == expected_of(CHAIN, submitted, "c")
 
 
 @pytest.fixture
@@ -350,34 +350,40 @@ def test_several_threads_may_start_a_pipeline():
 @pytest.mark.usefixtures("hasty")
 def test_items_of_several_threads_are_not_mixed():
     pipeline, _ = fake_pipeline(SKIP, [[0], [1], [2], [3], [4]], ["e", "b"], depth=1)
-    given = items(200)
+    submitted = items(200)
     writers = [
-        threading.Thread(target=lambda k=k: [pipeline.submit(i) for i in given[k::4]], daemon=True)
+        threading.Thread(
+            target=lambda k=k: [pipeline.submit(i) for i in submitted[k::4]], daemon=True
+        )
         for k in range(4)
     ]
     for writer in writers:
         writer.start()
     with pipeline:
         results = pipeline.results()
-        found = in_time(lambda: [next(results) for _ in given])
-    assert sorted(results_of(found, ["e", "b"])) == sorted(expected_of(SKIP, given, ["e", "b"]))
+        outputs = in_time(lambda: [next(results) for _ in submitted])
+    assert sorted(values_of(outputs, ["e", "b"])) == sorted(
+        expected_of(SKIP, submitted, ["e", "b"])
+    )
 
 
 @pytest.mark.usefixtures("hasty")
 def test_results_taken_by_several_threads_are_not_mixed():
     pipeline, _ = fake_pipeline(SKIP, [[0], [1], [2], [3], [4]], ["e", "b"], depth=1)
-    given, found = items(200), []
+    submitted, results = items(200), []
     readers = [
-        threading.Thread(target=lambda: found.extend(pipeline.results()), daemon=True)
+        threading.Thread(target=lambda: results.extend(pipeline.results()), daemon=True)
         for _ in range(4)
     ]
     for reader in readers:
         reader.start()
-    for item in given:
+    for item in submitted:
         in_time(lambda i=item: pipeline.submit(i))
-    in_time(lambda: wait_for(lambda: len(found) == len(given)))
+    in_time(lambda: wait_for(lambda: len(results) == len(submitted)))
     pipeline.close()
-    assert sorted(results_of(found, ["e", "b"])) == sorted(expected_of(SKIP, given, ["e", "b"]))
+    assert sorted(values_of(results, ["e", "b"])) == sorted(
+        expected_of(SKIP, submitted, ["e", "b"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -397,10 +403,10 @@ def test_results_taken_by_several_threads_are_not_mixed():
 def test_an_item_that_does_not_fit_is_refused_and_nothing_is_lost(item, line):
     pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"])
     with pipeline:
-        with pytest.raises(ConfigError) as found:
+        with pytest.raises(ConfigError) as caught:
             pipeline.submit(item)
-        assert str(found.value).startswith(line)
-        assert results_of(in_time(lambda: pipeline.run(items(2))), "c") == expected_of(
+        assert str(caught.value).startswith(line)
+        assert values_of(in_time(lambda: pipeline.run(items(2))), "c") == expected_of(
             CHAIN, items(2), "c"
         )
 
@@ -426,7 +432,7 @@ def test_a_trace_has_an_event_for_each_stage_and_item():
 
 @st.composite
 def wirings(draw):
-    """A random graph in a random order of stages, each a run of ops; any tensor may be an output."""
+    """A random graph and its stages, each a run of ops; any tensor may be an output."""
     count = draw(st.integers(1, 12))
     inputs = ["x", "z"][: draw(st.integers(1, 2))]
     names = [f"t{i}" for i in range(count)]
@@ -445,12 +451,12 @@ def wirings(draw):
 @settings(max_examples=80, deadline=None)
 @given(wirings(), st.integers(1, 3), st.integers(0, 30))
 def test_any_wiring_computes_what_the_unsplit_graph_does_and_never_hangs(wiring, depth, count):
-    made, stages, outputs, inputs = wiring
-    pipeline, _ = fake_pipeline(made, stages, outputs, depth)
-    given = items(count, inputs)
+    net, stages, outputs, inputs = wiring
+    pipeline, _ = fake_pipeline(net, stages, outputs, depth)
+    submitted = items(count, inputs)
     with pipeline:
-        found = in_time(lambda: pipeline.run(given))
-    assert results_of(found, outputs) == expected_of(made, given, outputs)
+        results = in_time(lambda: pipeline.run(submitted))
+    assert values_of(results, outputs) == expected_of(net, submitted, outputs)
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -458,11 +464,11 @@ def test_a_deep_pipeline_with_the_longest_skips_flows(depth):
     names = [f"t{i}" for i in range(24)]
     ops = [(n, ["x", *names[:i][-1:], *names[:1]][: 3 if i else 1]) for i, n in enumerate(names)]
     ops[-1] = (names[-1], ["x", *names[:-1]])
-    made = graph(ops, ["x"], [names[-1], names[0]])
-    pipeline, _ = fake_pipeline(made, [[i] for i in range(24)], [names[-1], names[0]], depth)
-    given = items(200)
+    net = graph(ops, ["x"], [names[-1], names[0]])
+    pipeline, _ = fake_pipeline(net, [[i] for i in range(24)], [names[-1], names[0]], depth)
+    submitted = items(200)
     with pipeline:
-        found = in_time(lambda: pipeline.run(given))
-    assert results_of(found, [names[-1], names[0]]) == expected_of(
-        made, given, [names[-1], names[0]]
+        results = in_time(lambda: pipeline.run(submitted))
+    assert values_of(results, [names[-1], names[0]]) == expected_of(
+        net, submitted, [names[-1], names[0]]
     )

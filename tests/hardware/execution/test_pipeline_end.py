@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests.hardware.fakes import PATIENCE_S, fake_pipeline, graph, in_time, item
 
 CHAIN = graph([("a", ["x"]), ("b", ["a"]), ("c", ["b"])], ["x"], ["c"])
 STAGES = [[0], [1], [2]]
-LEAVE = """
+LEAVE = '''
 import sys
 import numpy as np
 import autosplit
@@ -23,7 +22,9 @@ from tests.nets import net
 
 shape = "float[1,16,160,160]"
 model = net(
-    f"g ({shape} x) => ({shape} y) {{ c = Conv<pads=[1,1,1,1]>(x, w) r = Relu(c) d = Conv<pads=[1,1,1,1]>(r, v) y = Relu(d) }}",
+    f"""g ({shape} x) => ({shape} y) {{
+        c = Conv<pads=[1,1,1,1]>(x, w) r = Relu(c) d = Conv<pads=[1,1,1,1]>(r, v) y = Relu(d)
+    }}""",
     {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3)},
 )
 import onnx
@@ -34,7 +35,7 @@ pipeline.run([item])
 for _ in range(pipeline.capacity):
     pipeline.submit(item)
 print("leaves", flush=True)
-"""
+'''
 
 
 def test_a_pipeline_without_references_lets_its_threads_end():
@@ -50,16 +51,15 @@ def test_a_pipeline_without_references_lets_its_threads_end():
     wait_for(lambda: not idents & {thread.ident for thread in threading.enumerate()})
 
 
-def test_a_stage_that_hangs_does_not_hold_close_up():
+def test_a_stage_that_hangs_does_not_hold_close_up(monkeypatch):
+    monkeypatch.setattr("autosplit.hardware.execution.engine.CLOSE_TIMEOUT_S", 0.3)
     gate = threading.Event()
     before = {1: lambda number: gate.wait(PATIENCE_S)}
     pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], before=before)
     pipeline.submit(items(1)[0])
     wait_for(lambda: stages[0].seen)
-    start = time.monotonic()
     with pytest.warns(RuntimeWarning, match="stage 1"):
         pipeline.close()
-    assert time.monotonic() - start < 20
     assert [stage.closed for stage in stages] == [1, 0, 1]
     gate.set()
     wait_for(lambda: stages[1].closed == 1)

@@ -1,4 +1,4 @@
-"""Who reads what from whom, for small graphs in which each rule shows."""
+"""The connections of splits of small graphs, each of which shows one rule."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def names(ports):
     return [p.name for p in ports]
 
 
-def test_outputs_of_the_model_go_by_their_own_names():
+def test_outputs_of_the_model_have_their_own_names():
     wiring = wire(
         DIAMOND, [[0, 1], [2, 3]], [("first", "b"), ("second", "d"), ("again", "b"), ("same", "x")]
     )
@@ -25,7 +25,7 @@ def test_outputs_of_the_model_go_by_their_own_names():
     }  # fmt: skip
 
 
-def test_a_stage_hands_out_what_is_read_elsewhere_in_the_order_it_is_made():
+def test_a_stage_outputs_what_other_stages_read_in_the_order_of_its_ops():
     wiring = wire(DIAMOND, [[0, 1], [2, 3]], [("d", "d"), ("b", "b")])
     assert [names(s.inputs) for s in wiring.stages] == [["x"], ["a", "b", "x"]]
     assert [names(s.outputs) for s in wiring.stages] == [["a", "b"], ["d"]]
@@ -37,7 +37,7 @@ def test_a_stage_hands_out_what_is_read_elsewhere_in_the_order_it_is_made():
     )
 
 
-def test_what_nobody_reads_crosses_nothing():
+def test_a_tensor_that_nobody_reads_has_no_connection():
     unread = graph([("a", ["x"]), ("idle", ["a"]), ("c", ["a"])], ["x", "unused"], ["c"])
     wiring = wire(unread, [[0, 1], [2]], [("c", "c")])
     assert names(wiring.stages[0].outputs) == ["a"]
@@ -54,7 +54,7 @@ def test_what_nobody_reads_crosses_nothing():
         ([0, 1, 2, 3], ["x"], ["b", "d"]),
     ],
 )
-def test_a_part_by_itself_reads_from_the_caller_and_hands_everything_back(ops, inputs, outputs):
+def test_a_part_has_connections_to_the_caller_alone(ops, inputs, outputs):
     wiring = part(DIAMOND, ops, [("last", "d"), ("b", "b")])
     assert (names(wiring.inputs), names(wiring.outputs)) == (inputs, outputs)
     assert wiring.inputs == wiring.stages[0].inputs
@@ -64,6 +64,6 @@ def test_a_part_by_itself_reads_from_the_caller_and_hands_everything_back(ops, i
     assert read[len(inputs) :] == [(n, (0, j), (), (n,)) for j, n in enumerate(outputs)]
 
 
-def test_a_part_whose_results_nobody_reads_hands_all_of_them_out():
+def test_a_part_whose_results_nobody_reads_outputs_them_all():
     unread = graph([("a", ["x"]), ("idle", ["a"]), ("idle2", ["x"])], ["x"], ["a"])
     assert names(part(unread, [1, 2], [("a", "a")]).outputs) == ["idle", "idle2"]

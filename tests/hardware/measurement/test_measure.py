@@ -1,4 +1,4 @@
-"""Measuring with a clock one turns by hand: what counts is which results are timed, not how long a machine takes."""
+"""Which results are timed, measured with a scripted pipeline and a clock of the test."""
 
 from itertools import accumulate, count
 
@@ -27,7 +27,7 @@ def test_completions_are_the_ends_of_the_last_stage_by_item():
     assert measure.completions(events, 1, 3) == [5.0, 9.0]
 
 
-def test_an_item_is_complete_with_the_last_of_its_stages_whichever_was_noted_last():
+def test_an_item_is_complete_when_its_last_stage_ends_in_any_order_of_events():
     events = [StageEvent(1, 0, 1.0, 3.0), StageEvent(0, 0, 0.0, 1.0), StageEvent(0, 1, 1.0, 2.0)]
     assert measure.completions(events, 0, 2) == [3.0, 2.0]
 
@@ -37,12 +37,12 @@ def test_gaps_of_a_short_stream_are_its_gaps():
 
 
 def test_gaps_of_a_long_stream_are_means_of_neighbours():
-    """Results in threes, 0, 0 and 3 ms apart, have a period of 1 ms; their median gap would say 0."""
+    # Results in threes, 0, 0 and 3 ms apart, have a period of 1 ms; their median gap is 0.
     ends = [3e-3 * (i // 3) for i in range(65)]
     assert 0.7 < np.median(measure.gaps(ends)) < 1.3
 
 
-def test_results_of_two_that_work_in_step_are_averaged_in_pairs():
+def test_results_of_two_pipelines_are_averaged_in_pairs():
     ends = [0.05 * (i // 2) + 1e-4 * (i % 2) for i in range(9)]
     assert measure.gaps(ends, 2) == pytest.approx([25.0] * 4)
 
@@ -62,7 +62,7 @@ def test_a_pipeline_is_empty_again_after_measuring(budget):
     assert len({len(s.seen) for s in stages}) == 1
 
 
-def test_at_least_the_items_asked_for_are_timed():
+def test_at_least_the_items_of_the_budget_are_timed():
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
     with pipeline:
         period, _ = in_time(
@@ -122,7 +122,7 @@ def test_busy_is_the_median_of_the_items_that_count():
     assert busy == pytest.approx((0.25, 3.0, 0.25))
 
 
-def test_what_was_measured_before_does_not_count():
+def test_items_of_an_earlier_measurement_do_not_count():
     pace = [500.0]
     scripted = Scripted(lambda i: pace[0])
     for pace[0] in (500.0, 2.0):
@@ -160,13 +160,13 @@ def test_a_measurement_that_does_not_settle_ends_with_its_time():
     assert period.low < period.high
 
 
-def test_a_time_that_is_over_at_once_still_gives_the_items_asked_for():
+def test_a_budget_without_time_still_times_its_items():
     ticks = count(0, 1000)
     period, _, _ = steady(lambda i: 2.0, Budget(1.0, 0.0, 40), lambda: float(next(ticks)))
     assert len(period.samples) == pytest.approx(40 // 2, abs=1)  # averaged in twos
 
 
-def test_latency_is_from_handing_in_to_the_last_stage():
+def test_latency_lasts_from_submission_to_the_end_of_the_last_stage():
     scripted = Scripted(lambda i: 10.0 * (i + 1))
     assert measure.latency(scripted, [{}], Budget(latency_items=3)).samples == pytest.approx(
         (10.5, 20.5, 30.5)
@@ -179,9 +179,10 @@ def test_a_budget_is_five_seconds_a_percent_sixteen_items_and_three_latencies():
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=200), st.integers(1, 4))
-def test_gaps_add_up_to_the_time_they_span(steps, together):
+def test_gaps_add_up_to_the_time_they_span(steps, sources):
     ends = list(accumulate(steps))
-    found = measure.gaps(ends, together)
-    width = together * max(1, (len(ends) - 1) // (16 * together))
-    assert sum(found) * width / 1e3 == pytest.approx(ends[len(found) * width] - ends[0], abs=1e-6)
-    assert len(ends) - 1 - len(found) * width <= width
+    samples = measure.gaps(ends, sources)
+    width = sources * max(1, (len(ends) - 1) // (16 * sources))
+    covered = len(samples) * width
+    assert sum(samples) * width / 1e3 == pytest.approx(ends[covered] - ends[0], abs=1e-6)
+    assert len(ends) - 1 - covered <= width

@@ -60,7 +60,7 @@ def test_without_either_the_remedy_is_named(monkeypatch):
 
 @pytest.fixture
 def exported(save, tmp_path, monkeypatch):
-    """A split whose first stage is for a server with an ARM processor; what links only joins the objects' bytes."""
+    """A split whose first stage is for an ARM server; its linker joins the bytes of objects."""
     linked = []
 
     def link(output, objects, triple=None):
