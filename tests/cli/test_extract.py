@@ -1,4 +1,4 @@
-"""Issue 4, B2: the command that takes a block out of a model."""
+"""The command that takes a block of ops out of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def residual(save):
     return save(nets.residual())
 
 
-def test_b2_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
+def test_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
     assert (
         main(
             [
@@ -41,7 +41,7 @@ def test_b2_the_command_writes_a_block_that_loads(residual, tmp_path, capsys):
         assert [p.name for p in pipeline.wiring.outputs] == ["out1"]
 
 
-def test_b2_the_command_shows_a_block_without_writing_it(residual, capsys):
+def test_the_command_shows_a_block_without_writing_it(residual, capsys):
     assert main(["extract", str(residual), "--ops", "conv1a,relu1a"]) == 0
     text = capsys.readouterr().out
     for part in ("1 fused ops", "out0", "relu1a", "1x4x6x6"):
@@ -59,7 +59,7 @@ def test_b2_the_command_shows_a_block_without_writing_it(residual, capsys):
         (["--ops", "nope"], "'nope'"),
     ],
 )
-def test_b2_what_cannot_be_taken_out_is_one_line(residual, said, options, text):
+def test_what_cannot_be_taken_out_is_one_line(residual, said, options, text):
     code, line = said("extract", residual, *options)
     assert code == 2
     assert text in line

@@ -124,11 +124,7 @@ def test_another_question_is_refused_and_forced_beside(
     [
         (2, ["nowhere.toml"], "does not exist"),
         (2, ["net.toml", "--trials", "0"], "search.trials is 0"),
-        (
-            2,
-            ["net.toml", "--stages", "30"],
-            "'chain' supports at most 20 stages",
-        ),
+        (2, ["net.toml", "--stages", "30"], "'chain' supports at most 20 stages"),
         (2, ["net.toml", "--storage", "no such thing://x"], "is not a database URL"),
         (3, ["net.toml", "--storage", "no/such/folder/x.db"], "unable to open database file"),
         (3, ["net.toml", "--storage", "net.toml"], "file is not a database"),

@@ -1,4 +1,4 @@
-"""Issue 4, A10: a user's own cut."""
+"""A model that is split by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def document(capsys):
     return run
 
 
-def test_a10_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, document):
+def test_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, document):
     (cut,) = document(residual, "--after", "relu1a")["cuts"]
     assert [op["sources"] for op in cut["took"]] == [
         ["conv0a", "relu0a"],
@@ -40,33 +40,33 @@ def test_a10_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, docume
     assert cut["bytes"] == 1152
 
 
-def test_a10_every_op_is_in_one_stage(residual, document):
+def test_every_op_is_in_one_stage(residual, document):
     stages = document(residual, "--after", "out0", "--after", "relu1a,relu1a")["stages"]
     ops = [op["name"] for stage in stages for op in stage["ops"]]
     assert sorted(ops) == sorted(op.name for op in autosplit.load_model(residual).graph.ops)
     assert len(stages) == 3
 
 
-def test_a10_a_fused_op_cuts_where_its_source_node_does(residual, document):
+def test_a_fused_op_cuts_where_its_source_node_does(residual, document):
     model = autosplit.load_model(residual)
     op = model.graph.ops[api.ops_named(model.graph, "out0")[0]].name
     by_op, by_node = (document(residual, "--after", name)["stages"] for name in (op, "out0"))
     assert by_op == by_node
 
 
-def test_a10_the_cut_is_the_smallest_downset_that_holds_the_named(save):
+def test_the_cut_is_the_smallest_downset_that_holds_the_named(save):
     model = autosplit.load_model(save(nets.parallel()))
     split = model.split([["b0"]])
     named = api.ops_named(model.graph, "b0")
     assert cuts.cuts_of(model.graph, split.stages) == (cuts.closure(model.graph, named),)
 
 
-def test_a10_a_later_cut_holds_the_one_ahead_of_it(save):
+def test_a_later_cut_holds_the_one_ahead_of_it(save):
     split = autosplit.load_model(save(nets.parallel())).split([["b1"], ["d0"]])
     assert nets.sources(split, 1) == {"d0"}
 
 
-def test_a10_the_written_split_computes_what_the_model_computes(residual, document, tmp_path):
+def test_the_written_split_computes_what_the_model_computes(residual, document, tmp_path):
     result = document(residual, "--after", "relu1a", "-o", tmp_path / "out")
     model = autosplit.load_model(residual)
     items = model.items()
@@ -77,14 +77,14 @@ def test_a10_the_written_split_computes_what_the_model_computes(residual, docume
     assert result["file"] == str(tmp_path / "out" / "split.json")
 
 
-def test_a10_the_table_names_nodes_tensors_and_sizes(residual, capsys):
+def test_the_table_names_nodes_tensors_and_sizes(residual, capsys):
     assert main(["split", str(residual), "--after", "relu1a"]) == 0
     text = capsys.readouterr().out
     for part in ("relu1a", "(conv0b sum0 out0)", "576 B", "1x4x6x6", "stage 1"):
         assert part in text
 
 
-def test_a10_a_comma_inside_a_name_counts_where_the_name_is_known(save, document):
+def test_a_comma_inside_a_name_counts_where_the_name_is_known(save, document):
     proto = nets.residual(2)
     proto.graph.node[1].name = "relu,0"
     assert document(save(proto), "--after", "relu,0")["cuts"][0]["after"] == ["relu,0"]
@@ -104,31 +104,31 @@ def test_a10_a_comma_inside_a_name_counts_where_the_name_is_known(save, document
         ([","], "empty"),
     ],
 )
-def test_a10_an_impossible_cut_is_one_line_that_names_the_op(residual, said, after, text):
+def test_an_impossible_cut_is_one_line_that_names_the_op(residual, said, after, text):
     code, line = said("split", residual, *(part for names in after for part in ("--after", names)))
     assert code == 2
     assert text in line
     assert "op" in line
 
 
-def test_a10_an_empty_stage_is_an_error_wherever_it_lies(residual):
+def test_an_empty_stage_is_an_error_wherever_it_lies(residual):
     model = autosplit.load_model(residual)
     for after in ([["out1"], ["out1"]], [["y"]], [[]]):
         with pytest.raises(SplitError, match="is empty"):
             model.split(after)
 
 
-def test_a10_a_folded_node_says_why_it_cannot_be_cut_after(save, said):
+def test_a_folded_node_says_why_it_cannot_be_cut_after(save, said):
     proto = nets.net("g (float[2] x) => (float[2] y) { i = Identity(x)  r = Relu(i)  y = Exp(r) }")
     assert "identity" in said("split", save(proto), "--after", "i")[1]
 
 
-def test_a10_a_tensor_stands_for_the_op_that_makes_it(save):
+def test_a_tensor_stands_for_the_op_that_makes_it(save):
     model = autosplit.load_model(save(nets.tuples()))
     assert model.split([["q"]]).stages == model.split([["p"]]).stages
 
 
-def test_a10_one_name_may_stand_for_a_list(residual):
+def test_one_name_may_stand_for_a_list(residual):
     model = autosplit.load_model(residual)
     assert model.split(["out0"]).stages == model.split([["out0"]]).stages
     with pytest.raises(SplitError, match="'nope'"):

@@ -35,7 +35,11 @@ def runs(folder, model):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in catalog.NAMES]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.integration if name in SMALL else pytest.mark.slow)
+        for name in catalog.NAMES
+    ],
 )
 def test_what_is_exported_computes_the_same(zoo_model, tmp_path, name):
     model = zoo_model(name)
@@ -173,6 +177,7 @@ def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, 
     assert (written.predicted.period_ms, written.verdict) == (1.9, "Split.")
 
 
+@pytest.mark.integration
 def test_an_export_runs_without_the_model_a_compiler_or_onnx(export):
     export.edit(lambda d: d["model"].pop("file"))
     code = (

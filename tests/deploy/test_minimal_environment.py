@@ -18,6 +18,7 @@ import pytest
 
 import autosplit
 
+pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "studies" / "examples"
 HAS = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n)))"
