@@ -58,10 +58,13 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
     from tvm import relax
     from tvm.relax import transform as t
 
-    module = bind_shapes(inlined(module), shapes or {})
     try:
         relax.analysis.well_formed(module)
-        module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
     except Exception as error:
         raise ModelError(f"the module is not well formed: {line_of(error)}") from error
+    module = bind_shapes(inlined(module), shapes or {})
+    try:
+        module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
+    except Exception as error:
+        raise ModelError(f"the module cannot be normalised: {line_of(error)}") from error
     return source_model(module, name)

@@ -36,6 +36,9 @@ from autosplit.frontend.relax.allow_list import (
 _NUMBERS = frozenset(
     ("line", "column", "end_line", "end_column", "ndim", "index", "kind", "iter_type")
 ).union(("data_alignment", "offset_factor"))
+_NULLABLE = frozenset(
+    ("span", "attrs", "shape", "values", "params", "dtype", "vdevice", "derive_func", "layout")
+).union(("init", "thread_binding", "step", "else_case"))
 _MAX_DEPTH = 1000  # TVM walks a module recursively: what nests deeper overflows its stack
 _TENSOR_MAGIC = 0xDD5E40F096B4A13F
 _HANDLE = 3  # DLPack's code of a pointer
@@ -194,20 +197,19 @@ class _Document:
         """The nodes that a node refers to. Each must come before it, so that none is in a cycle."""
         node = self._nodes[index]
         data: Any = node.get("data")
+        fields: list[tuple[str, Any]] = []
         if node["type"] in ("ffi.Array", "ffi.Map"):
-            references = list(data)
+            fields = [("items", reference) for reference in data]
         elif isinstance(data, dict):
             numbers = _number_fields(node["type"])
-            references = [
-                value
-                for field, value in data.items()
-                if field not in numbers and isinstance(value, int) and not isinstance(value, bool)
-            ]
-        else:
-            references = []
-        for reference in references:
+            fields = [(f, v) for f, v in data.items() if f not in numbers and type(v) is int]
+        for field, reference in fields:
             if not 0 <= reference < index:
                 raise ValueError(f"node {index} refers to node {reference}, not to an earlier one")
+            # TVM follows most references without a test for null.
+            is_null = self._nodes[reference]["type"] == "None"
+            if is_null and field not in _NULLABLE and not node["type"].startswith(OP_ATTRIBUTES):
+                raise ValueError(f"node {index} has nothing as its {field}")
             yield reference
 
     def _owner(self, index: int) -> str:

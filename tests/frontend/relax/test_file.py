@@ -83,7 +83,7 @@ def test_d2_the_judge_runs_the_module_unfused(script):
     model = autosplit.load_model(script())
     items = model.items(2)
     assert compare(model.expected(items), [numpy_reference(i) for i in items]).equal
-    assert "TVM" in model.judge.name
+    assert "TVM" in model.reference.name
 
 
 def test_d2_a_saved_module_and_the_object_are_the_same_model(script):

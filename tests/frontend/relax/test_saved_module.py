@@ -170,7 +170,7 @@ def test_a_plain_kernel_is_read(form: Form, tmp_path: Path) -> None:
 def test_the_constants_of_a_script_are_checked_before_they_are_loaded() -> None:
     document = {"root_index": 0, "nodes": [{"type": "ffi.Module", "data": ""}]}
     metadata = f"metadata = tvm.ir.load_json({json.dumps(document)!r})\n"
-    with pytest.raises(ModelError, match="ffi.Module"):
+    with pytest.raises(ModelError, match=r"ffi\.Module"):
         script.parse(metadata + text())
 
 
@@ -201,6 +201,17 @@ def test_a_reference_in_a_circle_is_refused_before_tvm_follows_it() -> None:
         load_harmless(json.dumps(document))
 
 
+def test_nothing_in_place_of_an_expression_is_refused_before_tvm_follows_it() -> None:
+    document = saved()
+    nothing = next(i for i, node in enumerate(document["nodes"]) if node["type"] == "None")
+    for node in document["nodes"]:
+        if node["type"] == "relax.ShapeType" and document["nodes"][node["data"]["values"]]["data"]:
+            document["nodes"][node["data"]["values"]]["data"][0] = nothing
+            break
+    with pytest.raises(ValueError, match="nothing as its items"):
+        load_harmless(json.dumps(document))
+
+
 def test_a_module_that_nests_too_deep_is_refused() -> None:
     nodes: list[dict[str, Any]] = [{"type": "ffi.Array", "data": []}]
     nodes += [{"type": "ffi.Array", "data": [i]} for i in range(5000)]
@@ -217,7 +228,7 @@ def test_a_tensor_whose_header_does_not_fit_its_data_is_refused(place: int) -> N
     content = bytearray(base64.b64decode(node["data"]))
     content[min(place, len(content) - 1)] ^= 0x7F
     node["data"] = base64.b64encode(content + b"0" * (place == 40)).decode()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="tensor"):
         load_harmless(json.dumps(document))
 
 
