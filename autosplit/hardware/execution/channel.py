@@ -36,7 +36,7 @@ class Channel(Generic[T]):
         """Remove the oldest message; waits while there is none."""
         with self._changed:
             self._wait_for_message()
-            self._changed.notify_all()
+            self._changed.notify_all()  # a sender may wait for the room
             return self._messages.popleft()
 
     def peek(self) -> T:

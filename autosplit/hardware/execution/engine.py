@@ -45,7 +45,9 @@ class Engine:
         self._pid = os.getpid()
         self._inside: set[Ticket] = set()
         self._entered = 0
-        self._changed = threading.Condition()  # guards the items inside and the two lines below
+        # Guards the items inside and the two lines below. It is re-entrant, because garbage
+        # collection may stop another engine, or this one, while a thread holds it.
+        self._changed = threading.Condition()
         self._is_stopped = False
         self._failure: tuple[str, BaseException] | None = None
         self._entering = threading.Lock()  # every edge gets the items in one order
@@ -125,6 +127,7 @@ class Engine:
             discarded = list(self._inside)
             self._inside.clear()
             self._changed.notify_all()
+        # Outside the condition: a stage may hold a channel and wait for it.
         self._edges.close()
         self.unread.close()
         for ticket in discarded:
@@ -141,7 +144,7 @@ class Engine:
             return
         with self._starting:
             if not self._is_started:
-                # No thread will close its stage.
+                # Stages are closed by their threads, which were never started.
                 for stage in self._stages:
                     stage.close()
                 self._is_started = True
@@ -175,7 +178,7 @@ class Engine:
                 self._run_next(index, stage)
         except Closed:
             pass
-        except BaseException as error:  # it belongs to whoever waits for the item
+        except BaseException as error:  # raised again in the thread of whoever waits
             self.stop((f"stage {index} failed", error))
         finally:
             stage.close()
@@ -190,6 +193,7 @@ class Engine:
         for edge in self._edges.out_of[index]:
             edge.send(ticket, results)
         if ticket.deliver(outputs):
+            # One that ``stop`` removed has its exception already.
             with self._changed:
                 self._inside.discard(ticket)
                 is_stopped = self._is_stopped
@@ -202,6 +206,7 @@ class Engine:
         ticket: Ticket | None = None
         for edge in self._edges.into[index]:
             sender_ticket, received = edge.channel.take()
+            # All edges carry the items in one order; this is the proof of it.
             if ticket not in (None, sender_ticket):
                 raise StageError("inputs of two items came together")
             ticket = sender_ticket

@@ -72,6 +72,7 @@ class Pipeline:
         tickets: deque[Ticket] = deque()
         try:
             for item in items:
+                # Read before the next item enters: results that wait are bounded too.
                 if len(tickets) == self.capacity:
                     results.append(self._result(tickets.popleft()))
                 tickets.append(self._enter(item))
@@ -89,6 +90,7 @@ class Pipeline:
         self._engine.require_process()
         try:
             with self._submitting:
+                # Only this method puts, so the room is still there when the item has entered.
                 self._engine.unread.wait_for_room()
                 self._engine.unread.put(self._enter(item))
         except Closed:

@@ -64,7 +64,7 @@ class Worker:
                 stdout=self._log,
                 stderr=self._log,
                 env=child_environment(),
-                start_new_session=True,
+                start_new_session=True,  # a group that can be killed as a whole
                 pass_fds=(alive_read, answers_write),
             )
         finally:
@@ -153,7 +153,7 @@ class Worker:
             if not ready:
                 return None
             received = os.read(self._answers, 1 << 16)
-            if not received:
+            if not received:  # the guard itself was killed
                 return {"exit": -int(signal.SIGKILL)}
             self._buffer += received
         line, _, self._buffer = self._buffer.partition(b"\n")

@@ -75,6 +75,7 @@ def _guard(child: int, alive: int, answers: int) -> None:
             break
         if poll.poll(_POLL_MS):
             break
+        # A program that floods its log must not fill the disk.
         with contextlib.suppress(OSError):
             if os.fstat(1).st_size > _LOG_LIMIT:
                 os.ftruncate(1, 0)
@@ -98,6 +99,7 @@ def _work(answers: IO[bytes]) -> None:
     """Answer the jobs that come on standard input, one line each."""
     import faulthandler
 
+    # The guard may be killed too.
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     faulthandler.enable(sys.stderr)
     lock = threading.Lock()
@@ -135,6 +137,7 @@ def _work(answers: IO[bytes]) -> None:
 def _limit(memory: int | None) -> None:
     import resource
 
+    # A crash is expected here; a core file of several gigabytes is not.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
