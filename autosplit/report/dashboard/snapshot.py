@@ -1,10 +1,10 @@
-"""A study made ready for the dashboard: a copy in memory, and notes, pictures and plots laid over a study."""
+"""A study made ready for the dashboard: a copy in memory, with notes, pictures and plots."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,23 @@ from autosplit.study.config.objectives import METRICS, of_study
 if TYPE_CHECKING:
     import optuna
 
+Picture = tuple[str, str, Draw]  # alternative text, identity and how to draw it
+
 _ENDED = ("complete", "fail", "pruned")
+_MAX_ATTRIBUTE = 2000  # characters; notes show longer ones better
+
+
+def prepare(study: optuna.Study, pictures: Pictures) -> optuna.Study:
+    """A decorated copy of the study in memory."""
+    target = copy(study)
+    decorate(target, read(study), pictures)
+    return target
 
 
 def copy(study: optuna.Study) -> optuna.Study:
-    """The study in memory: trials, numbers and short attributes; no notes or artifacts, which may come from anybody.
+    """The study in memory: trials, numbers and short attributes.
 
-    Long attributes (graphs, lists of ops) stay behind: the notes tell them better. The same trials always get the same
+    Notes and artifacts stay behind: they may come from anybody. The same trials always get the same
     identities, so that a page stays valid when the copy is made again.
     """
     import optuna
@@ -47,21 +57,22 @@ def copy(study: optuna.Study) -> optuna.Study:
 
 
 def decorate(target: optuna.Study, record: Study, pictures: Pictures) -> None:
-    """Lay notes, pictures and plots over ``target``, the study itself or a copy; a person's own notes are kept."""
+    """Add notes, pictures and plots to the study or a copy; a person's own notes stay."""
     from optuna_dashboard import save_plotly_graph_object
 
     ids = {t.number: t._trial_id for t in target.get_trials(deepcopy=False)}
     attributes = target._storage.get_study_system_attrs(target._study_id)
-    shown: dict[int, list[tuple[str, str]]] = {}
+    paths: dict[int, list[tuple[str, str]]] = {}
     for trial in record.trials:
         if trial.number in ids and trial.state in _ENDED:
             trial_id = ids[trial.number]
-            shown[trial.number] = _offer(
-                target, trial_id, _trial_pictures(record, trial), pictures, attributes
-            )
-            _note(target, trial_id, trial_note(record, trial, shown[trial.number]), attributes)
+            offered = _trial_pictures(record, trial)
+            paths[trial.number] = _offer(target, trial_id, offered, pictures, attributes)
+            note = trial_note(record, trial, paths[trial.number])
+            _save_note(target, trial_id, note, attributes)
     best = record.best()
-    _note(target, None, study_note(record, shown.get(best.number, ()) if best else ()), attributes)
+    of_best = paths.get(best.number, []) if best else []
+    _save_note(target, None, study_note(record, of_best), attributes)
     for name, figure in study_plots(record).items():
         save_plotly_graph_object(target, figure, graph_object_id=name)
 
@@ -73,121 +84,109 @@ def fingerprint(study: optuna.Study) -> str:
         for t in study.get_trials(deepcopy=False)
     ]
     text = json.dumps([study.study_name, trials, study.user_attrs], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(text)
 
 
-def prepare(study: optuna.Study, pictures: Pictures) -> optuna.Study:
-    """A decorated copy of the study in memory."""
-    target = copy(study)
-    decorate(target, read(study), pictures)
-    return target
-
-
-def _trial_pictures(record: Study, trial: Trial) -> Iterator[tuple[str, str, Draw]]:
-    """(alternative text, identity, how to draw it) of each picture a trial has."""
+def _trial_pictures(record: Study, trial: Trial) -> Iterator[Picture]:
     if trial.stage_ms:
         names = record.stage_names(trial)
         period = trial.period_ms.median if trial.period_ms else None
         title = f"Busy time of each stage, trial {trial.number}"
         key = identity(record.name, "balance", trial.stage_ms, names, period, title)
-        yield (
-            "stage balance",
-            key,
-            partial(stage_balance, trial.stage_ms, names, period, title=title),
-        )
+        draw = partial(stage_balance, trial.stage_ms, names, period, title=title)
+        yield "stage balance", key, draw
     if trial.stages and record.graph:
-        names = record.devices_of(trial)
-        profile = record.profile_of(trial)
-        title = f"{record.graph.name}, trial {trial.number}"
-        key = identity(
-            record.name,
-            "graph",
-            record.graph.name,
-            len(record.graph.ops),
-            trial.stages,
-            names,
-            profile,
-            title,
-        )
-        draw = partial(
-            split_graph, record.graph, trial.stages, names=names, op_ms=profile, title=title
-        )
+        graph, names, profile = record.graph, record.devices_of(trial), record.profile_of(trial)
+        title = f"{graph.name}, trial {trial.number}"
+        shape = (graph.name, len(graph.ops), trial.stages)
+        key = identity(record.name, "graph", *shape, names, profile, title)
+        draw = partial(split_graph, graph, trial.stages, names=names, op_ms=profile, title=title)
         yield "split graph", key, draw
 
 
 def _offer(
     target: optuna.Study,
     trial_id: int,
-    found: Iterator[tuple[str, str, Draw]],
+    offered: Iterator[Picture],
     pictures: Pictures,
-    attributes: dict[str, Any],
+    attributes: Mapping[str, Any],
 ) -> list[tuple[str, str]]:
-    """Put pictures into the store and list them as artifacts of a trial; returns (alternative text, path) of each."""
-    shown = []
-    for text, key, draw in found:
+    """Store pictures as artifacts of a trial; returns (alternative text, path) of each."""
+    paths = []
+    for text, key, draw in offered:
         pictures.put(key, draw)
-        # Optuna lets no attribute of an ended trial change; the dashboard looks among the study's for artifacts too
+        # Optuna lets no attribute of an ended trial change. The dashboard looks for artifacts
+        # among the attributes of the study too.
         attribute = f"dashboard:artifacts:{trial_id}:{key}"
         if attribute not in attributes:
             name = text.replace(" ", "-") + ".png"
             meta = {"artifact_id": key, "filename": name, "mimetype": "image/png", "encoding": None}
             target._storage.set_study_system_attr(target._study_id, attribute, json.dumps(meta))
-        shown.append((text, f"/artifacts/{target._study_id}/{trial_id}/{key}"))
-    return shown
+        paths.append((text, f"/artifacts/{target._study_id}/{trial_id}/{key}"))
+    return paths
 
 
-def _note(
+def _save_note(
     target: optuna.Study, trial_id: int | None, body: str, attributes: dict[str, Any]
 ) -> None:
-    """Save a note unless a person wrote or edited the one that is there: ours is known by the digest kept beside it."""
+    """Save a note unless a person wrote or edited the one that is there."""
     from optuna_dashboard._note import get_note_from_system_attrs, save_note_with_version
 
+    # A note of ours is known by the digest that is stored beside it.
     mark = f"autosplit:note:{'study' if trial_id is None else trial_id}"
     old = get_note_from_system_attrs(attributes, trial_id)
-    digest = hashlib.sha256(body.encode()).hexdigest()
-    ours = (
-        not old["body"] or attributes.get(mark) == hashlib.sha256(old["body"].encode()).hexdigest()
-    )
-    if not ours or old["body"] == body:
-        return
-    save_note_with_version(target._storage, target._study_id, trial_id, old["version"] + 1, body)
-    target._storage.set_study_system_attr(target._study_id, mark, digest)
+    is_ours = not old["body"] or attributes.get(mark) == _digest(old["body"])
+    if is_ours and old["body"] != body:
+        version = old["version"] + 1
+        save_note_with_version(target._storage, target._study_id, trial_id, version, body)
+        target._storage.set_study_system_attr(target._study_id, mark, _digest(body))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
-    """A trial without system attributes and long ones; a damaged one becomes a failed one that says so."""
+    """A trial without system attributes and long ones; a damaged one becomes a failed one."""
     import optuna
 
-    values = {
-        "number": trial.number, "trial_id": -1, "state": trial.state, "value": None, "values": trial.values,
-        "params": trial.params, "distributions": trial.distributions, "user_attrs": _short(trial.user_attrs),
-        "system_attrs": {}, "intermediate_values": {},
-        "datetime_start": trial.datetime_start, "datetime_complete": trial.datetime_complete,
-    }  # fmt: skip
-    bare = optuna.trial.FrozenTrial(**values)
+    fields: dict[str, Any] = {
+        "number": trial.number,
+        "trial_id": -1,
+        "state": trial.state,
+        "value": None,
+        "values": trial.values,
+        "params": trial.params,
+        "distributions": trial.distributions,
+        "user_attrs": _short(trial.user_attrs),
+        "system_attrs": {},
+        "intermediate_values": {},
+        "datetime_start": trial.datetime_start,
+        "datetime_complete": trial.datetime_complete,
+    }
+    bare = optuna.trial.FrozenTrial(**fields)
     try:
         bare._validate()
     except (ValueError, TypeError) as error:
-        when = trial.datetime_start or trial.datetime_complete or datetime.now()
-        values |= {
-            "state": optuna.trial.TrialState.FAIL, "values": None, "params": {}, "distributions": {},
-            "user_attrs": {"error": f"the record of this trial is damaged: {error}"},
-            "datetime_start": when, "datetime_complete": trial.datetime_complete or when,
-        }  # fmt: skip
-        return optuna.trial.FrozenTrial(**values)
+        start = trial.datetime_start or trial.datetime_complete or datetime.now()
+        fields |= {"values": None, "params": {}, "distributions": {}, "datetime_start": start}
+        fields["state"] = optuna.trial.TrialState.FAIL
+        fields["datetime_complete"] = trial.datetime_complete or start
+        fields["user_attrs"] = {"error": f"the record of this trial is damaged: {error}"}
+        return optuna.trial.FrozenTrial(**fields)
     return bare
 
 
-def _short(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {
-        k: v
-        for k, v in attributes.items()
-        if isinstance(v, bool | int | float | str) and len(str(v)) <= 2000
-    }
+def _short(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    short = {}
+    for key, value in attributes.items():
+        if isinstance(value, bool | int | float | str) and len(str(value)) <= _MAX_ATTRIBUTE:
+            short[key] = value
+    return short
 
 
 def _skip_zero(storage: optuna.storages.InMemoryStorage) -> None:
-    """Use up identity 0 for a study and a trial: pages take them for none."""
+    """Use up identity 0 for a study and a trial: pages take it for none."""
     from optuna.study import StudyDirection
 
     first = storage.create_new_study([StudyDirection.MINIMIZE])

@@ -1,27 +1,28 @@
-"""Notes in Markdown on a study: what a trial did and how it compares; what the study asked and found.
+"""Notes in Markdown on a study and on its trials.
 
 Names come from model files and databases, so each is escaped before it enters a note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.html import tables
-from autosplit.report.html.tables import plain, spread_text
+from autosplit.report.html.tables import Table, plain, spread_text
 from autosplit.units import milliseconds, size
 
 _MARKUP = frozenset("\\`*_{}[]<>()#+-.!|~$&:@^=\"'")
+_STATES = {"fail": "failed", "running": "is being measured", "waiting": "waits to be measured"}
 
 
 def escape(text: str, limit: int = 200) -> str:
-    """Text as Markdown that shows it literally, on one line and of at most ``limit`` characters."""
+    """Text as Markdown that shows it literally, on one line of at most ``limit`` characters."""
     return "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in plain(text, limit))
 
 
 def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] = ()) -> str:
-    """The note of one trial: verdict against the best so far, table of stages, pictures, what else was measured.
+    """The note of one trial: headline, table of stages, pictures, other measurements.
 
     ``pictures`` are (alternative text, path) of images to show.
     """
@@ -29,37 +30,34 @@ def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] =
     if trial.error or trial.state == "fail":
         parts.append(f"**Failed:** {escape(trial.error or 'no reason was recorded', 2000)}")
     if trial.stages or trial.stage_ms:
-        parts.append(_table(tables.stages(study, trial, escape)))
+        parts.append(markdown(tables.stages(study, trial, escape)))
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
-    if facts := _facts(study, trial):
+    facts = _facts(study, trial)
+    if facts:
         parts.append("\n".join(f"- {fact}" for fact in facts))
     return "\n\n".join(parts) + "\n"
 
 
 def headline(study: Study, trial: Trial) -> str:
-    """One line: the period and how it stands against the best trial before it, or why there is none."""
+    """One line: the period compared with the best trial before, or why there is none."""
     if trial.state != "complete" or trial.period_ms is None:
-        words = {
-            "fail": "failed",
-            "running": "is being measured",
-            "waiting": "waits to be measured",
-        }
-        return f"Trial {trial.number} {words.get(trial.state, 'has no measured period')}"
-    period = trial.period_ms.median
+        return f"Trial {trial.number} {_STATES.get(trial.state, 'has no measured period')}"
     text = f"Trial {trial.number}: a result every {spread_text(trial.period_ms)}"
     if trial.memory_bytes is not None and "memory" in study.objectives:
         text += f", {size(trial.memory_bytes)} in the largest stage"
-    if study.objectives != ("throughput",):
-        return text + ("; the best of the study" if study.best() is trial else "")
-    best = study.best()
-    before = study.best(trial.number)
+    if study.objectives == ("throughput",):
+        text += _comparison(trial.period_ms.median, study.best(trial.number))
+    return text + ("; the best of the study" if study.best() is trial else "")
+
+
+def _comparison(period: float, before: Trial | None) -> str:
+    """How a period compares with that of the best trial before it."""
     if before is None or before.period_ms is None:
-        text += ", the first measured"
-    elif period < before.period_ms.median:
-        text += f", {_percent(before.period_ms.median, period)} faster than the best so far (trial {before.number})"
-    else:
-        text += f", {_percent(period, before.period_ms.median)} slower than the best so far (trial {before.number})"
-    return text + ("; the best of the study" if best is trial else "")
+        return ", the first measured"
+    other, number = before.period_ms.median, before.number
+    if period < other:
+        return f", {_percent(other, period)} faster than the best so far (trial {number})"
+    return f", {_percent(period, other)} slower than the best so far (trial {number})"
 
 
 def study_note(study: Study, pictures: Iterable[tuple[str, str]] = ()) -> str:
@@ -70,52 +68,45 @@ def study_note(study: Study, pictures: Iterable[tuple[str, str]] = ()) -> str:
     elif study.trials:
         parts.append("**Verdict:** none yet; the study has not ended.")
     ways = tables.ways(study, escape, best="**{}**".format)
-    parts.append(_table(ways) if ways.rows else "")
+    if ways.rows:
+        parts.append(markdown(ways))
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
     if study.bound_ms is not None:
-        parts.append(
-            f"Predicted bound of every split: {milliseconds(study.bound_ms)}, for the measured op times."
-        )
+        bound = milliseconds(study.bound_ms)
+        parts.append(f"Predicted bound of every split: {bound}, for the measured op times.")
     if study.stopped:
         parts.append(f"Stopped: {escape(study.stopped)}.")
-    if rows := [(escape(k), escape(v)) for k, v in study.measured_on.items()]:
-        parts.append("**Machine and model**\n\n" + table(("what", "value"), rows))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    rows = tuple((escape(key), escape(value)) for key, value in study.measured_on.items())
+    if rows:
+        parts.append("**Machine and model**\n\n" + markdown(Table(("what", "value"), rows)))
+    return "\n\n".join(parts) + "\n"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """A Markdown table; cells must be escaped already, columns in ``right`` are right-aligned."""
-    rule = ["---:" if i in right else "---" for i in range(len(columns))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (columns, rule, *rows))
+def markdown(table: Table) -> str:
+    """A table in Markdown; its cells must be escaped already."""
+    rule = tuple("---:" if i in table.right else "---" for i in range(len(table.columns)))
+    return "\n".join(f"| {' | '.join(row)} |" for row in (table.columns, rule, *table.rows))
 
 
 def _facts(study: Study, trial: Trial) -> list[str]:
     facts = []
     if trial.number in study.final_comparison:
-        facts.append(
-            f"In the final comparison, in turns with the other best: {spread_text(study.final_comparison[trial.number])}"
-        )
+        compared = spread_text(study.final_comparison[trial.number])
+        facts.append(f"In the final comparison, interleaved with the other best: {compared}")
     if trial.latency_ms:
         facts.append(f"Latency of one item: {spread_text(trial.latency_ms)}")
     if trial.stage_ms and sum(trial.stage_ms):
-        mean = sum(trial.stage_ms) / len(trial.stage_ms)
-        facts.append(
-            f"Imbalance: the slowest stage takes {max(trial.stage_ms) / mean:.2f} times the mean"
-        )
+        imbalance = max(trial.stage_ms) * len(trial.stage_ms) / sum(trial.stage_ms)
+        facts.append(f"Imbalance: the slowest stage takes {imbalance:.2f} times the mean")
     if trial.predicted_ms is not None:
         measured = f", measured {milliseconds(trial.period_ms.median)}" if trial.period_ms else ""
         facts.append(f"Predicted: {milliseconds(trial.predicted_ms)}{measured}")
     if trial.period_ms and study.bound_ms:
         facts.append(f"Lower bound for the measured op times: {milliseconds(study.bound_ms)}")
     if trial.max_rel_error is not None:
-        facts.append(
-            f"Largest error against the reference: {trial.max_rel_error:.1e} of the output's scale"
-        )
+        error = f"{trial.max_rel_error:.1e} of the output's scale"
+        facts.append(f"Largest error against the reference: {error}")
     return facts
-
-
-def _table(found: tables.Table) -> str:
-    return table(found.columns, found.rows, found.right)
 
 
 def _percent(slower: float, faster: float) -> str:

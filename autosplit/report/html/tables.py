@@ -1,13 +1,13 @@
-"""What notes and the page both tell in tables: the stages of a trial, the ways to run the model, the trials.
+"""The tables of notes and page: the stages of a trial, the ways to run the model, the trials.
 
-Names come from model files and databases; each goes through ``name``, which makes it safe for where it is shown. All other
-text in a table is made here.
+Names come from model files and databases. Each goes through ``name``, which makes it safe for where
+it is shown. All other text in a table is made here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from autosplit.hardware.measurement.results import Spread
@@ -16,6 +16,7 @@ from autosplit.report.documents.record import Study, Trial
 from autosplit.units import between, digits, milliseconds, size
 
 _BAR = 20  # characters of a full bar
+_MAX_TENSORS = 4  # named for a stage
 Name = Callable[[str, int], str]  # a text and how many of its characters to show
 
 
@@ -29,102 +30,78 @@ class Table:
 
 
 def stages(study: Study, trial: Trial, name: Name) -> Table:
-    """One row a stage: device, ops, first and last op, what was measured, and the live tensors it sends on."""
-    most = max([*trial.stage_ms, *([trial.period_ms.median] if trial.period_ms else []), 1e-9])
+    """One row a stage: device, ops, first and last op, busy time, and the tensors it sends on."""
+    is_measured = bool(trial.stage_ms)
+    full = max([*trial.stage_ms, trial.period_ms.median if trial.period_ms else 0.0, 1e-9])
     rows = []
-    devices = study.devices_of(trial)
-    for i in range(max(len(trial.stages), len(trial.stage_ms))):
+    for i, device in enumerate(study.devices_of(trial)):
         ops = trial.stages[i] if i < len(trial.stages) else ()
-        busy = trial.stage_ms[i] if i < len(trial.stage_ms) else None
-        device = name(devices[i], 200) if i < len(devices) else ""
-        time = (
-            ("", "")
-            if busy is None
-            else (milliseconds(busy), "█" * max(1, round(busy / most * _BAR)))
-        )
-        measured = time if trial.stage_ms else ()
-        ends = _ends(study, ops, name)
-        rows.append(
-            (str(i), device, str(len(ops)) if ops else "", *ends, *measured, _sent(trial, i, name))
-        )
-    times = ("busy", "of the period") if trial.stage_ms else ()
+        row = [str(i), name(device, 200), str(len(ops)) if ops else "", *_ends(study, ops, name)]
+        if is_measured and i < len(trial.stage_ms):
+            busy = trial.stage_ms[i]
+            row += [milliseconds(busy), "█" * max(1, round(busy / full * _BAR))]
+        elif is_measured:
+            row += ["", ""]
+        rows.append((*row, _sent(trial, i, name)))
+    times = ("busy", "of the period") if is_measured else ()
     columns = ("stage", "device", "ops", "first op", "last op", *times, "live tensors sent on")
-    return Table(columns, tuple(rows), (0, 2, 5) if trial.stage_ms else (0, 2))
+    return Table(columns, tuple(rows), (0, 2, 5) if is_measured else (0, 2))
 
 
 def ways(study: Study, name: Name, best: Callable[[str], str] = str) -> Table:
-    """One row a way to run the model: those without splitting, and the best split, its name through ``best``."""
+    """One row a way to run the model: baselines and the best split, its name through ``best``."""
     rows = [
         (name(b.name, 200), spread_text(b.period_ms), rate(b.period_ms), spread_text(b.latency_ms))
         for b in study.baselines
     ]
     trial = study.best()
-    if trial and (period := study.period(trial)):
-        latency = spread_text(trial.latency_ms) if trial.latency_ms else ""
-        rows.append(
-            (best(f"best split (trial {trial.number})"), spread_text(period), rate(period), latency)
-        )
-    return Table(
-        ("way to run it", "time between two results", "results a second", "latency"),
-        tuple(rows),
-        (2,),
-    )
+    period = study.period(trial) if trial else None
+    if trial and period:
+        title = best(f"best split (trial {trial.number})")
+        rows.append((title, spread_text(period), rate(period), spread_text(trial.latency_ms)))
+    columns = ("way to run it", "time between two results", "results a second", "latency")
+    return Table(columns, tuple(rows), (2,))
 
 
 def trials(study: Study, name: Name) -> Table:
-    """One row a trial: what was measured and where it was cut, or why it failed."""
-    compared = ("final comparison",) if study.final_comparison else ()
-    several = ("Pareto front",) if len(study.objectives) > 1 else ()
+    """One row a trial: its measurements and its cuts, or why it failed."""
+    has_final = bool(study.final_comparison)
+    has_front = len(study.objectives) > 1
     members, rows = _front(study), []
-    for t in study.trials:
-        busy = ", ".join(map(digits, t.stage_ms))
-        period = spread_text(t.period_ms) if t.period_ms else ""
-        latency = spread_text(t.latency_ms) if t.latency_ms else ""
-        again = (
-            (
-                spread_text(study.final_comparison[t.number])
-                if t.number in study.final_comparison
-                else "",
-            )
-            if study.final_comparison
-            else ()
-        )
-        among = ("yes" if t.number in members else "",) if several else ()
-        rows.append(
-            (str(t.number), t.state, period, *again, latency, *among, busy, _detail(t, name))
-        )
-    columns = (
-        "trial",
-        "state",
-        "time between two results",
-        *compared,
-        "latency",
-        *several,
-        "stages, ms",
-        "cut after, or why not",
-    )
-    return Table(columns, tuple(rows), (0,))
+    for trial in study.trials:
+        row = [str(trial.number), trial.state, spread_text(trial.period_ms)]
+        if has_final:
+            row.append(spread_text(study.final_comparison.get(trial.number)))
+        row.append(spread_text(trial.latency_ms))
+        if has_front:
+            row.append("yes" if trial.number in members else "")
+        rows.append((*row, ", ".join(map(digits, trial.stage_ms)), _detail(trial, name)))
+    columns = ["trial", "state", "time between two results"]
+    columns += ["final comparison"] * has_final + ["latency"] + ["Pareto front"] * has_front
+    return Table((*columns, "stages, ms", "cut after, or why not"), tuple(rows), (0,))
 
 
 def question(study: Study, name: Name) -> str:
-    """What the study asked."""
+    """The question of the study."""
     net = name(study.graph.name if study.graph else study.name, 200)
     if not study.devices:
         return f"How is {net} best split?"
-    where = ", ".join(name(d, 100) for d in study.devices)
-    most = "at most " if study.config.get("stages") == "auto" else ""
-    return f"How is {net} best split into {most}{len(study.devices)} stages on {where}?"
+    devices = ", ".join(name(d, 100) for d in study.devices)
+    count = f"{len(study.devices)} stages"
+    if study.config.get("stages") == "auto":
+        count = f"at most {count}"
+    return f"How is {net} best split into {count} on {devices}?"
 
 
 def plain(text: str, limit: int = 200) -> str:
-    """Text on one line, of at most ``limit`` characters, with nothing in it that cannot be seen."""
+    """Text on one line of at most ``limit`` characters, with nothing in it that cannot be seen."""
     text = " ".join("".join(c if c.isprintable() or c.isspace() else "?" for c in text).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def spread_text(spread: Spread) -> str:
-    """A time with its interval; empty where it is not known."""
-    if math.isnan(spread.median):
+def spread_text(spread: Spread | None) -> str:
+    """A time with its interval; empty if it is not known."""
+    if spread is None or math.isnan(spread.median):
         return ""
     return milliseconds(spread.median) + between(spread.low, spread.high)
 
@@ -135,11 +112,10 @@ def rate(period: Spread) -> str:
 
 
 def _front(study: Study) -> frozenset[int]:
-    """The numbers of the trials that no other beats in all objectives."""
-    told = [
-        t for t in study.trials if t.state == "complete" and len(t.values) == len(study.objectives)
-    ]
-    return frozenset(told[place].number for place in front([t.values for t in told]))
+    """The numbers of the trials that no other dominates in the objectives."""
+    count = len(study.objectives)
+    valued = [t for t in study.trials if t.state == "complete" and len(t.values) == count]
+    return frozenset(valued[place].number for place in front([t.values for t in valued]))
 
 
 def _detail(trial: Trial, name: Name) -> str:
@@ -148,7 +124,8 @@ def _detail(trial: Trial, name: Name) -> str:
     return " | ".join(", ".join(name(op, 80) for op in cut) for cut in trial.cuts)
 
 
-def _ends(study: Study, ops: Sequence[int], name: Name) -> tuple[str, str]:
+def _ends(study: Study, ops: tuple[int, ...], name: Name) -> tuple[str, str]:
+    """The first and the last op of a stage."""
     if not ops:
         return "", ""
     first, last = min(ops), max(ops)
@@ -158,13 +135,12 @@ def _ends(study: Study, ops: Sequence[int], name: Name) -> tuple[str, str]:
 
 
 def _sent(trial: Trial, stage: int, name: Name) -> str:
+    """The largest tensors that a stage sends on, and the sum of the others."""
     if stage >= len(trial.live):
         return ""
     tensors = sorted(trial.live[stage], key=lambda pair: -pair[1])
-    shown = ", ".join(f"{name(tensor, 60)} ({size(count)})" for tensor, count in tensors[:4])
-    more = (
-        f", {len(tensors) - 4} more ({size(sum(c for _, c in tensors[4:]))})"
-        if len(tensors) > 4
-        else ""
-    )
-    return shown + more
+    texts = [f"{name(tensor, 60)} ({size(count)})" for tensor, count in tensors[:_MAX_TENSORS]]
+    others = [count for _, count in tensors[_MAX_TENSORS:]]
+    if others:
+        texts.append(f"{len(others)} more ({size(sum(others))})")
+    return ", ".join(texts)
