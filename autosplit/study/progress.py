@@ -1,4 +1,4 @@
-"""What a running study tells its user on standard error: a live table on a terminal, one line a trial elsewhere."""
+"""What a running study shows on standard error: a live table on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Status:
-    """A finished trial, and where the study stands; times in ms, ``seconds_left`` an estimate, None where unknown."""
+    """A finished trial and the state of the study.
+
+    Times are in ms; ``seconds_left`` is an estimate, None where it is not known.
+    """
 
     number: int
     period_ms: float | None
@@ -35,17 +38,17 @@ class Progress(Protocol):
     """Receives what happens in a study."""
 
     def note(self, text: str) -> None:
-        """Something the user should know, in one line."""
+        """A line that the user should read."""
 
     def trial(self, status: Status) -> None:
         """A trial is finished."""
 
     def close(self) -> None:
-        """The study is over; it can be called twice."""
+        """The study is over. Idempotent."""
 
 
 class Silent:
-    """Says nothing."""
+    """Shows nothing."""
 
     def note(self, text: str) -> None:
         """Drop the line."""
@@ -58,42 +61,48 @@ class Silent:
 
 
 class Lines:
-    """One line a trial."""
+    """A line for each trial."""
 
     def note(self, text: str) -> None:
         """Print the line."""
         print(printable(text), file=sys.stderr, flush=True)
 
     def trial(self, status: Status) -> None:
-        """Print the trial with the best so far."""
-        self.note(f"trial {status.number}: {_result(status)}; {_standing(status)}")
+        """Print the trial with the state of the study."""
+        self.note(f"trial {status.number}: {_result(status)}; {_status_line(status)}")
 
     def close(self) -> None:
         """Nothing is open."""
 
 
 class LiveTable:
-    """A table of the latest trials that changes in place, the standing below it, and how long the latest step has lasted."""
+    """A table of the latest trials that changes in place.
 
-    SHOWN = 12
+    Below it are the state of the study and the latest notes, the last one with its duration.
+    """
+
+    TRIALS = 12
+    NOTES = 3
     REFRESHES = 0.2  # a second: a sign of life that disturbs no measurement
 
     def __init__(self) -> None:
-        self._trials: list[Status] = []
+        self.trials: list[Status] = []
         self._notes: list[str] = []
         self._live: Live | None = None
-        self._since = time.monotonic()
+        self._last_event = time.monotonic()
 
     def note(self, text: str) -> None:
         """Show the line below the table, until the next trial is finished."""
-        self._notes, self._since = [*self._notes, printable(text)][-3:], time.monotonic()
-        self._show()
+        self._notes = [*self._notes, printable(text)][-self.NOTES :]
+        self._last_event = time.monotonic()
+        self.show()
 
     def trial(self, status: Status) -> None:
-        """Add a row and bring the standing up to date."""
-        self._trials, self._notes = [*self._trials, status][-self.SHOWN :], []
-        self._since = time.monotonic()
-        self._show()
+        """Add a row and renew the state of the study."""
+        self.trials = [*self.trials, status][-self.TRIALS :]
+        self._notes = []
+        self._last_event = time.monotonic()
+        self.show()
 
     def close(self) -> None:
         """Leave the last state on the terminal."""
@@ -101,53 +110,55 @@ class LiveTable:
             self._live.stop()
             self._live = None
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Bring the terminal up to date."""
         from rich.console import Console
         from rich.live import Live
 
         if self._live is None:
-            console = Console(stderr=True)
             self._live = Live(
-                get_renderable=self._view, console=console, refresh_per_second=self.REFRESHES
+                get_renderable=self.view,
+                console=Console(stderr=True),
+                refresh_per_second=self.REFRESHES,
             )
             self._live.start()
         self._live.refresh()
 
-    def _view(self) -> Group:
-        """The latest trials, the best of them in bold, then in whole lines the standing and the latest notes."""
+    def view(self) -> Group:
+        """The latest trials, the best of them in bold, then the state and the latest notes."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        if not self._trials:
-            return Group(*map(Text, self._told()))
+        notes = [Text(note) for note in self._recent_notes()]
+        if not self.trials:
+            return Group(*notes)
         table = Table("trial", "period", "busy time of each stage")
-        standing = self._trials[-1]
-        for status in self._trials:
-            period = "failed" if status.period_ms is None else milliseconds(status.period_ms)
+        latest = self.trials[-1]
+        for status in self.trials:
             detail = printable(status.error or ", ".join(map(milliseconds, status.stage_ms)))
-            best = status.period_ms is not None and status.period_ms == standing.best_ms
-            table.add_row(
-                *map(Text, (str(status.number), period, detail)), style="bold" if best else None
-            )
-        return Group(table, Text(_standing(standing)), *map(Text, self._told()))
+            is_best = status.period_ms is not None and status.period_ms == latest.best_ms
+            period = "failed" if status.period_ms is None else milliseconds(status.period_ms)
+            cells = map(Text, (str(status.number), period, detail))
+            table.add_row(*cells, style="bold" if is_best else None)
+        return Group(table, Text(_status_line(latest)), *notes)
 
-    def _told(self) -> list[str]:
-        """The latest notes, the last with the seconds since."""
-        lasted = time.monotonic() - self._since
-        last = [
-            f"{note}, for {duration(lasted)}" if lasted >= 1 else note for note in self._notes[-1:]
-        ]
-        return [*self._notes[:-1], *last]
+    def _recent_notes(self) -> list[str]:
+        """The latest notes, the last one with the time since."""
+        notes = list(self._notes)
+        elapsed = time.monotonic() - self._last_event
+        if notes and elapsed >= 1:
+            notes[-1] = f"{notes[-1]}, for {duration(elapsed)}"
+        return notes
 
 
 def progress() -> Progress:
-    """The right one for this process's standard error."""
+    """The progress for this process's standard error."""
     return LiveTable() if sys.stderr.isatty() else Lines()
 
 
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """A time in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -156,18 +167,16 @@ def duration(seconds: float) -> str:
 def _result(status: Status) -> str:
     if status.period_ms is None:
         return f"failed: {status.error}"
-    return (
-        f"{milliseconds(status.period_ms)}, stages {', '.join(map(milliseconds, status.stage_ms))}"
-    )
+    times = ", ".join(map(milliseconds, status.stage_ms))
+    return f"{milliseconds(status.period_ms)}, stages {times}"
 
 
-def _standing(status: Status) -> str:
+def _status_line(status: Status) -> str:
     parts = [f"{status.finished} of {status.total} trials"]
-    parts += [f"best {milliseconds(status.best_ms)}"] if status.best_ms is not None else []
-    parts += (
-        [f"predicted bound {milliseconds(status.bound_ms)}"] if status.bound_ms is not None else []
-    )
-    parts += (
-        [f"about {duration(status.seconds_left)} left"] if status.seconds_left is not None else []
-    )
+    if status.best_ms is not None:
+        parts.append(f"best {milliseconds(status.best_ms)}")
+    if status.bound_ms is not None:
+        parts.append(f"predicted bound {milliseconds(status.bound_ms)}")
+    if status.seconds_left is not None:
+        parts.append(f"about {duration(status.seconds_left)} left")
     return ", ".join(parts)

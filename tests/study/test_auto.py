@@ -304,4 +304,4 @@ def test_a_split_of_a_fixed_number_keeps_its_key(chain_bench: Make) -> None:
 def test_as_many_stages_as_cores_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosplit.study.config.study_file.available", lambda: (0, 2, 3))
     config = StudyConfig.model_validate({"name": "n", "runtime": "simulated", "stages": "auto"})
-    assert config.places == 3
+    assert config.most_stages == 3

@@ -1,4 +1,4 @@
-"""Where the split that is best for some costs is searched: everywhere, between some cuts, in a list.
+"""Where the best split for some costs is searched: everywhere, between some cuts, in a list.
 
 Costs are only known to some error, so they are drawn many times, and the best split of each draw
 may be worth a trial. A source says how many draws it can answer in the time of a trial.
@@ -23,8 +23,8 @@ QUICK = 1_000_000  # stages up to which a plan does not take long
 class Effort:
     """How much is asked of a source.
 
-    ``draws``: of the costs, over which a gain is averaged; for ``planned`` of them the best split is
-    searched. ``climbs``: whether its splits are improved by moving groups of ops. ``worth``: the
+    ``draws``: of the costs, over which a gain is averaged; for ``planned`` of them the best split
+    is searched. ``climbs``: whether its splits are improved by moving groups of ops. ``worth``: the
     expected gain that is worth a trial, as a share of the margin.
     """
 

@@ -1,4 +1,4 @@
-"""What the corrected costs promise: free splits, their expected gain, and whether any is worth a trial.
+"""What the corrected costs promise: free splits, their gain, and whether any is worth a trial.
 
 Expected improvement: Jones, Schonlau and Welch, Efficient global optimization of expensive
 black-box functions, 1998, section 4.1.

@@ -1,4 +1,4 @@
-"""The sections of a study file, each with its defaults: search, measure, simulated and regions.
+"""The sections of a study file with their defaults: search, measure, simulated and regions.
 
 This module imports pydantic; import it where a study file is read.
 """
@@ -22,10 +22,11 @@ class Section(BaseModel):
 
 
 class Search(Section):
-    """How splits are proposed and when to stop; ``timeout`` in seconds of one run, ``stagnation`` in trials.
+    """How splits are proposed and when to stop.
 
-    ``converge``: whether to stop when no unmeasured split can beat the best. A worker that was silent for ``lease`` seconds
-    is taken for lost, and its split is measured by another.
+    ``timeout``: in seconds of one run; ``stagnation``: in trials. ``converge``: whether to stop
+    when no remaining candidate is expected to beat the best. A worker that is silent for ``lease``
+    seconds counts as lost, and its split is measured by another.
     """
 
     sampler: Literal["planner", "tpe", "random", "exhaustive"] = "planner"
@@ -38,7 +39,10 @@ class Search(Section):
 
 
 class Measure(Section):
-    """When the measurement of a candidate ends: see ``autosplit.hardware.measure.Budget``, whose fields these are."""
+    """When the measurement of a candidate ends.
+
+    The fields are those of ``autosplit.hardware.measurement.measure.Budget``.
+    """
 
     seconds: Positive = 5.0
     share: Positive = 0.01
@@ -47,10 +51,11 @@ class Measure(Section):
 
 
 class SimulatedHardware(Section):
-    """Hardware that exists only in numbers: ``error`` of the known costs and ``noise`` of a measurement are relative.
+    """Simulated hardware: ``error`` of the known costs and ``noise`` of a measurement are relative.
 
-    ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain of ``ops`` ops.
-    ``contention``: relative slowdown a further stage; ``overhead``: ms a stage; ``delay``: seconds a measurement takes.
+    ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain
+    of ``ops`` ops. ``contention``: relative slowdown for each further stage; ``overhead``: ms a
+    stage; ``delay``: seconds that a measurement takes.
     """
 
     graph: Text | None = None
@@ -66,9 +71,9 @@ class SimulatedHardware(Section):
 class Regions(Section):
     """Ops that an external backend runs; see ``autosplit.lowering.external.backend.Backend``.
 
-    ``merge``: neighbours in a stage become one region; ``markers``: Relax ops that do not break one; ``together``: groups
-    of ops or source nodes that no cut may part. ``device``: the one of the study's devices that these ops run on; without
-    it they run on any.
+    ``merge``: neighbours in a stage become one region; ``markers``: Relax ops that do not break a
+    region; ``together``: groups of ops or source nodes that no cut may separate. ``device``: the
+    device of the study that these ops run on; without it they run on any.
     """
 
     backend: Name

@@ -1,11 +1,10 @@
-"""The study file: TOML, checked strictly, with the options of the command line laid over it.
+"""The study file: TOML, checked strictly, overridden by the options of the command line.
 
 This module imports pydantic; import it where a study file is read.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
+from autosplit.study.config.explain import explain
 from autosplit.study.config.former_names import with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
@@ -42,12 +42,9 @@ def _positive_dimensions(shapes: dict[str, list[int]]) -> dict[str, list[int]]:
 
 def _objective(value: Any) -> Any:
     """One objective, or several in the order of their importance."""
-    given = value if isinstance(value, list) else [value]
-    if (
-        not given
-        or any(not isinstance(name, str) or name not in NAMES for name in given)
-        or len(set(given)) < len(given)
-    ):
+    objectives = value if isinstance(value, list) else [value]
+    are_known = all(isinstance(name, str) and name in NAMES for name in objectives)
+    if not objectives or not are_known or len(set(objectives)) < len(objectives):
         raise ValueError(f"give {', '.join(NAMES)} or a list of them, each once")
     return value
 
@@ -73,15 +70,15 @@ RuntimeName = Annotated[
 
 
 class StudyConfig(Section):
-    """A whole study file, its defaults filled in; paths are absolute once ``load`` has read it.
+    """A whole study file with its defaults; paths are absolute once ``load`` has read it.
 
-    ``stages``: how many, or ``"auto"``: any number up to the devices, a single one included; without ``devices`` up to the
-    cores this process may use. Then a stage may stay empty and leaves its device unused. Where only ``devices`` are given
-    there is a stage for each.
+    ``stages``: their number, or ``"auto"``: any number up to the devices, or without ``devices`` up
+    to the cores that this process may use. Then a stage may be empty and leave its device unused.
+    Where only ``devices`` are given there is a stage for each.
 
-    ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``memory`` (of the largest stage: its
-    weights and the tensors at its borders), or a list of them: the trials then form a Pareto front, and of it the best by
-    the first objective is exported.
+    ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``memory`` (of the
+    largest stage: its weights and the tensors at its borders), or a list of them. The trials of a
+    list form a Pareto front, of which the best by the first objective is exported.
     """
 
     name: Name
@@ -110,8 +107,8 @@ class StudyConfig(Section):
         return tuple(self.objective) if isinstance(self.objective, list) else (self.objective,)
 
     @property
-    def places(self) -> int:
-        """How many stages there are at most: one a device."""
+    def most_stages(self) -> int:
+        """The largest number of stages: one a device."""
         if self.stages != "auto":
             return self.stages
         return len(self.devices) if self.devices else min(len(available()), MOST_STAGES)
@@ -120,58 +117,66 @@ class StudyConfig(Section):
     @classmethod
     def _one_device_a_stage(cls, data: Any) -> Any:
         """Where only devices are given there is a stage for each."""
-        if (
-            isinstance(data, dict)
-            and data.get("stages") is None
-            and isinstance(data.get("devices"), list)
-        ):
-            return {**data, "stages": len(data["devices"])}
-        return data
+        if not isinstance(data, dict) or data.get("stages") is not None:
+            return data
+        devices = data.get("devices")
+        return {**data, "stages": len(devices)} if isinstance(devices, list) else data
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:
-        if self.devices is not None and self.stages not in ("auto", len(self.devices)):
-            raise ValueError(
-                f"stages is {self.stages}, devices are {len(self.devices)}; give one device a stage"
-            )
-        if unknown := [name for name in self.targets if name not in (self.devices or ())]:
-            raise ValueError(
-                f"targets name '{unknown[0]}', which is none of the devices; name one of them"
-            )
-        sources = [key for key in ("model", "zoo") if getattr(self, key)]
-        if self.simulated and self.simulated.graph:
-            sources.append("simulated.graph")
-        if len(sources) > 1:
-            raise ValueError(f"{' and '.join(sources)} are both given; keep one")
-        if not sources and self.runtime != "simulated":
-            raise ValueError('no model is given; add model = "FILE.onnx" or zoo = "squeezenet"')
-        if self.simulated and self.runtime != "simulated":
-            raise ValueError(
-                f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
-            )
-        if self.tuning and self.runtime not in (TVM, "simulated"):
-            raise ValueError(
-                f"tuning is given, but it is for TVM's kernels, not for {self.runtime}; remove tuning"
-            )
-        if self.regions and self.runtime != TVM:
-            raise ValueError(
-                f"regions are given, but runtime is '{self.runtime}'; set runtime = \"tvm\""
-            )
-        for region in self.regions:
-            if region.device and self.devices is not None and region.device not in self.devices:
-                known = ", ".join(self.devices)
-                raise ValueError(
-                    f"regions.device is '{region.device}', which is none of {known}; name one of the devices"
-                )
-        if self.export and self.runtime == "simulated":
-            raise ValueError(
-                "export is given, but simulated hardware builds nothing; remove export"
-            )
+        for problem in (self._model_problem(), self._device_problem(), self._runtime_problem()):
+            if problem:
+                raise ValueError(problem)
         return self
+
+    def _model_problem(self) -> str | None:
+        sources = {"model": self.model, "zoo": self.zoo}
+        if self.simulated:
+            sources["simulated.graph"] = self.simulated.graph
+        names = [key for key, source in sources.items() if source]
+        if len(names) > 1:
+            return f"{' and '.join(names)} are both given; keep one"
+        if not names and self.runtime != "simulated":
+            return 'no model is given; add model = "FILE.onnx" or zoo = "squeezenet"'
+        return None
+
+    def _device_problem(self) -> str | None:
+        known = self.devices or []
+        if self.devices is not None and self.stages not in ("auto", len(known)):
+            return f"stages is {self.stages}, devices are {len(known)}; give one device a stage"
+        unknown = next((name for name in self.targets if name not in known), None)
+        if unknown:
+            return f"targets name '{unknown}', which is none of the devices; name one of them"
+        for region in self.regions:
+            if known and region.device and region.device not in known:
+                return (
+                    f"regions.device is '{region.device}', which is none of {', '.join(known)}; "
+                    "name one of the devices"
+                )
+        return None
+
+    def _runtime_problem(self) -> str | None:
+        if self.simulated and self.runtime != "simulated":
+            return f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
+        if self.tuning and self.runtime not in (TVM, "simulated"):
+            return f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
+        if self.regions and self.runtime != TVM:
+            return f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
+        if self.export and self.runtime == "simulated":
+            return "export is given, but simulated hardware builds no stages; remove export"
+        return None
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "": StudyConfig,
+    "search.": Search,
+    "measure.": Measure,
+    "simulated.": SimulatedHardware,
+}
 
 
 def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
-    """Read a study file and lay ``options`` over it (nested like the file; None leaves a key as it is).
+    """Read a study file; ``options``, nested like the file, override it where they are not None.
 
     Raises ConfigError, one line, naming the key, its value and the remedy.
     """
@@ -181,18 +186,18 @@ def load(path: Path, options: Mapping[str, Any] | None = None) -> StudyConfig:
     try:
         return StudyConfig.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"study file '{path}': {_explain(error)}") from None
+        raise ConfigError(f"study file '{path}': {explain(error, SECTIONS)}") from None
 
 
 def stored(data: object, study: str) -> StudyConfig:
-    """The study file kept with a study. Raises ConfigError where it is none that this version reads."""
+    """The file that a study stores. Raises ConfigError where this version cannot read it."""
     try:
-        return StudyConfig.model_validate(
-            with_current_names(data) if isinstance(data, dict) else data
-        )
+        current = with_current_names(data) if isinstance(data, dict) else data
+        return StudyConfig.model_validate(current)
     except ValidationError as error:
         raise ConfigError(
-            f"study '{study}' was not stored by this version of autosplit: {_explain(error)}"
+            f"study '{study}' was not stored by this version of autosplit: "
+            f"{explain(error, SECTIONS)}"
         ) from None
 
 
@@ -215,9 +220,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(raw.decode())
     except UnicodeDecodeError:
-        raise ConfigError(
-            f"study file '{path}' is no text; give a study file in TOML, which names the model"
-        ) from None
+        raise ConfigError(f"study file '{path}' is not UTF-8 text; expected TOML") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"study file '{path}' is not TOML: {error}; correct that place") from None
 
@@ -225,60 +228,22 @@ def _read(path: Path) -> dict[str, Any]:
 def _overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in options.items():
         if isinstance(value, Mapping):
-            below = data.get(key, {})
-            data[key] = _overlay(dict(below), value) if isinstance(below, dict) else below
+            section = data.get(key, {})
+            if isinstance(section, dict):  # anything else is refused when it is validated
+                data[key] = _overlay(dict(section), value)
         elif value is not None:
             data[key] = value
     return data
 
 
 def _make_absolute(data: dict[str, Any], folder: Path) -> None:
-    """Files that are read lie beside the study file; what is written goes to the working folder."""
-    for key in ("model", "tuning"):
-        if isinstance(data.get(key), str) and data[key]:
-            data[key] = str(folder / data[key])
+    """Files that are read are beside the study file; what is written goes to the working folder."""
     simulated = data.get("simulated")
-    if (
-        isinstance(simulated, dict)
-        and isinstance(simulated.get("graph"), str)
-        and simulated["graph"]
-    ):
-        data["simulated"] = {**simulated, "graph": str(folder / simulated["graph"])}
-
-
-def _explain(error: ValidationError) -> str:
-    """The first thing wrong, as one line: key, value and what to do."""
-    first = min(
-        error.errors(), key=lambda e: e["type"] != "extra_forbidden"
-    )  # a misspelt key may make another one missing
-    key = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
-        if key == "backend":
-            return f"backend is now called runtime; write runtime = {first['input']!r}"
-        return f"{key} is no key; {_known(first['loc'])}"
-    if first["type"] == "missing":
-        return f"{key} is missing; add {key} = ..."
-    message = first["msg"].removeprefix("Value error, ")
-    if not key:
-        return message
-    value = repr(first["input"])
-    return f"{key} is {value if len(value) <= 60 else value[:57] + '...'}: {message[0].lower()}{message[1:]}; change {key}"
-
-
-def _known(loc: tuple[int | str, ...]) -> str:
-    """What the writer of an unknown key may have meant: the nearest known key of any section."""
-    sections: dict[str, type[Section]] = {
-        "": StudyConfig,
-        "search.": Search,
-        "measure.": Measure,
-        "simulated.": SimulatedHardware,
-    }
-    known = {
-        prefix + field: field
-        for prefix, section in sections.items()
-        for field in section.__pydantic_fields__
-    }
-    close = difflib.get_close_matches(str(loc[-1]), known.values(), 1)
-    if close:
-        return f"did you mean {next(key for key, field in known.items() if field == close[0])}?"
-    return f"keys are {', '.join(key for key in known if '.' not in key)}"
+    if isinstance(simulated, dict):
+        simulated = data["simulated"] = dict(simulated)
+    else:
+        simulated = {}
+    for section, key in ((data, "model"), (data, "tuning"), (simulated, "graph")):
+        path = section.get(key)
+        if isinstance(path, str) and path:
+            section[key] = str(folder / path)

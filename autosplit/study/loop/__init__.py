@@ -1,1 +1,3 @@
-"""The package autosplit/study/loop."""
+"""A run of a study, in the order of its files: ``benches`` and ``open``, then ``run`` until
+``stopping``, then ``final_comparison`` and ``verdict``. Imports all other packages of the room.
+"""

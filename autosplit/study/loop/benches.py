@@ -1,4 +1,4 @@
-"""The bench a study file asks for: this machine, or simulated hardware."""
+"""The bench that a study file names: this machine, or simulated hardware."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_bench(config: StudyConfig) -> Bench:
-    """Open it. Raises ConfigError, ModelError or MachineError, one line, where it cannot be had."""
+    """Open the bench of a study. Raises ConfigError, ModelError or MachineError."""
     return _simulated(config) if config.runtime == "simulated" else _real(config)
 
 
@@ -29,7 +29,7 @@ def _real(config: StudyConfig) -> Bench:
     model = Path(config.model) if config.model else catalog.cached(str(config.zoo))
     setting = BenchSetting(
         model,
-        config.places,
+        config.most_stages,
         devices=tuple(config.devices or ()),
         shapes={name: tuple(shape) for name, shape in config.shapes.items()},
         target=config.target,
@@ -47,11 +47,11 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
     from autosplit.hardware.bench import simulated
     from autosplit.hardware.profiling.cost_model import cost_model
 
-    wanted = config.simulated or SimulatedHardware()
-    simulation = simulated.Simulation(**wanted.model_dump(exclude={"graph", "ops"}))
-    devices = config.devices or [f"cores:{i}" for i in range(config.places)]
-    if wanted.graph:
-        return simulated.from_file(Path(wanted.graph), devices, simulation)
+    section = config.simulated or SimulatedHardware()
+    simulation = simulated.Simulation(**section.model_dump(exclude={"graph", "ops"}))
+    devices = config.devices or [f"cores:{i}" for i in range(config.most_stages)]
+    if section.graph:
+        return simulated.from_file(Path(section.graph), devices, simulation)
     if config.model or config.zoo:
         real = _real(config)
         try:
@@ -59,4 +59,4 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
             return simulated.SimulatedBench(real.graph, costs, real.devices, simulation)
         finally:
             real.close()
-    return simulated.chain(wanted.ops, devices, simulation)
+    return simulated.chain(section.ops, devices, simulation)

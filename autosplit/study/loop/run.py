@@ -59,7 +59,7 @@ class StudyLoop:
 
     @cached_property
     def recovery(self) -> Recovery:
-        """What finds trials of workers that ended; only on a SQLite file all workers share a lock."""
+        """What finds the trials of workers that ended."""
         lease = float(self.opened.config.search.lease)
         return Recovery(self.study, self.progress, self.writer, self.opened.is_local, lease)
 

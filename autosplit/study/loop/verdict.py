@@ -1,4 +1,4 @@
-"""The verdict of a study: to split, to replicate or to leave the model whole, in one sentence with its numbers."""
+"""The verdict of a study: split, replicate, or leave the model whole, with the numbers."""
 
 from __future__ import annotations
 
@@ -21,40 +21,39 @@ class Verdict:
 
 
 def judge(
-    stages: int, period: Spread, baselines: Sequence[Baseline], word: str = "best"
+    stages: int, period: Spread, baselines: Sequence[Baseline], name: str = "best"
 ) -> Verdict:
-    """Compare the best split's ``period`` (ms) with the baselines; ``word`` is what the split is called.
+    """Compare the ``period`` in ms of the best split with the baselines.
 
-    Splitting must win: where intervals overlap it ties, and the simpler way is advised, the whole model before
-    replicas. A single stage is no split: where it wins the model is left whole, on the device of that stage.
+    ``name`` is what the split is called. A split must win: where intervals overlap it ties, and the
+    simpler way is advised, the whole model before replicas. A single stage is no split: where it
+    wins the model is left whole, on the device of that stage.
     """
-    ours = f"the {word} split into {stages} stages takes {_text(period)} an item"
-    won, loses = "Split", "so splitting loses"
-    choice: Choice = "split"
+    split_text = f"the {name} split into {stages} stages takes {_text(period)} an item"
+    winner, loser_text = "Split", "so splitting loses"
+    winning_choice: Choice = "split"
     if stages == 1:
-        ours = f"as one stage it takes {_text(period)} an item"
-        won, loses, choice = "Do not split, leave the model whole", "which is faster", "leave"
+        split_text = f"as one stage it takes {_text(period)} an item"
+        winner, loser_text = "Do not split, leave the model whole", "which is faster"
+        winning_choice = "leave"
     if not baselines:
-        return Verdict(choice, f"{won}: {ours}; nothing was measured to compare it with.")
+        text = f"{winner}: {split_text}; nothing was measured to compare it with."
+        return Verdict(winning_choice, text)
     rival = rival_of(baselines)
-    name = _described(rival)
     ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
-    against = f"{ratio:.2f} times the throughput of {name} at {_text(rival.period_ms)}"
+    against = f"{ratio:.2f} times the throughput of {_described(rival)} at {_text(rival.period_ms)}"
     if period.high < rival.period_ms.low:
-        return Verdict(choice, f"{won}: {ours}, {against}.")
-    choice = "replicate" if rival.copies > 1 else "leave"
-    advice = (
-        "Do not split, replicate"
-        if choice == "replicate"
-        else "Do not split, leave the model whole"
-    )
+        return Verdict(winning_choice, f"{winner}: {split_text}, {against}.")
+    choice: Choice = "replicate" if rival.copies > 1 else "leave"
+    advice = "replicate" if rival.copies > 1 else "leave the model whole"
+    text = f"Do not split, {advice}: {split_text}, {against}"
     if period.low > rival.period_ms.high:
-        return Verdict(choice, f"{advice}: {ours}, {against}, {loses}.")
-    return Verdict(choice, f"{advice}: {ours}, {against}; that is a tie, their intervals overlap.")
+        return Verdict(choice, f"{text}, {loser_text}.")
+    return Verdict(choice, f"{text}; that is a tie, their intervals overlap.")
 
 
 def rival_of(baselines: Sequence[Baseline]) -> Baseline:
-    """What a split has to beat: the fastest baseline, or among those that tie with it the one of fewest copies."""
+    """The baseline that a split has to beat: of those that tie with the fastest the simplest."""
     fastest = min(baselines, key=lambda b: b.period_ms.median)
     ties = [b for b in baselines if b.period_ms.low <= fastest.period_ms.high]
     return min(ties, key=lambda b: (b.copies, b.period_ms.median))

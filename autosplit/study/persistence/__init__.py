@@ -1,1 +1,4 @@
-"""The package autosplit/study/persistence."""
+"""How a study is stored: ``storage`` (databases), ``records`` (documents in its attributes).
+
+``optuna_internals`` is the one module that uses private names of Optuna.
+"""

@@ -115,7 +115,7 @@ class Space:
         return f"{len(stages)}:" + ".".join(f"{cut:x}" for cut in cuts)
 
     def split(self, key: str) -> Stages:
-        """The split of a key. Raises SplitError where the text is no key of a split of the space."""
+        """The split of a key. Raises SplitError where it is no split of the space."""
         if key not in self._splits:
             self._splits[key] = self._parse(key)
         return self._splits[key]
@@ -264,7 +264,7 @@ class Space:
 
     @cached_property
     def whole_model(self) -> Stages | None:
-        """The model as one stage, on the best device that can run it; None where that is no split."""
+        """The model as one stage, on the best device for it; None where that is no split."""
         if not self.empty and self.stages > 1:
             return None
         ops = tuple(range(len(self.costs.names)))
@@ -317,7 +317,7 @@ class Space:
     def best_of_each(
         self, costs: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> list[Stages | None]:
-        """The best split under each of some costs; None where its period is not within the limit."""
+        """The best split under each of some costs; None where its period exceeds the limit."""
         if not self.empty and self.stage_table is not None:
             models = [costs_at(c, self.stages) for c in costs]
             return self.stage_table.best_of_each(models, limits)

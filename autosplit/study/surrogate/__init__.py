@@ -1,1 +1,4 @@
-"""The package autosplit/study/surrogate."""
+"""Costs corrected by measurements: ``cost_correction``, whose algebra is ``gaussian_posterior``.
+
+Imports cuts and planner; nothing of Optuna.
+"""

@@ -259,7 +259,7 @@ def test_a_study_whose_file_no_longer_reads_is_not_exported(
     run_study(on, Silent())
     on.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
     with pytest.raises(
-        ConfigError, match="was not stored by this version of autosplit: gone is no key"
+        ConfigError, match="was not stored by this version of autosplit: unknown key 'gone'"
     ):
         export_stored_split(on.study, tmp_path / "out")
 

@@ -68,9 +68,9 @@ def test_the_quickstart_is_a_study_file() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (GOOD + "trails = 3", "trails is no key; did you mean search.trials?"),
+        (GOOD + "trails = 3", "unknown key 'trails'; did you mean 'search.trials'?"),
         (GOOD + 'backend = "onnxruntime"', "write runtime = 'onnxruntime'"),
-        (GOOD + "[search]\nzebra = 1", "search.zebra is no key; keys are name"),
+        (GOOD + "[search]\nzebra = 1", "unknown key 'search.zebra'; keys are name"),
         (
             GOOD + "[search]\ntrials = 0",
             "search.trials is 0: input should be greater than or equal to 1",
@@ -113,7 +113,7 @@ def test_the_quickstart_is_a_study_file() -> None:
         (GOOD + "[search]\ntimeout = 0.0", "search.timeout is 0.0"),
         (GOOD + "[measure]\nitems = 1", "measure.items is 1"),
         (GOOD + "[measure]\nlatency_items = 0", "measure.latency_items is 0"),
-        (GOOD + "[measure]\nsecond = 1.0", "did you mean measure.seconds?"),
+        (GOOD + "[measure]\nsecond = 1.0", "did you mean 'measure.seconds'?"),
         (GOOD + "[simulated]\nnoise = -0.1", "simulated.noise is -0.1"),
         (GOOD + "[simulated]\nops = 0", "simulated.ops is 0"),
         (GOOD + 'model = ""', "model is ''"),
@@ -189,5 +189,5 @@ def test_a_file_that_is_not_there_or_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load(tmp_path)
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="is no text"):
+    with pytest.raises(ConfigError, match="is not UTF-8 text; expected TOML"):
         load(tmp_path / "b.toml")

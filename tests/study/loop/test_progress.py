@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def shown(table: LiveTable) -> list[str]:
 
     console = Console(width=90)
     with console.capture() as captured:
-        console.print(table._view())
+        console.print(table.view())
     return captured.get().splitlines()
 
 
@@ -149,11 +150,11 @@ def test_the_table_keeps_the_last_trials_and_the_last_notes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = LiveTable()
-    monkeypatch.setattr(table, "_show", lambda: None)
+    monkeypatch.setattr(table, "show", lambda: None)
     for text in "abcd":
         table.note(f"note {text}")
     assert shown(table) == ["note b", "note c", "note d"]
-    for number in range(LiveTable.SHOWN + 2):
+    for number in range(LiveTable.TRIALS + 2):
         failed = number == 5
         table.trial(
             replace(
@@ -170,7 +171,7 @@ def test_the_table_keeps_the_last_trials_and_the_last_notes(
         for line in lines
         if line.startswith("│")
     ]
-    assert [int(row[0]) for row in rows] == list(range(2, LiveTable.SHOWN + 2))
+    assert [int(row[0]) for row in rows] == list(range(2, LiveTable.TRIALS + 2))
     assert rows[3] == ["5", "failed", "no [b]"]
     assert rows[4] == ["6", "2 ms", "1 ms, 2 ms"]
     assert lines[-1] == "after"
@@ -179,9 +180,10 @@ def test_the_table_keeps_the_last_trials_and_the_last_notes(
 
 def test_a_step_that_takes_long_tells_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     table = LiveTable()
-    monkeypatch.setattr(table, "_show", lambda: None)
+    monkeypatch.setattr(table, "show", lambda: None)
+    now = time.monotonic()
     table.note("profiling")
-    table._since -= 100
+    monkeypatch.setattr(time, "monotonic", lambda: now + 100)
     assert shown(table) == ["profiling, for 2 min"]
     table.note("measuring")
     assert shown(table) == ["profiling", "measuring"]
@@ -189,16 +191,16 @@ def test_a_step_that_takes_long_tells_for_how_long(monkeypatch: pytest.MonkeyPat
 
 def test_the_best_so_far_stands_out() -> None:
     table = LiveTable()
-    table._trials = [
+    table.trials = [
         FIRST,
         replace(FIRST, number=1, period_ms=3.0),
         replace(FIRST, number=2, period_ms=None),
     ]
-    rows = table._view().renderables[0].rows  # type: ignore[union-attr]
+    rows = table.view().renderables[0].rows  # type: ignore[union-attr]
     assert [row.style for row in rows] == ["bold", None, None]
 
 
-def test_what_is_closed_can_be_closed_again() -> None:
-    for made in (LiveTable(), Lines(), Silent()):
-        made.close()
-        made.close()
+def test_close_is_idempotent() -> None:
+    for progress in (LiveTable(), Lines(), Silent()):
+        progress.close()
+        progress.close()
