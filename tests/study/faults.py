@@ -1,13 +1,14 @@
-"""What befalls a study, done to real processes on simulated hardware, and what is left of it: for tests and benchmarks."""
+"""Faults done to real processes that run studies, and what remains: for tests and benchmarks."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,11 @@ delay = {delay}
 
 @dataclass(frozen=True)
 class Remains:
-    """What is left of a study; ``keys`` and ``errors`` are of its complete and failed trials, ``best`` is number, ms, key."""
+    """What is in the storage of a study.
+
+    ``keys`` are those of its complete trials, ``errors`` those of its failed ones, ``best`` is
+    number, period in ms and key.
+    """
 
     states: tuple[str, ...]
     keys: tuple[str, ...]
@@ -58,7 +63,7 @@ class Remains:
 
 @dataclass(frozen=True)
 class Killed:
-    """A study killed again and again: ``kills`` that met it running, finished trials ``lost`` or changed by them."""
+    """A study that was killed ``kills`` times, and the finished trials ``lost`` or changed by it."""
 
     kills: int
     lost: int
@@ -74,18 +79,18 @@ class Killed:
 
 @dataclass(frozen=True)
 class Shared:
-    """A study that four workers shared: exit codes and what was told on standard error by those that lived."""
+    """A study that four workers shared: exit codes and standard errors of those that lived."""
 
     codes: tuple[int, ...]
-    told_stopped: str
-    told_others: str
+    stopped_output: str
+    other_outputs: str
     remains: Remains
 
 
 def killed(
     folder: Path, kills: int = 20, trials: int = 40, delay: float = 0.1, seed: int = 0
 ) -> Killed:
-    """Kill a study at random moments with SIGKILL, start it again each time; beside it one that runs through."""
+    """Kill a study at random moments and start it again; beside it one that runs through."""
     whole, again = folder / "whole", folder / "killed"
     for place in (whole, again):
         place.mkdir(parents=True)
@@ -104,28 +109,43 @@ def killed(
             process.wait()
             met += 1
         now = _complete(again)
-        lost += sum(now.get(number) != found for number, found in before.items())
+        lost += sum(now.get(number) != result for number, result in before.items())
         before = now
     subprocess.run(_command(again), check=True, capture_output=True)
     return Killed(met, lost, remains(KILLED, _url(again)), remains(KILLED, _url(whole)))
 
 
 def shared(url: str, trials: int = 60) -> Shared:
-    """Four workers on one study: one is killed while it measures, one stopped for longer than its lease."""
+    """Four workers on one study: one is killed, one stopped for longer than its lease."""
     with _worker(url, trials, "held") as dead, _worker(url, trials, "held") as stopped:
         until_measuring(dead, 1)
         until_measuring(stopped, 1)
         dead.send_signal(signal.SIGKILL)
         stopped.send_signal(signal.SIGSTOP)
-        away = time.monotonic()
+        stopped_at = time.monotonic()
         with _worker(url, trials) as one, _worker(url, trials) as two:
             until_measuring(one, 4)
-            time.sleep(max(0.0, away + 2 * LEASE - time.monotonic()))
+            time.sleep(max(0.0, stopped_at + 2 * LEASE - time.monotonic()))
             until_measuring(one, 2)
             stopped.send_signal(signal.SIGCONT)
-            told = [w.communicate(timeout=120)[1] for w in (stopped, one, two)]
+            outputs = [w.communicate(timeout=120)[1] for w in (stopped, one, two)]
             codes = tuple(w.returncode for w in (stopped, one, two))
-    return Shared(codes, told[0], "".join(told[1:]), remains(SHARED, url))
+    return Shared(codes, outputs[0], "".join(outputs[1:]), remains(SHARED, url))
+
+
+def restarted(url: str, restart: Callable[[], None], trials: int = 40) -> Shared:
+    """Four workers on one study whose server is restarted meanwhile; another one finishes it."""
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(_worker(url, trials)) for _ in range(4)]
+        for worker in workers:
+            until_measuring(worker, 2)
+        restart()
+        outputs = [worker.communicate(timeout=120)[1] for worker in workers]
+        codes = tuple(worker.returncode for worker in workers)
+    time.sleep(2 * LEASE)
+    with _worker(url, trials) as last:
+        outputs.append(last.communicate(timeout=120)[1])
+    return Shared((*codes, last.returncode), "", "".join(outputs), remains(SHARED, url))
 
 
 def remains(name: str, url: str) -> Remains:

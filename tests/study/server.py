@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own: in a folder of its own, on a socket there, gone with the test."""
+"""A PostgreSQL server for a test, in a temporary folder and on a socket there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,44 +33,44 @@ class Server:
     def url(self) -> str:
         return f"postgresql+psycopg://tester@/postgres?host={self._folder}"
 
+    @contextlib.contextmanager
+    def database(self, name: str) -> Iterator[str]:
+        """The URL of a new database on the server, dropped afterwards."""
+        self._psql(f"CREATE DATABASE {name}")
+        try:
+            yield self.url.replace("/postgres?", f"/{name}?")
+        finally:
+            self._psql(f"DROP DATABASE {name} WITH (FORCE)")
+
     def start(self) -> None:
-        self._call(
-            "pg_ctl",
-            "start",
-            "-w",
-            "-l",
-            str(self._folder / "log"),
-            "-o",
-            OPTIONS.format(self._folder),
-        )
+        log, options = str(self._folder / "log"), OPTIONS.format(self._folder)
+        self._call("pg_ctl", "start", "-w", "-l", log, "-o", options)
 
     def stop(self) -> None:
         self._call("pg_ctl", "stop", "-m", "immediate")
 
     def _call(self, program: str, *arguments: str) -> None:
-        command = [str(self._programs / program), "-D", str(self._folder / "data"), *arguments]
+        self._run([str(self._programs / program), "-D", str(self._folder / "data"), *arguments])
+
+    def _psql(self, statement: str) -> None:
+        connection = ["-h", str(self._folder), "-U", "tester", "-d", "postgres"]
+        self._run([str(self._programs / "psql"), *connection, "-c", statement])
+
+    def _run(self, command: Sequence[str]) -> None:
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
-        done = (
-            subprocess.run(
+        # A pipe would stay open in the server that pg_ctl starts.
+        with tempfile.TemporaryFile() as output:
+            done = subprocess.run(
                 command,
                 cwd=self._folder,
                 env=environment,
-                stdout=subprocess.PIPE,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 **self._as,
             )
-            if program != "pg_ctl"
-            else subprocess.run(
-                command,
-                cwd=self._folder,
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                **self._as,
-            )
-        )  # the server keeps what pg_ctl was given open
-        if done.returncode:
-            raise RuntimeError(f"{program} failed: {done.stdout!r}")
+            if done.returncode:
+                output.seek(0)
+                raise RuntimeError(f"{command[0]} failed: {output.read()!r}")
 
 
 @contextlib.contextmanager
@@ -90,13 +90,13 @@ def installed() -> Path:
     """The folder of PostgreSQL's programs. Raises MachineError where it, or its driver, is not installed."""
     if importlib.util.find_spec("psycopg") is None:
         raise MachineError("package psycopg is not installed; pip install 'autosplit[postgres]'")
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = shutil.which("initdb")
-    if not found and not on_path:
+    if not packaged and not on_path:
         raise MachineError(
             "PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the path"
         )
-    return found[-1].parent if found else Path(str(on_path)).parent
+    return packaged[-1].parent if packaged else Path(str(on_path)).parent
 
 
 @contextlib.contextmanager

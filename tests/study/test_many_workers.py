@@ -13,6 +13,7 @@ from autosplit.study.progress import Silent
 from tests.study import faults
 from tests.study.server import Server, postgresql
 
+pytestmark = pytest.mark.integration
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
 
@@ -31,15 +32,31 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url: str) -> None:
-    found = faults.shared(url, trials=60)
-    assert found.codes == (0, 0, 0), (found.told_stopped, found.told_others)
-    assert "another worker finished it first; this result is dropped" in found.told_stopped
-    assert "silent for longer than its lease" in found.told_others
-    left = found.remains
-    assert left.numbers == tuple(range(len(left.numbers)))
-    assert (len(left.keys), left.measured_twice) == (60, 0)
-    assert set(left.states) == {"COMPLETE", "FAIL"}
-    assert all("silent" in error for error in left.errors)
+    shared = faults.shared(url, trials=60)
+    assert shared.codes == (0, 0, 0), (shared.stopped_output, shared.other_outputs)
+    assert "another worker finished it first; this result is dropped" in shared.stopped_output
+    assert "silent for longer than its lease" in shared.other_outputs
+    remains = shared.remains
+    assert remains.numbers == tuple(range(len(remains.numbers)))
+    assert (len(remains.keys), remains.measured_twice) == (60, 0)
+    assert set(remains.states) == {"COMPLETE", "FAIL"}
+    assert all("silent" in error for error in remains.errors)
+
+
+def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(server: Server) -> None:
+    with server.database("restarted") as url:
+
+        def restart() -> None:
+            server.stop()
+            server.start()
+
+        shared = faults.restarted(url, restart, trials=40)
+    remains = shared.remains
+    assert set(shared.codes) <= {0, 3}, shared.other_outputs
+    assert shared.codes[-1] == 0, shared.other_outputs
+    assert "Traceback" not in shared.other_outputs
+    assert remains.numbers == tuple(range(len(remains.numbers)))
+    assert (len(remains.keys), remains.measured_twice, remains.running) == (40, 0, 0)
 
 
 def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(

@@ -1,12 +1,14 @@
 """A worker of a study on simulated hardware: python worker.py URL TRIALS DELAY.
 
-It prints a line before each measurement, which takes DELAY seconds, or with ``held`` until a line or the end of its input.
+It prints a line before each measurement, which takes DELAY seconds, or with ``held`` until a line
+or the end of its input. Errors are one line and an exit code, as from the command line.
 """
 
 import sys
 import time
 
 from autosplit.cuts.stages import Stages
+from autosplit.errors import AutosplitError
 from autosplit.hardware.bench.simulated import Simulation, chain
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.config.study_file import StudyConfig
@@ -32,7 +34,11 @@ def main(url: str, trials: str, delay: str) -> None:
         return measure(stages)
 
     bench.measure = announced  # type: ignore[method-assign]
-    run_study(open_study(config, bench, url, Lines()), Lines())
+    try:
+        run_study(open_study(config, bench, url, Lines()), Lines())
+    except AutosplitError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

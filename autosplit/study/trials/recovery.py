@@ -49,7 +49,7 @@ class Recovery:
         return bool(self._watch.suspects or self._unclaimed)
 
     def free_silent_trials(self) -> bool:
-        """Fail the trials of workers that are silent for longer than the lease; it frees their splits.
+        """Fail the trials of workers that are silent for longer than the lease; frees their splits.
 
         Returns whether there were any.
         """
