@@ -108,7 +108,8 @@ class Rpc:
         return text
 
 
-Device: TypeAlias = Cores | Cuda | Rpc
+LocalDevice: TypeAlias = Cores | Cuda
+Device: TypeAlias = LocalDevice | Rpc
 
 
 def can_pin() -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autosplit.hardware.devices.device import Cores, Cuda
+from autosplit.hardware.devices.device import Cores, LocalDevice
 
 
 class VmStage:
@@ -16,7 +16,7 @@ class VmStage:
     after its inputs.
     """
 
-    def __init__(self, module: Any, device: Cores | Cuda, weights: Sequence[Any] = ()) -> None:
+    def __init__(self, module: Any, device: LocalDevice, weights: Sequence[Any] = ()) -> None:
         self._device = device
         self._tvm_device = device.tvm_device()
         self._is_local = isinstance(device, Cores)
@@ -47,7 +47,7 @@ class VmStage:
         return tvm.runtime.tensor(array, self._tvm_device)
 
 
-def local_machine(module: Any, device: Cores | Cuda) -> Any:
+def local_machine(module: Any, device: LocalDevice) -> Any:
     """The virtual machine of a linked or loaded library on a device of this machine."""
     import tvm
     from tvm import relax
