@@ -38,23 +38,11 @@ from autosplit.errors import AutosplitError, MachineError
 from autosplit.printable import printable
 from autosplit.versions import VERSION
 
-COMMANDS = {
-    "inspect": inspect,
-    "profile": profile,
-    "split": split,
-    "extract": extract,
-    "plan": plan,
-    "run": run,
-    "show": show,
-    "report": report,
-    "export": export,
-    "verify": verify,
-    "bench": bench,
-    "tune": tune,
-    "dashboard": dashboard,
-    "zoo": zoo,
-    "doctor": doctor,
-}
+_MODULES = (
+    inspect, profile, split, extract, plan, run, show, report, export, verify, bench, tune,
+    dashboard, zoo, doctor,
+)  # fmt: skip
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 INTERRUPTED = 130
 AFTER_INTERRUPT = {"run": run.AFTER_INTERRUPT, "tune": tune.AFTER_INTERRUPT}
 

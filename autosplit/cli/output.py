@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from autosplit.printable import printable
 
@@ -60,30 +60,52 @@ def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     Nothing is cut unless on a terminal. Where rich is not installed, which a machine that only runs
     exports does without, the columns are plain text.
     """
-    cells = [[printable(cell) for cell in row] for row in rows]
-    columns = [printable(column) for column in columns]
-    numeric = [
-        bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))
-    ]
+    texts = [list(map(printable, row)) for row in rows]
+    table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
     try:
-        table = _drawn(columns, cells, numeric)
+        drawn = _drawn(table)
     except ImportError:
-        table = _plain(columns, cells, numeric)
+        drawn = _plain(table)
     if title:
         emit_line(title)
-    sys.stdout.write(table)
+    sys.stdout.write(drawn)
 
 
-def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+class Column(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    cells: Sequence[str]
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether there are cells and all of them are numbers or empty."""
+        digits = [cell.translate(_SIGNS) for cell in self.cells]
+        return bool(digits) and all(text.isdigit() or not text for text in digits)
+
+    def width(self, length: Callable[[str], int]) -> int:
+        """The length of the longest text."""
+        return max(map(length, (self.name, *self.cells)))
+
+
+_SIGNS = str.maketrans("", "", ".,-% ")
+
+
+def _drawn(columns: Sequence[Column]) -> str:
+    from rich.cells import cell_len  # a Chinese character takes two places
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else _width(columns, cells))
+    # Off a terminal every row is one line, whatever its length; a border takes three places.
+    width = sum(column.width(cell_len) + 3 for column in columns) + 1
+    console = Console(width=None if sys.stdout.isatty() else max(80, width))
     table = Table()
-    for column, right in zip(columns, numeric, strict=True):
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
-    for row in cells:
+    for column in columns:
+        table.add_column(
+            column.name, justify="right" if column.is_numeric else "left", overflow="fold"
+        )
+    for row in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*map(Text, row))
     # Printing directly, rich ends the program itself where the reader has left.
     with console.capture() as captured:
@@ -91,35 +113,13 @@ def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequ
     return captured.get()
 
 
-def _plain(columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    table = [columns, *cells]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = []
-    for row in table:
-        places = zip(row, widths, numeric, strict=True)
-        lines.append(
-            "  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in places).rstrip() + "\n"
-        )
-    return "".join(lines)
-
-
-def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    from rich.cells import cell_len  # a Chinese character takes two places
-
-    cells = [max([cell_len(c), *(cell_len(r[i]) for r in rows)]) for i, c in enumerate(columns)]
-    return max(80, sum(cells) + 3 * len(cells) + 1)
-
-
-def _is_number(text: str) -> bool:
-    return (
-        text.replace(".", "")
-        .replace(",", "")
-        .replace("-", "")
-        .replace("%", "")
-        .replace(" ", "")
-        .isdigit()
-        or not text
-    )
+def _plain(columns: Sequence[Column]) -> str:
+    padded = []
+    for column in columns:
+        pad = str.rjust if column.is_numeric else str.ljust
+        width = column.width(len)
+        padded.append([pad(text, width) for text in (column.name, *column.cells)])
+    return "".join("  ".join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
 
 
 def _finite(value: Any) -> Any:

@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     ]
     title = f"{model.graph.name} on {measured.device}: {total:.3f} ms in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
-    if hint := tuning_hint(model.runtime.untuned(device)):
+    hint = tuning_hint(model.runtime.untuned(device))
+    if hint:
         output.emit_line(hint)
     return 0

@@ -18,7 +18,7 @@ from autosplit.errors import MachineError
 from autosplit.files import sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices.device import Cores, Device
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Baseline, Measurement
 from autosplit.hardware.runtimes.onnx import model_file, submodels
@@ -59,15 +59,7 @@ def write_split(
             file = new.file(f"stage{index}", model.runtime.suffix)
             parts.append(write_stage(model, ports, file, index, device, original))
         document = m.Manifest(
-            model=m.ModelPart(
-                name=model.graph.name,
-                sha256=model.sha256,
-                inputs=m.tensor_ports(wiring.inputs),
-                outputs=m.tensor_ports(wiring.outputs),
-                file=str(model.path.resolve()) if model.path else None,
-                dtypes=tuple(sorted(model.lowered.dtypes)),
-                integers_below=dict(model.lowered.integers_below),
-            ),
+            model=_model_part(model, wiring),
             stages=tuple(parts),
             connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
             measured=_measured(measured) if measured else None,
@@ -75,12 +67,23 @@ def write_split(
             baselines=tuple(map(_baseline, baselines)),
             verdict=verdict,
             environment=environment() | {"target": spelled(model.target)},
-            reference=_write_reference(*reference, new.file("reference", ".npz"))
-            if reference
-            else None,
+            reference=_write_reference(reference, new.file("reference", ".npz")),
         )
         manifest_file.write(document, new.folder / m.NAME)
     return folder / m.NAME
+
+
+def _model_part(model: CompiledModel, wiring: Wiring) -> m.ModelPart:
+    """The model's entry in the manifest."""
+    return m.ModelPart(
+        name=model.graph.name,
+        sha256=model.sha256,
+        inputs=m.tensor_ports(wiring.inputs),
+        outputs=m.tensor_ports(wiring.outputs),
+        file=str(model.path.resolve()) if model.path else None,
+        dtypes=tuple(sorted(model.lowered.dtypes)),
+        integers_below=dict(model.lowered.integers_below),
+    )
 
 
 def original_onnx(model: CompiledModel) -> submodels.OnnxModel | None:
@@ -162,10 +165,12 @@ def _require_equal(
         require_equal(compare(pipeline.run(items), expected, model.lowered.dtypes))
 
 
-def _write_reference(items: Items, expected: Items, file: Path) -> m.ReferencePart:
+def _write_reference(reference: tuple[Items, Items] | None, file: Path) -> m.ReferencePart | None:
     """Write items and reference outputs, which ``verify`` takes where the model is not there."""
+    if reference is None:
+        return None
     arrays: dict[str, Any] = {}
-    for number, (inputs, outputs) in enumerate(zip(items, expected, strict=True)):
+    for number, (inputs, outputs) in enumerate(zip(*reference, strict=True)):
         arrays |= {f"{number}/in/{name}": array for name, array in inputs.items()}
         arrays |= {f"{number}/out/{name}": array for name, array in outputs.items()}
     with file.open("wb") as stream:

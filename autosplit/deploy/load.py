@@ -71,7 +71,8 @@ def require_target(document: Manifest, stage: StagePart) -> None:
         raise MachineError(
             f"the split was exported for {exported_for}, this machine is {here}; export it there"
         )
-    if stage.runtime == TVM and (missing := processor.missing_features(target.host or target)):
+    missing = processor.missing_features(target.host or target) if stage.runtime == TVM else ()
+    if missing:
         raise MachineError(
             f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this "
             f"processor lacks {', '.join(missing)}; "

@@ -152,4 +152,6 @@ def _without_weights(onnx: Any, model: Any) -> tuple[Any, dict[str, Shape]]:
 
 
 def _values(infos: Any) -> tuple[tuple[str, Shape], ...]:
-    return tuple((i.name, tuple(d.dim_value for d in i.type.tensor_type.shape.dim)) for i in infos)
+    shapes = [info.type.tensor_type.shape.dim for info in infos]
+    sizes = [tuple(dim.dim_value for dim in shape) for shape in shapes]
+    return tuple(zip((info.name for info in infos), sizes, strict=True))
