@@ -1,6 +1,7 @@
-"""What every frontend has in common: one suite, run against each kind of file that a model comes in.
+"""What every frontend has in common: one suite, run against each format of a model file.
 
-A new frontend adds a ``Form`` that writes the net ``relu(x w w)`` as its file; ``after`` is the name its first product goes by.
+A new frontend adds a ``Form`` that writes the net ``relu(x w w)`` as its file. ``after`` is the name
+of its first product.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def as_program(file: Path, rows: int | None) -> None:
 
 @dataclass(frozen=True)
 class Form:
-    """How a frontend's file is written, with ``rows`` rows of ``x`` or, without, any number; ``needs`` is a package."""
+    """How a frontend's file is written: with ``rows`` rows of ``x``, or any number for None."""
 
     suffix: str
     write: Callable[[Path, int | None], None]
@@ -130,7 +131,7 @@ def test_a_split_by_the_name_of_a_node_computes_what_the_net_does(model, form):
         )
 
 
-def test_the_judge_agrees_with_the_net(model):
+def test_the_reference_agrees_with_the_net(model):
     items = model.items(2)
     for item, result in zip(items, model.expected(items), strict=True):
         (value,) = result.values()

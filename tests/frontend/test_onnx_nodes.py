@@ -1,4 +1,4 @@
-"""Nodes of an ONNX graph: what they are called, which tensors they make, what a dropout and small values come to."""
+"""Nodes of an ONNX graph: their names, their tensors, dropouts and small values."""
 
 from __future__ import annotations
 

@@ -55,13 +55,17 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
         ModelError: The module is not well formed, or ``main`` cannot be split.
         ConfigError: ``shapes`` do not fit its inputs.
     """
-    from tvm import relax
+    from tvm import relax, s_tir
     from tvm.relax import transform as t
 
     try:
         relax.analysis.well_formed(module)
     except Exception as error:
         raise ModelError(f"the module is not well formed: {line_of(error)}") from error
+    try:
+        s_tir.analysis.OOBChecker()(module)
+    except Exception as error:  # a store outside of a buffer would overwrite the process's memory
+        raise ModelError("a kernel of the module reads or writes outside of a buffer") from error
     module = bind_shapes(inlined(module), shapes or {})
     try:
         module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))

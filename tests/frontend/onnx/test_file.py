@@ -206,7 +206,8 @@ def dynamic(*shapes):
         ((None, 4), "input 'x0' has a dynamic shape (?, 4); give it, e.g. --shape x0=1x4"),
         (
             None,
-            "input 'x0' has a dynamic shape (of unknown rank); give it, e.g. --shape x0=1x3x224x224",
+            "input 'x0' has a dynamic shape (of unknown rank); "
+            "give it, e.g. --shape x0=1x3x224x224",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Arithmetic on shapes is done at import, whatever exporters spell it with, and never by building something large."""
+"""Small values that are known before the model runs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Relax modules of odd build: several functions, names used twice, tuples, results that nothing computes."""
+"""Relax modules of unusual build: several functions, repeated names, tuples."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def test_one_result_is_no_tuple() -> None:
 
 
 def test_items_of_a_tuple_go_by_the_variables_that_take_them() -> None:
-    body = "parts = R.split(x, 3, axis=1)\nlast = parts[2]\nfirst = parts[0]\ny = R.add(first, last)\nreturn y"
+    body = "parts = R.split(x, 3, axis=1)\nlast = parts[2]\nfirst = parts[0]\n"
+    body += "y = R.add(first, last)\nreturn y"
     source = file.convert(module(function("main", body)), "net")
     assert source.nodes[0].outputs == ("first", "parts.1", "last")
     assert source.nodes[1].inputs == ("first", "last")
@@ -146,7 +147,8 @@ def test_a_shape_for_nothing_names_the_inputs() -> None:
         ("'''a note'''\n", "holds no module"),
         ("x = 3\n", "holds no module"),
         (
-            "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n        y =\n",
+            "@I.ir_module\nclass M:\n    @R.function\n"
+            "    def main(x: R.Tensor((2,), 'float32')):\n        y =\n",
             r"line 5",
         ),
         (HEAD + function("main", "return R.exp(x, x, x)"), "cannot be parsed"),
@@ -174,7 +176,8 @@ def test_a_text_too_long_to_be_read_is_not_parsed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_note_before_the_module_and_imports_of_tvmscript_are_read() -> None:
-    text = '"""A net."""\nfrom tvm.script import ir as I, relax as R\nfrom tvm.script import tirx as T\nimport tvm\n'
+    text = '"""A net."""\nfrom tvm.script import ir as I, relax as R\n'
+    text += "from tvm.script import tirx as T\nimport tvm\n"
     assert script.parse(text + HEAD + function("main", "return x")).functions
 
 

@@ -157,6 +157,13 @@ def test_what_is_not_listed_is_refused_by_name(
 
 
 @FORMS
+@pytest.mark.parametrize("store", ["b[vi + T.int64(4)] = a[()]", "b[vi - T.int64(1)] = a[()]"])
+def test_a_store_outside_of_a_buffer_is_refused(form: Form, store: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="outside of a buffer"):
+        importing.read(form(text(store=store), tmp_path), {})
+
+
+@FORMS
 def test_a_plain_kernel_is_read(form: Form, tmp_path: Path) -> None:
     plain = text(
         loop="'pragma_auto_unroll_max_step': 16",

@@ -1,4 +1,4 @@
-"""Forms of torch's ops that TVM's importer would misread: brought into another form, or refused by name; never wrong."""
+"""Forms of torch's ops that are rewritten, compared with torch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def exported(function, *arguments, **options):
 
 
 def run(program, item, shapes=None):
-    """What one stage makes of an item, after what torch makes of it is compared: values and types."""
+    """The outputs of one stage for an item, after comparing their values and types with torch."""
     model = autosplit.load_model(program, shapes)
     item = {i.name: v.numpy() for i, v in zip(model.lowered.inputs, item, strict=True)}
     with model.split([]).pipeline() as pipeline:
@@ -74,7 +74,7 @@ def run(program, item, shapes=None):
         ),
     ],
 )
-def test_d1_a_form_that_would_be_misread(function):
+def test_a_form_that_would_be_misread(function):
     run(exported(function, X), [X])
 
 
@@ -90,7 +90,7 @@ def test_d1_a_form_that_would_be_misread(function):
         pytest.param(lambda x: x.clamp(x.flip(0), x + 1), id="tensors"),
     ],
 )
-def test_d1_values_are_held_within_bounds(bounded, kind):
+def test_values_are_held_within_bounds(bounded, kind):
     given = (2 * X).to(kind)
     run(exported(bounded, given), [given])
 
@@ -98,13 +98,13 @@ def test_d1_values_are_held_within_bounds(bounded, kind):
 @pytest.mark.parametrize(
     "options", [{"scale_factor": 2}, {"size": 13}, {"size": 13, "align_corners": True}]
 )
-def test_d1_a_line_is_interpolated(options):
+def test_a_line_is_interpolated(options):
     line = IMAGE[:, :, 0]
     run(exported(lambda x: functional.interpolate(x, mode="linear", **options), line), [line])
 
 
 @pytest.mark.parametrize("size", [(6, 5), (3, 3), (7, 2), (8, 8)])
-def test_d1_the_nearest_pixel_is_the_one_torch_takes(size):
+def test_the_nearest_pixel_is_the_one_torch_takes(size):
     run(exported(lambda x: functional.interpolate(x, size=size), IMAGE), [IMAGE])
 
 
@@ -118,18 +118,18 @@ def test_d1_the_nearest_pixel_is_the_one_torch_takes(size):
         ((HEADS[0, 0], HEADS[0, 0], HEADS[0, 0]), {}),
     ],
 )
-def test_d1_attention_in_every_form(arguments, options):
+def test_attention_in_every_form(arguments, options):
     program = exported(
         lambda *x: functional.scaled_dot_product_attention(*x, **options), *arguments
     )
     run(program, arguments)
 
 
-def test_d1_positions_that_come_in_count_from_the_end_too():
+def test_positions_that_come_in_count_from_the_end_too():
     run(exported(lambda x, i: x[i] * 2, X, BACK), [X, BACK])
 
 
-def test_d1_the_last_of_a_dynamic_dimension():
+def test_the_last_of_a_dynamic_dimension():
     program = exported(lambda x: x[-1] * 2, X, dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
     run(program, [X], {"x": (4, 6)})
 
@@ -171,7 +171,7 @@ def test_d1_the_last_of_a_dynamic_dimension():
         ),
     ],
 )
-def test_d1_what_the_importer_cannot_read_is_refused_by_name(function, named):
+def test_what_the_importer_cannot_read_is_refused_by_name(function, named):
     with pytest.raises(ModelError, match=named):
         autosplit.load_model(exported(function, IMAGE))
 
@@ -185,7 +185,7 @@ class Sum(torch.nn.Module):
         self.register_buffer("count", torch.zeros(()))
 
 
-def test_d1_a_buffer_that_carries_over_to_the_next_item_is_refused_by_name():
+def test_a_buffer_that_carries_over_to_the_next_item_is_refused_by_name():
     class Running(Sum):
         def forward(self, x):
             self.total += x
@@ -195,7 +195,7 @@ def test_d1_a_buffer_that_carries_over_to_the_next_item_is_refused_by_name():
         autosplit.load_model(torch.export.export(Running(), (X,)))
 
 
-def test_d1_a_buffer_that_no_output_needs_may_be_updated():
+def test_a_buffer_that_no_output_needs_may_be_updated():
     class Counting(Sum):
         def forward(self, x):
             self.count += 1
