@@ -15,9 +15,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from autosplit.errors import line_of
+
+if TYPE_CHECKING:
+    import psutil
 
 _LOG_LIMIT = 64 << 20
 _POLL_MS = 200
@@ -62,6 +65,8 @@ def release_memory() -> None:
 
 def _guard(child: int, alive: int, answers: int) -> None:
     """Wait until the worker dies or the asking process closes ``alive``, then kill what is left."""
+    import psutil  # now, since at the end there may be no memory for it
+
     # A process whose parent died becomes a child of the guard, whatever session it is in.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     poll = select.poll()
@@ -79,18 +84,16 @@ def _guard(child: int, alive: int, answers: int) -> None:
         with contextlib.suppress(OSError):
             if os.fstat(1).st_size > _LOG_LIMIT:
                 os.ftruncate(1, 0)
-    _kill_descendants()
+    _kill_descendants(psutil.Process())
     os.killpg(0, signal.SIGKILL)
 
 
-def _kill_descendants() -> None:
+def _kill_descendants(guard: psutil.Process) -> None:
     """Kill children until none is left; the children of a killed one become the guard's."""
-    import psutil
-
-    while children := psutil.Process().children():
+    while children := guard.children():
         for process in children:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+            with contextlib.suppress(OSError):
+                os.kill(process.pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, 0)
 
