@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autosplit.cli import main
-from autosplit.deploy import manifest
+from autosplit.deploy import manifest_file
 
 HERE = Path(__file__).parent
 
@@ -41,6 +41,6 @@ def test_a_study_is_still_drawn(database: Path, tmp_path: Path) -> None:
 
 def test_split_json_is_still_read(tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text((HERE / "split-0.1.json").read_text(encoding="utf-8"))
-    document = manifest.read(tmp_path)
+    document = manifest_file.read(tmp_path)
     assert [stage.file for stage in document.stages] == ["stage0.so", "stage1.so"]
     assert len(document.wiring().connections) == len(document.connections)
