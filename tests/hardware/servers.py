@@ -1,4 +1,4 @@
-"""TVM RPC servers and trackers as processes on this machine, each on a core, slowed by others that work there."""
+"""TVM RPC servers and trackers as processes on this machine, each pinned to a core."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ HOST = "127.0.0.1"
 _PINNED = "import os, runpy, sys; os.sched_setaffinity(0, {int(sys.argv.pop(1))}); "
 _MODULE = _PINNED + "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 _SERVER = (  # what tvm.exec.rpc_server starts in a child process, for which it needs cloudpickle
-    "from tvm.rpc.server import PopenRPCServerState as Server; host, port, tracker, key = sys.argv[2:6]; "
-    "Server(host, int(port), int(port) + 1, key=key, tracker_addr=(host, int(tracker)) if int(tracker) else None)"
+    "from tvm.rpc.server import PopenRPCServerState as Server; "
+    "host, port, tracker, key = sys.argv[2:6]; "
+    "address = (host, int(tracker)) if int(tracker) else None; "
+    "Server(host, int(port), int(port) + 1, key=key, tracker_addr=address)"
 )
-_TRACKER = "from tvm.rpc.tracker import PopenTrackerServerState as T; T(sys.argv[2], int(sys.argv[3]), int(sys.argv[3]) + 1)"
+_TRACKER = (
+    "from tvm.rpc.tracker import PopenTrackerServerState as Tracker; port = int(sys.argv[3]); "
+    "Tracker(sys.argv[2], port, port + 1)"
+)
 _WORK = _PINNED + "\nwhile True: pass"
 has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
 has_tornado = importlib.util.find_spec("tornado") is not None
@@ -162,9 +167,9 @@ def own_core(number: int) -> int:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        return int(free.getsockname()[1])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -175,12 +180,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _group(leader: int) -> list[str]:
     """The processes that still run in a session."""
-    found = []
+    numbers = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, _, session = stat.read_text().rpartition(") ")[2].split()[:4]
         except OSError:
             continue
         if int(session) == leader and state not in "ZX":
-            found.append(stat.parent.name)
-    return found
+            numbers.append(stat.parent.name)
+    return numbers

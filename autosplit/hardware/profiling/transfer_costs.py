@@ -23,7 +23,7 @@ def measure(device: str, tvm_device: Any, call: Callable[[], object]) -> LinkCos
 
     ``call`` is a call of the device that computes nothing; a stage makes some of them too.
     """
-    call_ms = _median_ms(call)
+    call_ms = median_ms(call)
     samples = [(size, _round_trip_ms(tvm_device, size) / 2 + call_ms) for size in _SIZES]
     bandwidth, latency = fit(samples)
     return LinkCost(device, bandwidth, latency, call_ms)
@@ -60,10 +60,10 @@ def _round_trip_ms(tvm_device: Any, size: int) -> float:
         tensor.copyfrom(array)
         tensor.numpy()
 
-    return _median_ms(round_trip)
+    return median_ms(round_trip)
 
 
-def _median_ms(work: Callable[[], object]) -> float:
+def median_ms(work: Callable[[], object]) -> float:
     work()  # a warm-up
     samples: list[float] = []
     deadline = time.perf_counter() + _SIZE_S

@@ -50,7 +50,7 @@ class Cable:
 
 
 def forward(source: socket.socket, sink: socket.socket, events: list[str]) -> None:
-    """Copy what comes until either end closes; ``events`` holds what to do before the next bytes."""
+    """Copy until either end closes; ``events`` says what to do before the next bytes."""
     with contextlib.suppress(OSError), source, sink:
         while data := source.recv(1 << 16):
             if events:
@@ -73,7 +73,7 @@ def main(server: int) -> None:
         while True:
             client, _ = listener.accept()
             upstream = socket.create_connection((HOST, server))
-            # An unplugged cable is silent to the client too: it forwards no answer without a request.
+            # Answers need no event: without a request there is none.
             for ends in ((client, upstream, events), (upstream, client, [])):
                 threading.Thread(target=forward, args=ends, daemon=True).start()
 

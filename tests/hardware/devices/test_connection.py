@@ -143,16 +143,16 @@ def test_one_connection_a_server_until_it_does_not_answer(monkeypatch, server):
 
 def at_once(work):
     """What two threads that do it at the same time return."""
-    meeting, found = threading.Barrier(2), []
+    meeting, results = threading.Barrier(2), []
     threads = [
-        threading.Thread(target=lambda: (meeting.wait(PATIENCE_S), found.append(work())))
+        threading.Thread(target=lambda: (meeting.wait(PATIENCE_S), results.append(work())))
         for _ in range(2)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE_S)
-    return found
+    return results
 
 
 def slowly(result):

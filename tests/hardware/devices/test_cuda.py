@@ -1,4 +1,4 @@
-"""A CUDA device of this machine; where there is none, what is said, and that kernels are scheduled for one all the same."""
+"""A CUDA device of this machine, and kernels for one where there is none."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ def test_a_gpu_that_is_not_there_is_named_with_the_remedy(branches):
 
 
 def test_every_kernel_gets_threads_on_a_gpu(branches):
-    found = schedules.schedule(
+    scheduled = schedules.schedule(
         branches.lowered.kernels,
         target_of('{"kind": "cuda", "arch": "sm_80", "host": "llvm"}'),
         None,
     )
-    assert all("thread" in str(function) for function in found.values())
+    assert all("thread" in str(function) for function in scheduled.values())
 
 
 def test_a_gpu_of_a_server_has_the_target_that_is_given():
-    given = '{"kind": "cuda", "arch": "sm_87", "host": {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}}'
+    host = '{"kind": "llvm", "mtriple": "aarch64-linux-gnu"}'
+    text = f'{{"kind": "cuda", "arch": "sm_87", "host": {host}}}'
     device = devices.Cuda(0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices.Cuda, "runtime", lambda self: None)
-        found = target_on(device, given, target_of())
-        assert found.attrs["arch"] == "sm_87"
-        assert foreign_triple(found) in ("aarch64-linux-gnu", None)
+        patch.setattr(devices.Cuda, "tvm_device", lambda self: None)
+        target = target_on(device, text, target_of())
+        assert target.attrs["arch"] == "sm_87"
+        assert foreign_triple(target) in ("aarch64-linux-gnu", None)
         assert (
             target_on(device, '{"kind": "cuda", "arch": "sm_87"}', target_of()).host.kind.name
             == "llvm"

@@ -75,9 +75,10 @@ def test_servers_and_gpus_are_spelled_by_address_and_number(text, device):
 
 @pytest.mark.parametrize(
     "text",
-    ["cuda", "cuda:x", "cuda:-1", "rpc", "rpc:", "rpc:host", "rpc:host:", "rpc:host:0", "rpc:host:65536", "rpc::9090",
-     "rpc:host:9090/", "rpc:host:9090/gpu:0", "rpc:host:9090/cuda:", "rpc:host:9090/a/b", "rpc:ho st:9090", "rpc:h:²",
-     "tracker:host:9190", "tracker:host:9190/", "tracker:host:9190/cuda:0", "tracker:host:9190/k/cuda:0/x"],
+    ["cuda", "cuda:x", "cuda:-1", "rpc", "rpc:", "rpc:host", "rpc:host:", "rpc:host:0",
+     "rpc:host:65536", "rpc::9090", "rpc:host:9090/", "rpc:host:9090/gpu:0", "rpc:host:9090/cuda:",
+     "rpc:host:9090/a/b", "rpc:ho st:9090", "rpc:h:²", "tracker:host:9190", "tracker:host:9190/",
+     "tracker:host:9190/cuda:0", "tracker:host:9190/k/cuda:0/x"],
 )  # fmt: skip
 def test_a_misspelt_server_or_gpu_is_named(text):
     with pytest.raises(ConfigError, match=re.escape(f"device '{text}'")):
@@ -125,14 +126,14 @@ def test_another_number_of_devices_than_stages_is_refused():
 
 @pytest.mark.skipif(not devices.can_pin(), reason="this system cannot keep a thread on a core")
 def test_a_thread_stays_on_its_cores_and_others_stay_free():
-    seen = []
+    affinities = []
     core = devices.available()[-1]
     thread = threading.Thread(
-        target=lambda: (Cores((core,)).bind(), seen.append(os.sched_getaffinity(0)))
+        target=lambda: (Cores((core,)).bind(), affinities.append(os.sched_getaffinity(0)))
     )
     thread.start()
     thread.join()
-    assert seen == [{core}]
+    assert affinities == [{core}]
     assert tuple(sorted(os.sched_getaffinity(0))) == devices.available()
 
 
@@ -155,20 +156,20 @@ def test_servers_of_one_key_are_counted_from_nothing_and_each_key_by_itself():
         "tracker:t:1/a/cuda:0",
         "tracker:t:1/a",
     ]
-    found = devices.with_copies(
+    numbered = devices.with_copies(
         [Cores((0,)) if t == "cores:0" else devices.parse(t) for t in texts]
     )
-    assert [getattr(d, "copy", None) for d in found] == [0, None, 0, 1, 0, 2]
+    assert [getattr(d, "copy", None) for d in numbered] == [0, None, 0, 1, 0, 2]
 
 
 @pytest.mark.usefixtures("four")
 def test_of_many_cores_that_are_not_there_eight_are_named():
     with pytest.raises(MachineError, match=r"needs core 3, 4, 6;"):
         devices.parse("cores:0-9")
-    with pytest.raises(MachineError) as found:
+    with pytest.raises(MachineError) as caught:
         devices.parse("cores:" + ",".join(map(str, range(10, 30))))
     assert "needs core 10, 11, 12, 13, 14, 15, 16, 17; this process may use 0, 1, 2, 5" in str(
-        found.value
+        caught.value
     )
 
 

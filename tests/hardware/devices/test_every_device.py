@@ -1,4 +1,4 @@
-"""What every kind of device has in common: one suite, run against cores, a GPU where there is one, and TVM's RPC servers.
+"""One suite for every kind of device: cores, a GPU where there is one, TVM's RPC servers.
 
 A new kind adds a case to ``there`` and one to ``ABSENT``.
 """

@@ -35,10 +35,10 @@ BRIEF = Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
 @pytest.fixture(scope="module")
 def two(servers):  # noqa: F811
     """Two servers on different cores where there are two."""
-    found = [servers(wait=False, core=processes.own_core(n)) for n in (0, -1)]
-    for server in found:
+    pair = [servers(wait=False, core=processes.own_core(n)) for n in (0, -1)]
+    for server in pair:
         server.wait()
-    return found
+    return pair
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,8 @@ def test_a_pipeline_lets_go_of_its_server_when_it_is_closed(split, two):
 
 def test_a_stage_leaves_no_file_on_the_server(split, two):
     device = devices.parse(two[0].device)
-    with rpc.reached([device]) as held, split.pipeline([two[0].device] * 3):
-        folder = held[0]._session.get_function("tvm.rpc.server.workpath")("")
+    with rpc.reached([device]) as connections, split.pipeline([two[0].device] * 3):
+        folder = connections[0]._session.get_function("tvm.rpc.server.workpath")("")
         assert os.path.isdir(folder)
         assert os.listdir(folder) == []
 
@@ -112,11 +112,11 @@ def test_a_stage_is_sent_once_while_its_server_is_held(split, two, monkeypatch):
 
 
 def test_every_op_is_timed_there(model, two):
-    found = model.profile(devices.parse(two[0].device), 0.1, force=True)
-    assert found.device == two[0].device
-    assert len(found.op_ms) == len(found.spread_ms) == len(model.graph.ops)
-    assert all(0 < ms < 1000 for ms in found.op_ms)
-    assert model.profile(devices.parse(two[0].device)) == found
+    profile = model.profile(devices.parse(two[0].device), 0.1, force=True)
+    assert profile.device == two[0].device
+    assert len(profile.op_ms) == len(profile.spread_ms) == len(model.graph.ops)
+    assert all(0 < ms < 1000 for ms in profile.op_ms)
+    assert model.profile(devices.parse(two[0].device)) == profile
 
 
 def test_the_link_is_measured_and_local_cores_have_none(model, two):
@@ -195,9 +195,8 @@ def test_a_server_that_is_not_there_is_named_with_the_remedy(split):
 def test_a_study_on_a_server_that_is_not_there_ends_with_exit_code_3(model, capsys, tmp_path):
     file = tmp_path / "study.toml"
     port = processes.free_port()
-    file.write_text(
-        f'model = "{model.path}"\ndevices = ["rpc:127.0.0.1:{port}", "cores:{devices.available()[0]}"]'
-    )
+    core = f"cores:{devices.available()[0]}"
+    file.write_text(f'model = "{model.path}"\ndevices = ["rpc:127.0.0.1:{port}", "{core}"]')
     assert main(["run", str(file), "--storage", str(tmp_path / "study.db")]) == 3
     assert f"127.0.0.1:{port}" in capsys.readouterr().err.splitlines()[-1]
 
@@ -228,12 +227,12 @@ def test_a_target_for_another_kind_of_device_is_refused(model, two):
 
 def test_unsplit_models_are_measured_on_each_device_and_as_replicas(model, two):
     here = str(devices.along(1)[0])
-    found = {
+    baselines = {
         b.name: b
         for b in LocalBench(model, devices.along(2, [two[0].device, here]), BRIEF).baselines()
     }
-    assert set(found) == {"one core", two[0].device, "replicas"}
-    assert found["replicas"].copies == 2
+    assert set(baselines) == {"one core", two[0].device, "replicas"}
+    assert baselines["replicas"].copies == 2
 
 
 def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, two):

@@ -66,8 +66,9 @@ def test_the_server_that_a_tracker_names_is_returned(listen):
 
 @pytest.mark.parametrize(
     "content",
-    [b"no JSON", b"\xff\xfe", b"[" * 5000, b"{}", b"[0, 3]", b"[-1, ['a', 1, 'k']]", b'[1, ["a", 1, "k"]]',
-     b'[0, ["a", 0, "k"]]', b'[0, ["a", 65536, "k"]]', b'[0, ["a", true, "k"]]', b'[0, [1, 1, "k"]]', b'[0, ["a", 1, null]]'],
+    [b"no JSON", b"\xff\xfe", b"[" * 5000, b"{}", b"[0, 3]", b"[-1, ['a', 1, 'k']]",
+     b'[1, ["a", 1, "k"]]', b'[0, ["a", 0, "k"]]', b'[0, ["a", 65536, "k"]]',
+     b'[0, ["a", true, "k"]]', b'[0, [1, 1, "k"]]', b'[0, ["a", 1, null]]'],
 )  # fmt: skip
 def test_an_answer_that_names_no_server_is_refused(listen, content):
     with pytest.raises(ValueError, match="names no server"):

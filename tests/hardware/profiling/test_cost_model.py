@@ -20,7 +20,7 @@ def four(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "free"),
+    ("region_devices", "free"),
     [
         ({}, None),
         ({"npu": "cores:0"}, [0]),
@@ -29,9 +29,9 @@ def four(monkeypatch):
         ({"other": "cores:0"}, [0, 1, 2, 3]),  # a backend without ops here
     ],
 )
-def test_ops_of_a_backend_run_on_its_device_only(wanted, free):
+def test_ops_of_a_backend_run_on_its_device_only(region_devices, free):
     devices = ["cores:0", "cores:1,2", "cores:3", "cores:3"]
-    costs = place_regions(ALIKE, {"npu": [1]}, wanted, devices)
+    costs = place_regions(ALIKE, {"npu": [1]}, region_devices, devices)
     if free is None:
         assert costs is ALIKE
         return
@@ -74,8 +74,10 @@ def test_a_link_that_costs_anything_tells_devices_apart(links, rows):
 def test_each_stage_takes_the_times_of_its_device_and_what_its_link_costs():
     links = [LinkCost("a"), LinkCost("b", bandwidth=32.0, latency_ms=0.25, call_ms=2.0)]
     costs = cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), links)
-    moved = 2 * (16 / 32.0 + 0.25)  # one tensor in and one out
-    assert evaluate(costs, [[0], [1, 2]]).loads == pytest.approx((1.0, 5.0 + 6.0 + moved + 2.0))
+    transfer_ms = 2 * (16 / 32.0 + 0.25)  # one tensor in and one out
+    assert evaluate(costs, [[0], [1, 2]]).loads == pytest.approx(
+        (1.0, 5.0 + 6.0 + transfer_ms + 2.0)
+    )
     assert evaluate(
         cost_model(CHAIN, profiles((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))), [[0], [1, 2]]
     ).loads == (1.0, 11.0)

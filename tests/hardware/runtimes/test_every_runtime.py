@@ -1,4 +1,4 @@
-"""What every way to run stages has in common: one suite, run against TVM's virtual machine and onnxruntime."""
+"""One suite for every runtime."""
 
 from __future__ import annotations
 
@@ -90,16 +90,16 @@ def test_an_array_need_not_be_contiguous(split):
 
 def test_two_pipelines_work_side_by_side(split):
     items = split.model.items(4)
-    found = {}
+    results = {}
     threads = [
-        threading.Thread(target=lambda n=n: found.update({n: outputs(split.pipeline(), items)}))
+        threading.Thread(target=lambda n=n: results.update({n: outputs(split.pipeline(), items)}))
         for n in range(2)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(compare(found[n], split.model.expected(items)).equal for n in range(2))
+    assert all(compare(results[n], split.model.expected(items)).equal for n in range(2))
 
 
 def test_a_stage_runs_on_its_cores_alone(split, monkeypatch):
@@ -115,16 +115,16 @@ def test_a_stage_runs_on_its_cores_alone(split, monkeypatch):
 
 
 def test_a_profile_has_a_time_for_every_op(model):
-    found = model.profile(HERE[0], seconds=0.1, force=True)
-    assert len(found.op_ms) == len(found.spread_ms) == len(model.graph.ops)
-    assert min(found.op_ms) >= 0
-    assert sum(found.op_ms) > 0
+    profile = model.profile(HERE[0], seconds=0.1, force=True)
+    assert len(profile.op_ms) == len(profile.spread_ms) == len(model.graph.ops)
+    assert min(profile.op_ms) >= 0
+    assert sum(profile.op_ms) > 0
 
 
 def test_a_profile_is_kept_apart_by_runtime(model):
     other = replace(model, runtime_name=next(b for b in RUNTIMES if b != model.runtime_name))
-    own = model.profile(HERE[0], seconds=0.1)
-    assert other.profile(HERE[0], seconds=0.1) != own == model.profile(HERE[0], seconds=0.1)
+    profile = model.profile(HERE[0], seconds=0.1)
+    assert other.profile(HERE[0], seconds=0.1) != profile == model.profile(HERE[0], seconds=0.1)
 
 
 def test_ops_kept_together_can_be_grouped_for_the_planner(model):
@@ -161,9 +161,9 @@ def test_a_changed_stage_file_is_refused(split, tmp_path):
 def test_a_bench_measures_candidates_baselines_and_turns(split):
     here = LocalBench(split.model, HERE, BRIEF)
     assert here.identity["backend"] == split.model.runtime_name
-    found = here.measure(split.stages)
-    assert found.accuracy.equal
-    assert len(found.stage_ms) == 2
+    measurement = here.measure(split.stages)
+    assert measurement.accuracy.equal
+    assert len(measurement.stage_ms) == 2
     names = [b.name for b in here.baselines()]
     assert names == ["one core", "all cores", "replicas"][: 3 if HERE[0] != HERE[1] else 1]
     candidates, baselines = here.compare_interleaved([split.stages])

@@ -1,4 +1,4 @@
-"""Random ONNX nets with random cuts that part no group compute in onnxruntime stages what the whole does."""
+"""Random ONNX nets, cut at random between groups, in onnxruntime's stages."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ KINDS = {
 
 @st.composite
 def programs(draw):
-    """The body of a net on 4x4 matrices and the tensors it makes; ``back`` asks the shape of another tensor first."""
-    made, lines = ["x", "z"], []
+    """The body of a net on 4x4 matrices and its tensors; ``back`` reads another tensor's shape."""
+    tensors, lines = ["x", "z"], []
     for n in range(draw(st.integers(3, 12))):
         kind = draw(st.sampled_from(sorted(KINDS)))
-        a, b = draw(st.sampled_from(made)), draw(st.sampled_from(made))
+        a, b = draw(st.sampled_from(tensors)), draw(st.sampled_from(tensors))
         if kind == "back":
             lines.append(f"s{n} = Shape({b})")
         lines.append(f"t{n} = " + KINDS[kind].format(a=a, b=b, n=n))
-        made.append(f"t{n}")
+        tensors.append(f"t{n}")
     return "\n".join(lines), draw(
-        st.lists(st.sampled_from(made[2:]), min_size=1, max_size=3, unique=True)
+        st.lists(st.sampled_from(tensors[2:]), min_size=1, max_size=3, unique=True)
     )
 
 

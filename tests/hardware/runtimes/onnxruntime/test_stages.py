@@ -1,4 +1,4 @@
-"""onnxruntime as what runs stages: where it can be cut, what it needs, what an export of it holds."""
+"""Stages in onnxruntime: where cuts are possible, what they need, what an export holds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(save):
 
 
 def aliased():
-    """``b`` and ``c`` are one value to TVM, which may fold the reshape away; the ONNX nodes after it read ``c``."""
+    """TVM may fold the reshape of ``b`` to ``c`` away; the ONNX nodes after it read ``c``."""
     return nets.net(
         """g (float[2,6] x) => (float[2,6] y) {
             a = Relu(x)
@@ -57,7 +57,8 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
     model = load(
         nets.net(
             """g (float[2,3,4] x) => (float[2,12] y) {
-                i = Shape(x)  n = Gather(i, zero)  u = Unsqueeze<axes=[0]>(n)  t = Concat<axis=0>(u, rest)
+                i = Shape(x)  n = Gather(i, zero)  u = Unsqueeze<axes=[0]>(n)
+                t = Concat<axis=0>(u, rest)
                 r = Reshape(x, t)
                 e = Exp(r)
                 f = Relu(e)
@@ -71,7 +72,7 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
                 "one": nets.np.array([1, 1]),
                 "w": (12, 12),
             },
-            opset=11,  # whose shape inference does not see through Gather: the shape of e stays unknown
+            opset=11,  # its shape inference does not know the shape after Gather
         )
     )
     assert model.runtime.keep_together == (tuple(range(len(model.graph.ops))),)
@@ -81,16 +82,16 @@ def test_ops_whose_nodes_read_what_the_ops_do_not_are_kept_together(load):
 def test_no_plan_parts_what_is_kept_together(load):
     model = load(nets.inside_a_node())
     costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-    for found in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
-        nets.judge(model, api.Split(model, found.stages))
+    for best in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
+        nets.judge(model, api.Split(model, best.stages))
 
 
 def test_every_cut_that_parts_no_group_runs(load):
     for proto in (nets.tuples(), nets.boundaries(), nets.preactivation(), aliased()):
         model = load(proto)
         costs = planner.CostModel.from_graph(model.graph, [[1.0] * len(model.graph.ops)])
-        for found in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
-            nets.judge(model, api.Split(model, found.stages), 1)
+        for best in planner.k_best(costs.with_groups(model.runtime.keep_together), 2, 50):
+            nets.judge(model, api.Split(model, best.stages), 1)
 
 
 def test_a_cut_inside_a_node_is_refused(load):
@@ -164,8 +165,8 @@ def test_stages_of_both_runtimes_work_in_one_pipeline(branches, tmp_path):
 
 def test_large_weights_lie_beside_a_stage_and_are_checked(load, tmp_path, monkeypatch):
     monkeypatch.setattr(model_file, "EXTERNAL_BYTES", 500)
-    model = load(nets.net("g (float[2,40] x) => (float[2,40] y) { a = MatMul(x, w) y = MatMul(a, v) }",
-                          {"w": (40, 40), "v": (40, 40)}))  # fmt: skip
+    text = "g (float[2,40] x) => (float[2,40] y) { a = MatMul(x, w) y = MatMul(a, v) }"
+    model = load(nets.net(text, {"w": (40, 40), "v": (40, 40)}))
     split = model.split([["a"]])
     nets.judge(model, split)
     split.export(tmp_path)
@@ -213,15 +214,15 @@ def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
     runtime = model.runtime
     shares = TimeShares(runtime.original, model.graph, runtime.groups, runtime.original.proto)
     for node in runtime.original.proto.graph.node:
-        found = shares.of(node.name)
-        assert sum(found.values()) == pytest.approx(1)
+        time_shares = shares.of(node.name)
+        assert sum(time_shares.values()) == pytest.approx(1)
         holds = [
             g
             for g, nodes in enumerate(runtime.groups.nodes)
             if runtime.original.producers[node.output[0]] in nodes
         ]
-        if holds and len(found) < len(model.graph.ops):
-            assert set(found) <= {i for g in holds for i in runtime.groups.ops[g]}
+        if holds and len(time_shares) < len(model.graph.ops):
+            assert set(time_shares) <= {i for g in holds for i in runtime.groups.ops[g]}
 
 
 def test_a_node_nobody_knows_counts_for_all_ops(transformer):
@@ -234,10 +235,11 @@ def test_convolutions_in_blocks_of_channels_have_times_of_their_own(load):
     model = load(
         nets.net(
             "g (float[1,16,32,32] x) => (float[1,16,32,32] y)"
-            "{ a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = Conv<pads=[1,1,1,1]>(b, v) d = Relu(c) y = Conv(d, u) }",
+            "{ a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = Conv<pads=[1,1,1,1]>(b, v)"
+            " d = Relu(c) y = Conv(d, u) }",
             {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3), "u": (16, 16, 1, 1)},
         )
     )
-    found = model.profile(devices.along(1)[0], seconds=0.1, force=True)
-    assert len(found.op_ms) == 3
-    assert min(found.op_ms) > 0
+    profile = model.profile(devices.along(1)[0], seconds=0.1, force=True)
+    assert len(profile.op_ms) == 3
+    assert min(profile.op_ms) > 0
