@@ -33,7 +33,9 @@ def server(servers):  # noqa: F811
     return servers().device
 
 
-@pytest.fixture(params=["core", "cores", "cuda", "server"])
+@pytest.fixture(
+    params=["core", "cores", "cuda", pytest.param("server", marks=pytest.mark.integration)]
+)
 def there(request):
     """The spelling of a device that is there."""
     if request.param == "server":

@@ -26,9 +26,10 @@ from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
 
 pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.skipif(
-    not devices.can_pin(), reason="servers are kept on cores, which this system cannot do"
-)
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not devices.can_pin(), reason="servers need pinned cores"),
+]
 BRIEF = Budget(seconds=0.1, share=0.5, items=4, latency_items=1)
 
 

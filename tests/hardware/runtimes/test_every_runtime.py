@@ -178,6 +178,7 @@ def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
         here.measure(split.stages)
 
 
+@pytest.mark.integration
 def test_a_worker_measures_with_the_runtime_it_is_given(split):
     model = split.model
     setting = BenchSetting(model.path, stages=2, runtime=model.runtime_name, budget=BRIEF)

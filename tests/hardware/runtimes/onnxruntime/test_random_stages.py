@@ -46,6 +46,7 @@ def programs(draw):
     )
 
 
+@pytest.mark.integration
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.data())
 def test_random_cuts_of_random_nets_are_equal(program, data):

@@ -115,6 +115,7 @@ def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
     assert not (tmp_path / "cache" / "kernels").exists()
 
 
+@pytest.mark.integration
 def test_an_export_runs_without_tvm(branches, tmp_path):
     autosplit.plan(replace(branches, runtime_name="onnxruntime"), 2).export(tmp_path / "out")
     code = (
