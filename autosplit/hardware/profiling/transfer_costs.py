@@ -64,7 +64,8 @@ def _round_trip_ms(tvm_device: Any, size: int) -> float:
 
 
 def median_ms(work: Callable[[], object]) -> float:
-    work()  # a warm-up
+    """The median time of some calls, after one for warm-up."""
+    work()
     samples: list[float] = []
     deadline = time.perf_counter() + _SIZE_S
     while len(samples) < _MAX_REPEATS and (len(samples) < 2 or time.perf_counter() < deadline):
