@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from pathlib import Path
 
 import networkx
@@ -31,9 +31,6 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 FILES = sorted(ROOT.rglob("*.py"))
 MOST_FILES = {"cli": 20}  # a folder holds 14; a command is a file
 FEWEST_LETTERS = 80  # of the docstring that is the map of a package
-
-# Rooms that may still fail, to be emptied.
-TODO = {"cuts", "frontend", "hardware", "lowering", "planner", "report", "study"}
 
 
 def module_name(file: Path) -> str:
@@ -90,13 +87,8 @@ def modules_in_strings(code: str) -> set[str]:
     return named
 
 
-def cases(modules: dict[str, Path], todo: Set[str] = frozenset()) -> list[object]:
-    """A case for each module; one of a room in ``todo`` may fail."""
-    mark = pytest.mark.xfail(reason="to be done", strict=False)
-    return [
-        pytest.param(path, id=name, marks=[mark] if room(name) in todo else [])
-        for name, path in sorted(modules.items())
-    ]
+def cases(modules: dict[str, Path]) -> list[object]:
+    return [pytest.param(path, id=name) for name, path in sorted(modules.items())]
 
 
 @pytest.mark.parametrize("file", cases(MODULES))
@@ -109,10 +101,10 @@ def test_no_files_import_each_other_in_a_circle():
     for name, file in MODULES.items():
         graph.add_edges_from((name, other) for other in our_imports(file.read_text()) - {name})
     circles = [ring for ring in networkx.strongly_connected_components(graph) if len(ring) > 1]
-    assert [sorted(ring) for ring in circles if not set(map(room, ring)) <= TODO] == []
+    assert [sorted(ring) for ring in circles] == []
 
 
-@pytest.mark.parametrize("file", cases(MODULES, TODO))
+@pytest.mark.parametrize("file", cases(MODULES))
 def test_no_module_is_named_in_a_string(file):
     assert not modules_in_strings(file.read_text(encoding="utf-8"))
 
@@ -122,7 +114,7 @@ def test_a_folder_holds_about_a_dozen_files(folder):
     assert len(list(folder.glob("*.py"))) <= MOST_FILES.get(folder.name, 14)
 
 
-@pytest.mark.parametrize("folder", cases(PACKAGES, TODO))
+@pytest.mark.parametrize("folder", cases(PACKAGES))
 def test_the_docstring_of_a_package_is_a_map(folder):
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
     assert len(text or "") >= FEWEST_LETTERS

@@ -11,7 +11,6 @@ import gzip
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def key_of(function: Any) -> str:
 @cache
 def shipped() -> Mapping[str, Any]:
     """The records that ship with the package, by ``key_of`` of their kernel."""
-    file = resources.files("autosplit.hardware.codegen").joinpath(SHIPPED)
+    file = Path(__file__).with_name(SHIPPED)
     if not file.is_file():
         return {}
     traces: Mapping[str, Any] = json.loads(gzip.decompress(file.read_bytes()))["traces"]

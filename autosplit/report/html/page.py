@@ -10,7 +10,6 @@ import html
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 
@@ -40,7 +39,7 @@ def write(study: Study, file: Path) -> None:
 
 def page(study: Study) -> str:
     """The page of a study. Raises MachineError without matplotlib."""
-    file = files("autosplit.report.html").joinpath("page.html")
+    file = Path(__file__).with_name("page.html")
     lead = f"Study {study.name}, autosplit {study.version}".rstrip()
     if study.days:
         lead += f", measured {study.days}"
