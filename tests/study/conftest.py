@@ -16,7 +16,7 @@ from autosplit.study.progress import Silent
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
-    """Blocks one after the other, each an op that parallel branches of two ops read, then an op that joins them."""
+    """A chain of blocks, each an op, parallel branches of two ops, and an op that joins them."""
     ops: list[Op] = []
     last = "in"
     for b in range(blocks):

@@ -63,7 +63,7 @@ class Remains:
 
 @dataclass(frozen=True)
 class Killed:
-    """A study that was killed ``kills`` times, and the finished trials ``lost`` or changed by it."""
+    """A study that was killed ``kills`` times; ``lost``: finished trials lost or changed by it."""
 
     kills: int
     lost: int
@@ -201,7 +201,7 @@ def _url(folder: Path) -> str:
 
 
 def _complete(folder: Path) -> dict[int, Any]:
-    """The value and the split of the complete trials; none where it was killed before there was a study."""
+    """The value and the split of the complete trials; none where there is no study yet."""
     import optuna
 
     try:

@@ -87,7 +87,7 @@ def postgresql() -> Iterator[Server]:
 
 
 def installed() -> Path:
-    """The folder of PostgreSQL's programs. Raises MachineError where it, or its driver, is not installed."""
+    """The folder of PostgreSQL's programs. Raises MachineError without it or its driver."""
     if importlib.util.find_spec("psycopg") is None:
         raise MachineError("package psycopg is not installed; pip install 'autosplit[postgres]'")
     packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))

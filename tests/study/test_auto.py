@@ -41,14 +41,14 @@ def used(stages: Any) -> int:
 
 def over_all_numbers(costs: CostModel, devices: int) -> list[float]:
     """The least period of each number of stages on each choice of devices, in its plainest form."""
-    found = []
+    periods = []
     for k in range(1, devices + 1):
         for chosen in combinations(range(devices), k):
             try:
-                found.append(plan(costs.on_devices(chosen), k).period)
+                periods.append(plan(costs.on_devices(chosen), k).period)
             except Infeasible:
                 continue
-    return found
+    return periods
 
 
 @st.composite
@@ -79,9 +79,9 @@ def test_the_plan_is_the_best_over_all_numbers_of_stages(space: Space) -> None:
 @given(spaces())
 @settings(deadline=None, max_examples=30)
 def test_listing_counts_every_split_once_and_each_is_its_key(space: Space) -> None:
-    found = list(all_splits(space.costs, space.stage_counts, space.placement))
-    assert len(set(found)) == len(found) == space.size
-    assert all(space.split(space.key(stages)) == stages for stages in found)
+    splits = list(all_splits(space.costs, space.stage_counts, space.placement))
+    assert len(set(splits)) == len(splits) == space.size
+    assert all(space.split(space.key(stages)) == stages for stages in splits)
     listed = [space.evaluate(stages).period for stages in space.listed]
     if listed:
         best = space.best(space.costs, len(listed))
@@ -102,12 +102,12 @@ def test_any_parameters_decode_to_a_split_of_the_space(space: Space, values: lis
 def test_moves_reach_every_split(space: Space) -> None:
     free = replace(space.costs, times=tuple((1.0,) * len(row) for row in space.costs.times))
     space = Space(free, space.stages, empty=True)
-    seen, queue = {space.listed[0]}, [space.listed[0]]
+    visited, queue = {space.listed[0]}, [space.listed[0]]
     for stages in queue:
-        fresh = [n for n in space.neighbours(stages) if n not in seen]
-        seen.update(fresh)
+        fresh = [n for n in space.neighbours(stages) if n not in visited]
+        visited.update(fresh)
         queue += list(dict.fromkeys(fresh))
-    assert len(seen) == space.size
+    assert len(visited) == space.size
 
 
 def test_a_stage_moves_past_devices_that_are_alike() -> None:
@@ -135,14 +135,16 @@ def test_each_choice_among_unequal_devices_is_a_split_of_its_own() -> None:
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=6), st.integers(0, 4))
 def test_choices_of_devices_are_the_different_ones(kinds: list[int], count: int) -> None:
     places = CanonicalPlacement(tuple(kinds))
-    found = list(places.device_choices(count))
+    choices = list(places.device_choices(count))
     different = {
         tuple(kinds[d] for d in chosen) for chosen in combinations(range(len(kinds)), count)
     }
-    assert {tuple(kinds[d] for d in chosen) for chosen in found} == different
-    assert len(found) == places.count(count) == len(different)
+    assert {tuple(kinds[d] for d in chosen) for chosen in choices} == different
+    assert len(choices) == places.count(count) == len(different)
     parts = [(d,) for d in range(count)]
-    assert all(places.canonical(s) == s for s in (places.assign(parts, chosen) for chosen in found))
+    assert all(
+        places.canonical(s) == s for s in (places.assign(parts, chosen) for chosen in choices)
+    )
 
 
 def test_the_narrowest_stages_stay_empty() -> None:
@@ -153,8 +155,8 @@ def test_the_narrowest_stages_stay_empty() -> None:
 
 def test_random_splits_use_any_number_of_devices(branchy_bench: Make) -> None:
     space, rng = Space(branchy_bench().costs, 3, empty=True), np.random.default_rng(0)
-    found = [space.random(rng) for _ in range(30)]
-    assert {used(stages) for stages in found} == {1, 2, 3}
+    splits = [space.random(rng) for _ in range(30)]
+    assert {used(stages) for stages in splits} == {1, 2, 3}
 
 
 def test_many_splits_cost_what_each_costs_alone(chain_bench: Make) -> None:
@@ -182,29 +184,29 @@ def test_the_best_under_costs_that_depend_on_the_crowd(chain_bench: Make, rows: 
         )
     )
     space = Space(crowd.at(1), 3, empty=True)
-    found = space.best(crowd, 10)
+    best = space.best(crowd, 10)
     periods = sorted(
         space.evaluate(s, crowd).period
         for s in all_splits(space.costs, space.stage_counts, space.placement)
     )
-    assert [space.evaluate(s, crowd).period for s in found] == pytest.approx(periods[:10])
+    assert [space.evaluate(s, crowd).period for s in best] == pytest.approx(periods[:10])
 
 
 def test_what_is_learnt_does_not_come_from_empty_stages(chain_bench: Make) -> None:
     costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0),))
-    seen = [Measured(0, ((0, 1), ()), (2.0, 0.0), 2.0)]
-    corrected = correct(costs, ("cores:0", "cores:1"), seen, empty=True)
+    trials = [Measured(0, ((0, 1), ()), (2.0, 0.0), 2.0)]
+    corrected = correct(costs, ("cores:0", "cores:1"), trials, empty=True)
     assert corrected.period(((0, 1), ())) == pytest.approx(2.0, rel=0.01)
 
 
 def test_stages_that_slow_each_other_down_are_told_from_costs(chain_bench: Make) -> None:
     costs = CostModel("c", ("a", "b", "c", "d"), (0, 1, 2, 4), ((1.0, 1.0, 1.0, 1.0),))
     devices = ("cores:0", "cores:1")
-    seen = [
+    trials = [
         Measured(0, ((0, 1), (2, 3)), (3.6, 3.6), 3.6),
         Measured(1, ((0, 1, 2, 3), ()), (4.0, 0.0), 4.0),
     ]
-    corrected = correct(costs, devices, seen, empty=True)
+    corrected = correct(costs, devices, trials, empty=True)
     assert corrected.period(((0, 1, 2), (3,))) > 1.5 * 3
     assert corrected.period(((0, 1, 2, 3), ())) == pytest.approx(4.0, rel=0.1)
 
@@ -261,9 +263,9 @@ def test_a_trial_holds_a_place_for_every_device(
         assert [bool(ops) for ops in stored["stages"]] == [t > 0 for t in stored["stage_ms"]]
         assert len(stored["cuts"]) == len(stored["live"]) == used(stored["stages"]) - 1
         assert stored["imbalance"] >= 1
-    found = document(on.study, on.url)
-    assert found["study"]["stages"] == "auto"
-    assert all(len(t["stage_ms"]) == 3 for t in found["trials"])
+    shown = document(on.study, on.url)
+    assert shown["study"]["stages"] == "auto"
+    assert all(len(t["stage_ms"]) == 3 for t in shown["trials"])
 
 
 STUDY = """
@@ -285,10 +287,10 @@ def test_the_command_advises_a_single_stage_where_more_only_slow_down(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.toml").write_text(STUDY)
     assert main(["run", "a.toml", "-f", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert used(found["best"]["stages"]) == 1
-    assert found["best"]["cuts"] == []
-    assert "as one stage it takes" in found["verdict"]["text"]
+    shown = json.loads(capsys.readouterr().out)
+    assert used(shown["best"]["stages"]) == 1
+    assert shown["best"]["cuts"] == []
+    assert "as one stage it takes" in shown["verdict"]["text"]
     assert main(["show", "a.db"]) == 0
     assert "up to 3 stages" in " ".join(capsys.readouterr().out.split())
     assert main(["run", "a.toml", "--stages", "3"]) == 2

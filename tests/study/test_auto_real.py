@@ -1,4 +1,4 @@
-"""Any number of stages, two objectives, on a real net: from the study file to an export that runs."""
+"""Any number of stages and two objectives on a real net, from study file to export."""
 
 import json
 from pathlib import Path

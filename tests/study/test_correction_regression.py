@@ -1,4 +1,4 @@
-"""The correction against the same Gaussian model written out parameter by parameter, without its closed forms."""
+"""The correction against the same Gaussian model, written out parameter by parameter."""
 
 from __future__ import annotations
 
@@ -26,24 +26,29 @@ ALIKE, MIXED = ("cores:0", "cores:1", "cores:2"), ("cores:0", "cuda:0", "cores:1
 def model(rows: int, seed: int = 0) -> CostModel:
     """A chain with transfers and overheads, a row of times for each of ``rows`` devices."""
     rng = np.random.default_rng(seed)
-    moved = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0) for i in range(OPS - 1))
+    transfers = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0) for i in range(OPS - 1))
     table = [tuple(rng.uniform(0.5, 2, OPS).tolist()) for _ in range(rows)]
     sent = (tuple(rng.uniform(0, 0.3, OPS - 1).tolist()),)
     names = tuple(f"op{i}" for i in range(OPS))
-    return CostModel("c", names, CHAIN, tuple(table), moved, sent, sent, overheads=(0.25,))
+    return CostModel("c", names, CHAIN, tuple(table), transfers, sent, sent, overheads=(0.25,))
 
 
-def seen(costs: CostModel, splits: Sequence[Stages], seed: int = 1) -> list[Measured]:
+def measurements(costs: CostModel, splits: Sequence[Stages], seed: int = 1) -> list[Measured]:
     """What splits measured: their costs, each stage up to half as slow again."""
     rng = np.random.default_rng(seed)
     loads = [evaluate(costs, s, allow_empty=True).loads for s in splits]
-    times = [tuple((np.array(own) * rng.uniform(1.0, 1.5, len(own))).tolist()) for own in loads]
+    times = [
+        tuple((np.array(stage_loads) * rng.uniform(1.0, 1.5, len(stage_loads))).tolist())
+        for stage_loads in loads
+    ]
     return [Measured(n, s, t, max(t)) for n, (s, t) in enumerate(zip(splits, times, strict=True))]
 
 
 class Direct:
-    """The posterior over every single parameter: an error of each op on each device, two common scales and an
-    overhead of each device; a pair of error and noise is as likely as the measurements are under it.
+    """The posterior over every single parameter.
+
+    They are an error of each op on each device, and two common scales and an overhead of each
+    device. A pair of error and noise is as likely as the measurements are under it.
     """
 
     def __init__(
@@ -60,35 +65,39 @@ class Direct:
         rows = [(m, d) for m in measured for d, ops in enumerate(m.stages) if ops]
         prior = [evaluate(costs, m.stages, allow_empty=True).loads[d] for m, d in rows]
         self.design = np.array([self.row(m.stages, d) for m, d in rows])
-        self.told = np.array([m.stage_ms[d] for m, d in rows])
-        self.gap = self.told - np.array(prior)
+        self.stage_times = np.array([m.stage_ms[d] for m, d in rows])
+        self.gap = self.stage_times - np.array(prior)
         pairs = [(e, n) for e in posterior.ERRORS for n in posterior.NOISES]
         logs = np.array([self.log_evidence(*pair) for pair in pairs])
-        kept = [i for i in range(len(pairs)) if logs[i] > logs.max() - 6]
-        weights = np.exp(logs[kept] - logs.max())
-        self.pairs, self.likely = [pairs[i] for i in kept], weights / weights.sum()
+        likely = [i for i in range(len(pairs)) if logs[i] > logs.max() - 6]
+        weights = np.exp(logs[likely] - logs.max())
+        self.pairs, self.likely = [pairs[i] for i in likely], weights / weights.sum()
 
     def row(self, stages: Stages, device: int) -> np.ndarray:
         """What each parameter adds to the time of one stage of a split."""
         crowd = (sum(map(bool, stages)) - 1) / (self.count - 1)
-        own = np.zeros((self.count, OPS))
-        own[device, list(stages[device])] = self.times[device, list(stages[device])]
-        alone = own.sum(axis=1)
-        return np.concatenate([own.ravel(), alone, alone * crowd, np.arange(self.count) == device])
+        op_times = np.zeros((self.count, OPS))
+        op_times[device, list(stages[device])] = self.times[device, list(stages[device])]
+        alone = op_times.sum(axis=1)
+        return np.concatenate(
+            [op_times.ravel(), alone, alone * crowd, np.arange(self.count) == device]
+        )
 
     def prior(self, error: float) -> np.ndarray:
         scale = posterior.SCALE**2 / 2 * self.kin
         overhead = (posterior.OVERHEAD * self.times.sum(axis=1).mean() / self.count) ** 2 * self.kin
-        own = error**2 * np.kron(self.kin, np.eye(OPS))
-        parts = [own, scale, scale, overhead]
+        op_errors = error**2 * np.kron(self.kin, np.eye(OPS))
+        parts = [op_errors, scale, scale, overhead]
         ends = np.cumsum([0, *(len(p) for p in parts)])
-        found = np.zeros((ends[-1], ends[-1]))
+        covariance = np.zeros((ends[-1], ends[-1]))
         for a, b, part in zip(ends, ends[1:], parts, strict=False):
-            found[a:b, a:b] = part
-        return found
+            covariance[a:b, a:b] = part
+        return covariance
 
     def covariance(self, error: float, noise: float) -> np.ndarray:
-        return self.design @ self.prior(error) @ self.design.T + np.diag((noise * self.told) ** 2)
+        return self.design @ self.prior(error) @ self.design.T + np.diag(
+            (noise * self.stage_times) ** 2
+        )
 
     def log_evidence(self, error: float, noise: float) -> float:
         covariance = self.covariance(error, noise)
@@ -109,10 +118,12 @@ class Direct:
         )
 
     def times_at(self, crowd: float) -> np.ndarray:
-        own, alone, among, _ = np.split(
+        model_costs, alone, among, _ = np.split(
             self.mean(), np.cumsum([self.count * OPS, self.count, self.count])
         )
-        return self.times * (1 + own.reshape(self.count, OPS) + (alone + among * crowd)[:, None])
+        return self.times * (
+            1 + model_costs.reshape(self.count, OPS) + (alone + among * crowd)[:, None]
+        )
 
     def overheads(self) -> np.ndarray:
         return self.mean()[-self.count :]
@@ -145,7 +156,7 @@ def both(
     costs: CostModel, devices: Sequence[str], splits: list[Stages], empty: bool
 ) -> tuple[Direct, CorrectedCosts]:
     """The regression and the correction after the same measurements."""
-    measured = seen(costs, splits)
+    measured = measurements(costs, splits)
     return Direct(costs, devices, measured), correct(costs, devices, measured, empty)
 
 
@@ -153,12 +164,14 @@ def both(
 def test_times_and_overheads_are_those_of_the_regression(
     rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
-    direct, found = both(model(rows), devices, splits, empty)
-    assert len(found.contention_costs.costs) == (3 if empty else 1)
-    for used, own in enumerate(found.contention_costs.costs, 1):
+    direct, corrected = both(model(rows), devices, splits, empty)
+    assert len(corrected.contention_costs.costs) == (3 if empty else 1)
+    for used, model_costs in enumerate(corrected.contention_costs.costs, 1):
         crowd = (used - 1) / 2 if empty else 1.0
-        np.testing.assert_allclose(table(own.times), direct.times_at(crowd), rtol=1e-4)
-        overheads = [own.overheads[d if len(own.overheads) > 1 else 0] for d in range(3)]
+        np.testing.assert_allclose(table(model_costs.times), direct.times_at(crowd), rtol=1e-4)
+        overheads = [
+            model_costs.overheads[d if len(model_costs.overheads) > 1 else 0] for d in range(3)
+        ]
         np.testing.assert_allclose(overheads, np.maximum(0, 0.25 + direct.overheads()), rtol=1e-4)
 
 
@@ -166,17 +179,17 @@ def test_times_and_overheads_are_those_of_the_regression(
 def test_error_and_noise_are_weighed_by_how_likely_they_are(
     rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
-    direct, found = both(model(rows), devices, splits, empty)
+    direct, corrected = both(model(rows), devices, splits, empty)
     logs = np.log(np.array(direct.pairs))
-    assert [found.error, found.noise] == pytest.approx(
+    assert [corrected.error, corrected.noise] == pytest.approx(
         np.exp(direct.likely @ logs).tolist(), rel=1e-4
     )
 
 
-def drawn(found: CorrectedCosts, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
+def drawn(corrected: CorrectedCosts, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
     """Times and overheads of many draws."""
     rng = np.random.default_rng(3)
-    costs = [found.draw(rng).at(used) for _ in range(count)]
+    costs = [corrected.draw(rng).at(used) for _ in range(count)]
     return np.array([table(c.times) for c in costs]), np.array(
         [table([[o] for o in c.overheads])[:, 0] for c in costs]
     )  # type: ignore[arg-type]
@@ -185,9 +198,9 @@ def drawn(found: CorrectedCosts, count: int, used: int) -> tuple[np.ndarray, np.
 @pytest.mark.parametrize("empty", [False, True])
 def test_draws_lie_about_the_corrected_costs_as_widely_as_is_known_of_them(empty: bool) -> None:
     costs = replace(model(3), overheads=(5.0,))
-    direct, found = both(costs, MIXED, SPLITS + FEWER if empty else SPLITS, empty)
+    direct, corrected = both(costs, MIXED, SPLITS + FEWER if empty else SPLITS, empty)
     for used in (1, 3) if empty else (3,):
-        times, overheads = drawn(found, 1500, used)
+        times, overheads = drawn(corrected, 1500, used)
         stages: Stages = ((0, 1, 2, 3), (4,), (5,)) if used == 3 else ((0, 1, 2, 3, 4, 5), (), ())
         loads = np.array(
             [times[:, d, list(ops)].sum(axis=1) + overheads[:, d] for d, ops in enumerate(stages)]
@@ -217,10 +230,10 @@ def test_alike_devices_are_drawn_alike_and_another_kind_apart() -> None:
 
 def test_servers_are_kinds_of_their_own() -> None:
     costs, servers = model(1), ("rpc:a:9090", "rpc:b:9090", "rpc:a:9090")
-    found = correct(costs, servers, [Measured(0, SPLITS[0], (9.0, 1.0, 1.0), 9.0)])
-    own = table(found.costs.times)
-    np.testing.assert_allclose(own[0], own[2], rtol=1e-9)
-    assert own[0][0] > 1.01 * own[1][0]
+    corrected = correct(costs, servers, [Measured(0, SPLITS[0], (9.0, 1.0, 1.0), 9.0)])
+    times = table(corrected.costs.times)
+    np.testing.assert_allclose(times[0], times[2], rtol=1e-9)
+    assert times[0][0] > 1.01 * times[1][0]
 
 
 @pytest.mark.parametrize(("period", "ratio"), [(4.4, 1.1), (1.0, 0.5), (400.0, 2.0)])
@@ -248,9 +261,9 @@ def test_an_expected_period_is_that_of_the_slowest_stage() -> None:
 def test_a_time_is_never_corrected_to_nothing() -> None:
     costs = model(1)
     trials = [Measured(n, SPLITS[0], (1e-3, 5.0, 5.0), 5.0) for n in range(4)]
-    found = correct(costs, ALIKE, trials).costs
-    assert table(found.times).min() >= cost_correction.LEAST * min(costs.times[0]) * (1 - 1e-12)
-    assert min(found.overheads) >= 0
+    corrected = correct(costs, ALIKE, trials).costs
+    assert table(corrected.times).min() >= cost_correction.LEAST * min(costs.times[0]) * (1 - 1e-12)
+    assert min(corrected.overheads) >= 0
 
 
 def test_measurements_of_another_number_of_stages_are_left_out() -> None:
@@ -278,11 +291,13 @@ def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
 def test_where_a_device_cannot_run_an_op_the_others_learn_of_it() -> None:
     costs = model(2)
     costs = replace(costs, times=(costs.times[0], (math.inf, *costs.times[1][1:])))
-    found = correct(
+    corrected = correct(
         costs, ("cores:0", "cuda:0"), [Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 4.0), 9.0)]
     ).costs
-    assert found.times[1][0] == math.inf
-    assert all(new > old for new, old in zip(found.times[0][:3], costs.times[0][:3], strict=True))
+    assert corrected.times[1][0] == math.inf
+    assert all(
+        new > old for new, old in zip(corrected.times[0][:3], costs.times[0][:3], strict=True)
+    )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, OPS))
@@ -290,6 +305,8 @@ def test_devices_that_are_alike_have_one_row_of_costs(seed: int, devices: int) -
     costs = model(1, seed)
     ends = np.linspace(0, OPS, devices + 1).astype(int).tolist()
     stages = tuple(tuple(range(a, b)) for a, b in pairwise(ends))
-    found = correct(costs, [f"cores:{d}" for d in range(devices)], seen(costs, [stages] * 3, seed))
-    drawn = found.draw(np.random.default_rng(seed)).costs[-1]
-    assert len(found.costs.times) == len(drawn.times) == 1
+    corrected = correct(
+        costs, [f"cores:{d}" for d in range(devices)], measurements(costs, [stages] * 3, seed)
+    )
+    drawn = corrected.draw(np.random.default_rng(seed)).costs[-1]
+    assert len(corrected.costs.times) == len(drawn.times) == 1

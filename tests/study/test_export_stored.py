@@ -1,4 +1,4 @@
-"""The split of a stored trial is exported from the hardware it was measured on, and from no other."""
+"""The split of a stored trial is exported only from the hardware it was measured on."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Open = Callable[..., OpenStudy]
 
 
 class Exporting(SimulatedBench):
-    """Simulated hardware that claims to build stages, and remembers what it exported and that it was closed."""
+    """Simulated hardware that claims to build stages, and records exports and closing."""
 
     closed = False
     written: ClassVar[list[Any]] = []
 
-    def export(self, *given: Any, **known: Any) -> None:
-        self.written.append((*given, known))
+    def export(self, *arguments: Any, **known: Any) -> None:
+        self.written.append((*arguments, known))
 
     def close(self) -> None:
         self.closed = True
@@ -36,8 +36,8 @@ class Exporting(SimulatedBench):
 
 @pytest.fixture
 def bench(chain_bench: Make) -> Exporting:
-    made = chain_bench(ops=8, stages=2)
-    return Exporting(made.graph, made.costs, made.devices, made.simulation)
+    simulated = chain_bench(ops=8, stages=2)
+    return Exporting(simulated.graph, simulated.costs, simulated.devices, simulated.simulation)
 
 
 @pytest.fixture

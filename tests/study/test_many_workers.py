@@ -65,11 +65,11 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
     bench = chain_bench()
     config = opened(bench, trials=4, sampler="random").config
     on = open_study(config, bench, server.url, Silent(), name="lost")
-    measure, seen = bench.measure, []
+    measure, measured = bench.measure, []
 
     def losing(stages: object) -> object:
-        seen.append(stages)
-        if len(seen) == 3:
+        measured.append(stages)
+        if len(measured) == 3:
             server.stop()
         return measure(stages)  # type: ignore[arg-type]
 

@@ -47,9 +47,9 @@ def test_a_study_runs_is_told_apart_and_exports(branches, tmp_path, monkeypatch,
     file = tmp_path / "s.toml"
     file.write_text(STUDY.format(folder=tmp_path / "out"))
     assert main(["run", str(file), "-f", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [t["state"] for t in found["trials"]][:1] == ["COMPLETE"]
-    assert found["baselines"][0]["name"] == "one core"
+    shown = json.loads(capsys.readouterr().out)
+    assert [t["state"] for t in shown["trials"]][:1] == ["COMPLETE"]
+    assert shown["baselines"][0]["name"] == "one core"
     manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
     assert {s["runtime"] for s in manifest["stages"]} == {"onnxruntime"}
     items = branches.items(1)

@@ -1,4 +1,4 @@
-"""How good the search is on simulated hardware: costs known to 35 %, noise 2 %, four stages. Seeded, so not by luck."""
+"""The quality of the search on simulated hardware: costs known to 35 %, noise 2 %, seeded."""
 
 from collections.abc import Callable
 from statistics import median
@@ -50,15 +50,15 @@ def benches(
 
 
 def test_the_planner_is_near_the_optimum_after_four_trials(benches: list[SimulatedBench]) -> None:
-    found = [shortfall(bench, "planner", 4, seed) for seed, bench in enumerate(benches)]
-    assert median(found) < 0.01
-    assert max(found) < 0.04
+    shortfalls = [shortfall(bench, "planner", 4, seed) for seed, bench in enumerate(benches)]
+    assert median(shortfalls) < 0.01
+    assert max(shortfalls) < 0.04
 
 
 def test_after_eight_trials_it_is_at_the_optimum(benches: list[SimulatedBench]) -> None:
-    found = [shortfall(bench, "planner", 8, seed) for seed, bench in enumerate(benches)]
-    assert median(found) < 0.005
-    assert max(found) < 0.02
+    shortfalls = [shortfall(bench, "planner", 8, seed) for seed, bench in enumerate(benches)]
+    assert median(shortfalls) < 0.005
+    assert max(shortfalls) < 0.02
 
 
 def test_a_random_search_is_not(benches: list[SimulatedBench]) -> None:

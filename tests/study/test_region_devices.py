@@ -25,7 +25,8 @@ from tests import external_backend, nets
 pytest.importorskip("onnxruntime")
 NAME = external_backend.NAME
 NET = """g (float[1,4,6,6] x) => (float[1,4,6,6] y) {
-    a = Tanh(x)  b = Softmax<axis=1>(a)  c = Conv(b, w0)  d = Conv(c, w1)  e = Softmax<axis=1>(d)  y = Tanh(e)
+    a = Tanh(x)  b = Softmax<axis=1>(a)  c = Conv(b, w0)  d = Conv(c, w1)
+    e = Softmax<axis=1>(d)  y = Tanh(e)
 }"""
 TWO = tuple(map(str, api.device.along(2)))
 apart = pytest.mark.skipif(len(set(TWO)) < 2, reason="this machine has one core")
@@ -59,7 +60,7 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
 @apart
 @pytest.mark.parametrize("stages", [2, "auto"])
 @pytest.mark.parametrize("place", [0, 1])
-def test_c7_every_candidate_has_the_regions_on_their_device(
+def test_every_candidate_has_the_regions_on_their_device(
     model: Any, tmp_path: Path, place: int, stages: Any
 ) -> None:
     on = study(model, tmp_path, TWO[place], stages=stages)
@@ -75,7 +76,7 @@ def test_c7_every_candidate_has_the_regions_on_their_device(
 
 
 @apart
-def test_c7_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None:
+def test_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None:
     study(model, tmp_path, TWO[0])
     with pytest.raises(
         ConfigError, match=f"regions on was '{NAME} {TWO[0]}', is '{NAME} {TWO[1]}'"
@@ -84,7 +85,7 @@ def test_c7_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> N
 
 
 @apart
-def test_c7_a_plan_puts_them_there_too(model: Any) -> None:
+def test_a_plan_puts_them_there_too(model: Any) -> None:
     for place, name in enumerate(TWO):
         split = api.plan(model, 2, TWO, regions={NAME: name})
         assert set(model.lowered.regions[NAME]) <= set(split.stages[place])
@@ -100,7 +101,7 @@ def test_c7_a_plan_puts_them_there_too(model: Any) -> None:
         api.plan(model, 2, TWO, regions={NAME: f"cores:{TWO[0][6:]},{TWO[1][6:]}"})
 
 
-def test_c7_a_plan_of_any_number_of_stages_runs(model: Any) -> None:
+def test_a_plan_of_any_number_of_stages_runs(model: Any) -> None:
     split = autosplit.plan(model, stages="auto")
     assert 1 <= len(split.stages) <= len(api.device.available())
     assert sorted(i for ops in split.stages for i in ops) == list(range(len(model.graph.ops)))
@@ -110,8 +111,9 @@ def test_c7_a_plan_of_any_number_of_stages_runs(model: Any) -> None:
         )
 
 
-def test_c7_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
-    text = 'zoo = "x"\ndevices = ["cores:0", "cores:1"]\n[[regions]]\nbackend = "b"\ndevice = "cores:7"'
+def test_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
+    text = 'zoo = "x"\ndevices = ["cores:0", "cores:1"]\n'
+    text += '[[regions]]\nbackend = "b"\ndevice = "cores:7"'
     (tmp_path / "s.toml").write_text(text)
     with pytest.raises(
         ConfigError, match=r"regions\.device is 'cores:7', which is none of cores:0, cores:1"
@@ -119,16 +121,16 @@ def test_c7_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
         load(tmp_path / "s.toml")
 
 
-def test_c7_ops_that_no_order_can_bring_there_are_told() -> None:
+def test_ops_that_no_order_can_bring_there_are_told() -> None:
     costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0),))
-    own = place_regions(
+    placed = place_regions(
         costs, {"one": (0,), "two": (2,)}, {"one": "cores:0", "two": "cores:0"}, ["cores:0"]
     )
-    assert own.times == costs.times
-    apart_costs = costs.only_on((0,), (1,), 2).only_on((2,), (0,), 2)
-    assert apart_costs.times == ((float("inf"), 1.0, 1.0), (1.0, 1.0, float("inf")))
+    assert placed.times == costs.times
+    by_hand = costs.only_on((0,), (1,), 2).only_on((2,), (0,), 2)
+    assert by_hand.times == ((float("inf"), 1.0, 1.0), (1.0, 1.0, float("inf")))
     with pytest.raises(Infeasible):
-        autosplit_plan(apart_costs)
+        autosplit_plan(by_hand)
 
 
 def autosplit_plan(costs: CostModel) -> Any:

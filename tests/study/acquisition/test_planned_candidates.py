@@ -21,8 +21,10 @@ def test_after_many_trials_the_best_free_split_is_found_without_a_new_plan(
     space = Space(bench.costs, 3)
     measured = []
     for number, stages in enumerate(space.best(bench.costs, PLANNED + 20)):
-        seen = bench.measure(stages)
-        measured.append(Measured(number, stages, seen.stage_ms, seen.period_ms.median))
+        measurement = bench.measure(stages)
+        measured.append(
+            Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
+        )
     taken = frozenset(space.key(m.stages) for m in measured)
     outlook(space, bench.devices, History(taken, tuple(measured[:-1])))
     monkeypatch.setattr("autosplit.study.space.search_space.k_best", None)

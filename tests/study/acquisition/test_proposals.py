@@ -24,8 +24,10 @@ def history(bench: SimulatedBench, space: Space, trials: int) -> History:
         known = History(frozenset(space.key(m.stages) for m in measured), tuple(measured))
         stages = planned(space, bench.devices, known, generator(0, number))
         assert stages is not None
-        seen = bench.measure(stages)
-        measured.append(Measured(number, stages, seen.stage_ms, seen.period_ms.median))
+        measurement = bench.measure(stages)
+        measured.append(
+            Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
+        )
     return History(frozenset(space.key(m.stages) for m in measured), tuple(measured))
 
 
@@ -96,8 +98,10 @@ def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
     assert len(view.source.table.cuts) <= 52
     assert not {space.key(stages) for stages in view.gains} & known.taken
     best = max(view.gains, key=view.gains.__getitem__)
-    moved = {stages for stages in space.neighbours(best) if space.key(stages) not in known.taken}
-    assert moved <= view.gains.keys()
+    neighbours = {
+        stages for stages in space.neighbours(best) if space.key(stages) not in known.taken
+    }
+    assert neighbours <= view.gains.keys()
     plan = space.best(view.corrected.contention_costs, 1)[0]
     assert view.free[0] == plan or space.key(plan) in known.taken
 
@@ -116,9 +120,9 @@ def test_with_too_many_cuts_many_trials_are_weighed_alike(
 
 def test_a_lucky_measurement_alone_makes_no_finalist_of_a_bad_split() -> None:
     costs = CostModel("c", ("a", "b", "c", "d"), (0, 1, 2, 4), ((1.0, 1.0, 1.0, 1.0),))
-    seen = [
+    measured = [
         Measured(0, ((0, 1), (2, 3)), (2.0, 2.0), 2.0),
         Measured(1, ((0,), (1, 2, 3)), (1.0, 3.0), 3.0),
         Measured(2, ((0, 1, 2), (3,)), (3.0, 1.0), 3.0),
     ]
-    assert finalists(correct(costs, ("cores:0", "cores:1"), seen), seen) == seen[:1]
+    assert finalists(correct(costs, ("cores:0", "cores:1"), measured), measured) == measured[:1]

@@ -58,17 +58,17 @@ def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
 
 
 def weighted(stages: int = 3, ops: int = 10, **simulation: Any) -> SimulatedBench:
-    """A chain whose ops have weights that do not follow their times, and tensors that cost to move."""
+    """A chain with weights that do not follow the times, and tensors that cost to transfer."""
     from autosplit.planner import CostModel, Transfer
 
     times = tuple(float(3 + (7 * i) % 5) for i in range(ops))
     sizes = tuple(float(20 + (11 * i) % 13) for i in range(ops))
     tensors = tuple(Transfer(f"t{i}", i, (i + 1,), 8.0 + i % 3) for i in range(ops - 1))
-    moved = (tuple(0.5 + i % 2 for i in range(ops - 1)),)
+    transfers = (tuple(0.5 + i % 2 for i in range(ops - 1)),)
     names = tuple(f"op{i}" for i in range(ops))
     before = tuple(1 << i - 1 if i else 0 for i in range(ops))
     costs = CostModel(
-        "w", names, before, (times,), tensors, moved, moved, sizes=sizes, activations=True
+        "w", names, before, (times,), tensors, transfers, transfers, sizes=sizes, activations=True
     )
     return SimulatedBench(
         graph_of(costs),
@@ -104,10 +104,10 @@ def test_the_front_is_what_no_other_dominates() -> None:
 @settings(deadline=None, max_examples=40)
 def test_the_planner_finds_the_least_memory(costs: Any) -> None:
     space = Space(costs, 1) if len(costs.contraction.groups) < 2 else Space(costs, 2)
-    held = [space.memory(stages) for stages in space.listed]
-    if held:
-        found = plan(memory_costs(costs), space.stages)
-        assert found.period == max(evaluate(costs, found.stages).memory) == min(held)
+    memory_bytes = [space.memory(stages) for stages in space.listed]
+    if memory_bytes:
+        least = plan(memory_costs(costs), space.stages)
+        assert least.period == max(evaluate(costs, least.stages).memory) == min(memory_bytes)
 
 
 def test_memory_alone_takes_one_trial(opened: Callable[..., OpenStudy]) -> None:
@@ -144,9 +144,12 @@ def test_the_front_is_found(
     true = [
         [(p.period, p.latency, max(p.memory))[known[name]] for name in objective] for p in costs
     ]
-    found = [t.values for t in on.study.best_trials]
+    measured_front = [t.values for t in on.study.best_trials]
     for point in (true[n] for n in front(true)):
-        assert any(all(f <= 1.03 * x for f, x in zip(got, point, strict=True)) for got in found)
+        assert any(
+            all(f <= 1.03 * x for f, x in zip(values, point, strict=True))
+            for values in measured_front
+        )
 
 
 def test_ten_stage_times_are_the_least_to_stop_for(opened: Callable[..., OpenStudy]) -> None:
@@ -169,14 +172,14 @@ def test_every_sampler_proposes_for_several_objectives(
 def test_show_and_reports_mark_the_front(opened: Callable[..., OpenStudy]) -> None:
     on = opened(weighted(), BOTH, trials=8)
     run_study(on, Silent())
-    found = document(on.study, on.url)
-    assert found["pareto"] == [t.number for t in on.study.best_trials]
-    assert found["best"]["number"] == best_trial(on.study.trials, on.study.user_attrs)[0].number  # type: ignore[index]
+    shown = document(on.study, on.url)
+    assert shown["pareto"] == [t.number for t in on.study.best_trials]
+    assert shown["best"]["number"] == best_trial(on.study.trials, on.study.user_attrs)[0].number  # type: ignore[index]
     assert on.study.metric_names == ["period in ms", "memory of the largest stage in bytes"]
-    assert found["verdict"]["text"].count("the best split into")
+    assert shown["verdict"]["text"].count("the best split into")
     assert [t.values for t in copy(on.study).trials] == [t.values for t in on.study.trials]
     record = read(on.study)
-    assert record.best().number == found["best"]["number"]  # type: ignore[union-attr]
+    assert record.best().number == shown["best"]["number"]  # type: ignore[union-attr]
     assert record.objectives == of_study(on.study.user_attrs) == ("throughput", "memory")
 
 
@@ -222,7 +225,7 @@ def test_a_study_of_optuna_with_other_directions_is_refused(
 @pytest.mark.parametrize(
     "objective", ["speed", [], ["latency", "latency"], [1], 3, ["throughput", "speed"]]
 )
-def test_an_objective_that_is_none_is_told(tmp_path: Path, objective: Any) -> None:
+def test_an_objective_that_is_none_is_message(tmp_path: Path, objective: Any) -> None:
     from autosplit.study.config.study_file import load
 
     (tmp_path / "s.toml").write_text(f'zoo = "x"\nstages = 2\nobjective = {json.dumps(objective)}')
@@ -247,8 +250,13 @@ def test_a_trial_that_failed_is_not_exported(
     bench.measure = broken  # type: ignore[method-assign]
     on = opened(bench, BOTH, trials=3)
     run_study(on, Silent())
-    for number, told in ((1, r"trial 1 failed \(stage 1 said no\)"), (7, "trial 7 does not exist")):
-        with pytest.raises(ConfigError, match=rf"{told}; those that can be exported are \[0, 2\]"):
+    for number, message in (
+        (1, r"trial 1 failed \(stage 1 said no\)"),
+        (7, "trial 7 does not exist"),
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"{message}; those that can be exported are \[0, 2\]"
+        ):
             export_stored_split(on.study, tmp_path / "out", number)
 
 
@@ -283,11 +291,11 @@ def test_the_command_runs_and_shows_a_front(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.toml").write_text(STUDY)
     assert main(["run", "m.toml", "-f", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    points = [(t["period_ms"]["median"], t["latency_ms"]["median"]) for t in found["trials"]]
-    assert found["pareto"] == front(points)
-    assert found["study"]["objective"] == ["throughput", "latency"]
+    shown = json.loads(capsys.readouterr().out)
+    points = [(t["period_ms"]["median"], t["latency_ms"]["median"]) for t in shown["trials"]]
+    assert shown["pareto"] == front(points)
+    assert shown["study"]["objective"] == ["throughput", "latency"]
     assert main(["show", "m.db"]) == 0
     assert capsys.readouterr().out.count("front") == (
-        len(found["pareto"]) if len(found["pareto"]) > 1 else 0
+        len(shown["pareto"]) if len(shown["pareto"]) > 1 else 0
     )

@@ -66,7 +66,7 @@ def test_the_quickstart_is_a_study_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (GOOD + "trails = 3", "unknown key 'trails'; did you mean 'search.trials'?"),
         (GOOD + 'backend = "onnxruntime"', "write runtime = 'onnxruntime'"),
@@ -127,11 +127,11 @@ def test_the_quickstart_is_a_study_file() -> None:
     ],
 )
 def test_an_error_names_key_value_and_remedy_in_one_line(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "mine.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -142,7 +142,8 @@ def test_an_error_names_key_value_and_remedy_in_one_line(
         "stages = 1",
         "stages = 256",
         'stages = "auto"',
-        'stages = "auto"\ndevices = ["a", "b"]\ntargets = {b = "llvm"}\nregions = [{backend = "r", device = "b"}]',
+        'stages = "auto"\ndevices = ["a", "b"]\ntargets = {b = "llvm"}\n'
+        'regions = [{backend = "r", device = "b"}]',
         "stages = 2\n[search]\nlease = 2\nstagnation = 1",
         "stages = 2\n[search]\nlease = 86400",
         "stages = 2\n[measure]\nitems = 2\nlatency_items = 1",

@@ -64,9 +64,10 @@ def read(folder: Path, content: bytes) -> StudyConfig | None:
     try:
         return load(file)
     except ConfigError as error:
-        assert str(error)
-        assert "\n" not in str(error)
-        return None
+        message = str(error)
+    assert message
+    assert "\n" not in message
+    return None
 
 
 @given(st.binary(max_size=400))

@@ -15,7 +15,7 @@ from autosplit.study.surrogate.cost_correction import Measured
 
 
 def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list[int]]:
-    """The numbers of the finalists among all splits of a chain into two, best first, and all numbers in that order.
+    """The finalists among all splits of a chain into two, and all splits, best first, by number.
 
     The best split has the highest number. The one at ``slow`` was measured in next to no time.
     """
@@ -35,15 +35,15 @@ def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list
 
 
 def test_of_many_that_may_be_the_best_the_likeliest_few_compete() -> None:
-    found, numbers = chosen_of((10.0, *(0.0001,) * 7))
-    assert found == sorted(found)
-    assert len(found) == FINALISTS < len(numbers)
+    finalist_numbers, numbers = chosen_of((10.0, *(0.0001,) * 7))
+    assert finalist_numbers == sorted(finalist_numbers)
+    assert len(finalist_numbers) == FINALISTS < len(numbers)
 
 
 def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
-    found, numbers = chosen_of((1.0,) * 8)
-    assert numbers[0] in found
-    assert numbers[-1] not in found
+    finalist_numbers, numbers = chosen_of((1.0,) * 8)
+    assert numbers[0] in finalist_numbers
+    assert numbers[-1] not in finalist_numbers
 
 
 def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
@@ -72,10 +72,10 @@ def test_a_comparison_counts_for_the_same_rivals_with_nothing_measured_since(
 
 def test_the_one_measured_fastest_always_competes() -> None:
     for times in ((1.0,) * 8, (10.0, *(0.0001,) * 7)):
-        found, _ = chosen_of(times, slow=0)
-        assert 0 in found
-        assert found == sorted(found)
-        assert len(found) <= FINALISTS
+        finalist_numbers, _ = chosen_of(times, slow=0)
+        assert 0 in finalist_numbers
+        assert finalist_numbers == sorted(finalist_numbers)
+        assert len(finalist_numbers) <= FINALISTS
 
 
 def test_nothing_measured_has_no_finalists() -> None:

@@ -1,4 +1,4 @@
-"""What a run shows while it lasts: a table that changes in place on a terminal, plain lines elsewhere."""
+"""What a run shows: a table that changes in place on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(folder: Path, errors: int) -> str:
 
 
 def screen(text: str) -> list[str]:
-    """The lines a terminal ends with: text, line ends, and the codes for cursor up and erase line."""
+    """The lines of a terminal after text, line ends, and codes for cursor up and erase line."""
     lines, row, at = [""], 0, 0
     for piece in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", text):
         code = ESCAPE.fullmatch(piece)
@@ -106,7 +106,7 @@ FIRST = Status(0, 2.0, (1.0, 2.0), None, 2.0, 1.5, 1, 9, 89.4)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [
         (0, "0 s"),
         (89.4, "89 s"),
@@ -116,20 +116,28 @@ FIRST = Status(0, 2.0, (1.0, 2.0), None, 2.0, 1.5, 1, 9, 89.4)
         (86_400, "24.0 h"),
     ],
 )
-def test_times_are_told_in_the_unit_one_would_say(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+def test_times_are_told_in_the_unit_one_would_say(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("status", "line"),
     [
-        (FIRST, "trial 0: 2 ms, stages 1 ms, 2 ms; 1 of 9 trials, best 2 ms, predicted bound 1.5 ms, "
-                "about 89 s left"),
-        (Status(3, None, (), "no room", None, None, 4, 9, None), "trial 3: failed: no room; 4 of 9 trials"),
-        (Status(3, None, (), "no room", 2.0, None, 4, 9, 0.0), "trial 3: failed: no room; 4 of 9 trials, "
-                "best 2 ms, about 0 s left"),
+        (
+            FIRST,
+            "trial 0: 2 ms, stages 1 ms, 2 ms; "
+            "1 of 9 trials, best 2 ms, predicted bound 1.5 ms, about 89 s left",
+        ),
+        (
+            Status(3, None, (), "no room", None, None, 4, 9, None),
+            "trial 3: failed: no room; 4 of 9 trials",
+        ),
+        (
+            Status(3, None, (), "no room", 2.0, None, 4, 9, 0.0),
+            "trial 3: failed: no room; 4 of 9 trials, best 2 ms, about 0 s left",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_line_tells_the_trial_and_where_the_study_stands(
     capsys: pytest.CaptureFixture[str], status: Status, line: str
 ) -> None:

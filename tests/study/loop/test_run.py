@@ -33,11 +33,11 @@ Open = Callable[..., OpenStudy]
 
 def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]) -> SimulatedBench:
     """The bench, raising ``error`` in the measurements of these numbers."""
-    measure, seen = bench.measure, Counter[str]()
+    measure, counter = bench.measure, Counter[str]()
 
     def broken(stages: Stages) -> Measurement:
-        seen["calls"] += 1
-        if seen["calls"] - 1 in numbers:
+        counter["calls"] += 1
+        if counter["calls"] - 1 in numbers:
             raise error
         return measure(stages)
 
@@ -54,9 +54,9 @@ def keys(on: OpenStudy, state: str = "COMPLETE") -> list[Any]:
 
 
 def best(on: OpenStudy) -> Any:
-    found = best_trial(on.study.trials, on.study.user_attrs)
-    assert found is not None
-    return found[0].user_attrs[KEY], found[1]
+    best_result = best_trial(on.study.trials, on.study.user_attrs)
+    assert best_result is not None
+    return best_result[0].user_attrs[KEY], best_result[1]
 
 
 def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Open) -> None:
@@ -514,8 +514,8 @@ def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
     killed.wait()
     assert [t.state.name for t in read(tmp_path)] == ["COMPLETE", "COMPLETE", "RUNNING"]
     again = start(tmp_path, 0.3)
-    _, told = again.communicate(timeout=60)
-    assert again.returncode == 0, told
+    _, errors = again.communicate(timeout=60)
+    assert again.returncode == 0, errors
     trials = read(tmp_path)
     assert [t.state.name for t in trials] == ["COMPLETE"] * 5
     assert len({t.user_attrs[KEY] for t in trials}) == 5
@@ -525,9 +525,9 @@ def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
     process = start(tmp_path, 0.3)
     until_its_third_trial(process)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert told.splitlines()[-1].startswith("autosplit: interrupted; the study is kept")
-    assert "Traceback" not in told
+    assert errors.splitlines()[-1].startswith("autosplit: interrupted; the study is kept")
+    assert "Traceback" not in errors
     assert [t.state.name for t in read(tmp_path)][:2] == ["COMPLETE", "COMPLETE"]
     assert "RUNNING" not in {t.state.name for t in read(tmp_path)}

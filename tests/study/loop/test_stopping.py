@@ -31,18 +31,18 @@ def trial(number: int, state: str, value: Any = None, attributes: Any = None) ->
     return SimpleNamespace(number=number, state=named, values=values, user_attrs=attributes or {})
 
 
-def trials(*told: tuple[Any, ...]) -> list[Any]:
+def trials(*rows: tuple[Any, ...]) -> list[Any]:
     """Trials from (state, value or values, attributes); the last two may be left out."""
-    return [trial(number, *t) for number, t in enumerate(told)]
+    return [trial(number, *t) for number, t in enumerate(rows)]
 
 
-def reason(told: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any) -> str | None:
-    asked = Search(**{"sampler": "random", "trials": 100, **search})
-    return stop_reason(asked, Space(CHAIN, 2), ("cores:0", "cores:1"), trials(*told), elapsed)
+def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any) -> str | None:
+    limits = Search(**{"sampler": "random", "trials": 100, **search})
+    return stop_reason(limits, Space(CHAIN, 2), ("cores:0", "cores:1"), trials(*rows), elapsed)
 
 
 @pytest.mark.parametrize(
-    ("told", "search", "elapsed", "why"),
+    ("finished", "search", "elapsed", "expected"),
     [
         ([(COMPLETE, 1.0)] * 2, {"trials": 3}, 0, None),
         ([(COMPLETE, 1.0)] * 3, {"trials": 3}, 0, "stopped: 3 trials (limit)"),
@@ -70,10 +70,10 @@ def reason(told: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any)
     ],
 )
 def test_each_limit_stops_when_it_is_met(
-    told: list[tuple[Any, ...]], search: dict[str, Any], elapsed: float, why: str | None
+    finished: list[tuple[Any, ...]], search: dict[str, Any], elapsed: float, expected: str | None
 ) -> None:
-    found = reason(told, elapsed, **search)
-    assert found is None if why is None else found is not None and why in found
+    stopped = reason(finished, elapsed, **search)
+    assert stopped is None if expected is None else stopped is not None and expected in stopped
 
 
 def test_with_several_objectives_a_trial_beyond_the_front_is_something_better() -> None:
@@ -85,9 +85,11 @@ def test_with_several_objectives_a_trial_beyond_the_front_is_something_better() 
 
 
 def test_stagnation_counts_by_number_whatever_the_order() -> None:
-    found = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
-    asked = Search(sampler="random", stagnation=2)
-    assert "in 2 trials" in str(stop_reason(asked, Space(CHAIN, 2), ("a", "b"), found[::-1], 0.0))
+    finished = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
+    search = Search(sampler="random", stagnation=2)
+    assert "in 2 trials" in str(
+        stop_reason(search, Space(CHAIN, 2), ("a", "b"), finished[::-1], 0.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,14 +99,14 @@ def test_stagnation_counts_by_number_whatever_the_order() -> None:
 def test_more_than_half_of_at_least_five_failed_is_too_many(
     complete: int, failed: int, stops: bool
 ) -> None:
-    found = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL, None, {"error": "no room"})] * failed)
+    finished = trials(*[(COMPLETE, 1.0)] * complete, *[(FAIL, None, {"error": "no room"})] * failed)
     if not stops:
-        check_failures(found)
+        check_failures(finished)
         return
     with pytest.raises(
         Infeasible, match=f"{failed} of {complete + failed} trials failed, most often: no room"
     ):
-        check_failures(found)
+        check_failures(finished)
 
 
 def test_the_commonest_reason_is_told() -> None:

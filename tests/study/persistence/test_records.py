@@ -1,4 +1,4 @@
-"""What a study stores: plain JSON, read back as it was; what somebody else wrote there is not trusted."""
+"""What a study stores is plain JSON and read back; what others wrote there is not trusted."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def stored(document: Any) -> Any:
 
 
 def test_numbers_of_numpy_become_numbers_of_json() -> None:
-    found = records.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))  # type: ignore[arg-type]
-    assert stored(found) == {"median": 2.0, "low": 1.5, "high": 3.0}
+    document = records.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))  # type: ignore[arg-type]
+    assert stored(document) == {"median": 2.0, "low": 1.5, "high": 3.0}
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
 
 
 def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
-    kept = [
+    baselines = [
         Baseline("one core", SPREAD, SPREAD),
         Baseline("replicas", SPREAD, Spread(5.0, 4.0, 6.0), 2),
     ]
-    documents = stored([records.document_of(b) for b in kept])
-    assert records.read_baselines([*documents, 3, {"name": "no period"}]) == kept
+    documents = stored([records.document_of(b) for b in baselines])
+    assert records.read_baselines([*documents, 3, {"name": "no period"}]) == baselines
     assert records.read_baselines([{"period_ms": DOCUMENT}]) == [Baseline("?", SPREAD, SPREAD, 1)]
     assert records.read_baselines({"not": "a list"}) == []
     assert records.read_baselines(None) == records.read_baselines(3) == []
@@ -93,12 +93,17 @@ def fork() -> Any:
 
 
 def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
-    found = stored(records.graph_document(fork()))
-    assert found["ops"][3] == {
-        "name": "d", "kernel": "k_d", "sources": ["s_d"], "inputs": ["b", "c"], "outputs": ["d"], "weight_bytes": 100,
-    }  # fmt: skip
-    assert found["tensors"]["c"] == {"shape": [8], "dtype": "float32", "bytes": 32}
-    assert (found["name"], found["inputs"], found["outputs"]) == ("fork", ["x"], ["d"])
+    document = stored(records.graph_document(fork()))
+    assert document["ops"][3] == {
+        "name": "d",
+        "kernel": "k_d",
+        "sources": ["s_d"],
+        "inputs": ["b", "c"],
+        "outputs": ["d"],
+        "weight_bytes": 100,
+    }
+    assert document["tensors"]["c"] == {"shape": [8], "dtype": "float32", "bytes": 32}
+    assert (document["name"], document["inputs"], document["outputs"]) == ("fork", ["x"], ["d"])
 
 
 @pytest.mark.parametrize(
@@ -114,10 +119,10 @@ def test_a_graph_keeps_what_pictures_and_tables_need() -> None:
 def test_a_split_is_told_by_the_last_ops_of_each_cut_and_what_crosses_it(
     stages: Any, cuts: list[list[str]], live: list[Any]
 ) -> None:
-    found = stored(records.split_attributes(fork(), stages))
-    assert [sorted(c) for c in found["cuts"]] == cuts
-    assert [sorted(c) for c in found["live"]] == live
-    assert found["stages"] == [list(ops) for ops in stages]
+    document = stored(records.split_attributes(fork(), stages))
+    assert [sorted(c) for c in document["cuts"]] == cuts
+    assert [sorted(c) for c in document["live"]] == live
+    assert document["stages"] == [list(ops) for ops in stages]
 
 
 @pytest.mark.parametrize(
@@ -134,13 +139,15 @@ def test_what_was_measured_is_told_in_single_numbers_too(
     times: tuple[float, ...], imbalance: float, slowest: int
 ) -> None:
     latency = Spread(7.0, 6.0, 8.0)
-    found = records.measured_attributes(
+    document = records.measured_attributes(
         Measurement(SPREAD, latency, times, Accuracy(True, 0.5, 1e-6, 3))
     )
-    assert found["imbalance"] == pytest.approx(imbalance)
-    assert found["bottleneck_stage"] == slowest
-    assert [found[f"stage{i}_ms"] for i in range(len(times))] == found["stage_ms"] == list(times)
-    assert (found["period"], found["latency"], found["max_rel_error"]) == (2.0, 7.0, 1e-6)
+    assert document["imbalance"] == pytest.approx(imbalance)
+    assert document["bottleneck_stage"] == slowest
+    assert (
+        [document[f"stage{i}_ms"] for i in range(len(times))] == document["stage_ms"] == list(times)
+    )
+    assert (document["period"], document["latency"], document["max_rel_error"]) == (2.0, 7.0, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -168,14 +175,14 @@ def test_what_differs_is_named_with_both_values(
 
 
 def test_a_baseline_that_names_no_copies_is_one() -> None:
-    found = records.read_baselines(
+    document = records.read_baselines(
         [{"name": "a", "period_ms": DOCUMENT, "copies": None}, {"name": "b", "copies": 2}]
     )
-    assert [(b.name, b.copies) for b in found] == [("a", 1)]
+    assert [(b.name, b.copies) for b in document] == [("a", 1)]
 
 
 def test_a_latency_that_is_missing_is_the_period() -> None:
-    (found,) = records.read_baselines(
+    (document,) = records.read_baselines(
         [{"name": "a", "period_ms": DOCUMENT, "latency_ms": 3, "copies": 2}]
     )
-    assert found == Baseline("a", SPREAD, SPREAD, 2)
+    assert document == Baseline("a", SPREAD, SPREAD, 2)

@@ -111,7 +111,7 @@ def test_an_error_that_is_none_of_a_storages_goes_on_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "error", "told"),
+    ("raised", "error", "message"),
     [
         (
             ModuleNotFoundError("No module named 'psycopg'"),
@@ -127,7 +127,7 @@ def test_an_error_that_is_none_of_a_storages_goes_on_as_it_is() -> None:
     ],
 )
 def test_a_storage_that_cannot_be_opened_says_why(
-    monkeypatch: pytest.MonkeyPatch, raised: Exception, error: type[Exception], told: str
+    monkeypatch: pytest.MonkeyPatch, raised: Exception, error: type[Exception], message: str
 ) -> None:
     def refuse(*args: object, **named: object) -> None:
         raise raised
@@ -135,7 +135,7 @@ def test_a_storage_that_cannot_be_opened_says_why(
     monkeypatch.setattr(sqlalchemy, "create_engine", refuse)
     with pytest.raises(error) as caught:
         connect("postgresql+psycopg://me:secret@host/base")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
@@ -200,9 +200,9 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [("sqlite:////a/b.db", "/a/b.db"), ("sqlite://", "sqlite://"), ("postgresql://u:p@h/d", "postgresql://u:***@h/d"),
      ("nonsense", "nonsense://...")],
 )  # fmt: skip
-def test_a_storage_is_shown_by_its_file_or_without_its_password(url: str, told: str) -> None:
-    assert redact_password(url) == told
+def test_a_storage_is_shown_by_its_file_or_without_its_password(url: str, message: str) -> None:
+    assert redact_password(url) == message

@@ -38,21 +38,21 @@ def test_listing_finds_as_many_splits_as_counting(branchy_bench: Make) -> None:
 
 def test_moving_one_op_reaches_every_split(branchy_bench: Make) -> None:
     space = Space(branchy_bench(blocks=2, branches=2).costs, 2)
-    seen = {space.key(space.listed[0])}
+    visited = {space.key(space.listed[0])}
     queue = [space.listed[0]]
     for stages in queue:
-        fresh = [n for n in space.neighbours(stages) if space.key(n) not in seen]
-        seen |= {space.key(n) for n in fresh}
+        fresh = [n for n in space.neighbours(stages) if space.key(n) not in visited]
+        visited |= {space.key(n) for n in fresh}
         queue += fresh
-    assert len(seen) == space.size
+    assert len(visited) == space.size
 
 
 def test_random_splits_are_legal_and_differ(branchy_bench: Make) -> None:
     bench = branchy_bench()
     space, rng = Space(bench.costs, 3), np.random.default_rng(0)
-    found = [space.random(rng) for _ in range(30)]
-    assert all(stages is not None and cuts_of(bench.graph, stages) for stages in found)
-    assert len(set(found)) > 20
+    splits = [space.random(rng) for _ in range(30)]
+    assert all(stages is not None and cuts_of(bench.graph, stages) for stages in splits)
+    assert len(set(splits)) > 20
 
 
 def test_ops_kept_together_stay_so(chain_bench: Make) -> None:

@@ -36,8 +36,8 @@ def test_ops_of_a_slow_stage_are_corrected_up_and_the_others_less() -> None:
 
 
 def test_two_cuts_tell_what_lies_between_them() -> None:
-    seen = [measured(0, HALVES, 2.0, 5.0), measured(1, ((0, 1, 2), (3,)), 6.0, 1.0)]
-    slow = correct(CHAIN, TWO, seen).costs.times[0]
+    trials = [measured(0, HALVES, 2.0, 5.0), measured(1, ((0, 1, 2), (3,)), 6.0, 1.0)]
+    slow = correct(CHAIN, TWO, trials).costs.times[0]
     assert slow[2] == max(slow) > 2.0
 
 
@@ -46,16 +46,18 @@ def test_error_and_noise_are_found_from_the_measurements(chain_bench: Make) -> N
     rng = np.random.default_rng(0)
     cuts = [sorted(rng.choice(range(5, 55), 2, replace=False).tolist()) for _ in range(12)]
     splits = [(tuple(range(a)), tuple(range(a, b)), tuple(range(b, 60))) for a, b in cuts]
-    seen = [measured(n, s, *bench.measure(s).stage_ms) for n, s in enumerate(splits)]
-    corrected = correct(bench.costs, bench.devices, seen)
+    trials = [measured(n, s, *bench.measure(s).stage_ms) for n, s in enumerate(splits)]
+    corrected = correct(bench.costs, bench.devices, trials)
     assert 0.2 <= corrected.error <= 0.8
     assert corrected.noise <= 0.02
 
 
 def test_another_kind_of_device_learns_half() -> None:
-    seen = [measured(0, HALVES, 4.0, 2.0)]
+    trials = [measured(0, HALVES, 4.0, 2.0)]
     model = CostModel("c", CHAIN.names, CHAIN.predecessors, (CHAIN.times[0], CHAIN.times[0]))
-    alike, other = (correct(model, devices, seen).costs for devices in (TWO, ("cores:0", "cuda:0")))
+    alike, other = (
+        correct(model, devices, trials).costs for devices in (TWO, ("cores:0", "cuda:0"))
+    )
     assert len(alike.times) == 1
     assert other.times[1][0] < other.times[0][0]
 
@@ -70,8 +72,8 @@ def test_a_device_that_cannot_run_an_op_still_cannot() -> None:
 
 
 def test_a_period_above_the_slowest_stage_is_expected_again() -> None:
-    seen = [Measured(0, HALVES, (2.0, 2.0), 2.2)]
-    assert correct(CHAIN, TWO, seen).ratio == pytest.approx(1.1)
+    trials = [Measured(0, HALVES, (2.0, 2.0), 2.2)]
+    assert correct(CHAIN, TWO, trials).ratio == pytest.approx(1.1)
 
 
 def test_costs_of_zero_do_no_harm() -> None:

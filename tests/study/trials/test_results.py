@@ -97,8 +97,8 @@ def test_the_best_is_that_of_the_first_objective(objective: Any, number: int) ->
 def test_a_period_that_is_not_stored_is_the_value_of_throughput(
     stored: Any, objectives: tuple[str, ...], period: float | None
 ) -> None:
-    found = period_of(stored, objectives)
-    assert (found.median if found else None) == period
+    read_period = period_of(stored, objectives)
+    assert (read_period.median if read_period else None) == period
 
 
 def test_baselines_have_the_periods_of_the_final_comparison_where_it_has_all() -> None:
