@@ -38,7 +38,11 @@ def __getattr__(name: str) -> Any:
     from autosplit.planner import baselines, solve
     from autosplit.planner.placement import device_order
 
-    return {**vars(solve), **vars(device_order), **vars(baselines)}[name]
+    if name == "plan_assigned":
+        return device_order.plan_assigned
+    if name in ("PlannedBaseline", "planned_baselines"):
+        return getattr(baselines, name)
+    return getattr(solve, name)
 
 
 __all__ = [

@@ -9,7 +9,7 @@ differ. Stages that are too long are left out in blocks, and so are cuts out of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -68,7 +68,11 @@ class StageTimes:
         None where that period is above the limit of the model.
         """
         paths: list[tuple[int, ...] | None] = [None] * len(limits)
-        periods = self._least_periods(limits)
+
+        def slowest(load: Array, before: Array) -> None:
+            np.maximum(load, before, out=load)
+
+        periods = self._forward(self._ranges(limits), limits, slowest)[-1][:, 0]
         feasible = np.flatnonzero((periods <= limits) & (periods < math.inf))
         if len(feasible):
             part = self._only(feasible)
@@ -121,23 +125,16 @@ class StageTimes:
                 times = after[:, None, columns] - before[:, start:stop, None]
                 yield slice(start, stop), columns, transfers[start:stop, columns] + times
 
-    def _least_periods(self, limits: Array) -> Array:
-        """The least period of each cost model, up to its limit."""
-        ranges = self._ranges(limits)
-        periods = np.zeros((len(limits), 1))
-        for stage, (tails, heads) in enumerate(pairwise(ranges)):
-            reached = np.full((len(limits), heads.stop - heads.start), math.inf)
-            for rows, columns, load in self._blocks(stage, ranges, limits):
-                np.maximum(load, periods[:, _shifted(rows, tails), None], out=load)
-                part = reached[:, _shifted(columns, heads)]
-                np.minimum(part, load.min(axis=1), out=part)
-            periods = reached
-        return periods[:, 0]
-
     def _most_even(self, limits: Array) -> Index:
         """Cost model by layer: the cuts of the most even path with no stage above the limit."""
         ranges = self._ranges(limits)
-        squares = self._least_squares(ranges, limits)
+
+        def add_square(load: Array, before: Array) -> None:
+            np.copyto(load, math.inf, where=load > limits[:, None, None])
+            np.multiply(load, load, out=load)
+            load += before
+
+        squares = self._forward(ranges, limits, add_square)
         path = np.zeros((len(limits), self.stages + 1), dtype=np.intp)
         path[:, -1] = self.before.shape[2] - 1
         # From the last cut back: the stage before each cut that has the least sum.
@@ -150,19 +147,22 @@ class StageTimes:
             path[:, stage] = tails.start + total.argmin(axis=1)
         return path
 
-    def _least_squares(self, ranges: Sequence[slice], limits: Array) -> list[Array]:
-        """Per layer, cost model by cut, the least sum of squares of stages within the limits."""
-        squares = [np.zeros((len(limits), 1))]
+    def _forward(
+        self, ranges: Sequence[slice], limits: Array, join: Callable[[Array, Array], object]
+    ) -> list[Array]:
+        """Per layer, cost model by cut, the least value of a path to there.
+
+        ``join(load, before)`` changes loads to the values of paths with such a last stage.
+        """
+        least = [np.zeros((len(limits), 1))]
         for stage, (tails, heads) in enumerate(pairwise(ranges)):
             reached = np.full((len(limits), heads.stop - heads.start), math.inf)
             for rows, columns, load in self._blocks(stage, ranges, limits):
-                np.copyto(load, math.inf, where=load > limits[:, None, None])
-                np.multiply(load, load, out=load)
-                load += squares[-1][:, _shifted(rows, tails), None]
+                join(load, least[-1][:, _shifted(rows, tails), None])
                 part = reached[:, _shifted(columns, heads)]
                 np.minimum(part, load.min(axis=1), out=part)
-            squares.append(reached)
-        return squares
+            least.append(reached)
+        return least
 
     def _parts(self, stage: int) -> tuple[Array, Array, Array]:
         """Of a stage: the times before its first cut, those before its last, the transfers."""
