@@ -101,9 +101,11 @@ def shapes(suffix: str) -> dict[str, tuple[int, ...]]:
     return {"x": (2, 4), "y": (2, 3)} if suffix == ".pt2" else {}
 
 
+SLOW = (".onnx", ".pt2")  # what is loaded is compiled; torch takes a second a file
+
+
 @pytest.mark.parametrize(
-    "suffix",
-    [pytest.param(s, marks=pytest.mark.integration) if s == ".pt2" else s for s in CHANGES],
+    "suffix", [pytest.param(s, marks=pytest.mark.integration) if s in SLOW else s for s in CHANGES]
 )
 def test_a_damaged_file_is_loaded_or_refused(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"net{suffix}"

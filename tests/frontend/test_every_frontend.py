@@ -1,7 +1,7 @@
 """What every frontend has in common: one suite, run against each format of a model file.
 
-A new frontend adds a ``Form`` that writes the net ``relu(x w w)`` as its file. ``after`` is the name
-of its first product.
+A new frontend adds a ``Form`` that writes the net ``relu(x w w)`` as its file. ``after`` is the
+name of its first product.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def as_program(file: Path, rows: int | None) -> None:
             return torch.relu((x @ w) @ w)
 
     dynamic = None if rows else {"x": {0: torch.export.Dim("n")}, "w": None}
-    given = torch.ones(rows or 3, 4), torch.ones(4, 4)
-    torch.export.save(torch.export.export(Net(), given, dynamic_shapes=dynamic), file)
+    arguments = torch.ones(rows or 3, 4), torch.ones(4, 4)
+    torch.export.save(torch.export.export(Net(), arguments, dynamic_shapes=dynamic), file)
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,9 @@ def test_a_split_by_the_name_of_a_node_computes_what_the_net_does(model, form):
     split = model.split([[form.after]])
     items = model.items(3)
     with split.pipeline() as pipeline:
-        found = [next(iter(result.values())) for result in pipeline.run(items)]
+        results = [next(iter(result.values())) for result in pipeline.run(items)]
     assert nets.live(split) == (form.after,)
-    for item, result in zip(items, found, strict=True):
+    for item, result in zip(items, results, strict=True):
         np.testing.assert_allclose(
             result, np.maximum(item["x"] @ item["w"] @ item["w"], 0), rtol=1e-4, atol=1e-4
         )

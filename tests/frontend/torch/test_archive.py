@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
-    kept = {
+    copied = {
         "data/weights/weight_0": b"\1\2",
         "data/constants/c": b"3",
         "archive_version": b"0",
@@ -64,10 +64,10 @@ def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
         "extra/notes": b"x",
     }
     found = members(
-        saved(file, graph(), {**kept, **left, "data/sample_inputs/model.pt": b"pickle"})
+        saved(file, graph(), {**copied, **left, "data/sample_inputs/model.pt": b"pickle"})
     )
     assert json.loads(found.pop("models/model.json"))["guards_code"] == []
-    assert found == {**kept, "data/sample_inputs/model.pt": b""}
+    assert found == {**copied, "data/sample_inputs/model.pt": b""}
 
 
 def test_an_archive_without_a_graph_is_another_torchs(file: Path) -> None:
