@@ -18,7 +18,7 @@ from tests.report.studies import make_study
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of a study named ``fire``: 12 trials, the sixth failed. A test must not change it."""
+    """The file of the study ``fire``: 12 trials, the sixth failed. A test must not change it."""
     file = tmp_path_factory.mktemp("finished") / "fire.db"
     make_study(file, graphs.fire_net())
     return file

@@ -1,4 +1,4 @@
-"""Fused graphs shaped like well-known nets, for pictures and notes: a fire net, inception branches, a dense chain."""
+"""Fused graphs shaped like well-known nets: a fire net, inception branches, a dense chain."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class StudyReader:
 
 
 def find_study(study: str, storage: str | None = None) -> StudyReader:
-    """The study that a user means by a study file, a database file, a URL, or a name in ``storage``.
+    """The study that a user means by a study file, a database, a URL, or a name in ``storage``.
 
     Raises:
         ConfigError: nothing of that kind exists.

@@ -21,7 +21,7 @@ _BASELINE_SYMBOLS: tuple[Symbol, ...] = ("square", "diamond", "triangle", "cross
 
 @dataclass(frozen=True)
 class Series:
-    """Points, steps from left to right, a dashed straight ``line``, or a ``level`` across the chart.
+    """Points, steps from left to right, a dashed ``line``, or a ``level`` across the chart.
 
     ``spreads`` are the intervals of points, ``texts`` say what each is.
     """

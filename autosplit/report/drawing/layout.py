@@ -1,9 +1,9 @@
 """Where boxes go: columns from left to right, few crossings, short edges.
 
 The steps are those of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical
-System Structures" (1981). Columns are given. Barycentre sweeps order each column. Then boxes move as
-close to their neighbours as the order and the gaps allow: least squares under an order, solved by
-pooling adjacent violators.
+System Structures" (1981). The columns come from the caller. Barycentre sweeps order each column.
+Then boxes move as close to their neighbours as the order and the gaps allow: least squares under an
+order, solved by pooling adjacent violators.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ _MAX_TENSORS = 6  # shown one by one on a cut; of more the smallest share a slot
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in a column: ops, tensors on a cut, an input or output, or edges that pass ``through``.
+    """A place in a column: ops, tensors on a cut, an input or output, or passing edges.
 
     ``tensors`` are those of a tensor, input or output slot. Edges from one ``anchor`` share their
     path through a column.
@@ -32,7 +32,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Paths:
-    """The columns with their slots, the edges between them, and the column and tensors of each cut."""
+    """The columns with their slots, the edges between them, and the tensors of each cut."""
 
     columns: tuple[tuple[Slot, ...], ...]
     edges: tuple[tuple[Slot, Slot], ...]
@@ -55,7 +55,7 @@ class Paths:
 
 
 def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int) -> Paths:
-    """The columns and edges of a split. Raises SplitError if ``stages`` are no split of the graph."""
+    """The columns and edges of a split. Raises SplitError if ``stages`` are no split."""
     cuts = cuts_of(graph, stages)
     groups = collapse(graph, stages, columns)
     widths = [1 + max(g.band for g in groups if g.stage == s) for s in range(len(stages))]

@@ -1,4 +1,4 @@
-"""How a split graph is broken into rows: as many columns side by side as can be read, the rest below.
+"""How a split graph is broken into rows: as many columns as can be read, the rest below.
 
 A row ends at a cut, and the next one begins with the same cut. Every tensor that goes on stands at
 the end of one row and again at the start of the next.

@@ -1,4 +1,4 @@
-"""The dashboard of a study: what it shows, that it changes nothing, and what ``writable`` allows."""
+"""The dashboard: what it shows, that it changes nothing, and what ``writable`` allows."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ def test_what_was_never_put_or_was_removed_is_not_found():
     from optuna.artifacts.exceptions import ArtifactNotFound
 
     store = LazyPictures()
-    store.write("id", io.BytesIO(b"given"))
-    assert store.open_reader("id").read() == b"given"
+    store.write("id", io.BytesIO(b"picture"))
+    assert store.open_reader("id").read() == b"picture"
     store.remove("id")
     store.remove("id")
     for name in ("id", "other"):

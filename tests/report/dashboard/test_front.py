@@ -1,4 +1,4 @@
-"""A study of throughput and latency at once, on any number of stages: its Pareto front on the page and on the dashboard."""
+"""The Pareto front of a study of throughput and latency, on the page and on the dashboard."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def test_the_dashboard_has_both_objectives_by_name(study: optuna.Study) -> None:
 
 def test_the_page_marks_the_trials_of_the_front_and_draws_it(study: optuna.Study) -> None:
     record = read(study)
-    found = tables.trials(record, tables.plain)
-    place = found.columns.index("Pareto front")
-    assert {row[0] for row in found.rows if row[place]} == {
+    table = tables.trials(record, tables.plain)
+    place = table.columns.index("Pareto front")
+    assert {row[0] for row in table.rows if row[place]} == {
         str(t.number) for t in study.best_trials
     }
     assert 'id="pareto-' in page.page(record)
@@ -71,11 +71,11 @@ def test_the_page_marks_the_trials_of_the_front_and_draws_it(study: optuna.Study
 def test_a_trial_that_leaves_devices_unused_has_its_picture(study: optuna.Study) -> None:
     pictures: dict[str, Any] = {}
 
-    class Kept(LazyPictures):
+    class Recorded(LazyPictures):
         def put(self, identity: str, draw: Any) -> None:
             pictures[identity] = draw
 
-    prepare(study, Kept())
+    prepare(study, Recorded())
     used = [
         sum(map(bool, t.user_attrs["stages"])) for t in study.trials if t.state.name == "COMPLETE"
     ]

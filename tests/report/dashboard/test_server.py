@@ -22,7 +22,7 @@ SOON = 10.0  # seconds in which a client that behaves must be answered
 
 
 def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    parts = [BIG] * 3 if environ["PATH_INFO"] == "/big" else [b"page"]
+    parts = [BIG] * 4 if environ["PATH_INFO"] == "/big" else [b"page"]
     start_response("200 OK", [("Content-Length", str(sum(map(len, parts))))])
     return parts
 

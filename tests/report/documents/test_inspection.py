@@ -35,7 +35,7 @@ def counted(ops, total, complete=True):
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "text"),
     [
         (counted(1, 2), "net: 1 fused op, 2 downsets: 0 cuts into two stages"),
         (counted(2, 3), "net: 2 fused ops, 3 downsets: 1 cut into two stages"),
@@ -43,8 +43,8 @@ def counted(ops, total, complete=True):
         (counted(900, 10**6, False), "net: 900 fused ops, more than 1,000,000 downsets"),
     ],
 )
-def test_the_title_counts_ops_and_cuts(document, told):
-    assert inspection.title(document) == told
+def test_the_title_counts_ops_and_cuts(document, text):
+    assert inspection.title(document) == text
 
 
 def test_a_row_an_op_with_the_size_of_all_it_makes():
@@ -56,8 +56,8 @@ def test_a_row_an_op_with_the_size_of_all_it_makes():
 
 
 def test_a_tensor_is_told_with_who_makes_and_reads_it():
-    made = inspection.tensor(GRAPH, "b")
-    assert (made["shape"], made["producer"], made["consumers"]) == ([], "lstm_1", ["lstm_2"])
+    tensor = inspection.tensor(GRAPH, "b")
+    assert (tensor["shape"], tensor["producer"], tensor["consumers"]) == ([], "lstm_1", ["lstm_2"])
     assert inspection.tensor(GRAPH, "x")["producer"] is None
 
 
@@ -68,20 +68,20 @@ def test_shapes_are_spelled_as_the_command_line_takes_them():
 def test_inputs_and_outputs_are_a_line_each():
     port = {"name": "x", "dtype": "float32", "shape": [1, 3]}
     document = {"inputs": [port, port | {"name": "z", "shape": []}], "outputs": [port]}
-    told = list(inspection.ports(document))
-    assert told == ["inputs: x float32 1x3, z float32 scalar", "outputs: x float32 1x3"]
+    lines = list(inspection.ports(document))
+    assert lines == ["inputs: x float32 1x3, z float32 scalar", "outputs: x float32 1x3"]
 
 
 @pytest.mark.parametrize(
-    ("node", "told"),
+    ("node", "text"),
     [
         ("relu", "relu is in fused op conv_relu"),
         ("lstm", "lstm is in fused op lstm_2; lstm_1, lstm_2 compute a part"),
         ("shape", "shape was folded: a constant"),
     ],
 )
-def test_a_node_is_told_where_it_went(node, told):
-    assert inspection.sentence(inspection.find(GRAPH, node)) == told
+def test_a_node_leads_to_its_op(node, text):
+    assert inspection.sentence(inspection.find(GRAPH, node)) == text
 
 
 def test_one_op_computes_a_part():
@@ -95,8 +95,8 @@ def test_a_node_that_is_none_has_those_spelled_alike():
 
 
 @pytest.mark.parametrize(
-    ("share", "told"), [(0.0, ""), (0.1, ""), (0.101, "10% of the"), (1.0, "100% of the")]
+    ("share", "text"), [(0.0, ""), (0.1, ""), (0.101, "10% of the"), (1.0, "100% of the")]
 )
-def test_a_tenth_of_untuned_arithmetic_is_little(share, told):
-    assert inspection.tuning_hint(share).startswith(told)
-    assert bool(inspection.tuning_hint(share)) == bool(told)
+def test_a_tenth_of_untuned_arithmetic_is_little(share, text):
+    assert inspection.tuning_hint(share).startswith(text)
+    assert bool(inspection.tuning_hint(share)) == bool(text)

@@ -1,4 +1,4 @@
-"""The record of a study: its best trial, its final comparison, and stages that leave devices out."""
+"""The record of a study: its best trial, its final comparison, and unused devices."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def test_throughput_and_latency_of_trials_and_baselines() -> None:
 
 
 def test_predictions_stand_against_measurements() -> None:
-    found = points(charts.predicted_measured(STUDY))
-    assert found == {"trials": [(6.0, 8.0), (9.0, 5.0)], "equal": [(5.0, 5.0), (9.0, 9.0)]}
+    predicted = points(charts.predicted_measured(STUDY))
+    assert predicted == {"trials": [(6.0, 8.0), (9.0, 5.0)], "equal": [(5.0, 5.0), (9.0, 9.0)]}
     assert "equal" not in points(charts.predicted_measured(EMPTY))
 
 

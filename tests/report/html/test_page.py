@@ -28,11 +28,27 @@ from tests.report.browser import Browser
 from tests.report.studies import make_study
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;"
+KNOWN_TAGS = set(
+    re.findall(
+        r"\w+",
+        "html head meta title style body main header section p h1 h2 strong dl div dt dd "
+        "figure figcaption table thead tbody tr th td pre code svg g defs path use rect "
+        "clippath pattern text",
+    )
+)
+# keys of attributes that a hostile database keeps, so that their values are read
+KNOWN_KEYS = set(
+    re.findall(
+        r"\w+",
+        "median low high op_ms period_ms latency_ms bytes shape ops tensors name kernel "
+        "sources inputs outputs weight_bytes dtype device copies text",
+    )
+)
 PICTURES = ("graph", "balance", "convergence", "stages", "pareto")
 
 
-class Seen(HTMLParser):
-    """What a browser would find: elements with their attributes, and the text."""
+class Parsed(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -57,58 +73,27 @@ class Seen(HTMLParser):
         self.text += data
 
 
-def safe(text: str) -> Seen:
-    """The page as seen, after a check that nothing in it runs, loads or is left open."""
-    seen = Seen(text)
-    assert seen.open == []
-    known = {
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "main",
-        "header",
-        "section",
-        "p",
-        "h1",
-        "h2",
-        "strong",
-    }
-    known |= {
-        "dl",
-        "div",
-        "dt",
-        "dd",
-        "figure",
-        "figcaption",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "pre",
-        "code",
-    }
-    known |= {"svg", "g", "defs", "path", "use", "rect", "clippath", "pattern", "text"}
-    assert {tag for tag, _ in seen.tags} <= known
-    for _, attributes in seen.tags:
+def safe(text: str) -> Parsed:
+    """The page, checked that nothing in it runs, loads or is left open."""
+    parsed = Parsed(text)
+    assert parsed.open == []
+    assert {tag for tag, _ in parsed.tags} <= KNOWN_TAGS
+    for _, attributes in parsed.tags:
         assert not [a for a in attributes if a.startswith("on") or a in ("src", "action")]
         assert attributes.get("href", "#").startswith("#")
-    ids = [attributes["id"] for _, attributes in seen.tags if "id" in attributes]
+    ids = [attributes["id"] for _, attributes in parsed.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    return seen
+    return parsed
 
 
 def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -> None:
-    seen = safe(page.page(replace(study, machine="AMD EPYC x2 vm")))
-    assert "How is squeezenet best split into 2 stages on cores:0, cores:1?" in seen.text
+    parsed = safe(page.page(replace(study, machine="AMD EPYC x2 vm")))
+    assert "How is squeezenet best split into 2 stages on cores:0, cores:1?" in parsed.text
     assert (
-        "Run replicas. Two replicas are 3 % faster than the best split; do not split." in seen.text
+        "Run replicas. Two replicas are 3 % faster than the best split; do not split."
+        in parsed.text
     )
-    assert "stage 1 ended by signal 11; its kernels may be broken" in seen.text
+    assert "stage 1 ended by signal 11; its kernels may be broken" in parsed.text
     for text in (
         "one core",
         "all cores",
@@ -117,14 +102,14 @@ def test_the_page_tells_question_verdict_ways_trials_and_machine(study: Study) -
         "AMD EPYC x2 vm",
         "autosplit 0.1.0",
     ):
-        assert text in seen.text
+        assert text in parsed.text
 
 
 def test_every_picture_is_there_with_a_description(study: Study) -> None:
-    seen = safe(page.page(study))
-    labels = [a["aria-label"] for tag, a in seen.tags if tag == "svg"]
+    parsed = safe(page.page(study))
+    labels = [a["aria-label"] for tag, a in parsed.tags if tag == "svg"]
     boxes = [
-        a["aria-label"] for _, a in seen.tags if str(a.get("aria-label")).startswith("picture: ")
+        a["aria-label"] for _, a in parsed.tags if str(a.get("aria-label")).startswith("picture: ")
     ]
     assert boxes == [f"picture: {name}" for name in PICTURES]
     assert len(labels) == 5
@@ -144,10 +129,10 @@ def test_the_best_and_the_failed_rows_are_marked(study: Study) -> None:
 
 def test_the_winner_of_the_final_comparison_is_the_best_of_the_page(study: Study) -> None:
     duel = {7: Spread(10.5, 10.4, 10.6), 8: Spread(10.9, 10.8, 11.0)}
-    seen = safe(page.page(replace(study, final_comparison=duel)))
-    assert "The best split: trial 7" in seen.text
-    assert "best split (trial 7)10.5 ms (10.4 to 10.6)" in seen.text
-    assert "final comparison" in seen.text
+    parsed = safe(page.page(replace(study, final_comparison=duel)))
+    assert "The best split: trial 7" in parsed.text
+    assert "best split (trial 7)10.5 ms (10.4 to 10.6)" in parsed.text
+    assert "final comparison" in parsed.text
 
 
 def test_the_study_file_reads_back_without_folders_and_without_storage(study: Study) -> None:
@@ -162,29 +147,29 @@ def test_the_study_file_reads_back_without_folders_and_without_storage(study: St
     assert "secret" not in text
     assert "/home/me" not in text
     file = text.split("<pre>")[1].split("</pre>")[0].replace("&quot;", '"')
-    kept = {
+    recorded = {
         "name": "fire",
         "model": "net.onnx",
         "stages": 2,
         "search": {"trials": 3},
         "simulated": {"graph": "g.json"},
     }
-    assert tomllib.loads(file) == kept
+    assert tomllib.loads(file) == recorded
 
 
 def test_an_empty_study_is_a_page(study: Study) -> None:
     empty = replace(
         study, trials=(), graph=None, baselines=(), verdict="", choice="", identity={}, config={}
     )
-    seen = safe(page.page(replace(empty, devices=(), bound_ms=None, version="")))
-    assert "None yet; the study has not ended." in seen.text
-    assert "The study file was not recorded" in seen.text
+    parsed = safe(page.page(replace(empty, devices=(), bound_ms=None, version="")))
+    assert "None yet; the study has not ended." in parsed.text
+    assert "The study file was not recorded" in parsed.text
 
 
 def test_a_study_whose_trials_all_failed_is_a_page(study: Study) -> None:
-    seen = safe(page.page(replace(study, trials=tuple(t for t in study.trials if t.error))))
-    assert "signal 11" in seen.text
-    assert "svg" not in [tag for tag, _ in seen.tags]
+    parsed = safe(page.page(replace(study, trials=tuple(t for t in study.trials if t.error))))
+    assert "signal 11" in parsed.text
+    assert "svg" not in [tag for tag, _ in parsed.tags]
 
 
 def hostile(study: optuna.Study, text: str) -> optuna.Study:
@@ -204,31 +189,7 @@ def _poisoned(value: Any, text: str) -> Any:
     if isinstance(value, list):
         return [_poisoned(v, text) for v in value]
     if isinstance(value, dict):
-        known = (
-            "median",
-            "low",
-            "high",
-            "op_ms",
-            "period_ms",
-            "latency_ms",
-            "bytes",
-            "shape",
-            "ops",
-            "tensors",
-            "name",
-        )
-        known += (
-            "kernel",
-            "sources",
-            "inputs",
-            "outputs",
-            "weight_bytes",
-            "dtype",
-            "device",
-            "copies",
-            "text",
-        )
-        return {k if k in known else k + text: _poisoned(v, text) for k, v in value.items()}
+        return {k if k in KNOWN_KEYS else k + text: _poisoned(v, text) for k, v in value.items()}
     return value
 
 
@@ -238,13 +199,13 @@ def _poisoned(value: Any, text: str) -> Any:
 def test_text_of_a_database_is_shown_and_never_run(
     database: Path, tmp_path: Path, text: str
 ) -> None:
-    with StudyReader(f"sqlite:///{database}", "fire").open() as found:
-        record = read(hostile(found, text))
+    with StudyReader(f"sqlite:///{database}", "fire").open() as stored:
+        record = read(hostile(stored, text))
     page.write(record, tmp_path / "report.html")
-    seen = safe((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert [tag for tag, _ in seen.tags].count("svg") == 5
+    parsed = safe((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert [tag for tag, _ in parsed.tags].count("svg") == 5
     if text == HOSTILE:
-        assert "<script>alert(1)</script>" in seen.text
+        assert "<script>alert(1)</script>" in parsed.text
 
 
 JSON = st.recursive(
@@ -278,13 +239,13 @@ def brief() -> optuna.Study:
 @settings(max_examples=25, deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), JSON), st.dictionaries(st.sampled_from(OWN), JSON))
 def test_any_attributes_make_a_page(
-    brief: optuna.Study, given: dict[str, Any], own: dict[str, Any]
+    brief: optuna.Study, of_study: dict[str, Any], of_trial: dict[str, Any]
 ) -> None:
     study = hostile(brief, "")
-    for key, value in given.items():
+    for key, value in of_study.items():
         study.set_user_attr(key, value)
     trial = study.get_trials()[0]
-    trial.user_attrs |= own
+    trial.user_attrs |= of_trial
     study.add_trial(trial)
     safe(page.page(read(study)))
 
@@ -342,10 +303,14 @@ def test_a_study_that_is_not_there_is_one_line(said: Any, tmp_path: Path) -> Non
 
 # as a person sees it
 
-WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-OUTSIDE = """return [...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll') && !e.closest('pre')
-  && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
-DRAWN = "return [...document.querySelectorAll('svg')].filter(e => e.getBoundingClientRect().width >= 300).length"
+ROOT = "document.documentElement"
+WIDER = f"return {ROOT}.scrollWidth - {ROOT}.clientWidth"
+OUTSIDE = f"""return [...document.querySelectorAll('main *')]
+  .filter(e => !e.closest('.scroll') && !e.closest('pre'))
+  .filter(e => e.getBoundingClientRect().right > {ROOT}.clientWidth + 1)
+  .map(e => e.outerHTML.slice(0, 80))"""
+DRAWN = """return [...document.querySelectorAll('svg')]
+  .filter(e => e.getBoundingClientRect().width >= 300).length"""
 COLOUR = "return getComputedStyle(document.body).backgroundColor"
 
 

@@ -1,4 +1,4 @@
-"""What notes and page tell in tables, from a record made by hand."""
+"""The tables of notes and page."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ def test_a_trial_with_unused_devices_names_those_it_used() -> None:
     )
     rows = tables.stages(with_trials(one), one, tables.plain).rows
     assert [(row[1], row[2], row[3], row[4], row[5]) for row in rows] == [
-        ("a", "1", "op 0", "op 0", "1 ms"), ("c", "1", "op 1", "op 1", "4 ms"),
-    ]  # fmt: skip
+        ("a", "1", "op 0", "op 0", "1 ms"),
+        ("c", "1", "op 1", "op 1", "4 ms"),
+    ]
     assert [row[6].count("█") for row in rows] == [5, 20]
     assert [row[7] for row in rows] == ["t (2 kB), u (1 B)", ""]
 
@@ -66,7 +67,7 @@ def test_a_stage_is_called_by_its_device_where_all_trials_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "number", "told"),
+    ("more", "number", "text"),
     [
         ({}, 0, "a result every 8 ms, the first measured"),
         ({}, 1, "25.0 % slower than the best so far (trial 0)"),
@@ -80,7 +81,7 @@ def test_a_stage_is_called_by_its_device_where_all_trials_agree() -> None:
         ),
     ],
 )
-def test_a_trial_in_one_line(more: dict[str, Any], number: int, told: str) -> None:
+def test_a_trial_in_one_line(more: dict[str, Any], number: int, text: str) -> None:
     every = [
         trial(0, 8.0),
         trial(1, 10.0, memory_bytes=2.5e6),
@@ -88,19 +89,19 @@ def test_a_trial_in_one_line(more: dict[str, Any], number: int, told: str) -> No
         trial(3, 5.0),
     ]
     line = headline(with_trials(*every, **more), every[number])
-    assert line.endswith(told)
+    assert line.endswith(text)
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "text"),
     [
         ("running", "is being measured"),
         ("waiting", "waits to be measured"),
         ("pruned", "has no measured period"),
     ],
 )
-def test_a_trial_that_is_not_finished_says_what_it_is_at(state: str, told: str) -> None:
-    assert headline(STUDY, trial(7, 3.0, state=state)) == f"Trial 7 {told}"
+def test_a_trial_that_is_not_finished_says_what_it_is_at(state: str, text: str) -> None:
+    assert headline(STUDY, trial(7, 3.0, state=state)) == f"Trial 7 {text}"
 
 
 def test_the_facts_of_a_trial() -> None:
@@ -108,21 +109,26 @@ def test_the_facts_of_a_trial() -> None:
         0, 8.0, stage_ms=(2.0, 6.0), latency_ms=flat(9.0), predicted_ms=7.0, max_rel_error=2e-6
     )
     note = trial_note(with_trials(one), one)
-    for fact in (
-        "Latency of one item: 9 ms", "Imbalance: the slowest stage takes 1.50 times the mean", "Predicted: 7 ms, measured 8 ms",
-        "Lower bound for the measured op times: 4 ms", "Largest error against the reference: 2.0e-06",
-    ):  # fmt: skip
+    facts = (
+        "Latency of one item: 9 ms",
+        "Imbalance: the slowest stage takes 1.50 times the mean",
+        "Predicted: 7 ms, measured 8 ms",
+        "Lower bound for the measured op times: 4 ms",
+        "Largest error against the reference: 2.0e-06",
+    )
+    for fact in facts:
         assert f"- {fact}" in note
     assert "- " not in trial_note(replace(STUDY, bound_ms=None), trial(1, 8.0))
 
 
 def test_the_ways_to_run_it_end_with_the_best_split() -> None:
-    found = tables.ways(
+    table = tables.ways(
         with_trials(trial(0, 8.0), trial(1, 5.0, latency_ms=flat(9.0))), tables.plain
     )
-    assert found.rows == (
-        ("one core", "20 ms (19 to 21)", "50", "20 ms"), ("best split (trial 1)", "5 ms", "200", "9 ms"),
-    )  # fmt: skip
+    assert table.rows == (
+        ("one core", "20 ms (19 to 21)", "50", "20 ms"),
+        ("best split (trial 1)", "5 ms", "200", "9 ms"),
+    )
     assert len(tables.ways(STUDY, tables.plain).rows) == 1
 
 
@@ -133,8 +139,8 @@ def test_the_front_is_marked_where_there_are_several_objectives() -> None:
         trial(2, 9.0, values=(9.0, 2.0)),
     ]
     several = with_trials(*every, config={"objective": ["throughput", "memory"]})
-    found = tables.trials(several, tables.plain)
-    assert [row[found.columns.index("Pareto front")] for row in found.rows] == ["yes", "yes", ""]
+    table = tables.trials(several, tables.plain)
+    assert [row[table.columns.index("Pareto front")] for row in table.rows] == ["yes", "yes", ""]
     assert "Pareto front" not in tables.trials(with_trials(*every), tables.plain).columns
 
 
@@ -143,10 +149,10 @@ def test_trials_tell_where_they_were_cut_or_why_not() -> None:
         trial(0, 8.0, cuts=(("p", "q"), ("r",)), stage_ms=(1.0, 2.5)), trial(1, state="fail"),
         trial(2, state="fail", error="no room"),
     ]  # fmt: skip
-    found = tables.trials(with_trials(*every, final_comparison={0: flat(7.0)}), tables.plain)
-    assert [row[-1] for row in found.rows] == ["p, q | r", "no reason was recorded", "no room"]
-    assert [row[-2] for row in found.rows] == ["1, 2.5", "", ""]
-    assert [row[found.columns.index("final comparison")] for row in found.rows] == ["7 ms", "", ""]
+    table = tables.trials(with_trials(*every, final_comparison={0: flat(7.0)}), tables.plain)
+    assert [row[-1] for row in table.rows] == ["p, q | r", "no reason was recorded", "no room"]
+    assert [row[-2] for row in table.rows] == ["1, 2.5", "", ""]
+    assert [row[table.columns.index("final comparison")] for row in table.rows] == ["7 ms", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -204,16 +210,10 @@ def test_a_stage_is_told_by_its_first_and_last_op_whatever_their_order() -> None
 
 def test_without_times_there_are_no_columns_for_them() -> None:
     study = with_trials(one := trial(0, stages=((0,),)))
-    found = tables.stages(study, one, tables.plain)
-    assert found.columns == (
-        "stage",
-        "device",
-        "ops",
-        "first op",
-        "last op",
-        "live tensors sent on",
-    )
-    assert found.right == (0, 2)
+    table = tables.stages(study, one, tables.plain)
+    assert "busy" not in table.columns
+    assert len(table.columns) == 6
+    assert table.right == (0, 2)
     timed = replace(one, stage_ms=(1.0,))
     assert tables.stages(study, timed, tables.plain).right == (0, 2, 5)
     assert {len(row) for row in tables.stages(study, timed, tables.plain).rows} == {8}
@@ -221,16 +221,14 @@ def test_without_times_there_are_no_columns_for_them() -> None:
 
 def test_bars_are_shares_of_the_period_and_never_empty() -> None:
     one = trial(0, 10.0, stages=((0,), (1,), (2,)), stage_ms=(5.0, 10.0, 0.0))
-    rows = tables.stages(with_trials(one), one, tables.plain).rows
-    assert [row[6].count("█") for row in rows] == [10, 20, 1]
-    slower = replace(one, period_ms=None)
-    assert [
-        r[6].count("█") for r in tables.stages(with_trials(slower), slower, tables.plain).rows
-    ] == [10, 20, 1]
-    idle = replace(slower, stage_ms=(0.0,))
-    assert [r[6].count("█") for r in tables.stages(with_trials(idle), idle, tables.plain).rows][
-        :1
-    ] == [1]
+    assert bars(one) == [10, 20, 1]
+    assert bars(replace(one, period_ms=None)) == [10, 20, 1]
+    assert bars(replace(one, period_ms=None, stage_ms=(0.0,)))[0] == 1
+
+
+def bars(measured: Trial) -> list[int]:
+    rows = tables.stages(with_trials(measured), measured, tables.plain).rows
+    return [row[6].count("█") for row in rows]
 
 
 def test_a_stage_beyond_the_devices_has_none() -> None:
@@ -257,7 +255,7 @@ def test_the_four_largest_tensors_are_named_and_the_rest_counted(count: int, sho
 
 
 @pytest.mark.parametrize(
-    ("state", "error", "told"),
+    ("state", "error", "text"),
     [
         ("fail", "", "no reason was recorded"),
         ("fail", "crash", "crash"),
@@ -266,10 +264,10 @@ def test_the_four_largest_tensors_are_named_and_the_rest_counted(count: int, sho
     ],
 )
 def test_a_trial_that_failed_says_why_and_others_where_they_were_cut(
-    state: str, error: str, told: str
+    state: str, error: str, text: str
 ) -> None:
     study = with_trials(trial(0, state=state, error=error, cuts=(("op_a",),)))
-    assert tables.trials(study, tables.plain).rows[0][-1] == told
+    assert tables.trials(study, tables.plain).rows[0][-1] == text
 
 
 def test_a_trial_that_is_not_complete_is_on_no_front() -> None:
@@ -279,9 +277,9 @@ def test_a_trial_that_is_not_complete_is_on_no_front() -> None:
         trial(1, 1.0, values=(1.0, 1.0), state="fail"),
         trial(2, 3.0, values=(1.0,)),
     )
-    found = tables.trials(with_trials(*every, config=config), tables.plain)
-    at = found.columns.index("Pareto front")
-    assert [row[at] for row in found.rows] == ["yes", "", ""]
+    table = tables.trials(with_trials(*every, config=config), tables.plain)
+    at = table.columns.index("Pareto front")
+    assert [row[at] for row in table.rows] == ["yes", "", ""]
 
 
 def test_every_name_goes_through_what_makes_it_safe() -> None:
@@ -306,10 +304,10 @@ def test_every_name_goes_through_what_makes_it_safe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("median", "told"), [(2.0, "500"), (0.0003, "3.333e+06"), (0.0, ""), (1000.0, "1")]
+    ("median", "text"), [(2.0, "500"), (0.0003, "3.333e+06"), (0.0, ""), (1000.0, "1")]
 )
-def test_results_a_second_are_a_thousand_by_the_period(median: float, told: str) -> None:
-    assert tables.rate(flat(median)) == told
+def test_results_a_second_are_a_thousand_by_the_period(median: float, text: str) -> None:
+    assert tables.rate(flat(median)) == text
 
 
 def test_a_time_that_is_not_known_is_empty() -> None:
