@@ -57,6 +57,7 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
     return open_study(config, bench, storage_url("s", str(folder / "s.db")), Silent())
 
 
+@pytest.mark.integration
 @apart
 @pytest.mark.parametrize("stages", [2, "auto"])
 @pytest.mark.parametrize("place", [0, 1])

@@ -64,6 +64,7 @@ def screen(text: str) -> list[str]:
     return lines
 
 
+@pytest.mark.integration
 def test_a_terminal_shows_one_table_with_the_best_so_far_the_bound_and_the_time_left(
     tmp_path: Path,
 ) -> None:
@@ -91,6 +92,7 @@ except OSError:  # so a terminal says that nobody writes to it any more
 """
 
 
+@pytest.mark.integration
 def test_elsewhere_every_trial_is_a_plain_line(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("w+b") as file:
         run(tmp_path, file.fileno())

@@ -506,6 +506,7 @@ def read(folder: Path) -> Any:
         return study.trials
 
 
+@pytest.mark.integration
 def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
     killed = start(tmp_path, 0.3)
     until_its_third_trial(killed)
@@ -521,6 +522,7 @@ def test_kill_in_the_third_trial_and_run_again(tmp_path: Path) -> None:
     assert len({t.user_attrs[KEY] for t in trials}) == 5
 
 
+@pytest.mark.integration
 def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
     process = start(tmp_path, 0.3)
     until_its_third_trial(process)
