@@ -240,7 +240,7 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
     server = two[1]
     armed = True
 
-    def tell(phase, stages=None):
+    def kill_server(phase, stages=None):
         if phase == "running" and armed:
             server.kill()
 
@@ -248,7 +248,7 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
         split.model,
         devices.along(3, [server.device, str(devices.along(1)[0]), server.device]),
         BRIEF,
-        tell=tell,
+        report_phase=kill_server,
     )
     with pytest.raises(StageError, match=rf"device '{server.device}' was lost"):
         there.measure(split.stages)
