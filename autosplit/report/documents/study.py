@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.planner.dominance import front
@@ -105,14 +105,14 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     title = f"study {study['name']}: {study['model']}, {stages} stages"
     if study["stopped"]:
         title += f"; {study['stopped']}"
-    has_memory = "memory" in (study["objective"] or ())
-    memory = ("memory MB",) if has_memory else ()
-    times = ("period ms", "latency ms", *memory, "stages ms")
-    columns = ("trial", "state", *times, "cut after, or error", "best")
+    columns = dict(_COLUMNS)
+    if "memory" not in (study["objective"] or ()):
+        del columns["memory MB"]
     rows = []
     for trial in document["trials"]:
-        rows.append((*_row(trial, has_memory), _mark(document, trial["number"])))
-    return title, columns, rows
+        cells = (cell(trial) for cell in columns.values())
+        rows.append((*cells, _mark(document, trial["number"])))
+    return title, (*columns, "best"), rows
 
 
 def _cut_table(best: Mapping[str, Any]) -> Table:
@@ -139,17 +139,32 @@ def _mark(document: Mapping[str, Any], number: int) -> str:
     return " ".join(marks)
 
 
-def _row(trial: Mapping[str, Any], has_memory: bool) -> tuple[object, ...]:
-    row: list[object] = [trial["number"], trial["state"].lower()]
-    row += [_ms(trial["period_ms"]), _ms(trial["latency_ms"])]
-    if has_memory:
-        memory = trial["memory_bytes"]
-        row.append(digits(memory / 1e6) if isinstance(memory, int | float) else "")
-    row.append(", ".join(digits(t) if t else "-" for t in trial["stage_ms"] or ()))
+def _memory(trial: Mapping[str, Any]) -> str:
+    memory = trial["memory_bytes"]
+    return digits(memory / 1e6) if isinstance(memory, int | float) else ""
+
+
+def _stage_times(trial: Mapping[str, Any]) -> str:
+    return ", ".join(digits(t) if t else "-" for t in trial["stage_ms"] or ())
+
+
+def _cuts_or_error(trial: Mapping[str, Any]) -> str:
     cuts = (", ".join(ops) for ops in trial["cuts"] or ())
-    return (*row, trial["error"] or " | ".join(cuts))
+    return trial["error"] or " | ".join(cuts)
 
 
 def _ms(document: object) -> str:
     spread = read_spread(document)
     return "" if spread is None else digits(spread.median) + between(spread.low, spread.high)
+
+
+# The table of trials: title and cell of each column.
+_COLUMNS: dict[str, Callable[[Mapping[str, Any]], object]] = {
+    "trial": lambda trial: trial["number"],
+    "state": lambda trial: trial["state"].lower(),
+    "period ms": lambda trial: _ms(trial["period_ms"]),
+    "latency ms": lambda trial: _ms(trial["latency_ms"]),
+    "memory MB": _memory,
+    "stages ms": _stage_times,
+    "cut after, or error": _cuts_or_error,
+}
