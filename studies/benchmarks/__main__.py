@@ -60,9 +60,9 @@ class Ran:
         """As a row of the summary."""
         bars = self.result.bars if self.result else ()
         missed = "; ".join(f"{b.what}: {b.value}, {b.bar}" for b in bars if not b.holds)
-        held = f"{sum(b.holds for b in bars)} of {len(bars)}" if self.result else "none"
+        bars_held = f"{sum(b.holds for b in bars)} of {len(bars)}" if self.result else "none"
         failed = "" if self.result else f"failed with exit code {self.code}"
-        return self.name, f"{self.seconds / 60:.1f}", held, missed or failed
+        return self.name, f"{self.seconds / 60:.1f}", bars_held, missed or failed
 
 
 def main() -> int:

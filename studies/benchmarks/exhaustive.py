@@ -67,13 +67,18 @@ def main() -> int:
         left_out += len(space.listed) - len(splits)
         model = load(net, args.runtime)
         best = screened(net, model, splits, Budget(args.screen, items=FEWEST, latency_items=1))
-        own, *others = in_turns(
+        study_best, *others = in_turns(
             model, list(dict.fromkeys([pick, *best])), Budget(seconds=args.seconds)
         )
-        least = min([own, *others], key=lambda period: period.median)
-        results.append(placed(own, least))
-        found = (shown(least), shown(own), f"{own.median / least.median:.3f}", results[-1])
-        rows.append((net, len(space.listed), len(splits), trials, *found))
+        least = min([study_best, *others], key=lambda period: period.median)
+        results.append(placed(study_best, least))
+        cells = (
+            shown(least),
+            shown(study_best),
+            f"{study_best.median / least.median:.3f}",
+            results[-1],
+        )
+        rows.append((net, len(space.listed), len(splits), trials, *cells))
     columns = (
         "net",
         "legal splits",
@@ -101,9 +106,15 @@ def main() -> int:
     return finish(name, columns, rows, notes=notes, bars=bars, file=args.file)
 
 
-def placed(own: Spread, least: Spread) -> str:
+def placed(study_best: Spread, least: Spread) -> str:
     """How a period stands to the least of all."""
-    return "the best" if own is least else "a tie" if compared(own, least) == "tie" else "WORSE"
+    return (
+        "the best"
+        if study_best is least
+        else "a tie"
+        if compared(study_best, least) == "tie"
+        else "WORSE"
+    )
 
 
 def promising(space: Space, within: float) -> list[Stages]:

@@ -36,10 +36,10 @@ def main() -> int:
     seed = random.randrange(10**6) if args.seed is None else args.seed
     with tempfile.TemporaryDirectory() as folder:
         print(f"{args.kills} kills, seed {seed}", file=sys.stderr, flush=True)
-        found = faults.killed(Path(folder), args.kills, TRIALS, DELAY, seed)
+        outcome = faults.killed(Path(folder), args.kills, TRIALS, DELAY, seed)
         rows, bars, notes = (
-            [row(f"{args.kills} kills", found.remains, str(found.lost))],
-            [*killed_bars(found)],
+            [row(f"{args.kills} kills", outcome.remains, str(outcome.lost))],
+            [*killed_bars(outcome)],
             [],
         )
         print("four workers in SQLite", file=sys.stderr, flush=True)
@@ -65,7 +65,7 @@ def main() -> int:
         "measured twice",
     )
     notes.append(
-        f"{found.kills} of {args.kills} kills met the study before its end; "
+        f"{outcome.kills} of {args.kills} kills met the study before its end; "
         f"their moments have seed {seed}"
     )
     return finish("faults", columns, rows, notes=notes, bars=bars, file=args.file)
@@ -80,24 +80,24 @@ def row(name: str, left: faults.Remains, lost: str) -> tuple[object, ...]:
     return name, len(left.states), len(left.keys), lost, again, left.running, left.measured_twice
 
 
-def killed_bars(found: faults.Killed) -> Iterator[Bar]:
-    yield Bar("killed: finished trials lost or changed", str(found.lost), "0", found.lost == 0)
-    deaths = found.remains.deaths
+def killed_bars(outcome: faults.Killed) -> Iterator[Bar]:
+    yield Bar("killed: finished trials lost or changed", str(outcome.lost), "0", outcome.lost == 0)
+    deaths = outcome.remains.deaths
     yield Bar(
         "killed: trials repeated",
         str(deaths),
-        f"at most {found.kills}, one a kill",
-        deaths <= found.kills,
+        f"at most {outcome.kills}, one a kill",
+        deaths <= outcome.kills,
     )
-    yield from whole("killed", found.remains, TRIALS)
-    end = "the same" if found.same_end else "another"
-    yield Bar("killed: end against the study that ran through", end, "the same", found.same_end)
+    yield from whole("killed", outcome.remains, TRIALS)
+    end = "the same" if outcome.same_end else "another"
+    yield Bar("killed: end against the study that ran through", end, "the same", outcome.same_end)
 
 
-def shared_bars(name: str, found: faults.Shared) -> Iterator[Bar]:
-    codes = " ".join(map(str, found.codes))
-    yield Bar(f"{name}: exit codes of the three that lived", codes, "0 0 0", not any(found.codes))
-    left = found.remains
+def shared_bars(name: str, outcome: faults.Shared) -> Iterator[Bar]:
+    codes = " ".join(map(str, outcome.codes))
+    yield Bar(f"{name}: exit codes of the three that lived", codes, "0 0 0", not any(outcome.codes))
+    left = outcome.remains
     unique = left.numbers == tuple(range(len(left.numbers)))
     yield Bar(f"{name}: numbers", "unique" if unique else "NOT unique", "unique", unique)
     yield from whole(name, left, SHARED)

@@ -57,14 +57,16 @@ def finished(config: StudyConfig) -> Iterator[OpenStudy]:
         file=sys.stderr,
         flush=True,
     )
-    told, bench = progress(), open_bench(config)
+    reporter, bench = progress(), open_bench(config)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            on = open_study(config, bench, f"sqlite:///{Path(folder) / f'{config.name}.db'}", told)
-            run_study(on, told)
+            on = open_study(
+                config, bench, f"sqlite:///{Path(folder) / f'{config.name}.db'}", reporter
+            )
+            run_study(on, reporter)
             yield on
     finally:
-        told.close()
+        reporter.close()
         bench.close()
 
 

@@ -70,8 +70,8 @@ def measure(net: str, repeat: int) -> tuple[list[float], list[float]]:
     linked()  # the first link also loads TVM's passes, and compiles the kernels if need be
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeat):
-        for way, found in zip((afresh, linked), times, strict=True):
-            found.append(timed(way))
+        for way, milliseconds in zip((afresh, linked), times, strict=True):
+            milliseconds.append(timed(way))
     return times
 
 

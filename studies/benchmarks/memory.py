@@ -52,9 +52,9 @@ def main() -> int:
         return 0
     rows, bars = [], []
     for net in args.nets:
-        found = in_fresh_process(net, args.candidates)
-        share, grown = weighed(found)
-        numbers = [f"{found[key] / 1e6:.0f}" for key in ("before", "tenth", "end", "needed")]
+        measured = in_fresh_process(net, args.candidates)
+        share, grown = weighed(measured)
+        numbers = [f"{measured[key] / 1e6:.0f}" for key in ("before", "tenth", "end", "needed")]
         rows.append((net, args.candidates, *numbers, f"{grown:.2f}", f"{share:.2f}"))
         bars.append(at_most(f"{net}: growth after candidate {TENTH}, %", grown, GROWTH, ".2f"))
         bars.append(at_most(f"{net}: resident over weights and tensors", share, SHARE, ".2f"))
@@ -74,13 +74,13 @@ def main() -> int:
     return finish("memory", columns, rows, notes=notes, bars=bars, file=args.file)
 
 
-def weighed(found: Mapping[str, int]) -> tuple[float, float]:
+def weighed(measured: Mapping[str, int]) -> tuple[float, float]:
     """What is resident above the interpreter, over the bytes needed.
 
     And by how many percent it grew after the tenth.
     """
-    above = max(found["tenth"], found["end"]) - found["before"]
-    return above / found["needed"], 100 * (found["end"] / found["tenth"] - 1)
+    above = max(measured["tenth"], measured["end"]) - measured["before"]
+    return above / measured["needed"], 100 * (measured["end"] / measured["tenth"] - 1)
 
 
 def in_fresh_process(net: str, candidates: int) -> dict[str, int]:
@@ -95,10 +95,10 @@ def in_fresh_process(net: str, candidates: int) -> dict[str, int]:
         str(candidates),
         "--alone",
     ]
-    found: dict[str, int] = json.loads(
+    measured: dict[str, int] = json.loads(
         subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     )
-    return found
+    return measured
 
 
 def memory(net: str, candidates: int) -> dict[str, int]:

@@ -43,8 +43,8 @@ def main() -> int:
             ),
             "minimum cut": (partial(minimum_cut, arcs), partial(networkx_minimum_cut, arcs)),
         }
-        for name, (own, theirs) in pairs.items():
-            own_ms, own_result = timed(own, args.repeat)
+        for name, (ours, theirs) in pairs.items():
+            own_ms, own_result = timed(ours, args.repeat)
             their_ms, their_result = timed(theirs, args.repeat)
             if own_result != their_result:
                 raise AssertionError(f"{name} of {costs.name}: {own_result} and {their_result}")

@@ -55,11 +55,11 @@ def main() -> int:
     for net in args.nets:
         with finished(config_of(net, "onnxruntime", args.study_seconds, trials=args.trials)) as on:
             stages = best_split(on)
-        split, own = duelled(net, stages, Budget(seconds=args.seconds))
-        gains.append(own.median / split.median)
-        results.append(compared(split, own))
+        split, threads = duelled(net, stages, Budget(seconds=args.seconds))
+        gains.append(threads.median / split.median)
+        results.append(compared(split, threads))
         ops = f"{len(stages[0])} + {len(stages[1])}"
-        rows.append((net, ops, shown(split), shown(own), f"{gains[-1]:.3f}", results[-1]))
+        rows.append((net, ops, shown(split), shown(threads), f"{gains[-1]:.3f}", results[-1]))
     columns = (
         "net",
         "fused ops",
@@ -74,9 +74,9 @@ def main() -> int:
 def bars(results: Sequence[str], gains: Sequence[float]) -> list[Bar]:
     """What the nets' results and gains must reach; a tie is no gain."""
     gained = results.count("gain")
-    told = f"{gained} of {len(results)}, {results.count('tie')} ties"
+    count = f"{gained} of {len(results)}, {results.count('tie')} ties"
     return [
-        Bar("nets with more throughput", told, "at least 7 of 9", gained >= SHARE * len(results)),
+        Bar("nets with more throughput", count, "at least 7 of 9", gained >= SHARE * len(results)),
         at_least("geometric mean of the throughput gained", geometric_mean(gains), MEAN, ".3f"),
     ]
 
@@ -92,8 +92,8 @@ def duelled(net: str, stages: Stages, budget: Budget) -> tuple[Spread, Spread]:
     names = [o.name for o in whole.get_outputs()]
     outputs = [dict(zip(names, whole.run(names, item), strict=True)) for item in items]
     require_equal(compare(outputs, model.expected(items)))
-    split, own = in_turns(model, [stages], budget, [partial(looped, whole, items)])
-    return split, own
+    split, threads = in_turns(model, [stages], budget, [partial(looped, whole, items)])
+    return split, threads
 
 
 if __name__ == "__main__":

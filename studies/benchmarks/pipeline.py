@@ -63,8 +63,8 @@ def main() -> int:
         )
         shares.append(share.median)
         periods = [
-            shown(spread([s for turn in own for s in turn.samples]))
-            for own in zip(*rounds, strict=True)
+            shown(spread([s for turn in times for s in turn.samples]))
+            for times in zip(*rounds, strict=True)
         ]
         rows.append((net, *periods, f"{share.median:.3f}", f"{share.low:.3f} to {share.high:.3f}"))
     columns = (
@@ -95,13 +95,13 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
     with contextlib.ExitStack() as stack:
         pipeline = stack.enter_context(model.pipeline(stages, devices, trace=True))
         contenders = [partial(streamed, pipeline, model.items(3))]
-        made: dict[str, Any] = dict(model.items(1)[0])
+        results: dict[str, Any] = dict(model.items(1)[0])
         for ports, device in zip(model.wiring(stages).stages, devices, strict=True):
             one = stack.enter_context(
                 Pipeline(by_itself(ports), [model.runtime.stage(ports, device)], trace=True)
             )
-            item = {p.name: made[p.name] for p in ports.inputs}
-            made |= one.run([item])[0]
+            item = {p.name: results[p.name] for p in ports.inputs}
+            results |= one.run([item])[0]
             contenders.append(partial(streamed, one, [item]))
         return measure_rounds(contenders, budget, ROUNDS)
 
@@ -109,8 +109,8 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
 def by_itself(ports: StagePorts) -> Wiring:
     """One stage as a pipeline: the tensors it reads are the inputs, those it makes the outputs."""
     read = [Connection(p.name, 0, p.name, (0,), ()) for p in ports.inputs]
-    made = [Connection(p.name, 0, (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs)]
-    return Wiring(ports.inputs, ports.outputs, (ports,), (*read, *made))
+    results = [Connection(p.name, 0, (0, j), (), (p.name,)) for j, p in enumerate(ports.outputs)]
+    return Wiring(ports.inputs, ports.outputs, (ports,), (*read, *results))
 
 
 def hop_us(items: int = 3000) -> float:

@@ -68,18 +68,18 @@ def once(args: Any) -> int:
             config_of(net, args.runtime, args.seconds, trials=args.trials, converge=False)
         ) as on:
             trials, stored = on.study.get_trials(deepcopy=False), on.study.user_attrs
-        found = best_trial(trials, stored)
-        assert found is not None  # else the study would have raised
-        own = prediction_errors(trials)
-        errors += own
+        best_entry = best_trial(trials, stored)
+        assert best_entry is not None  # else the study would have raised
+        net_errors = prediction_errors(trials)
+        errors += net_errors
         ways = {b.name: b.period_ms for b in compared_baselines(stored)}
-        error = f"{median(own):.1f}" if own else ""  # a small net has no more splits
+        error = f"{median(net_errors):.1f}" if net_errors else ""  # a small net has no more splits
         rows.append(
             (
                 net,
                 error,
-                shown(found[1]),
-                *(against(found[1], ways.get(w)) for w in WAYS),
+                shown(best_entry[1]),
+                *(against(best_entry[1], ways.get(w)) for w in WAYS),
                 stored["verdict"]["choice"],
             )
         )
@@ -126,14 +126,14 @@ def repeated(args: Any) -> int:
         periods = in_turns(
             load(net, args.runtime), different, Budget(seconds=max(args.seconds, 5.0))
         )
-        told = ending(periods)
-        rows.append((net, args.repeat, len(different), "; ".join(map(shown, periods)), told))
+        result_text = ending(periods)
+        rows.append((net, args.repeat, len(different), "; ".join(map(shown, periods)), result_text))
         bars.append(
             Bar(
                 f"{net}: {args.repeat} studies end with",
-                told,
+                result_text,
                 "the same split, or a tie",
-                told != DIFFERENT,
+                result_text != DIFFERENT,
             )
         )
     columns = ("net", "studies", "different splits", "their periods in turns, ms", "result")

@@ -116,7 +116,7 @@ def main() -> int:
         args.jobs, get_context("spawn")
     ) as pool:  # graph files take longest and stand last
         results = pool.map(compared, *zip(*reversed(asked), strict=True), repeat(seeds))
-        found = dict(zip(keys, reversed(list(results)), strict=True))
+        by_graph = dict(zip(keys, reversed(list(results)), strict=True))
     notes = [
         f"trials: median / 90th percentile over the seeds {seeds[0]} to {seeds[-1]}; "
         "the other ways over "
@@ -127,9 +127,9 @@ def main() -> int:
             else ["no folder with graph files was given: the shared workloads are left out"]
         ),
     ]
-    rows = [(*map(str, key), *row(ways)) for key, ways in found.items()]
-    kept = {key: ways["planner"] for key, ways in found.items()}
-    return finish("search", COLUMNS, rows, notes=notes, bars=[*bars(kept)], file=args.file)
+    rows = [(*map(str, key), *row(ways)) for key, ways in by_graph.items()]
+    judged = {key: ways["planner"] for key, ways in by_graph.items()}
+    return finish("search", COLUMNS, rows, notes=notes, bars=[*bars(judged)], file=args.file)
 
 
 def graphs(folder: Path | None, names: set[str]) -> Iterator[tuple[str, CostModel]]:
@@ -163,8 +163,10 @@ def op_times(graph: FusedGraph) -> list[float]:
     """
     times = []
     for op in graph.ops:
-        moved = op.weight_bytes + sum(graph.tensors[t].bytes for t in (*op.inputs, *op.outputs))
-        times.append(max(op.flops / FLOPS_MS, moved / BYTES_MS) + CALL_MS)
+        moved_bytes = op.weight_bytes + sum(
+            graph.tensors[t].bytes for t in (*op.inputs, *op.outputs)
+        )
+        times.append(max(op.flops / FLOPS_MS, moved_bytes / BYTES_MS) + CALL_MS)
     return times
 
 
@@ -173,53 +175,57 @@ def compared(costs: CostModel, stages: int, seeds: Sequence[int]) -> dict[str, l
     silence_optuna_logs()
     start = time.process_time()
     cases = [Case(costs, stages, seed) for seed in seeds]
-    found = {"planner": [methods.judge(case, methods.planner(case, TRIALS)) for case in cases]}
-    found["plan"] = [methods.judge(case, methods.plan_alone(case)) for case in cases]
+    ways = {"planner": [methods.judge(case, methods.planner(case, TRIALS)) for case in cases]}
+    ways["plan"] = [methods.judge(case, methods.plan_alone(case)) for case in cases]
     for name, way in SAMPLERS.items():
-        found[name] = [methods.judge(case, way(case, CAP)) for case in cases[::SHARE]]
-    found["Coral"] = [methods.coral(case) for case in cases[::SHARE]]
+        ways[name] = [methods.judge(case, way(case, CAP)) for case in cases[::SHARE]]
+    ways["Coral"] = [methods.coral(case) for case in cases[::SHARE]]
     seconds = time.process_time() - start
     print(
-        f"{costs.name}, {stages} stages, {seconds:.0f} s:", *row(found), file=sys.stderr, flush=True
+        f"{costs.name}, {stages} stages, {seconds:.0f} s:", *row(ways), file=sys.stderr, flush=True
     )
-    return found
+    return ways
 
 
-def row(found: Mapping[str, Sequence[Found]]) -> list[str]:
+def row(ways: Mapping[str, Sequence[Found]]) -> list[str]:
     """The cells of one graph after its name, ops and stages."""
-    own, coral = found["planner"], found["Coral"]
+    default, coral = ways["planner"], ways["Coral"]
     return [
-        f"{number(median(f.trials for f in own), TRIALS)} / "
-        f"{number(percentile([f.trials for f in own]), TRIALS)}",
-        number(median(f.measured for f in own), TRIALS),
-        f"{percent(own)} / {100 * percentile([f.loss for f in own]):.1f}",
-        *(number(median(f.trials for f in found[name]), CAP) for name in SAMPLERS),
+        f"{number(median(f.trials for f in default), TRIALS)} / "
+        f"{number(percentile([f.trials for f in default]), TRIALS)}",
+        number(median(f.measured for f in default), TRIALS),
+        f"{percent(default)} / {100 * percentile([f.loss for f in default]):.1f}",
+        *(number(median(f.trials for f in ways[name]), CAP) for name in SAMPLERS),
         number(median(f.measured for f in coral), math.inf),
         percent(coral),
-        percent(found["plan"]),
+        percent(ways["plan"]),
     ]
 
 
-def bars(found: Mapping[tuple[str, int, int], Sequence[Found]]) -> Iterator[Bar]:
+def bars(judged: Mapping[tuple[str, int, int], Sequence[Found]]) -> Iterator[Bar]:
     """The trials of the default sampler: of each graph, the worst one named."""
     kinds: dict[str, Callable[[Sequence[float]], float]] = {
         "median": median,
         "90th percentile": percentile,
     }
     for stages, limits in BARS.items():
-        own = {
+        judged_by_name = {
             name: [f.trials for f in results]
-            for (name, _, k), results in found.items()
+            for (name, _, k), results in judged.items()
             if k == stages
         }
         for (what, of), limit in zip(kinds.items(), limits, strict=True):
-            worst = max(own, key=lambda name: of(own[name]), default="")
+            worst = max(judged_by_name, key=lambda name: of(judged_by_name[name]), default="")
             if worst:
                 yield at_most(
-                    f"trials, {what}, K={stages}, worst graph ({worst})", of(own[worst]), limit
+                    f"trials, {what}, K={stages}, worst graph ({worst})",
+                    of(judged_by_name[worst]),
+                    limit,
                 )
                 yield at_most(
-                    f"trials, {what}, K={stages}, all graphs", of(list(chain(*own.values()))), limit
+                    f"trials, {what}, K={stages}, all graphs",
+                    of(list(chain(*judged_by_name.values()))),
+                    limit,
                 )
 
 
@@ -228,9 +234,9 @@ def number(trials: float, cap: float) -> str:
     return f"{trials:g}" if trials < math.inf else f">{cap:g}"
 
 
-def percent(found: Sequence[Found]) -> str:
+def percent(ways: Sequence[Found]) -> str:
     """The median loss in percent."""
-    return f"{100 * median(f.loss for f in found):.1f}"
+    return f"{100 * median(f.loss for f in ways):.1f}"
 
 
 def percentile(values: Sequence[float], share: float = 0.9) -> float:

@@ -75,8 +75,8 @@ class Case:
         return self._losses[stages]
 
     def measure(self, number: int, stages: Stages) -> Measured:
-        seen = self.bench.measure(stages)
-        return Measured(number, stages, seen.stage_ms, seen.period_ms.median)
+        measurement = self.bench.measure(stages)
+        return Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
 
     def choose(self, measured: Sequence[Measured]) -> Stages:
         """The split that a study of these trials ends with."""
@@ -165,8 +165,8 @@ def tpe_on_shares(case: Case, trials: int) -> list[Measured]:
 def randomly(case: Case, trials: int) -> list[Measured]:
     """Random splits."""
     rng = generator(case.seed, 0)
-    found = (case.space.random(rng) for _ in range(trials))
-    return [case.measure(n, stages) for n, stages in enumerate(s for s in found if s)]
+    measured_splits = (case.space.random(rng) for _ in range(trials))
+    return [case.measure(n, stages) for n, stages in enumerate(s for s in measured_splits if s)]
 
 
 def plan_alone(case: Case) -> list[Measured]:
@@ -205,19 +205,19 @@ def _optimize(
     study = optuna.create_study(sampler=by)
     if first:
         study.enqueue_trial(first)
-    found: dict[Stages, Measured] = {}
+    measured_splits: dict[Stages, Measured] = {}
     for _ in range(2 * trials):
         trial = study.ask()
         stages = split(trial)
         if stages is None:
             study.tell(trial, state=optuna.trial.TrialState.PRUNED)
             continue
-        if stages not in found:
-            found[stages] = case.measure(len(found), stages)
-        study.tell(trial, found[stages].period_ms)
-        if len(found) == trials:
+        if stages not in measured_splits:
+            measured_splits[stages] = case.measure(len(measured_splits), stages)
+        study.tell(trial, measured_splits[stages].period_ms)
+        if len(measured_splits) == trials:
             break
-    return list(found.values())
+    return list(measured_splits.values())
 
 
 class _Coral:
@@ -269,21 +269,23 @@ class _Coral:
         for count in range(self.size - start - after - 1, 0, -1):
             tried = [*partition[:stage], count, self.size - start - count - after, *[1] * after]
             if self.time(tried, stage) <= target and (
-                found := self.shorten(tried, stage + 1, target, dead)
+                measured_splits := self.shorten(tried, stage + 1, target, dead)
             ):
-                return found
+                return measured_splits
         dead.add((stage, start))
         return None
 
     def time(self, partition: list[int], stage: int) -> float:
         """The measured time of a stage of a partition."""
         starts = [0, *accumulate(partition)]
-        wanted = (starts[stage], partition[stage])
-        if wanted not in self.known:
-            seen = self.case.measure(len(self.measured), self.split(partition))
-            self.measured.append(seen)
-            self.known.update(zip(zip(starts, partition, strict=False), seen.stage_ms, strict=True))
-        return self.known[wanted]
+        key = (starts[stage], partition[stage])
+        if key not in self.known:
+            measurement = self.case.measure(len(self.measured), self.split(partition))
+            self.measured.append(measurement)
+            self.known.update(
+                zip(zip(starts, partition, strict=False), measurement.stage_ms, strict=True)
+            )
+        return self.known[key]
 
     def split(self, partition: list[int]) -> Stages:
         ends = [self.downsets[p] for p in (0, *accumulate(partition))]

@@ -76,13 +76,13 @@ def main() -> int:
         "--rate", type=float, default=float("inf"), help="items a second at most (default no limit)"
     )
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as own:
-        folder = args.folder or exported(Path(own))
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.folder or exported(Path(temporary))
         deadline = time.monotonic() + args.minutes * 60
         with autosplit.load(folder) as pipeline:
-            found = soak(pipeline, until(deadline, args.rate))
-    print(report(found))
-    return 0 if found.sound else 1
+            result = soak(pipeline, until(deadline, args.rate))
+    print(report(result))
+    return 0 if result.sound else 1
 
 
 def report(result: Soak) -> str:

@@ -48,10 +48,12 @@ def main() -> int:
     for net in args.nets:
         with tempfile.TemporaryDirectory() as folder:
             minutes = tuned(net, Path(folder), args.samples) / 60
-            before, after, own = before_and_after(net, Path(folder), Budget(seconds=args.seconds))
-        ratio = after.median / own.median
+            before, after, reference = before_and_after(
+                net, Path(folder), Budget(seconds=args.seconds)
+            )
+        ratio = after.median / reference.median
         rows.append(
-            (net, f"{minutes:.1f}", shown(before), shown(after), shown(own), f"{ratio:.2f}")
+            (net, f"{minutes:.1f}", shown(before), shown(after), shown(reference), f"{ratio:.2f}")
         )
         bars.append(
             at_most(f"{net}: time over that of onnxruntime's single thread", ratio, TIMES, ".2f")

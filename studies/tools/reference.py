@@ -40,8 +40,8 @@ def command_line() -> str:
 def section(name: str, parser: argparse.ArgumentParser) -> str:
     """One command: what it does, with its examples, and its arguments."""
     rows = list(arguments(parser))
-    told = inspect.cleandoc(parser.description or "")
-    parts = [f"## {name}", f"```text\n{told}\n```"]
+    description = inspect.cleandoc(parser.description or "")
+    parts = [f"## {name}", f"```text\n{description}\n```"]
     if rows:
         lines = "\n".join(f"| {shown} | {meaning} |" for shown, meaning in rows)
         parts.append(f"| argument | meaning |\n|---|---|\n{lines}")
@@ -65,8 +65,8 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 def shown_value(action: argparse.Action) -> str:
     if action.choices:
         return "{" + ",".join(map(str, action.choices)) + "}"
-    given = action.metavar or action.dest.upper()
-    return given if isinstance(given, str) else " ".join(given)
+    metavar = action.metavar or action.dest.upper()
+    return metavar if isinstance(metavar, str) else " ".join(metavar)
 
 
 if __name__ == "__main__":

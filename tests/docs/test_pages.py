@@ -115,13 +115,13 @@ def cases(slow: bool) -> list[object]:
     """The pages with something to run: the slow ones or with slow blocks, or those with something
     that is not slow.
     """
-    found = []
+    parameters = []
     for page in pages():
         running = [block for block in page.blocks() if block.runs]
         some = ["slow" in page.marks or "slow" in block.marks for block in running]
         if running and (any(some) if slow else not all(some)):
-            found.append(pytest.param(page, id=str(page.path.relative_to(DOCS))))
-    return found
+            parameters.append(pytest.param(page, id=str(page.path.relative_to(DOCS))))
+    return parameters
 
 
 def read_all(page: Page, folder: Path, leave_out: str = "") -> None:

@@ -47,23 +47,27 @@ def described(page: Page) -> dict[str, list[tuple[str, ...]]]:
 @pytest.mark.parametrize("name", PAGES)
 def test_every_key_is_there_with_its_type_and_default(name: str) -> None:
     rows = described(read(name))
-    wanted = parts(PAGES[name])
-    assert set(rows) == set(wanted)
-    for part, keys in wanted.items():
-        found = {row[0]: (re.sub(r"\]\(#[^)]*\)", "]", row[1]), row[2]) for row in rows[part]}
+    expected = parts(PAGES[name])
+    assert set(rows) == set(expected)
+    for part, keys in expected.items():
+        documented = {row[0]: (re.sub(r"\]\(#[^)]*\)", "]", row[1]), row[2]) for row in rows[part]}
         for key, kind, default in keys:
             bare = key.strip("`")
-            assert key in found, f"{name}: {part} lacks | {key} | {kind} | {default} | … |"
-            assert not kind or found[key][0] == kind, f"{name}: {key} of {part} is of type {kind}"
+            assert key in documented, f"{name}: {part} lacks | {key} | {kind} | {default} | … |"
+            assert not kind or documented[key][0] == kind, (
+                f"{name}: {key} of {part} is of type {kind}"
+            )
             shown = (
                 LOADED.get(bare, default)
                 if part == "whole" and name == "study-file.md"
                 else default
             )
-            assert found[key][1] == shown or (shown == "none" and bare in TOLD), (
+            assert documented[key][1] == shown or (shown == "none" and bare in TOLD), (
                 f"{name}: {key} of {part}: {shown}"
             )
-        assert set(found) == {key for key, _, _ in keys}, f"{name}: {part} has keys that are none"
+        assert set(documented) == {key for key, _, _ in keys}, (
+            f"{name}: {part} has keys that are none"
+        )
 
 
 @pytest.mark.parametrize("name", PAGES)

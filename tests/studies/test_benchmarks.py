@@ -83,9 +83,9 @@ def test_the_planner_proves_what_it_finds(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "tiny.json").write_text(json.dumps(GRAPH))
     assert bench(planner, tmp_path / "w", "-o", tmp_path / "planner.json") == 0
-    found = result.read(tmp_path / "planner.json")
-    assert [row[:3] for row in found.rows] == [("tiny", "9", "2"), ("tiny", "9", "3")]
-    assert found.command == "python -m studies.benchmarks.planner w"
+    outcome = result.read(tmp_path / "planner.json")
+    assert [row[:3] for row in outcome.rows] == [("tiny", "9", "2"), ("tiny", "9", "3")]
+    assert outcome.command == "python -m studies.benchmarks.planner w"
 
 
 def test_a_planner_that_leaves_a_gap_misses_its_bar() -> None:
@@ -125,8 +125,8 @@ def test_slow_splits_are_left_out_by_their_prediction() -> None:
 
 
 def test_memory_is_weighed_above_the_interpreter() -> None:
-    found = {"before": 400, "tenth": 500, "end": 530, "needed": 100}
-    assert memory.weighed(found) == (pytest.approx(1.3), pytest.approx(6.0))
+    outcome = {"before": 400, "tenth": 500, "end": 530, "needed": 100}
+    assert memory.weighed(outcome) == (pytest.approx(1.3), pytest.approx(6.0))
 
 
 def test_every_tensor_is_needed_once() -> None:
@@ -159,7 +159,7 @@ def test_studies_may_end_with_splits_that_tie() -> None:
 
 
 def test_a_study_is_placed_among_all_splits() -> None:
-    places = [exhaustive.placed(own, FAST) for own in (FAST, SAME, SLOW)]
+    places = [exhaustive.placed(best, FAST) for best in (FAST, SAME, SLOW)]
     assert places == ["the best", "a tie", "WORSE"]
 
 
@@ -191,8 +191,8 @@ def remains(**known: Any) -> faults.Remains:
     ],
 )
 def test_what_kills_must_not_do_is_noticed(lost: int, known: Any, missed: list[str]) -> None:
-    found = faults.Killed(2, lost, remains(**known), remains())
-    assert [bar.what for bar in faults_benchmark.killed_bars(found) if not bar.holds] == missed
+    outcome = faults.Killed(2, lost, remains(**known), remains())
+    assert [bar.what for bar in faults_benchmark.killed_bars(outcome) if not bar.holds] == missed
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_what_workers_must_not_do_is_noticed(codes: Any, known: Any, missed: lis
 
 
 def test_memory_is_read() -> None:
-    with mmap.mmap(-1, 50_000_000) as held:  # what malloc gives back, and when, is its own affair
+    with mmap.mmap(-1, 50_000_000) as region:  # what malloc gives back, and when, is its own affair
         empty = memory.resident()
         for _ in range(47):
-            held.write(bytes(1 << 20))
+            region.write(bytes(1 << 20))
         full = memory.resident()
     assert full - empty > 40_000_000
     assert full - memory.resident() > 40_000_000
@@ -246,9 +246,9 @@ def test_studies_of_a_small_net_are_run_from_end_to_end(bench: Bench, tmp_path: 
     assert bench(
         predictions, "branches", "--seconds", 0.2, "--trials", 6, "-o", tmp_path / "study.json"
     ) in (0, 1)
-    found = result.read(tmp_path / "study.json")
-    assert found.rows[0][0] == "branches"
-    assert found.rows[0][-1] in ("split", "replicate", "leave")
+    outcome = result.read(tmp_path / "study.json")
+    assert outcome.rows[0][0] == "branches"
+    assert outcome.rows[0][-1] in ("split", "replicate", "leave")
     few = ("--screen", 0.05, "--seconds", 0.5, "--study-seconds", 0.2)
     assert bench(exhaustive, "branches", *few, "-o", tmp_path / "exhaustive.json") in (0, 1)
     assert int(result.read(tmp_path / "exhaustive.json").rows[0][2]) > 3

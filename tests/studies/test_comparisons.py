@@ -29,8 +29,8 @@ def test_the_mean_gain_is_a_geometric_one(gains: list[float], holds: bool) -> No
 
 def test_a_benchmark_s_row_tells_bars_and_minutes() -> None:
     bars = (result.at_most("error", 6.0, 5.0), result.at_least("share", 1.0, 0.5))
-    found = result.Result("x", (), (), bars=bars)
-    assert all_benchmarks.Ran("x", 1, 90.0, found).cells == (
+    outcome = result.Result("x", (), (), bars=bars)
+    assert all_benchmarks.Ran("x", 1, 90.0, outcome).cells == (
         "x",
         "1.5",
         "1 of 2",
@@ -61,11 +61,11 @@ def test_a_benchmark_without_workloads_is_run_on_what_there_is(
     )
     (tmp_path / "planner.json").write_text("stale")
     (without,) = all_benchmarks.run(["planner"], None, tmp_path)
-    (given,) = all_benchmarks.run(["planner"], Path("w"), tmp_path)
+    (with_folder,) = all_benchmarks.run(["planner"], Path("w"), tmp_path)
     module = ["-m", "studies.benchmarks.planner"]
     file = ["-o", str(tmp_path / "planner.json")]
     assert ran == [[*module, "--wide", *file], [*module, str(Path("w").resolve()), "--wide", *file]]
-    assert (without.code, without.result, given.code) == (3, None, 3)
+    assert (without.code, without.result, with_folder.code) == (3, None, 3)
 
 
 def test_a_damaged_result_is_none_and_said_so(
@@ -158,10 +158,10 @@ def test_the_final_comparison_gives_the_period_of_a_study() -> None:
 
 def test_a_part_of_a_result_is_what_was_asked_for() -> None:
     bar = result.at_most("error", 1.0, 5.0)
-    found = result.Result(
+    outcome = result.Result(
         "x", ("net",), (("a",),), ("a note",), (bar,), "python x", "2030-01-31", {}
     )
-    whole, table, bars = (tables.benchmark(found, part) for part in (None, "table", "bars"))
+    whole, table, bars = (tables.benchmark(outcome, part) for part in (None, "table", "bars"))
     assert ["| a |" in whole, "- a note" in whole, "| error |" in whole] == [True] * 3
     assert ["| a |" in table, "- a note" in table, "| error |" in table] == [True, True, False]
     assert ["| a |" in bars, "- a note" in bars, "| error |" in bars] == [False, False, True]

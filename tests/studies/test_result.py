@@ -26,8 +26,8 @@ def test_what_is_found_is_printed_with_bars_and_machine(capsys: pytest.CaptureFi
 
 
 def test_a_missed_bar_is_the_exit_code() -> None:
-    held, missed = result.at_most("error %", 5.0, 5.0), result.at_most("error %", 5.1, 5.0)
-    assert (finish(), finish(None, held), finish(None, held, missed)) == (0, 0, 1)
+    reached, missed = result.at_most("error %", 5.0, 5.0), result.at_most("error %", 5.1, 5.0)
+    assert (finish(), finish(None, reached), finish(None, reached, missed)) == (0, 0, 1)
 
 
 def test_what_is_no_number_holds_no_bar() -> None:
@@ -38,12 +38,12 @@ def test_what_is_no_number_holds_no_bar() -> None:
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     finish(tmp_path / "new" / "link.json", result.at_least("share", 0.5, 0.95))
-    found = result.read(tmp_path / "new" / "link.json")
-    assert (found.name, found.columns, found.notes) == ("link", ("net", "ms"), ("a note",))
-    assert found.rows == (("squeezenet", "3.5"), ("resnet50", "38"))
-    assert not found.holds
-    assert found.environment["machine"]
-    assert found.command.startswith("python -m studies.benchmarks")
+    written = result.read(tmp_path / "new" / "link.json")
+    assert (written.name, written.columns, written.notes) == ("link", ("net", "ms"), ("a note",))
+    assert written.rows == (("squeezenet", "3.5"), ("resnet50", "38"))
+    assert not written.holds
+    assert written.environment["machine"]
+    assert written.command.startswith("python -m studies.benchmarks")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_row_of_another_width_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spread", "told"),
+    ("spread", "text"),
     [
         (Spread(1.0, 0.996, 1.005), "1.00 (1.00 to 1.00)"),
         (Spread(12.345, 12.0, 13.0), "12.35 (12.00 to 13.00)"),
@@ -97,8 +97,8 @@ def test_a_row_of_another_width_is_refused(tmp_path: Path) -> None:
         (Spread(0.0, 0.0, 0.0), "0.0000 (0.0000 to 0.0000)"),
     ],
 )
-def test_a_period_below_a_millisecond_has_more_digits(spread: Spread, told: str) -> None:
-    assert result.shown(spread) == told
+def test_a_period_below_a_millisecond_has_more_digits(spread: Spread, text: str) -> None:
+    assert result.shown(spread) == text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_bar_tells_what_was_found_and_what_was_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "text"),
     [
         (["studies/benchmarks/__main__.py"], "python -m studies.benchmarks"),
         (["link.py", "-o", "x.json", "net"], "python -m studies.benchmarks.link net"),
@@ -125,8 +125,8 @@ def test_a_bar_tells_what_was_found_and_what_was_asked() -> None:
         (["link.py", "rel/folder"], "python -m studies.benchmarks.link rel/folder"),
     ],
 )
-def test_a_command_is_told_as_one_types_it(argv: list[str], told: str) -> None:
-    assert result.command_line(argv) == told
+def test_a_command_is_told_as_one_types_it(argv: list[str], text: str) -> None:
+    assert result.command_line(argv) == text
 
 
 def test_the_line_of_a_result_names_what_matters_and_leaves_out_the_rest() -> None:

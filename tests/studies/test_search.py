@@ -25,9 +25,14 @@ def costs(ops: int = 24) -> CostModel:
 def test_the_search_is_judged_by_what_it_would_end_with() -> None:
     case = Case(costs(), 3, 0)
     trials = methods.planner(case, 12)
-    found = methods.judge(case, trials)
-    assert found.trials <= found.settled <= found.measured == len(trials)
-    assert found.loss == case.loss(case.choose(trials))
+    result_of_search = methods.judge(case, trials)
+    assert (
+        result_of_search.trials
+        <= result_of_search.settled
+        <= result_of_search.measured
+        == len(trials)
+    )
+    assert result_of_search.loss == case.loss(case.choose(trials))
 
 
 def test_what_is_never_near_has_no_number_of_trials() -> None:
@@ -38,25 +43,27 @@ def test_what_is_never_near_has_no_number_of_trials() -> None:
 
 @pytest.mark.parametrize("way", [methods.tpe_on_indices, methods.tpe_on_shares, methods.randomly])
 def test_other_samplers_measure_legal_splits(way: search.Way) -> None:
-    found = way(Case(costs(), 3, 1), 8)
-    assert 0 < len(found) <= 8
-    assert all(sorted(i for ops in m.stages for i in ops) == list(range(24)) for m in found)
+    result_of_search = way(Case(costs(), 3, 1), 8)
+    assert 0 < len(result_of_search) <= 8
+    assert all(
+        sorted(i for ops in m.stages for i in ops) == list(range(24)) for m in result_of_search
+    )
 
 
 def test_corals_bisection_ends_near_the_best_of_a_chain_known_exactly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(methods, "NOISE", 0.0)
-    found = methods.coral(Case(costs(), 3, 0))
-    assert found.loss <= 2 * methods.THRESHOLD
-    assert found.measured > 5
+    result_of_search = methods.coral(Case(costs(), 3, 0))
+    assert result_of_search.loss <= 2 * methods.THRESHOLD
+    assert result_of_search.measured > 5
 
 
 def test_bars_name_the_worst_graph() -> None:
     good, bad = Found(2, 2, 5, 0.0), Found(9, 9, 9, 0.0)
-    told = list(search.bars({("a", 9, 4): [good] * 4, ("b", 9, 4): [bad] * 4}))
-    assert [bar.holds for bar in told] == [False, False, False, False]
-    assert "(b)" in told[0].what
+    bars = list(search.bars({("a", 9, 4): [good] * 4, ("b", 9, 4): [bad] * 4}))
+    assert [bar.holds for bar in bars] == [False, False, False, False]
+    assert "(b)" in bars[0].what
     assert all(bar.holds for bar in search.bars({("a", 9, 4): [good]}))
 
 
@@ -77,13 +84,13 @@ def test_few_trials_find_the_best_split(stages: int) -> None:
     graph, times = branchy(8, 3)
     models = [costs(60), CostModel.from_graph(graph, [times]), search.zoo_costs("squeezenet")]
     for model in models:
-        found = [
+        result_of_search = [
             methods.judge(c, methods.planner(c, 20))
             for c in (Case(model, stages, seed) for seed in range(10))
         ]
         middle, high = search.BARS[stages]
-        assert median(f.trials for f in found) <= middle
-        assert search.percentile([f.trials for f in found]) <= high
+        assert median(f.trials for f in result_of_search) <= middle
+        assert search.percentile([f.trials for f in result_of_search]) <= high
 
 
 @pytest.mark.slow

@@ -48,13 +48,13 @@ def tamper(exported: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """
 
     def load(stage: int, at: int, instead: Any) -> Any:
-        real, made = loading.load_stage, list[Any]()
+        real, loaded = loading.load_stage, list[Any]()
 
         def load_stage(*arguments: Any) -> Any:
-            made.append(real(*arguments))
-            if len(made) - 1 == stage:
-                made[-1] = Tampered(made[-1], at + soaking.DIFFERENT, instead)
-            return made[-1]
+            loaded.append(real(*arguments))
+            if len(loaded) - 1 == stage:
+                loaded[-1] = Tampered(loaded[-1], at + soaking.DIFFERENT, instead)
+            return loaded[-1]
 
         monkeypatch.setattr(loading, "load_stage", load_stage)
         return autosplit.load(exported)
@@ -90,8 +90,8 @@ def test_a_stage_that_fails_reaches_the_caller_and_ends_everything(tamper: Any) 
 
 def test_every_result_is_compared(exported: Path) -> None:
     with autosplit.load(exported) as pipeline:
-        found = soaking.soak(pipeline, lambda number: number < 150)
-    assert (found.results, found.wrong, len(found.memory)) == (150, None, 1)
+        soak = soaking.soak(pipeline, lambda number: number < 150)
+    assert (soak.results, soak.wrong, len(soak.memory)) == (150, None, 1)
     assert stage_threads() == []
 
 
@@ -123,16 +123,16 @@ def test_five_minutes_and_ten_thousand_items_come_out_right_in_order_and_memory_
     end = time.monotonic() + SECONDS
     submitted: list[int] = []
     with autosplit.load(exported) as pipeline:
-        found = soaking.soak(
+        soak = soaking.soak(
             pipeline,
             lambda number: (
                 (number < ITEMS or time.monotonic() < end) and submitted.append(number) is None
             ),
         )
-    assert found.wrong is None
-    assert found.results == len(submitted) >= ITEMS
-    assert len(found.memory) in (0, found.results // soaking.SAMPLE)
-    assert found.grown <= soaking.GROWTH
+    assert soak.wrong is None
+    assert soak.results == len(submitted) >= ITEMS
+    assert len(soak.memory) in (0, soak.results // soaking.SAMPLE)
+    assert soak.grown <= soaking.GROWTH
 
 
 @pytest.mark.slow
