@@ -190,9 +190,7 @@ def plan(
 
     along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
     names = list(map(str, along))
-    costs = place_regions(
-        measured_costs(model, along), model.lowered.regions, regions or {}, names
-    )
+    costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
     best = planner.plan(costs, len(along), allow_empty=stages == "auto")
     used_devices = tuple(used(best.stages, names)) if devices else ()
     return Split(model, tuple(ops for ops in best.stages if ops), best.period, used_devices)

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the measurement."""
     from autosplit.deploy.verify import bench
     from autosplit.hardware.measurement.measure import Budget
-    from autosplit.report.drawing import run_timeline as timeline
+    from autosplit.report.drawing import timeline
 
     if args.timeline:
         timeline.check(args.timeline)

@@ -19,7 +19,7 @@ from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.files import sha256
 from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
-from autosplit.hardware.execution.event import StageEvent
+from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare

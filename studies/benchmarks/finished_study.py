@@ -20,8 +20,7 @@ from autosplit.cuts.stages import Stages
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import measure
-from autosplit.hardware.measurement.interleaved import Contender, compare_interleaved
-from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.study.config.study_file import StudyConfig

@@ -26,8 +26,7 @@ from autosplit import api
 from autosplit.hardware.devices.device import along
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
-from autosplit.hardware.measurement.interleaved import measure_rounds
-from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.measure import Budget, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import streamed

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit import api
-from autosplit.hardware.measurement.interleaved import compare_interleaved
-from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.measure import Budget, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 from autosplit.zoo import catalog

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.execution.event import StageEvent
+from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
 

@@ -1,6 +1,5 @@
 """ONNX files: read ``file`` (checked, shapes fixed), then ``importer`` (to Relax).
 
-``shapes`` makes the inputs static and ``name_table`` keeps the names of tensors. ``normalize`` and
-``resize`` correct what TVM's converters misread, and ``shape_arithmetic`` evaluates the small
-values that shapes are computed from.
+``shapes`` makes the inputs static. ``normalize`` and ``resize`` correct what TVM's converters
+misread, and ``shape_arithmetic`` evaluates the small values that shapes are computed from.
 """

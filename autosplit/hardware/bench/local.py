@@ -24,8 +24,7 @@ from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
-from autosplit.hardware.measurement.interleaved import Contender, compare_interleaved
-from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import (
     Accuracy,

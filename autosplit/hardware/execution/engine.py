@@ -13,14 +13,25 @@ import time
 import warnings
 import weakref
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from autosplit.errors import StageError, line_of
-from autosplit.hardware.execution.channel import Channel, Closed
-from autosplit.hardware.execution.edges import CALLER, Ticket, connect
-from autosplit.hardware.execution.event import StageEvent
+from autosplit.hardware.execution.edges import CALLER, Channel, Closed, Ticket, connect
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.interface import Stage
+
+
+class StageEvent(NamedTuple):
+    """Stage ``stage`` computed item ``item`` from ``start`` to ``end``.
+
+    A pipeline writes seconds of ``time.perf_counter``, a drawing takes milliseconds.
+    """
+
+    stage: int
+    item: int
+    start: float
+    end: float
+
 
 CLOSE_TIMEOUT_S = 5.0
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()

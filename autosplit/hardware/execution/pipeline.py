@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.channel import Closed
-from autosplit.hardware.execution.edges import Ticket
+from autosplit.hardware.execution.edges import Closed, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
 from autosplit.hardware.runtimes.interface import Stage

@@ -1,8 +1,8 @@
 """Measurements of pipelines, and the comparison of their outputs with a reference.
 
-Read ``results`` (the values), ``measure`` (period and latency), ``interleaved`` (several pipelines
-in turns), ``baselines`` (the unsplit runs), ``reference`` (what computes the expected outputs) and
-``parity`` (how outputs are compared).
+Read ``results`` (the values), ``measure`` (period and latency of one pipeline, and of
+several in turns), ``baselines`` (the unsplit runs), ``reference`` (what computes the expected
+outputs) and ``parity`` (how outputs are compared).
 
 Imports ``hardware.execution``, ``hardware.devices`` and the frontend.
 """

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from statistics import median
 
-from autosplit.hardware.execution.event import StageEvent
+from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement.results import Spread, spread
 
 MS = 1e3
 _GROUPS = 16  # of neighbouring results, over which a stream is averaged
 _MIN_GAPS = 6  # fewer give no 95 % interval
+ROUNDS = 5  # of an interleaved comparison
+_MIN_ITEMS = 4  # of a turn in it
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Budget:
     share: float = 0.01
     items: int = 16
     latency_items: int = 3
+
+
+# Works for a budget and returns its period in ms, with the samples.
+Contender = Callable[[Budget], Spread]
 
 
 def period_and_stages(
@@ -119,3 +125,37 @@ def _busy(events: Sequence[StageEvent], stage: int, first: int, last: int) -> fl
         for event in list(events)
         if event.stage == stage and first <= event.item < last
     )
+
+
+def compare_interleaved(contenders: Sequence[Contender], budget: Budget) -> list[Spread]:
+    """The period of each contender in ms, over the samples of all rounds.
+
+    A contender works for about ``budget.seconds`` in all. They take turns, A B B A, so that a drift
+    of the machine meets all alike.
+    """
+    rounds = measure_rounds(contenders, budget, ROUNDS)
+    periods = []
+    for position in range(len(contenders)):
+        samples: list[float] = []
+        for turns in rounds:
+            samples += turns[position].samples
+        periods.append(spread(samples))
+    return periods
+
+
+def measure_rounds(
+    contenders: Sequence[Contender], budget: Budget, rounds: int
+) -> list[list[Spread]]:
+    """The periods of all contenders in ms, by round. The order is reversed after each round.
+
+    Periods of one round were measured within moments and can be compared in pairs.
+    """
+    items = max(_MIN_ITEMS, budget.items // rounds)
+    turn = replace(budget, seconds=budget.seconds / rounds, items=items, share=0.0)
+    order = list(range(len(contenders)))
+    periods = []
+    for _ in range(rounds):
+        by_contender = {i: contenders[i](turn) for i in order}
+        periods.append([by_contender[i] for i in range(len(contenders))])
+        order.reverse()
+    return periods

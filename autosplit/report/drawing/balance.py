@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autosplit.report.drawing.canvas import Canvas, Form
-from autosplit.report.drawing.style import FAINT, INK, colour, label
+from autosplit.report.drawing.canvas import FAINT, INK, Canvas, Form, colour, label
 from autosplit.units import milliseconds
 
 _LEFT, _RIGHT, _TOP, _ROW, _FOOT = 200, 150, 46, 40, 30

@@ -10,7 +10,7 @@ from typing import Literal
 from autosplit.hardware.measurement.results import Spread
 from autosplit.planner.dominance import front
 from autosplit.report.documents.record import Study, Trial
-from autosplit.report.drawing.style import INK, PALETTE, colour
+from autosplit.report.drawing.canvas import INK, PALETTE, colour
 from autosplit.study.loop.verdict import rival_of
 
 Symbol = Literal["circle", "diamond", "square", "triangle", "cross", "star", "dash"]

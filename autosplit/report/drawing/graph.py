@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosplit.graph import FusedGraph
-from autosplit.report.drawing.canvas import Canvas, Form
+from autosplit.report.drawing.canvas import FAINT, INK, Canvas, Form, colour, label, lines
 from autosplit.report.drawing.layout import arrange
 from autosplit.report.drawing.paths import Paths, Slot
 from autosplit.report.drawing.rows import IO, PILL, SIDE, Row, arrange_rows, fitted
-from autosplit.report.drawing.style import FAINT, INK, colour, label, lines
 from autosplit.units import counted, milliseconds, size
 
 _HEAD, _ROW_HEAD, _FOOT, _LINE, _GAP = 52, 34, 74, 14, 14

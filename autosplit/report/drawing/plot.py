@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from autosplit.report.drawing.canvas import DPI, Form, blank_figure, points, render
+from autosplit.report.drawing.canvas import (
+    DPI,
+    INK,
+    PALETTE,
+    Form,
+    blank_figure,
+    label,
+    points,
+    render,
+)
 from autosplit.report.drawing.charts import Chart, Series
-from autosplit.report.drawing.style import INK, PALETTE, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from autosplit.hardware.execution.event import StageEvent
-from autosplit.report.drawing.canvas import Canvas, Form
-from autosplit.report.drawing.style import FAINT, PALETTE, ink_on, label
+from autosplit.errors import ConfigError
+from autosplit.files import atomic_write
+from autosplit.hardware.execution.engine import StageEvent
+from autosplit.report.drawing.canvas import FAINT, PALETTE, Canvas, Form, ink_on, label
 from autosplit.units import milliseconds
 
 _LEFT, _RIGHT, _TOP, _ROW, _FOOT = 170, 120, 62, 46, 46
+ITEMS = 24  # of a run: more leave no room for their numbers at 1,400 px
+_FORMS: dict[str, Form] = {".svg": "svg", ".png": "png"}
 _MAX_BARS = 400  # in a picture: more are not told apart at 1,400 px
 
 
@@ -89,3 +93,34 @@ def _axis(canvas: Canvas, span: float, scale: float, y: float) -> None:
             x = _LEFT + float(tick) * scale
             canvas.line((x, x), (y, y + 5), linewidth=0.8)
             canvas.text(x, y + 16, f"{tick:g} ms", px=11, ha="center")
+
+
+def check(file: Path) -> None:
+    """Check that the timeline can be drawn, before the pipeline runs.
+
+    Raises:
+        ConfigError: the suffix of the file is no picture's.
+        MachineError: matplotlib is missing.
+    """
+    if file.suffix.lower() not in _FORMS:
+        name = file.stem or "run"
+        raise ConfigError(f"--timeline '{file}' is no picture; name it {name}.svg or .png")
+    Canvas(1, 1)
+
+
+def write(
+    events: Sequence[StageEvent], devices: Sequence[str], file: Path, items: int = ITEMS
+) -> None:
+    """Draw the first ``items`` items of a traced run. Raises MachineError if the disk refuses."""
+    names = [f"stage {i}, {device}" for i, device in enumerate(devices)]
+    form = _FORMS[file.suffix.lower()]
+    picture = timeline(rows(events, items), names, title="A run from its start", form=form)
+    with atomic_write(file) as temporary:
+        temporary.write_bytes(picture)
+
+
+def rows(events: Sequence[StageEvent], items: int) -> list[StageEvent]:
+    """The events of the first ``items`` items, in ms since the first of them began."""
+    drawn = [e for e in events if e.item < items]
+    start = min((e.start for e in drawn), default=0.0)
+    return [e._replace(start=(e.start - start) * 1e3, end=(e.end - start) * 1e3) for e in drawn]

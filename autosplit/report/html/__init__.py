@@ -3,5 +3,5 @@
 - ``page``  the page: verdict, pictures, trials, machine and steps
 - ``tables``  the tables of page and notes
 - ``notes``  notes in Markdown, which the dashboard shows
-- ``inline_svg``, ``study_file``  pictures and the study file as parts of the page
+- ``study_file``  the study file that the page shows
 """

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.hardware.execution.channel import Channel, Closed
+from autosplit.hardware.execution.edges import Channel, Closed
 from tests.hardware.fakes import PATIENCE_S, in_time
 
 

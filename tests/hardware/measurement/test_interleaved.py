@@ -2,8 +2,7 @@
 
 import pytest
 
-from autosplit.hardware.measurement.interleaved import compare_interleaved, measure_rounds
-from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.measure import Budget, compare_interleaved, measure_rounds
 from autosplit.hardware.measurement.results import Spread
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.hardware.execution.event import StageEvent
+from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items

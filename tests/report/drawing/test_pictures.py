@@ -15,12 +15,12 @@ from autosplit.cuts.stages import cuts_of, live
 from autosplit.errors import MachineError, SplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.report.drawing.balance import stage_balance
+from autosplit.report.drawing.canvas import label, lines
 from autosplit.report.drawing.collapse import collapse
 from autosplit.report.drawing.graph import split_graph
 from autosplit.report.drawing.layout import arrange, crossings
 from autosplit.report.drawing.paths import trace
 from autosplit.report.drawing.rows import IO, SPACE, arrange_rows, fitted
-from autosplit.report.drawing.style import label, lines
 from autosplit.report.drawing.timeline import timeline
 from tests.report import graphs
 

@@ -7,8 +7,8 @@ import pytest
 
 from autosplit.cli import main
 from autosplit.deploy.load import load
-from autosplit.hardware.execution.event import StageEvent
-from autosplit.report.drawing import run_timeline
+from autosplit.hardware.execution.engine import StageEvent
+from autosplit.report.drawing import timeline
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def drawn(monkeypatch):
         arguments.update(rows=rows, names=names, **options)
         return b"a picture"
 
-    monkeypatch.setattr(run_timeline, "timeline", draw)
+    monkeypatch.setattr(timeline, "timeline", draw)
     return arguments
 
 
@@ -31,12 +31,12 @@ def test_times_count_in_ms_from_the_first_item():
         StageEvent(0, 1, 10.5, 11.0),
         StageEvent(0, 2, 11.0, 12.0),
     ]
-    assert run_timeline.rows(events, 2) == [
+    assert timeline.rows(events, 2) == [
         (0, 0, 0.0, 500.0),
         (1, 0, 500.0, 1000.0),
         (0, 1, 500.0, 1000.0),
     ]
-    assert run_timeline.rows([], 2) == []
+    assert timeline.rows([], 2) == []
 
 
 def test_bench_draws_the_events_of_its_run(export, drawn, tmp_path, capsys):
@@ -46,14 +46,14 @@ def test_bench_draws_the_events_of_its_run(export, drawn, tmp_path, capsys):
     assert file.read_bytes() == b"a picture"
     assert "items/s" in capsys.readouterr().out
     assert [n.split(",")[0] for n in drawn["names"]] == ["stage 0", "stage 1", "stage 2"]
-    items = range(run_timeline.ITEMS)
+    items = range(timeline.ITEMS)
     assert {row[:2] for row in drawn["rows"]} == set(itertools.product(range(3), items))
 
 
 def test_an_item_is_computed_by_one_stage_after_the_other(exported):
     with load(exported, trace=True) as pipeline:
         pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}] * 6)
-        rows = run_timeline.rows(pipeline.events, 6)
+        rows = timeline.rows(pipeline.events, 6)
     at = {(stage, item): (start, end) for stage, item, start, end in rows}
     assert len(at) == len(rows) == 18
     assert all(
@@ -66,7 +66,7 @@ def test_an_item_is_computed_by_one_stage_after_the_other(exported):
 
 @pytest.mark.parametrize(("name", "start"), [("run.svg", b"<?xml"), ("run.PNG", b"\x89PNG")])
 def test_the_suffix_says_what_is_drawn(tmp_path, name, start):
-    run_timeline.write([StageEvent(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
+    timeline.write([StageEvent(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
     data = (tmp_path / name).read_bytes()
     assert data.startswith(start)
     assert name.endswith("PNG") or ElementTree.fromstring(data).tag.endswith("svg")

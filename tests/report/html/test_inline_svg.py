@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from autosplit.report.html.inline_svg import inline
+from autosplit.report.html.page import inline
 
 SVG = b"""<?xml version="1.0" encoding="utf-8"?>
 <!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN"

@@ -22,7 +22,7 @@ from autosplit.report.documents.study_reader import StudyReader
 from autosplit.report.drawing.charts import predicted_measured
 from autosplit.report.drawing.plot import plot
 from autosplit.report.html import page
-from autosplit.report.html.inline_svg import inline
+from autosplit.report.html.page import inline
 from tests.report import graphs
 from tests.report.browser import Browser
 from tests.report.studies import make_study
