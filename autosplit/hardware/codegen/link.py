@@ -15,11 +15,12 @@ from typing import Any
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.kernels import Kernels, used
 from autosplit.hardware.codegen.target import foreign_triple
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.lowering.external.regions import generate
 from autosplit.lowering.fuse.calls import Call, constants
 from autosplit.lowering.fuse.lowered import Lowered
 from autosplit.lowering.fuse.tensors import bytes_of
+from autosplit.lowering.layout.order import as_swap, swap_name, to_last
 
 ENTRY = "main"
 # TVM hashes the constants inside a program; from so many bytes on that makes linking slow.
@@ -85,6 +86,7 @@ def write(
     triple = foreign_triple(target)
     toolchain.compiler(triple)
     names = {lowered.graph.ops[i].kernel for ports in functions.values() for i in ports.ops}
+    names.update(swap_name(tensor.dtype) for tensor in lowered.graph.tensors.values())
     symbols = {kernels.symbols[name] for name in names if name in kernels.symbols}
     built = [kernels.built] if kernels.built is not None else []
     with _BUILDING:
@@ -163,9 +165,13 @@ def _function(
     }
     params |= {w: relax.Var(f"weight{i}", w.ty) for i, w in enumerate(weights)}
     values: dict[Any, Any] = dict(params)
+    last = lowered.channels_last
     leaving = {p.name for p in ports.outputs}
     with builder.function(name, list(params.values())):
         with builder.dataflow():
+            for port in ports.inputs:
+                if port.name in last:
+                    values[port.name] = _swapped(builder, kernels, params[port.name], port, True)
             for i in ports.ops:
                 op = lowered.graph.ops[i]
                 # A tensor that leaves the stage must have memory that is not its input's.
@@ -176,8 +182,28 @@ def _function(
                 for k, tensor in enumerate(op.outputs):
                     item = builder.emit(relax.TupleGetItem(value, k)) if is_tuple else value
                     values[tensor] = item
-            result = builder.emit_output(relax.Tuple([values[p.name] for p in ports.outputs]))
+            outputs = [
+                _swapped(builder, kernels, values[port.name], port, False)
+                if port.name in last
+                else values[port.name]
+                for port in ports.outputs
+            ]
+            result = builder.emit_output(relax.Tuple(outputs))
         builder.emit_func_output(result)
+
+
+def _swapped(builder: Any, kernels: Kernels, value: Any, port: Port, channels_last: bool) -> Any:
+    """A tensor at a cut, brought to channels last or back to the layout of the source."""
+    from tvm import relax
+
+    n, a, b = as_swap(port.shape, channels_last)
+    if a > 1 and b > 1:
+        flat = builder.emit(relax.op.reshape(value, (n, a, b)))
+        result = relax.TensorType((n, b, a), port.dtype)
+        symbol = kernels.symbols[swap_name(port.dtype)]
+        value = builder.emit(relax.call_dps_packed(symbol, relax.Tuple([flat]), result))
+    axes = to_last(len(port.shape)) if channels_last else range(len(port.shape))
+    return builder.emit(relax.op.reshape(value, [port.shape[axis] for axis in axes]))
 
 
 def _expression(

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autosplit.hardware.codegen.rules.rule import scheduled_by_rule
 from autosplit.hardware.codegen.tuning_database import database, quiet
 
 SHIPPED = "schedules.json.gz"
@@ -32,7 +33,7 @@ def schedule(
         if name in tuned:
             scheduled[name] = tuned[name]
         elif target.kind.name == "llvm":
-            scheduled[name] = _shipped(function)
+            scheduled[name] = scheduled_by_rule(function, target) or function
         else:
             scheduled[name] = _on_gpu(function, target)
     return scheduled

@@ -177,6 +177,8 @@ def _arguments(module: Any) -> list[Any] | None:
     infos = ArgInfo.from_entry_func(module, remove_preproc=True)
     if not all(isinstance(i, TensorInfo) for i in infos):
         return None
+    if not all(str(size).isdigit() for info in infos for size in info.shape):
+        return None
     rng = np.random.default_rng(0)
     arguments = []
     for info in infos:

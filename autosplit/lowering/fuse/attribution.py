@@ -27,12 +27,14 @@ class Attribution:
 
     ``sources`` are the nodes whose result the op computes, ``parts`` those of which it computes
     only a part, ``results`` the names of its results (None where no source tensor matches).
+    ``channels_last`` are the source tensors in that layout.
     """
 
     sources: Mapping[int, tuple[str, ...]]
     parts: Mapping[int, tuple[str, ...]]
     results: Mapping[int, tuple[str | None, ...]]
     folded: tuple[Folded, ...]
+    channels_last: frozenset[str]
 
 
 def attribute(source: SourceModel, module: FusedModule) -> Attribution:
@@ -49,7 +51,7 @@ def attribute(source: SourceModel, module: FusedModule) -> Attribution:
         sources[position] = tuple(names[node] for node in sorted(whole))
         parts[position] = tuple(names[node] for node in sorted(touched.difference(whole)))
     folded = [Folded(names[i], reasons.reason(i)) for i in range(len(names)) if i not in op_of]
-    return Attribution(sources, parts, results, tuple(folded))
+    return Attribution(sources, parts, results, tuple(folded), flat.channels_last)
 
 
 def match(

@@ -13,6 +13,7 @@ from typing import Any
 
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
+from autosplit.lowering.layout.order import SUFFIX
 
 Environment = dict[Any, Any]
 """Variable to its content: ("call", number, item), ("input", index), ("const", object) or, for a
@@ -28,6 +29,7 @@ class FlatCalls:
         }
         self.tensors: list[dict[int, str]] = []  # by call: result index -> source tensor
         self.node_of: dict[int, int] = {}  # call -> source node
+        self._last: set[Any] = set()  # contents with channels last
         self._copied: dict[int, Any] = {}  # call that only copies -> the content it copies
         self._by_key: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
         self._representative: dict[int, int] = {}  # call -> the first call that computes the same
@@ -52,6 +54,12 @@ class FlatCalls:
             content = self._copied[number]
         return None
 
+    @property
+    def channels_last(self) -> frozenset[str]:
+        """The source tensors with channels last."""
+        names = {self.name(content) for content in self._last if content[0] == "call"}
+        return frozenset(name for name in names if name is not None)
+
     def _read(self, source: SourceModel, main: Any) -> None:
         environment = parameters(main)
         readers: dict[int, list[int]] = defaultdict(list)
@@ -62,9 +70,12 @@ class FlatCalls:
                 environment[binding.var] = results_of(number, value)
             elif value is not None:
                 environment[binding.var] = resolve(value, environment)
+            content = environment.get(binding.var)
+            if binding.var.name.endswith(SUFFIX) and isinstance(content, tuple):
+                self._last.add(content)
             index = marked(binding.var.name)
             if index is not None:
-                self._name(environment.get(binding.var), source.tensors[index])
+                self._name(content, source.tensors[index])
         result = resolve(main.body.body, environment)
         fields = result if isinstance(result, list) else [result]
         for name, content in zip(source.outputs, fields, strict=False):

@@ -16,6 +16,7 @@ from autosplit.lowering.fuse.index_values import integers_below
 from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
+from autosplit.lowering.layout.order import swap_kernel, swap_name
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Lowered:
     - ``composites``: by the symbol an op calls, what external backends compute.
     - ``keep_together``: the ops of each region that no cut may divide.
     - ``dtypes``: the element types it computes in, inside fused ops too.
+    - ``channels_last``: names of tensors that lie so between the ops of a stage; at cuts they
+      have the layout of the source.
     - ``integers_below``: by input of integers what random values of it stay below, where known.
     """
 
@@ -38,6 +41,7 @@ class Lowered:
     composites: Mapping[str, Composite] = field(default_factory=dict)
     keep_together: tuple[tuple[int, ...], ...] = ()
     dtypes: frozenset[str] = frozenset()
+    channels_last: frozenset[str] = frozenset()
     integers_below: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -63,17 +67,21 @@ def lower(source: SourceModel, target: Any, backends: Sequence[Backend] = ()) ->
     """
     module, composites = partition(source, backends) if backends else (source.module, {})
     fused = fuse(module, target, partial(require_static, source))
-    graph, calls, outputs = read(source, fused, composites)
+    graph, calls, outputs, channels_last = read(source, fused, composites)
     functions = fused.fused.functions.items()
+    kernels = {gvar.name_hint: f for gvar, f in functions if gvar.name_hint != "main"}
+    for dtype in sorted({graph.tensors[name].dtype for name in channels_last}):
+        kernels[swap_name(dtype)] = swap_kernel(dtype)
     dtypes = frozenset(tensor.dtype for tensor in graph.tensors.values())
     lowered = Lowered(
         graph,
         calls,
-        {gvar.name_hint: f for gvar, f in functions if gvar.name_hint != "main"},
+        kernels,
         source.inputs,
         outputs,
         composites,
         dtypes=dtypes | dtypes_of(fused.flat["main"]),
+        channels_last=channels_last,
         integers_below=integers_below(source),
     )
     return replace(lowered, keep_together=groups(graph, lowered.regions, backends))

@@ -11,6 +11,10 @@ from autosplit.errors import ModelError, line_of
 from autosplit.lowering.fuse.constants import fold_weights
 from autosplit.lowering.fuse.indices import bound_indices
 from autosplit.lowering.fuse.provenance import adopt_names
+from autosplit.lowering.layout.channels_last import channels_last
+from autosplit.lowering.layout.convolution import legalize_conv2d
+from autosplit.lowering.layout.sums import add_for_sum
+from autosplit.lowering.layout.tiles import registers_of
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,21 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         fold_weights,
         t.FoldConstant(),
     ]
+    # On a GPU TVM's default schedules expect its own operators in the layout of the source.
+    layout = [
+        t.CanonicalizeBindings(),
+        add_for_sum,
+        t.CanonicalizeBindings(),
+        fold_weights,
+        channels_last,
+    ]
+    layout = layout if target.kind.name == "llvm" else []
     legalise = [
         t.CanonicalizeBindings(),
         # LegalizeOps leaves sampling and sorting to these two.
         backend.DispatchSampling(),
         backend.DispatchSortScan(),
-        t.LegalizeOps(),
+        t.LegalizeOps({"relax.nn.conv2d": legalize_conv2d(registers_of(target))}),
         t.AnnotateTIROpPattern(),
         t.FoldConstant(),
         t.DeadCodeElimination(["main"]),
@@ -59,6 +72,7 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
             check(module, False)
             module = adopt_names(_run(simplify, module))
             check(module, True)
+            module = adopt_names(_run(layout, module))
             module = adopt_names(_run(legalise, module))
             check(module, True)
             grouped = t.FuseOps()(module)

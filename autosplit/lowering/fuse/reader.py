@@ -16,14 +16,15 @@ from autosplit.lowering.fuse.calls import Call, constants
 from autosplit.lowering.fuse.flat_calls import variables
 from autosplit.lowering.fuse.passes import FusedModule
 from autosplit.lowering.fuse.tensors import bytes_of, flops_of, is_constant, size_of, static_shape
+from autosplit.lowering.layout.order import SUFFIX, source_shape
 
 Outputs = tuple[tuple[str, str], ...]
 
 
 def read(
     source: SourceModel, module: FusedModule, composites: Mapping[str, Composite]
-) -> tuple[FusedGraph, tuple[Call, ...], Outputs]:
-    """The graph, the call of each op, and each output of the model with the tensor that holds it.
+) -> tuple[FusedGraph, tuple[Call, ...], Outputs, frozenset[str]]:
+    """The graph and what ``Lowered`` says of it: ``calls``, ``outputs`` and ``channels_last``.
 
     Raises ModelError for an op without a kernel and for a size that is not known.
     """
@@ -38,7 +39,7 @@ def read(
         tensors,
         reader.names.folded,
     )
-    return graph, tuple(reader.calls), outputs
+    return graph, tuple(reader.calls), outputs, frozenset(reader.channels_last)
 
 
 class _Reader:
@@ -53,6 +54,7 @@ class _Reader:
         self.ops: list[Op] = []
         self.calls: list[Call] = []
         self.tensors: dict[str, tuple[tuple[int, ...], str, int]] = {}
+        self.channels_last: set[str] = set()
         self.names = attribute(source, module)
         self._source = source
         self._main = module.fused["main"]
@@ -68,7 +70,7 @@ class _Reader:
         from tvm import relax
 
         for var, signature in zip(self._main.params, self._source.inputs, strict=True):
-            self._content[var] = self._enter_tensor(signature.name, var.ty)
+            self._content[var] = self._enter_tensor(signature.name, var.ty, var.name.endswith(SUFFIX))
         for position, binding in enumerate(bindings(self._main)):
             value = getattr(binding, "value", None)
             if isinstance(value, relax.Call):
@@ -92,7 +94,8 @@ class _Reader:
         results = []
         for i, kind in enumerate(var.ty.fields if is_tuple else [var.ty]):
             source_name = source_names[i] if i < len(source_names) else None
-            results.append(self._enter_tensor(source_name or f"{name}.{i}", kind))
+            is_last = source_name in self.names.channels_last
+            results.append(self._enter_tensor(source_name or f"{name}.{i}", kind, is_last))
         self._content[var] = results if is_tuple else results[0]
         weights = self._composites[kernel].constants if kernel in self._composites else ()
         call = Call(value, {v: self._content[v] for v in variables(value)}, weights)
@@ -135,13 +138,19 @@ class _Reader:
         )
         self.calls.append(call)
 
-    def _enter_tensor(self, name: str, kind: Any) -> str:
-        """Enter a tensor under ``name``, or under the first free ``name.2``, ``name.3``, ..."""
+    def _enter_tensor(self, name: str, kind: Any, is_last: bool = False) -> str:
+        """Enter a tensor under ``name``, or under the first free ``name.2``, ``name.3``, ...
+
+        One that lies with channels last has the shape of the source all the same.
+        """
         unique = name
         numbers = count(2)
         while unique in self.tensors:
             unique = f"{name}.{next(numbers)}"
         shape = static_shape(unique, kind)
+        if is_last:
+            self.channels_last.add(unique)
+            shape = source_shape(shape)
         dtype = str(kind.dtype)
         self.tensors[unique] = (shape, dtype, size_of(shape, dtype))
         return unique

@@ -40,7 +40,9 @@ def profile_ops(
     ``module`` is the unsplit model as one stage, ``inputs`` are in the order of its ports. Its
     kernels run in the order of the graph's ops.
     """
-    timer = _Timer({*kernels.symbols.values(), *lowered.composites})
+    # Kernels beside the ops change the layout of what the whole model takes and returns.
+    symbols = {kernels.symbols.get(op.kernel, op.kernel) for op in lowered.graph.ops}
+    timer = _Timer(symbols)
     # The thread's affinity and its pool of kernel threads end with it.
     with ThreadPoolExecutor(1, "profile") as executor:
         executor.submit(_run_rounds, module, inputs, cores, timer, seconds).result()

@@ -1,0 +1,9 @@
+"""Schedules by rule: what a kernel computes and the registers of the target decide its loops.
+
+Read in this order:
+
+- ``rule``: picks the rule of a kernel (``scheduled_by_rule``).
+- ``convolution``: packed convolutions, by a tile of the output in registers.
+- ``plain``: pools, reductions, elementwise and copying kernels.
+- ``blocks``: what the rules share.
+"""

@@ -1,0 +1,68 @@
+"""What the rules ask of a kernel's blocks and loops, and the steps they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SPATIAL, _REDUCTION = 0, 2
+
+
+def named_blocks(sch: Any) -> dict[str, Any]:
+    """The blocks of a kernel by name, in order."""
+    return {sch.get(block).name_hint: block for block in sch.get_child_blocks(root(sch))}
+
+
+def root(sch: Any) -> Any:
+    """The block around all others."""
+    return sch.get_sblock("root")
+
+
+def extent(sch: Any, loop: Any) -> int:
+    """The length of a loop."""
+    return int(sch.get(loop).extent)
+
+
+def extents(sch: Any, block: Any) -> list[int]:
+    """The lengths of the loops around a block, outermost first."""
+    return [extent(sch, loop) for loop in sch.get_loops(block)]
+
+
+def loops_of(sch: Any, block: Any) -> tuple[list[Any], list[Any]]:
+    """The loops around a block that are spatial, and those it reduces over."""
+    kinds = [int(variable.iter_type) for variable in sch.get(block).iter_vars]
+    loops = sch.get_loops(block)
+    pairs = list(zip(loops, kinds, strict=True))
+    spatial = [loop for loop, kind in pairs if kind == _SPATIAL]
+    return spatial, [loop for loop, kind in pairs if kind == _REDUCTION]
+
+
+def is_reduction(sch: Any, block: Any) -> bool:
+    """Whether a block reduces over an axis."""
+    return any(int(v.iter_type) == _REDUCTION for v in sch.get(block).iter_vars)
+
+
+def inline_all(sch: Any, blocks: list[Any]) -> None:
+    """Inline those blocks into their readers that can be."""
+    from tvm.s_tir.schedule import ScheduleError
+
+    for block in blocks:
+        if not is_reduction(sch, block) and sch.get_consumers(block):
+            try:
+                sch.compute_inline(block)
+            except ScheduleError:
+                continue
+
+
+def vectorize_last(sch: Any, block: Any, lanes: int) -> None:
+    """Vectorise the innermost loop of a block, by fewer lanes where those do not divide it."""
+    loop = sch.get_loops(block)[-1]
+    lanes = dividing_lanes(extent(sch, loop), lanes)
+    if lanes > 1:
+        sch.vectorize(sch.split(loop, [None, lanes])[1])
+
+
+def dividing_lanes(size: int, lanes: int) -> int:
+    """The most lanes, a power of two, that divide a size."""
+    while size % lanes:
+        lanes //= 2
+    return lanes

@@ -1,0 +1,29 @@
+"""The schedule of a kernel by the first rule that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosplit.hardware.codegen.rules.blocks import named_blocks
+from autosplit.hardware.codegen.rules.convolution import schedule_convolution
+from autosplit.hardware.codegen.rules.plain import schedule_plain
+from autosplit.lowering.layout.convolution import PACKED
+from autosplit.lowering.layout.tiles import registers_of
+
+
+def scheduled_by_rule(function: Any, target: Any) -> Any | None:
+    """The kernel with its schedule, None where no rule fits."""
+    import tvm
+    from tvm import s_tir
+
+    main = function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
+    registers = registers_of(target)
+    try:
+        sch = s_tir.Schedule(tvm.IRModule({"main": main}))
+        if PACKED in named_blocks(sch):
+            schedule_convolution(sch, registers)
+        else:
+            schedule_plain(sch, registers)
+    except Exception:  # TVM raises errors of many kinds for loops that a rule does not expect
+        return None
+    return sch.mod["main"].with_attr("tirx.is_scheduled", True)

@@ -1,0 +1,60 @@
+"""The order of axes in memory.
+
+With channels last a tensor (N, C..., H, W) of any rank from 4 on lies as (N, H, W, C...). The name
+of a variable that lies so ends in ``SUFFIX``, which passes carry along.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+SUFFIX = "channels_last"
+
+
+def to_last(rank: int) -> list[int]:
+    """The axes of a tensor of the source in the order of memory."""
+    return [0, rank - 2, rank - 1, *range(1, rank - 2)]
+
+
+def to_source(rank: int) -> list[int]:
+    """The inverse of ``to_last``."""
+    return [to_last(rank).index(axis) for axis in range(rank)]
+
+
+def source_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in the source of a tensor that lies as ``shape``."""
+    return tuple(shape[axis] for axis in to_source(len(shape)))
+
+
+def swap_name(dtype: str) -> str:
+    """The name of the kernel that exchanges channels and pixels of tensors of a type."""
+    return f"swap_{dtype}"
+
+
+def swap_kernel(dtype: str) -> Any:
+    """A PrimFunc that copies (n, a, b) to (n, b, a), of any size.
+
+    Stages call it for a tensor that crosses a cut: it has the layout of the source there, whatever
+    the runtimes on both sides.
+    """
+    import tvm
+    from tvm import s_tir, te, tirx
+
+    n, a, b = (tirx.Var(name, "int64") for name in "nab")
+    x = te.placeholder((n, a, b), dtype, name="x")
+    y = te.compute((n, b, a), lambda i, j, k: x[i, k, j], name="swap")
+    function = te.create_prim_func([x, y])
+    sch = s_tir.Schedule(tvm.IRModule({"main": function}))
+    i, j, k = sch.get_loops(sch.get_sblock("swap"))
+    # A cache line that is read holds 16 numbers; the 16 lines they go to stay in the cache until
+    # the next reads have filled them.
+    outer, inner = sch.split(j, [None, 16])
+    sch.reorder(i, outer, k, inner)
+    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
+
+
+def as_swap(shape: tuple[int, ...], channels_last: bool) -> tuple[int, int, int]:
+    """The sizes (n, a, b) of a swap to channels last, or back, of a tensor of the source."""
+    pixels, channels = prod(shape[-2:]), prod(shape[1:-2])
+    return (shape[0], channels, pixels) if channels_last else (shape[0], pixels, channels)

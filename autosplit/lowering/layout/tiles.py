@@ -1,0 +1,100 @@
+"""The part of an output that a kernel computes in registers.
+
+Every multiplication of a convolution or a matrix product reads a number of the input and a vector
+of weights. A tile of ``rows`` output pixels by ``vectors`` of channels reads ``rows`` numbers and
+``vectors`` vectors for ``rows * vectors`` multiplications, so the larger and the squarer it is, the
+more arithmetic a load feeds (Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", 2008). It must fit into the registers with the vectors of weights and one number
+of the input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The vector registers of a target: how many, and how many 32-bit floats each holds."""
+
+    count: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block of the output: ``height`` x ``width`` pixels, ``vectors`` of ``lanes`` channels."""
+
+    height: int
+    width: int
+    vectors: int
+    lanes: int
+
+    @property
+    def channels(self) -> int:
+        """The output channels of the tile."""
+        return self.vectors * self.lanes
+
+
+def registers_of(target: Any) -> Registers:
+    """The registers of a tvm Target: AVX-512, AVX2, else 128 bits as SSE and NEON have them."""
+    from tvm.target import codegen
+
+    if target.kind.name == "llvm":
+        if codegen.target_has_features(["avx512f"], target):
+            return Registers(32, 16)
+        if codegen.target_has_features(["avx2"], target):
+            return Registers(16, 8)
+    return Registers(16, 4)
+
+
+def padded_channels(channels: int, registers: Registers) -> int:
+    """The channels of one group with zeros appended, so that vectors divide them.
+
+    Zeros cost time in proportion, so a few lanes are wasted at most: below one vector as little as
+    half a vector, above it as few vectors as there are.
+    """
+    lanes = registers.lanes
+    if channels <= lanes:
+        while lanes > 4 and channels <= lanes // 2:
+            lanes //= 2
+        return lanes
+    vectors = -(-channels // lanes)
+    # An even number of vectors makes a squarer tile; one more costs little where there are many.
+    if vectors >= 8:
+        vectors += vectors % 2
+    return vectors * lanes
+
+
+def tile_of(height: int, width: int, channels: int, registers: Registers) -> Tile:
+    """The tile with the most arithmetic a load among those that divide the output.
+
+    ``channels`` is a number that ``padded_channels`` gives.
+    """
+    lanes = min(registers.lanes, channels)
+    best = Tile(1, 1, 1, lanes)
+    for vectors in range(1, 7):
+        if channels % (lanes * vectors):
+            continue
+        for tile_height in _divisors(height, 8):
+            for tile_width in _divisors(width, 28):
+                tile = Tile(tile_height, tile_width, vectors, lanes)
+                if _fits(tile, registers) and _value(tile) > _value(best):
+                    best = tile
+    return best
+
+
+def _divisors(number: int, most: int) -> list[int]:
+    return [d for d in range(1, min(number, most) + 1) if number % d == 0]
+
+
+def _fits(tile: Tile, registers: Registers) -> bool:
+    rows = tile.height * tile.width
+    return rows * tile.vectors + tile.vectors + 1 <= registers.count
+
+
+def _value(tile: Tile) -> tuple[float, int]:
+    """Multiplications a load; of two alike the lower tile, whose rows are neighbours in memory."""
+    rows = tile.height * tile.width
+    return rows * tile.vectors / (rows + tile.vectors), -tile.height
