@@ -134,7 +134,7 @@ class CompiledModel:
             "model": self.sha256,
             "shapes": self.stage_source.input_shapes,
             "target": spelled(self.target),
-            "tuning": files.sha256(self.tuning / RECORDS) if self.tuning else "shipped",
+            "tuning": files.sha256(self.tuning / RECORDS) if self.tuning else "by rule",
             "versions": self.runtime.versions,
         }
         if self.lowered.composites:

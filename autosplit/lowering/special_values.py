@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from autosplit.lowering.vector_math import shared
+
 _LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
 
 
@@ -55,9 +57,9 @@ def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
         a, b = b, a
     if _is_number(b):
         # A comparison with a NaN is false, so the NaN is what is left.
-        return _shared(a, lambda x: tirx.Select(wins(b, x), b, x))
-    return _shared(
-        a, lambda x: _shared(b, lambda y: tirx.Select(tirx.Or(wins(x, y), tirx.isnan(x)), x, y))
+        return shared(a, lambda x: tirx.Select(wins(b, x), b, x))
+    return shared(
+        a, lambda x: shared(b, lambda y: tirx.Select(tirx.Or(wins(x, y), tirx.isnan(x)), x, y))
     )
 
 
@@ -67,16 +69,6 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, tirx.Broadcast):
         value = value.value
     return isinstance(value, tirx.FloatImm) and not math.isnan(value.value)
-
-
-def _shared(value: Any, use: Callable[[Any], Any]) -> Any:
-    """``use`` of a value that is computed once."""
-    from tvm import tirx
-
-    if isinstance(value, tirx.Var | tirx.FloatImm):
-        return use(value)
-    variable = tirx.Var("value", value.ty)
-    return tirx.Let(variable, value, use(variable))
 
 
 def _with_infinite_start(block: Any) -> Any:

@@ -21,6 +21,7 @@ from autosplit.hardware.codegen.schedules import is_scheduled, schedule
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.codegen.target import toolchain as versions
 from autosplit.lowering.special_values import keep_special_values
+from autosplit.lowering.vector_math import vectorize_math
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def compile_kernels(
     plain = frozenset(name for name, f in scheduled.items() if not is_scheduled(f)) - views
     if target.kind.name == "llvm":
         # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
-        scheduled = {name: keep_special_values(f) for name, f in scheduled.items()}
+        scheduled = {name: keep_special_values(vectorize_math(f)) for name, f in scheduled.items()}
     where = f"{spelled(target)},{versions()}"
     symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in scheduled.items()}

@@ -13,7 +13,10 @@ from autosplit.hardware.devices.device import Cores, Cuda, Device
 if TYPE_CHECKING:
     from autosplit.hardware.devices.server_connection import ServerConnection
 
-_V3 = ["avx2", "bmi2", "f16c", "fma"]
+_LEVELS = {
+    "x86-64-v4": ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
+    "x86-64-v3": ["avx2", "bmi2", "f16c", "fma"],
+}
 
 
 def target_of(text: str | None = None) -> Any:
@@ -128,14 +131,17 @@ def _host() -> dict[str, str]:
 
 
 def _best(cpu: str, machine: str, target: Any) -> dict[str, str]:
-    """x86-64-v3 on every x86 processor with AVX2, else ``cpu``.
+    """The highest level of x86-64 that the processor has, from AVX2 on; else ``cpu`` itself.
 
-    The shipped schedules were found for that level, and exports run on other machines.
+    A level instead of the processor's name lets exports run on other machines of that level.
     """
     from tvm.target import codegen
 
-    is_v3 = machine in ("x86_64", "AMD64") and codegen.target_has_features(_V3, target)
-    return {"kind": "llvm", "mcpu": "x86-64-v3" if is_v3 else cpu}
+    if machine in ("x86_64", "AMD64"):
+        for level, features in _LEVELS.items():
+            if codegen.target_has_features(features, target):
+                return {"kind": "llvm", "mcpu": level}
+    return {"kind": "llvm", "mcpu": cpu}
 
 
 def _parsed(text: str) -> dict[str, Any] | str:

@@ -13,6 +13,7 @@ from autosplit.lowering.fuse.indices import bound_indices
 from autosplit.lowering.fuse.provenance import adopt_names
 from autosplit.lowering.layout.channels_last import channels_last
 from autosplit.lowering.layout.convolution import legalize_conv2d
+from autosplit.lowering.layout.matmul import legalize_matmul
 from autosplit.lowering.layout.sums import add_for_sum
 from autosplit.lowering.layout.tiles import registers_of
 
@@ -46,6 +47,11 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         fold_weights,
         t.FoldConstant(),
     ]
+    registers = registers_of(target)
+    packed = {
+        "relax.nn.conv2d": legalize_conv2d(registers),
+        "relax.matmul": legalize_matmul(registers),
+    }
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
     layout = [
         t.CanonicalizeBindings(),
@@ -54,13 +60,14 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         fold_weights,
         channels_last,
     ]
-    layout = layout if target.kind.name == "llvm" else []
+    if target.kind.name != "llvm":
+        layout, packed = [], {}
     legalise = [
         t.CanonicalizeBindings(),
         # LegalizeOps leaves sampling and sorting to these two.
         backend.DispatchSampling(),
         backend.DispatchSortScan(),
-        t.LegalizeOps({"relax.nn.conv2d": legalize_conv2d(registers_of(target))}),
+        t.LegalizeOps(packed),
         t.AnnotateTIROpPattern(),
         t.FoldConstant(),
         t.DeadCodeElimination(["main"]),

@@ -70,7 +70,9 @@ class _Reader:
         from tvm import relax
 
         for var, signature in zip(self._main.params, self._source.inputs, strict=True):
-            self._content[var] = self._enter_tensor(signature.name, var.ty, var.name.endswith(SUFFIX))
+            self._content[var] = self._enter_tensor(
+                signature.name, var.ty, var.name.endswith(SUFFIX)
+            )
         for position, binding in enumerate(bindings(self._main)):
             value = getattr(binding, "value", None)
             if isinstance(value, relax.Call):

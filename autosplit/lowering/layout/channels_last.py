@@ -70,7 +70,7 @@ def _wide_inputs(main: Any) -> list[Any]:
     """The inputs of ``main`` that a convolution reads with channels last."""
     read = set()
     for binding in bindings(main):
-        value = getattr(binding, "value", None)
+        value: Any = getattr(binding, "value", None)
         is_conv = getattr(getattr(value, "op", None), "name", "") == "relax.nn.conv2d"
         if is_conv and can_pack(value) and shape_of(value.args[0])[1] > _IMAGE_CHANNELS:
             read.add(value.args[0])

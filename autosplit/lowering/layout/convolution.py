@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.lowering.fuse.tensors import is_constant
-from autosplit.lowering.layout.tiles import Registers, padded_channels, tile_of
+from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_width, tile_of
 
 PACKED = "conv2d_packed"
 DEPTHWISE = "conv2d_depthwise"
@@ -80,16 +80,15 @@ def legalize_conv2d(registers: Registers) -> Any:
         padded = padded_channels(shape.group_outputs, registers)
         tile = tile_of(shape.out_height, shape.out_width, padded, registers)
         packed = _packed(shape, weight, padded, tile.channels)
-        result = builder.call_te(
-            lambda x, w: _convolution(shape, _padded(shape, x), w, padded),
-            call.args[0],
-            relax.const(packed),
-            primfunc_name_hint=PACKED,
-        )
-        if padded == shape.group_outputs:
-            return result
+        width = padded_width(shape.out_width, tile)
+
+        def compute(x: Any, w: Any) -> Any:
+            y = _convolution(shape, _padded(shape, x), w, padded, width)
+            is_whole = padded == shape.group_outputs and width == shape.out_width
+            return y if is_whole else _cut(shape, y, padded)
+
         return builder.call_te(
-            lambda y: _cut(shape, y, padded), builder.emit(result), primfunc_name_hint="cut"
+            compute, call.args[0], relax.const(packed), primfunc_name_hint=PACKED
         )
 
     return legalize
@@ -111,8 +110,8 @@ def _shape_of(call: Any) -> _Shape:
         out_width,
         out_channels,
         (int(weight.ty.shape[2]), int(weight.ty.shape[3])),
-        tuple(int(s) for s in attrs.strides),
-        tuple(int(d) for d in attrs.dilation),
+        (int(attrs.strides[0]), int(attrs.strides[1])),
+        (int(attrs.dilation[0]), int(attrs.dilation[1])),
         _four_sides([int(p) for p in attrs.padding]),
         int(attrs.groups),
         is_image,
@@ -163,8 +162,8 @@ def _padded(shape: _Shape, x: Any) -> Any:
     )
 
 
-def _convolution(shape: _Shape, x: Any, weight: Any, padded: int) -> Any:
-    from tvm import te
+def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) -> Any:
+    from tvm import te, tirx
 
     block = int(weight.shape[4])
     rh = te.reduce_axis((0, shape.kernel[0]), "rh")
@@ -172,6 +171,9 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int) -> Any:
     rc = te.reduce_axis((0, shape.group_inputs), "rc")
 
     def product(n: Any, h: Any, w: Any, o: Any) -> Any:
+        if width != shape.out_width:
+            # Rows too many repeat the last one, for there is no input behind it.
+            w = tirx.min(w, shape.out_width - 1)
         row = h * shape.strides[0] + rh * shape.dilation[0]
         column = w * shape.strides[1] + rw * shape.dilation[1]
         channel = o // padded * shape.group_inputs + rc if shape.groups > 1 else rc
@@ -179,10 +181,14 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int) -> Any:
         return te.sum(pixel * weight[o // block, rh, rw, rc, o % block], axis=[rh, rw, rc])
 
     return te.compute(
-        (shape.batch, shape.out_height, shape.out_width, shape.groups * padded),
+        (shape.batch, shape.out_height, width, shape.groups * padded),
         product,
         name=PACKED,
-        attrs={"autosplit.group": padded},
+        attrs={
+            "autosplit.padded": padded,
+            "autosplit.channels": shape.group_outputs,
+            "autosplit.width": shape.out_width,
+        },
     )
 
 
@@ -205,7 +211,7 @@ def _depthwise(shape: _Shape, x: Any, weight: Any) -> Any:
 
 
 def _cut(shape: _Shape, y: Any, padded: int) -> Any:
-    """The result without the channels that come from appended zeros."""
+    """The result without appended channels and rows too many."""
     from tvm import te
 
     outputs = shape.group_outputs

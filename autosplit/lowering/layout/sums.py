@@ -40,7 +40,7 @@ def _operands(value: Any, values: dict[Any, Any]) -> list[Any]:
     """The tensors that a bound value adds up, none where it is no such sum."""
     if _name(value) != "relax.sum" or value.attrs.keepdims:
         return []
-    stack = values.get(value.args[0])
+    stack: Any = values.get(value.args[0])
     if _name(stack) != "relax.stack" or int(stack.attrs.axis or 0) != 0:
         return []
     if [int(axis) for axis in value.attrs.axis or ()] != [0]:
@@ -52,7 +52,7 @@ def _operands(value: Any, values: dict[Any, Any]) -> list[Any]:
 def _unbroadcast(operand: Any, values: dict[Any, Any]) -> Any:
     import tvm_ffi
 
-    value = values.get(operand)
+    value: Any = values.get(operand)
     is_broadcast = _name(value) == "relax.broadcast_to"
     if is_broadcast and tvm_ffi.structural_equal(value.args[0].ty, value.ty):
         return value.args[0]

@@ -68,25 +68,29 @@ def padded_channels(channels: int, registers: Registers) -> int:
 
 
 def tile_of(height: int, width: int, channels: int, registers: Registers) -> Tile:
-    """The tile with the most arithmetic a load among those that divide the output.
+    """The tile that takes the least time for an output of some size.
 
-    ``channels`` is a number that ``padded_channels`` gives.
+    ``channels`` is a number that ``padded_channels`` gives. The tile divides it and the height; of
+    the width a rest may be left, which the last tile computes with rows too many.
     """
     lanes = min(registers.lanes, channels)
     best = Tile(1, 1, 1, lanes)
     for vectors in range(1, 7):
         if channels % (lanes * vectors):
             continue
-        for tile_height in _divisors(height, 8):
-            for tile_width in _divisors(width, 28):
+        for tile_height in range(1, min(height, 8) + 1):
+            if height % tile_height:
+                continue
+            for tile_width in range(1, min(width, 28) + 1):
                 tile = Tile(tile_height, tile_width, vectors, lanes)
-                if _fits(tile, registers) and _value(tile) > _value(best):
+                if _fits(tile, registers) and _cost(tile, width) < _cost(best, width):
                     best = tile
     return best
 
 
-def _divisors(number: int, most: int) -> list[int]:
-    return [d for d in range(1, min(number, most) + 1) if number % d == 0]
+def padded_width(width: int, tile: Tile) -> int:
+    """The width with the rows too many of the last tile."""
+    return -(-width // tile.width) * tile.width
 
 
 def _fits(tile: Tile, registers: Registers) -> bool:
@@ -94,7 +98,11 @@ def _fits(tile: Tile, registers: Registers) -> bool:
     return rows * tile.vectors + tile.vectors + 1 <= registers.count
 
 
-def _value(tile: Tile) -> tuple[float, int]:
-    """Multiplications a load; of two alike the lower tile, whose rows are neighbours in memory."""
+def _cost(tile: Tile, width: int) -> tuple[float, int]:
+    """Time for a multiplication of the output: the multiplication and its loads.
+
+    Of two alike the lower tile is better, whose rows are neighbours in memory.
+    """
     rows = tile.height * tile.width
-    return rows * tile.vectors / (rows + tile.vectors), -tile.height
+    loads = (rows + tile.vectors) / (rows * tile.vectors)
+    return padded_width(width, tile) / width * (1 + loads), tile.height

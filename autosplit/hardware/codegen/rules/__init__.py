@@ -3,7 +3,7 @@
 Read in this order:
 
 - ``rule``: picks the rule of a kernel (``scheduled_by_rule``).
-- ``convolution``: packed convolutions, by a tile of the output in registers.
+- ``products``: packed convolutions and matrix products, by a tile of the output in registers.
 - ``plain``: pools, reductions, elementwise and copying kernels.
 - ``blocks``: what the rules share.
 """

@@ -41,12 +41,26 @@ def is_reduction(sch: Any, block: Any) -> bool:
     return any(int(v.iter_type) == _REDUCTION for v in sch.get(block).iter_vars)
 
 
+def reduces_along_memory(sch: Any, block: Any) -> bool:
+    """Whether neighbours in memory are reduced to one number, in all that a block reads."""
+    kinds = set()
+    for region in sch.get(block).reads:
+        axes = list(region.region)
+        for variable in sch.get(block).iter_vars:
+            if axes and axes[-1].min.same_as(variable.var):
+                kinds.add(int(variable.iter_type))
+    return kinds == {_REDUCTION}
+
+
 def inline_all(sch: Any, blocks: list[Any]) -> None:
-    """Inline those blocks into their readers that can be."""
+    """Inline those blocks that one other block reads into it, the last first.
+
+    What several blocks read is computed once: it may be expensive, as the exponentials of softmax.
+    """
     from tvm.s_tir.schedule import ScheduleError
 
-    for block in blocks:
-        if not is_reduction(sch, block) and sch.get_consumers(block):
+    for block in reversed(blocks):
+        if not is_reduction(sch, block) and len(sch.get_consumers(block)) == 1:
             try:
                 sch.compute_inline(block)
             except ScheduleError:

@@ -11,12 +11,17 @@ from autosplit.hardware.codegen.rules.blocks import (
     inline_all,
     loops_of,
     named_blocks,
+    reduces_along_memory,
     vectorize_last,
 )
 from autosplit.lowering.layout.tiles import Registers
 
 # A matrix by one row reads each weight once: long stretches of a row keep the prefetcher going.
 _STRETCH = 64
+# So many partial sums of a row at once, for an addition waits for the one before it.
+_ACCUMULATORS = 4
+# A vector of fewer numbers gains nothing.
+_FEWEST_LANES = 4
 
 
 def schedule_plain(sch: Any, registers: Registers) -> None:
@@ -24,22 +29,43 @@ def schedule_plain(sch: Any, registers: Registers) -> None:
     inline_all(sch, list(named_blocks(sch).values()))
     for block in named_blocks(sch).values():
         spatial, reduction = loops_of(sch, block)
-        if not spatial:
-            continue
-        if not reduction:
+        if reduction and reduces_along_memory(sch, block):
+            _reduce_rows(sch, block, len(spatial), reduction, registers.lanes)
+        elif reduction and spatial:
+            _reduce_columns(sch, block, spatial, reduction, registers.lanes)
+        elif spatial:
             vectorize_last(sch, block, registers.lanes)
-            continue
-        lanes = dividing_lanes(extent(sch, spatial[-1]), registers.lanes)
-        if lanes < 4:
-            continue
-        rows = prod(extent(sch, loop) for loop in spatial[:-1])
-        if rows == 1 and len(reduction) == 1:
-            count = extent(sch, spatial[-1]) // lanes
-            vectors = max(d for d in range(1, min(count, _STRETCH) + 1) if count % d == 0)
-            outer, vector, lane = sch.split(spatial[-1], [None, vectors, lanes])
-            sch.reorder(*spatial[:-1], outer, *reduction, vector, lane)
-        else:
-            outer, lane = sch.split(spatial[-1], [None, lanes])
-            sch.reorder(*spatial[:-1], outer, *reduction, lane)
-        sch.vectorize(lane)
-        sch.decompose_reduction(block, reduction[0])
+
+
+def _reduce_rows(sch: Any, block: Any, rank: int, reduction: list[Any], lanes: int) -> None:
+    """Reduce what lies in a row to a few vectors first, and these to a number."""
+    length = extent(sch, reduction[-1])
+    lanes = dividing_lanes(length, lanes)
+    if lanes < _FEWEST_LANES:
+        return
+    vectors = dividing_lanes(length // lanes, _ACCUMULATORS)
+    _, lane = sch.split(reduction[-1], [None, vectors * lanes])
+    partial = sch.rfactor(lane, factor_axis=rank)
+    loops = sch.get_loops(partial)
+    vector, lane = sch.split(loops[-1], [vectors, lanes])
+    sch.unroll(vector)
+    sch.vectorize(lane)
+    sch.decompose_reduction(partial, loops[rank])
+
+
+def _reduce_columns(
+    sch: Any, block: Any, spatial: list[Any], reduction: list[Any], lanes: int
+) -> None:
+    """Reduce a vector of neighbours at once."""
+    lanes = dividing_lanes(extent(sch, spatial[-1]), lanes)
+    if lanes < _FEWEST_LANES:
+        return
+    count = extent(sch, spatial[-1]) // lanes
+    rows = prod(extent(sch, loop) for loop in spatial[:-1])
+    vectors = 1
+    if rows == 1 and len(reduction) == 1:
+        vectors = max(d for d in range(1, min(count, _STRETCH) + 1) if count % d == 0)
+    outer, vector, lane = sch.split(spatial[-1], [None, vectors, lanes])
+    sch.reorder(*spatial[:-1], outer, *reduction, vector, lane)
+    sch.vectorize(lane)
+    sch.decompose_reduction(block, reduction[0])

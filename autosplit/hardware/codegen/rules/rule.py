@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.hardware.codegen.rules.blocks import named_blocks
-from autosplit.hardware.codegen.rules.convolution import schedule_convolution
 from autosplit.hardware.codegen.rules.plain import schedule_plain
-from autosplit.lowering.layout.convolution import PACKED
+from autosplit.hardware.codegen.rules.products import schedule_product
+from autosplit.lowering.layout.convolution import PACKED as CONVOLUTION
+from autosplit.lowering.layout.matmul import PACKED as MATMUL
 from autosplit.lowering.layout.tiles import registers_of
 
 
@@ -20,8 +21,9 @@ def scheduled_by_rule(function: Any, target: Any) -> Any | None:
     registers = registers_of(target)
     try:
         sch = s_tir.Schedule(tvm.IRModule({"main": main}))
-        if PACKED in named_blocks(sch):
-            schedule_convolution(sch, registers)
+        names = [name for name in named_blocks(sch) if name in (CONVOLUTION, MATMUL)]
+        if len(names) == 1:
+            schedule_product(sch, names[0], registers)
         else:
             schedule_plain(sch, registers)
     except Exception:  # TVM raises errors of many kinds for loops that a rule does not expect

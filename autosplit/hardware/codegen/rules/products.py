@@ -1,0 +1,107 @@
+"""Packed convolutions and matrix products: a tile of the output stays in registers.
+
+It stays there over the whole reduction and is written once, together with what is fused behind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autosplit.hardware.codegen.rules.blocks import (
+    extent,
+    extents,
+    inline_all,
+    loops_of,
+    named_blocks,
+    vectorize_last,
+)
+from autosplit.lowering.layout.tiles import Registers, tile_of
+
+# So many input channels at once: the loads of one are hidden behind the arithmetic of the others.
+_UNROLLED_CHANNELS = 4
+# Has the loop divided into a part without rest and a last step, each with code of its own.
+_PARTITION = "pragma_loop_partition_hint"
+
+
+def schedule_product(sch: Any, name: str, registers: Registers) -> None:
+    """Schedule a kernel with a packed convolution or matrix product of that name."""
+    blocks = named_blocks(sch)
+    names = list(blocks)
+    product = blocks[name]
+    behind = [blocks[other] for other in names[names.index(name) + 1 :]]
+    inline_all(sch, behind[:-1])
+    spatial, reduction = loops_of(sch, product)
+    rank, is_matrix = len(spatial), len(reduction) == 1
+    annotations = sch.get(product).annotations
+    padded, width = (int(annotations[f"autosplit.{key}"]) for key in ("padded", "width"))
+    height = 1 if is_matrix else extents(sch, product)[1]
+    tile = tile_of(height, width, padded, registers)
+    last = behind[-1] if behind else None
+    result = _result_of(sch, product, last, rank, tile.lanes)
+
+    *outer, w, o = sch.get_loops(result)
+    has_rest = (extent(sch, o) % tile.channels > 0, extent(sch, w) % tile.width > 0)
+    o_block, o_vector, o_lane = sch.split(o, [None, tile.vectors, tile.lanes])
+    w_tile, w_inner = sch.split(w, [None, tile.width])
+    inner = [w_inner, o_vector]
+    image = []
+    if not is_matrix:
+        h_tile, h_inner = sch.split(outer.pop(), [None, tile.height])
+        image, inner = [h_tile], [h_inner, *inner]
+    # One block of weights goes over the whole image before the next, so it is read from memory
+    # once and from the cache for every further tile.
+    sch.reorder(*outer, o_block, *image, w_tile, *inner, o_lane)
+    for loop, is_uneven in zip((o_block, w_tile), has_rest, strict=True):
+        if is_uneven:
+            sch.annotate(loop, _PARTITION, 1)
+    sch.compute_at(product, w_tile, preserve_unit_loops=True)
+    _schedule_tile(sch, product, rank, tile.lanes)
+    for loop in inner:
+        sch.unroll(loop)
+    sch.vectorize(o_lane)
+    if "pad" in blocks:
+        vectorize_last(sch, blocks["pad"], registers.lanes)
+
+
+def _result_of(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> Any:
+    """The block that writes the result: what is fused behind the product, or a copy."""
+    if last is not None and _is_tileable(sch, product, last, rank, lanes):
+        sch.set_scope(product, 0, "local")
+        return last
+    if last is not None:
+        vectorize_last(sch, last, lanes)
+    return sch.cache_write(product, 0, "local")
+
+
+def _is_tileable(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> bool:
+    """Whether each element of the last block reads the same element of the product."""
+    sizes, product_sizes = extents(sch, last), extents(sch, product)[:rank]
+    if len(sizes) != rank or sizes[:-2] != product_sizes[:-2]:
+        return False
+    annotations = sch.get(product).annotations
+    width, channels = (int(annotations[f"autosplit.{key}"]) for key in ("width", "channels"))
+    groups = product_sizes[-1] // int(annotations["autosplit.padded"])
+    # A vector that is cut would be written number by number, by very much code.
+    is_cut = groups > 1 or channels % lanes > 0
+    return sizes[-2:] == [width, product_sizes[-1] if is_cut else channels]
+
+
+def _schedule_tile(sch: Any, product: Any, rank: int, lanes: int) -> None:
+    """The loops of one tile: the reduction outside, the tile unrolled inside."""
+    around = len(sch.get_loops(product)) - len(sch.get(product).iter_vars)
+    loops = sch.get_loops(product)[around:]
+    *spatial, o = loops[:rank]
+    reduction = loops[rank:]
+    vector, lane = sch.split(o, [None, lanes])
+    sch.reorder(*reduction, *spatial, vector, lane)
+    if extent(sch, reduction[-1]) % _UNROLLED_CHANNELS == 0:
+        reduction[-1], unrolled = sch.split(reduction[-1], [None, _UNROLLED_CHANNELS])
+        sch.unroll(unrolled)
+    for loop in (*spatial, vector):
+        sch.unroll(loop)
+    sch.vectorize(lane)
+    start = sch.decompose_reduction(product, reduction[0])
+    *tile, lane = sch.get_loops(start)[around:]
+    for loop in tile:
+        sch.unroll(loop)
+    sch.vectorize(lane)

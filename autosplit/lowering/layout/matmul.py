@@ -1,0 +1,118 @@
+"""Matrix products whose right-hand side lies in the order a kernel reads it.
+
+A constant right-hand side is packed now, to [blocks of columns, K, columns of a block], with zeros
+appended where no vector divides the columns. One that is computed is read as it is, or packed by
+the kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.lowering.layout.tiles import Registers, Tile, padded_channels, padded_width, tile_of
+
+PACKED = "matmul_packed"
+
+
+def legalize_matmul(registers: Registers) -> Any:
+    """The function that LegalizeOps calls for matmul."""
+    from tvm import relax
+
+    def legalize(builder: Any, call: Any) -> Any:
+        if not _fits(call):
+            return relax.transform.legalize_ops.linear_algebra._matmul(builder, call)
+        left, right = call.args
+        *_, rows, columns = (int(s) for s in call.ty.shape)
+        padded = padded_channels(columns, registers)
+        tile = tile_of(1, rows, padded, registers)
+        sizes = tuple(int(s) for s in call.ty.shape)
+        is_packed = is_constant(right) and len(right.ty.shape) == 2
+        if is_packed:
+            right = relax.const(_packed(right.value.numpy(), padded, tile.channels))
+
+        def compute(x: Any, w: Any) -> Any:
+            y = _product(x, w, sizes, padded, tile, is_packed)
+            is_whole = padded == columns and padded_width(rows, tile) == rows
+            return y if is_whole else _cut(y, sizes)
+
+        return builder.call_te(compute, left, right, primfunc_name_hint=PACKED)
+
+    return legalize
+
+
+def _fits(call: Any) -> bool:
+    """Whether it is a product of matrices of 32-bit floats with more rows than one.
+
+    A product with one row reads every number of the matrix once: packing would gain nothing.
+    """
+    left, right = call.args
+    dtypes = {str(left.ty.dtype), str(right.ty.dtype), str(call.ty.dtype)}
+    ranks = (len(left.ty.shape), len(right.ty.shape))
+    return dtypes == {"float32"} and min(ranks) >= 2 and int(left.ty.shape[ranks[0] - 2]) > 1
+
+
+def _packed(weight: Any, padded: int, block: int) -> Any:
+    depth, columns = weight.shape
+    zeros = np.zeros((depth, padded - columns), weight.dtype)
+    wide = np.concatenate([weight, zeros], axis=1)
+    return np.ascontiguousarray(wide.reshape(depth, padded // block, block).transpose(1, 0, 2))
+
+
+def _product(
+    left: Any, right: Any, sizes: tuple[int, ...], padded: int, tile: Tile, is_packed: bool
+) -> Any:
+    """The product, whose last two dimensions are computed up to whole tiles."""
+    from tvm import te, tirx
+
+    *batch, rows, columns = sizes
+    depth = int(left.shape[len(left.shape) - 1])
+    k = te.reduce_axis((0, depth), "k")
+    if not is_packed and padded != columns:
+        right = _widened(right, padded)
+
+    def product(*position: Any) -> Any:
+        *outer, m, n = position
+        if padded_width(rows, tile) != rows:
+            # Rows too many repeat the last one, for there is no input behind it.
+            m = tirx.min(m, rows - 1)
+        x = left[(*_batch_position(left, outer), m, k)]
+        if is_packed:
+            return te.sum(x * right[n // tile.channels, k, n % tile.channels], axis=[k])
+        return te.sum(x * right[(*_batch_position(right, outer), k, n)], axis=[k])
+
+    return te.compute(
+        (*batch, padded_width(rows, tile), padded),
+        product,
+        name=PACKED,
+        attrs={"autosplit.padded": padded, "autosplit.channels": columns, "autosplit.width": rows},
+    )
+
+
+def _batch_position(operand: Any, outer: list[Any]) -> list[Any]:
+    """Where an operand is read for a position in the batch, which it may have to repeat."""
+    sizes = [int(size) for size in list(operand.shape)[:-2]]
+    position = outer[len(outer) - len(sizes) :]
+    return [0 if size == 1 else index for size, index in zip(sizes, position, strict=True)]
+
+
+def _widened(right: Any, padded: int) -> Any:
+    """A right-hand side with zeros behind its columns."""
+    from tvm import te, tirx
+
+    sizes = [int(size) for size in right.shape]
+    zero = tirx.const(0.0, "float32")
+    return te.compute(
+        (*sizes[:-1], padded),
+        lambda *at: tirx.if_then_else(at[-1] < sizes[-1], right[at], zero),
+        name="pad",
+    )
+
+
+def _cut(y: Any, sizes: tuple[int, ...]) -> Any:
+    """The result without appended columns and rows too many."""
+    from tvm import te
+
+    return te.compute(sizes, lambda *position: y[position], name="cut")

@@ -1,0 +1,172 @@
+"""Elementary functions of 32-bit floats in arithmetic that vectorises.
+
+TVM has LLVM call the C library, one number at a time. The polynomials here take a few instructions
+for a whole vector. Their errors are a few units in the last place; NaN, infinities and denormals
+come out as from the C library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# log(2) in two parts, the first with few digits so that its multiples are exact (Cody and Waite,
+# "Software Manual for the Elementary Functions", 1980).
+_LOG2_HIGH, _LOG2_LOW = 0.693359375, -2.12194440e-4
+# exp(r) - 1 - r over r^2 for |r| <= log(2)/2 (Moshier, "Cephes", expf).
+_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
+# Beyond these exp is infinite and zero.
+_EXP_LIMITS = (-104.0, 89.0)
+# Added to a number below 2^22 this leaves the nearest integer in the last bits.
+_ROUNDING, _ROUNDING_BITS = 12582912.0, 0x4B400000
+# Rational approximations of erf and tanh, odd over even powers, highest first (Eigen,
+# "MathFunctionsImpl.h"), and where the functions are 1 to the last place.
+_ERF = (
+    (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+     -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+    (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
+     -1.42647390514189e-02),
+    4.0,
+)  # fmt: skip
+_TANH = (
+    (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
+     1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
+    (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03),
+    7.90531110763549805,
+)  # fmt: skip
+# Below it tanh(x) and erf(x) are linear.
+_TINY = 4e-4
+
+
+def vectorize_math(function: Any) -> Any:
+    """The PrimFunc with exp, erf, tanh, sigmoid and powers of 32-bit floats as arithmetic."""
+    import tvm
+    import tvm_ffi
+
+    rules: dict[str, Callable[..., Any]] = {
+        "tirx.exp": _exp,
+        "tirx.erf": lambda x: _rational(x, _ERF, 2 / math.sqrt(math.pi)),
+        "tirx.tanh": lambda x: _rational(x, _TANH, 1.0),
+        "tirx.sigmoid": lambda x: _number(1) / (_number(1) + _exp(-x)),
+        "tirx.pow": _power,
+    }
+
+    def replaced(call: Any) -> Any:
+        rule = rules.get(str(getattr(call.op, "name", "")))
+        if rule is None or str(call.ty.dtype) != "float32":
+            return call
+        return rule(*call.args)
+
+    return tvm_ffi.structural_map(function, (tvm.ir.Call, replaced))
+
+
+def shared(value: Any, use: Callable[[Any], Any]) -> Any:
+    """``use`` of a value that is computed once."""
+    from tvm import tirx
+
+    if isinstance(value, tirx.Var | tirx.FloatImm):
+        return use(value)
+    variable = tirx.Var("value", value.ty)
+    return tirx.Let(variable, value, use(variable))
+
+
+def _number(value: float) -> Any:
+    from tvm import tirx
+
+    return tirx.const(value, "float32")
+
+
+def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    """Horner's scheme, the coefficient of the highest power first."""
+    result = _number(coefficients[0])
+    for coefficient in coefficients[1:]:
+        result = result * x + _number(coefficient)
+    return result
+
+
+def _exp(x: Any) -> Any:
+    """2^n exp(r) for the integer n nearest to x / log(2)."""
+    from tvm import tirx
+
+    def from_rounded(x: Any, rounded: Any) -> Any:
+        n = rounded - _number(_ROUNDING)
+        r = x - n * _number(_LOG2_HIGH) - n * _number(_LOG2_LOW)
+        exponent = tirx.reinterpret("int32", rounded) - tirx.const(_ROUNDING_BITS, "int32")
+
+        def scaled(r: Any) -> Any:
+            return r * r * _polynomial(r, _EXP) + r + _number(1)
+
+        def scaled_twice(exponent: Any, half: Any) -> Any:
+            rest = exponent - half
+            return shared(r, scaled) * _power_of_two(half) * _power_of_two(rest)
+
+        # 2^n in two factors, for n may be beyond the exponents of normal numbers.
+        return shared(exponent, lambda e: shared(e >> 1, lambda half: scaled_twice(e, half)))
+
+    def limited(x: Any) -> Any:
+        low, high = map(_number, _EXP_LIMITS)
+        # A NaN is neither below nor above.
+        return tirx.Select(x < low, low, tirx.Select(x > high, high, x))
+
+    def rounded(x: Any) -> Any:
+        return shared(
+            x * _number(1 / math.log(2)) + _number(_ROUNDING), lambda t: from_rounded(x, t)
+        )
+
+    return shared(x, lambda x: shared(limited(x), rounded))
+
+
+def _power_of_two(exponent: Any) -> Any:
+    from tvm import tirx
+
+    bits = (exponent + tirx.const(127, "int32")) << 23
+    return tirx.reinterpret("float32", bits)
+
+
+def _rational(
+    x: Any, approximation: tuple[Sequence[float], Sequence[float], float], slope: float
+) -> Any:
+    """An odd function that is ``slope`` * x near 0 and 1 or -1 from a limit on."""
+    from tvm import tirx
+
+    above, below, limit = approximation
+
+    def value(x: Any) -> Any:
+        return shared(
+            x * x, lambda square: x * _polynomial(square, above) / _polynomial(square, below)
+        )
+
+    def limited(x: Any) -> Any:
+        high, low = _number(limit), _number(-limit)
+        return tirx.Select(x > high, high, tirx.Select(x < low, low, x))
+
+    def chosen(x: Any) -> Any:
+        is_tiny = tirx.And(x < _number(_TINY), x > _number(-_TINY))
+        return tirx.Select(is_tiny, x * _number(slope), shared(limited(x), value))
+
+    return shared(x, chosen)
+
+
+def _power(x: Any, exponent: Any) -> Any:
+    """Square roots and products where the exponent is a multiple of 1/4, else the C library's."""
+    from tvm import tirx
+
+    quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else math.nan
+    if quarters not in (1, 2, 3, 4, 6, 8, 12):
+        return tirx.pow(x, exponent)
+    whole, rest = divmod(int(quarters), 4)
+
+    def product(x: Any) -> Any:
+        factors = [x] * whole
+        if rest == 2:
+            factors.append(tirx.sqrt(x))
+        elif rest:
+            root = tirx.sqrt(tirx.sqrt(x))
+            factors.append(root if rest == 1 else tirx.sqrt(x) * root)
+        result = factors[0]
+        for factor in factors[1:]:
+            result = result * factor
+        return result
+
+    return shared(x, product)
