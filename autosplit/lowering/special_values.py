@@ -17,7 +17,7 @@ _LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7
 
 
 def keep_special_values(function: Any) -> Any:
-    """The PrimFunc with every maximum and minimum of floats in a form that keeps NaN.
+    """The PrimFunc with maxima, minima and comparisons of floats in a form that keeps NaN.
 
     Reductions start at an infinity instead of the largest finite number. Apply it after
     scheduling: the schedule primitives recognise a reduction by TVM's own ``max`` and ``min``.
@@ -31,6 +31,8 @@ def keep_special_values(function: Any) -> Any:
         (
             (tirx.Max, lambda node: _kept(node, lambda a, b: a > b)),
             (tirx.Min, lambda node: _kept(node, lambda a, b: a < b)),
+            ((tirx.EQ, tirx.LE, tirx.GE), lambda node: _compared(node, tirx.Not)),
+            (tirx.NE, lambda node: _compared(node, lambda is_nan: is_nan)),
             (SBlock, _with_infinite_start),
         ),
     )
@@ -61,6 +63,17 @@ def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
     return shared(
         a, lambda x: shared(b, lambda y: tirx.Select(tirx.Or(wins(x, y), tirx.isnan(x)), x, y))
     )
+
+
+def _compared(node: Any, result: Callable[[Any], Any]) -> Any:
+    """A comparison of a float with itself asks whether it is a NaN; TVM folds it to a constant."""
+    import tvm_ffi
+    from tvm import tirx
+
+    is_float = str(node.a.ty.dtype).startswith("float")
+    if is_float and tvm_ffi.structural_equal(node.a, node.b):
+        return result(tirx.isnan(node.a))
+    return node
 
 
 def _is_number(value: Any) -> bool:

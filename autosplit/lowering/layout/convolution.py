@@ -64,6 +64,9 @@ def legalize_conv2d(registers: Registers) -> Any:
     """The function that LegalizeOps calls for conv2d."""
     from tvm import relax
 
+    # A weight that several convolutions read stays one constant.
+    packed_weights: dict[Any, Any] = {}
+
     def legalize(builder: Any, call: Any) -> Any:
         if str(call.attrs.out_layout) != "NHWC" or not is_constant(call.args[1]):
             return relax.transform.legalize_ops.nn._nn_conv2d(builder, call)
@@ -75,11 +78,13 @@ def legalize_conv2d(registers: Registers) -> Any:
                 lambda x, w: _depthwise(shape, _padded(shape, x), w),
                 call.args[0],
                 relax.const(packed),
-                primfunc_name_hint=DEPTHWISE,
+                primfunc_name_hint="conv2d",
             )
         padded = padded_channels(shape.group_outputs, registers)
         tile = tile_of(shape.out_height, shape.out_width, padded, registers)
-        packed = _packed(shape, weight, padded, tile.channels)
+        key = (call.args[1], shape.groups, padded, tile.channels)
+        if key not in packed_weights:
+            packed_weights[key] = relax.const(_packed(shape, weight, padded, tile.channels))
         width = padded_width(shape.out_width, tile)
 
         def compute(x: Any, w: Any) -> Any:
@@ -88,7 +93,7 @@ def legalize_conv2d(registers: Registers) -> Any:
             return y if is_whole else _cut(shape, y, padded)
 
         return builder.call_te(
-            compute, call.args[0], relax.const(packed), primfunc_name_hint=PACKED
+            compute, call.args[0], packed_weights[key], primfunc_name_hint="conv2d"
         )
 
     return legalize
@@ -185,9 +190,9 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) ->
         product,
         name=PACKED,
         attrs={
-            "autosplit.padded": padded,
-            "autosplit.channels": shape.group_outputs,
-            "autosplit.width": shape.out_width,
+            "padded_channels": padded,
+            "group_channels": shape.group_outputs,
+            "row_width": shape.out_width,
         },
     )
 

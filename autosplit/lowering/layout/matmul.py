@@ -21,6 +21,9 @@ def legalize_matmul(registers: Registers) -> Any:
     """The function that LegalizeOps calls for matmul."""
     from tvm import relax
 
+    # A weight that several products read stays one constant.
+    packed_weights: dict[Any, Any] = {}
+
     def legalize(builder: Any, call: Any) -> Any:
         if not _fits(call):
             return relax.transform.legalize_ops.linear_algebra._matmul(builder, call)
@@ -31,14 +34,18 @@ def legalize_matmul(registers: Registers) -> Any:
         sizes = tuple(int(s) for s in call.ty.shape)
         is_packed = is_constant(right) and len(right.ty.shape) == 2
         if is_packed:
-            right = relax.const(_packed(right.value.numpy(), padded, tile.channels))
+            key = (right, padded, tile.channels)
+            if key not in packed_weights:
+                packed = _packed(right.value.numpy(), padded, tile.channels)
+                packed_weights[key] = relax.const(packed)
+            right = packed_weights[key]
 
         def compute(x: Any, w: Any) -> Any:
             y = _product(x, w, sizes, padded, tile, is_packed)
             is_whole = padded == columns and padded_width(rows, tile) == rows
             return y if is_whole else _cut(y, sizes)
 
-        return builder.call_te(compute, left, right, primfunc_name_hint=PACKED)
+        return builder.call_te(compute, left, right, primfunc_name_hint="matmul")
 
     return legalize
 
@@ -87,7 +94,7 @@ def _product(
         (*batch, padded_width(rows, tile), padded),
         product,
         name=PACKED,
-        attrs={"autosplit.padded": padded, "autosplit.channels": columns, "autosplit.width": rows},
+        attrs={"padded_channels": padded, "group_channels": columns, "row_width": rows},
     )
 
 

@@ -33,7 +33,7 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
     spatial, reduction = loops_of(sch, product)
     rank, is_matrix = len(spatial), len(reduction) == 1
     annotations = sch.get(product).annotations
-    padded, width = (int(annotations[f"autosplit.{key}"]) for key in ("padded", "width"))
+    padded, width = int(annotations["padded_channels"]), int(annotations["row_width"])
     height = 1 if is_matrix else extents(sch, product)[1]
     tile = tile_of(height, width, padded, registers)
     last = behind[-1] if behind else None
@@ -79,8 +79,8 @@ def _is_tileable(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> bo
     if len(sizes) != rank or sizes[:-2] != product_sizes[:-2]:
         return False
     annotations = sch.get(product).annotations
-    width, channels = (int(annotations[f"autosplit.{key}"]) for key in ("width", "channels"))
-    groups = product_sizes[-1] // int(annotations["autosplit.padded"])
+    width, channels = int(annotations["row_width"]), int(annotations["group_channels"])
+    groups = product_sizes[-1] // int(annotations["padded_channels"])
     # A vector that is cut would be written number by number, by very much code.
     is_cut = groups > 1 or channels % lanes > 0
     return sizes[-2:] == [width, product_sizes[-1] if is_cut else channels]

@@ -50,7 +50,7 @@ class SubmodelRuntime:
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """See Runtime."""
-        self.groups
+        self.groups  # noqa: B018  a cached property
 
     def link(self, device: Device) -> LinkCost:
         """Stages share this machine's memory."""

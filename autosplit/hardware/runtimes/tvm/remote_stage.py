@@ -58,7 +58,7 @@ class RpcStage:
         if self._connection is not None:
             # Each freed tensor is a call. One question ends the connection to a server that hangs,
             # and the calls fail at once.
-            self._connection.is_alive
+            self._connection.is_alive  # noqa: B018
         self._machine, self._inputs, self._connection = None, [], None
 
 

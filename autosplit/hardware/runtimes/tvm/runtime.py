@@ -64,7 +64,7 @@ class TvmRuntime:
         for device in devices:
             kernels = self.source.kernels.on(device)
             if not isinstance(device, Rpc):
-                kernels.module
+                kernels.module  # noqa: B018  the property links and loads the kernels
 
     def stage(self, ports: StagePorts, device: Device) -> Stage:
         """See Runtime. Raises ModelError for an op that the device cannot compute."""

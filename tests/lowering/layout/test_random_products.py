@@ -1,0 +1,116 @@
+"""Convolutions and matrix products of any shape compute what onnxruntime computes."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autosplit import api
+from autosplit.hardware.devices.device import along
+from autosplit.hardware.measurement.parity import compare
+from tests.build import node, onnx_model, value
+
+pytest.importorskip("onnxruntime")
+
+SETTINGS = settings(
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+TARGETS = st.sampled_from(["llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64"])
+
+
+def check(path, target):
+    """The whole model and each op by itself are equal to onnxruntime."""
+    model = api.load_model(path, target=target)
+    items = model.items(1)
+    expected = model.expected(items)
+    with model.unsplit(along(1)[0]) as pipeline:
+        assert compare(pipeline.run(items), expected).equal
+    with model.split([[op.name] for op in model.graph.ops[:-1]]).pipeline() as pipeline:
+        assert compare(pipeline.run(items), expected).equal
+
+
+@st.composite
+def convolutions(draw):
+    """A convolution, what is fused behind it, and a pool or a sum."""
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    depthwise = draw(st.integers(0, 4)) == 0
+    inputs = groups * draw(st.integers(1, 9))
+    outputs = groups * draw(st.integers(1, 37))
+    if depthwise:
+        groups, outputs = inputs, inputs * draw(st.sampled_from([1, 1, 2]))
+    kernel = [draw(st.integers(1, 3)), draw(st.integers(1, 3))]
+    dilations = [draw(st.integers(1, 2)), draw(st.integers(1, 2))]
+    strides = [draw(st.integers(1, 3)), draw(st.integers(1, 3))]
+    pads = [draw(st.integers(0, 2)) for _ in range(4)]
+    height, width = draw(st.integers(5, 9)), draw(st.integers(5, 31))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    weight = rng.standard_normal((outputs, inputs // groups, *kernel), np.float32) / 3
+    conv = node(
+        "Conv", "x w b", "c", kernel_shape=kernel, dilations=dilations, strides=strides,
+        pads=pads, group=groups,
+    )  # fmt: skip
+    last = draw(st.sampled_from(["Relu", "Sigmoid", "GlobalAveragePool", "Flatten", "Softmax"]))
+    nodes = [conv, node("Mul", "c s", "d"), node(last, "d", "y")]
+    weights = {
+        "w": weight,
+        "b": rng.standard_normal(outputs, np.float32),
+        "s": rng.standard_normal((outputs, 1, 1), np.float32),
+    }
+    batch = draw(st.integers(1, 5))
+    return onnx_model(nodes, [value("x", (batch, inputs, height, width))], ["y"], weights)
+
+
+@pytest.mark.integration
+@SETTINGS
+@given(convolutions(), TARGETS)
+def test_random_convolutions_are_equal(save, net, target):
+    check(save(net), target)
+
+
+@st.composite
+def products(draw):
+    """A matrix product with a constant or a computed right-hand side, and what is fused behind."""
+    rows, depth, columns = (
+        draw(st.integers(1, 40)),
+        draw(st.integers(1, 40)),
+        draw(st.integers(1, 40)),
+    )
+    batch = draw(st.sampled_from([(), (1,), (3,), (2, 3)]))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    inputs = [value("x", (*batch, rows, depth))]
+    weights = {"b": rng.standard_normal(columns, np.float32)}
+    right = draw(st.sampled_from(["constant", "computed", "broadcast"]))
+    if right == "constant":
+        weights["w"] = rng.standard_normal((depth, columns), np.float32)
+    else:
+        shape = batch if right == "computed" else batch[-1:]
+        inputs.append(value("w", (*shape, depth, columns)))
+    last = draw(st.sampled_from(["Erf", "Softmax", "Relu", "Tanh"]))
+    nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "a"), node(last, "a", "y")]
+    return onnx_model(nodes, inputs, ["y"], weights)
+
+
+@pytest.mark.integration
+@SETTINGS
+@given(products(), TARGETS)
+def test_random_matrix_products_are_equal(save, net, target):
+    check(save(net), target)
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
+def test_kernels_are_the_same_byte_for_byte_every_time(save, mcpu):
+    weight = np.ones((20, 3, 3, 3), np.float32)
+    net = onnx_model(
+        [node("Conv", "x w", "c"), node("Relu", "c", "y")],
+        [value("x", (1, 3, 9, 11))],
+        ["y"],
+        {"w": weight},
+    )
+    path = save(net)
+    first, second = (
+        api.load_model(path, target=f"llvm -mcpu={mcpu}").kernels.default for _ in range(2)
+    )
+    assert first.symbols == second.symbols
+    assert first.unscheduled == frozenset()
