@@ -289,13 +289,13 @@ class _Rules:
         rank = len(call.args[0].ty.shape)
         reduce, data = getattr(relax.op, name), self._of(call.args[0], rank)
         axes = [int(a) % rank for a in call.attrs.axis or range(rank)]
-        moved = sorted(to_last(rank).index(axis) for axis in axes)
+        axes_in_memory = sorted(to_last(rank).index(axis) for axis in axes)
         if call.attrs.keepdims:
-            return reduce(data, moved, True)
+            return reduce(data, axes_in_memory, True)
         if not {rank - 2, rank - 1} <= set(axes):
             return None
         # Without the pixels nothing is left whose order a layout could change.
-        return _SourceLayout(reduce(data, moved))
+        return _SourceLayout(reduce(data, axes_in_memory))
 
     def _concat(self, _: str, call: Any) -> Any:
         from tvm import relax
@@ -336,8 +336,8 @@ class _Rules:
         axes = [int(a) % rank for a in call.attrs.axes or reversed(range(rank))]
         if axes[0] != 0 or axes[-2:] != [rank - 2, rank - 1]:
             return None
-        moved = [to_last(rank).index(axes[axis]) for axis in to_last(rank)]
-        return relax.op.permute_dims(self._of(call.args[0], rank), moved)
+        axes_in_memory = [to_last(rank).index(axes[axis]) for axis in to_last(rank)]
+        return relax.op.permute_dims(self._of(call.args[0], rank), axes_in_memory)
 
     def _resize2d(self, _: str, call: Any) -> Any:
         from tvm import relax
