@@ -18,6 +18,7 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
+from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.lowering import convex
@@ -139,16 +140,17 @@ class Split:
         """
         return self.model.pipeline(self.stages, self._along(devices), depth, trace)
 
-    def export(self, folder: str | Path, devices: Sequence[str] = (), **measured: Any) -> Path:
+    def export(self, folder: str | Path, devices: Sequence[str] = (), **results: Any) -> Path:
         """Write ``split.json`` and one loadable file a stage into ``folder``; returns the former.
 
-        An export that is there is replaced in one step. ``measured`` is what is known of the split,
-        see ``deploy.export.write_split``. Raises as ``pipeline`` does, and MachineError where the
+        An export that is there is replaced in one step. ``results`` is what is known of the split,
+        see ``SplitResults``. Raises as ``pipeline`` does, and MachineError where the
         disk refuses or nothing here links a stage's file.
         """
         from autosplit.deploy.export import write_split
 
-        return write_split(self.model, self.stages, self._along(devices), Path(folder), **measured)
+        places, known = self._along(devices), SplitResults(**results)
+        return write_split(self.model, self.stages, places, Path(folder), known)
 
     def _along(self, devices: Sequence[str]) -> tuple[Device, ...]:
         return device.along(len(self.stages), devices or self.devices)

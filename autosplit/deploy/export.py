@@ -18,9 +18,9 @@ from autosplit.errors import MachineError
 from autosplit.files import sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices.device import Cores, Device
-from autosplit.hardware.execution.wiring import StagePorts, Wiring
+from autosplit.hardware.execution.wiring import StagePorts
 from autosplit.hardware.measurement.parity import compare, require_equal
-from autosplit.hardware.measurement.results import Baseline, Measurement
+from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.onnx import model_file, submodels
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.versions import environment
@@ -36,11 +36,7 @@ def write_split(
     stages: Sequence[Sequence[int]],
     devices: Sequence[Device],
     folder: Path,
-    *,
-    measured: Measurement | None = None,
-    predicted: float | None = None,
-    baselines: Sequence[Baseline] = (),
-    verdict: str | None = None,
+    results: SplitResults,
 ) -> Path:
     """Write a split into ``folder`` in place of the export there; returns its ``split.json``.
 
@@ -49,7 +45,7 @@ def write_split(
     MachineError where the disk refuses or nothing here can link a stage file.
     """
     reference = _reference_outputs(model)
-    if reference and not measured:
+    if reference and not results.measured:
         _require_equal(model, stages, devices, *reference)
     wiring = model.wiring(stages)
     original = original_onnx(model)
@@ -59,31 +55,23 @@ def write_split(
             file = new.file(f"stage{index}", model.runtime.suffix)
             parts.append(write_stage(model, ports, file, index, device, original))
         document = m.Manifest(
-            model=_model_part(model, wiring),
+            model=m.ModelPart(
+                name=model.graph.name,
+                sha256=model.sha256,
+                inputs=m.tensor_ports(wiring.inputs),
+                outputs=m.tensor_ports(wiring.outputs),
+                file=str(model.path.resolve()) if model.path else None,
+                dtypes=tuple(sorted(model.lowered.dtypes)),
+                integers_below=dict(model.lowered.integers_below),
+            ),
             stages=tuple(parts),
             connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
-            measured=_measured(measured) if measured else None,
-            predicted=m.PredictedPart(period_ms=predicted) if predicted is not None else None,
-            baselines=tuple(map(_baseline, baselines)),
-            verdict=verdict,
+            **m.results_parts(results),
             environment=environment() | {"target": spelled(model.target)},
             reference=_write_reference(reference, new.file("reference", ".npz")),
         )
         manifest_file.write(document, new.folder / m.NAME)
     return folder / m.NAME
-
-
-def _model_part(model: CompiledModel, wiring: Wiring) -> m.ModelPart:
-    """The model's entry in the manifest."""
-    return m.ModelPart(
-        name=model.graph.name,
-        sha256=model.sha256,
-        inputs=m.tensor_ports(wiring.inputs),
-        outputs=m.tensor_ports(wiring.outputs),
-        file=str(model.path.resolve()) if model.path else None,
-        dtypes=tuple(sorted(model.lowered.dtypes)),
-        integers_below=dict(model.lowered.integers_below),
-    )
 
 
 def original_onnx(model: CompiledModel) -> submodels.OnnxModel | None:
@@ -176,21 +164,3 @@ def _write_reference(reference: tuple[Items, Items] | None, file: Path) -> m.Ref
     with file.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **arrays)
     return m.ReferencePart(file=file.name, sha256=sha256(file))
-
-
-def _measured(measurement: Measurement) -> m.MeasuredPart:
-    return m.MeasuredPart(
-        period_ms=m.SpreadPart.of(measurement.period_ms),
-        latency_ms=m.SpreadPart.of(measurement.latency_ms),
-        stage_ms=measurement.stage_ms,
-        max_rel_error=measurement.accuracy.max_rel_error,
-    )
-
-
-def _baseline(baseline: Baseline) -> m.BaselinePart:
-    return m.BaselinePart(
-        name=baseline.name,
-        period_ms=m.SpreadPart.of(baseline.period_ms),
-        latency_ms=m.SpreadPart.of(baseline.latency_ms),
-        copies=baseline.copies,
-    )

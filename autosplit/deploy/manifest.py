@@ -24,7 +24,7 @@ from pydantic import (
 from autosplit.deploy.wiring_check import check_wiring
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
-from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
 FORMAT = 1
@@ -45,7 +45,10 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    # from_attributes: the dataclasses of hardware become the parts that have their fields
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", populate_by_name=True, from_attributes=True
+    )
 
 
 class TensorPort(_Part):
@@ -208,11 +211,6 @@ class SpreadPart(_Part):
     low: float
     high: float
 
-    @classmethod
-    def of(cls, spread: Spread) -> SpreadPart:
-        """A measured spread."""
-        return cls(median=spread.median, low=spread.low, high=spread.high)
-
 
 class MeasuredPart(_Part):
     """What a study measured of this split."""
@@ -303,4 +301,16 @@ def ports_of(tensors: Iterable[TensorPort]) -> tuple[Port, ...]:
 
 def tensor_ports(ports: Iterable[Port]) -> tuple[TensorPort, ...]:
     """Ports as tensors of the manifest."""
-    return tuple(TensorPort(name=p.name, shape=p.shape, dtype=p.dtype) for p in ports)
+    return tuple(map(TensorPort.model_validate, ports))
+
+
+def results_parts(results: SplitResults) -> dict[str, Any]:
+    """The fields of a manifest that say what is known of the split."""
+    measured, predicted = results.measured, results.predicted
+    parts: dict[str, Any] = {"baselines": results.baselines, "verdict": results.verdict}
+    if measured:
+        error = measured.accuracy.max_rel_error
+        parts["measured"] = {**vars(measured), "max_rel_error": error}
+    if predicted is not None:
+        parts["predicted"] = {"period_ms": predicted}
+    return parts

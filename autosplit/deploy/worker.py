@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.cuts.stages import used
 from autosplit.hardware.bench import worker
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
-from autosplit.hardware.measurement.results import Baseline, Measurement
+from autosplit.hardware.measurement.results import SplitResults
 from autosplit.serialization import load
 
 if TYPE_CHECKING:
@@ -23,22 +23,14 @@ def open_bench(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler
 
 
 def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:
-    """Write the split of a job and its measurement, without empty stages; returns the manifest."""
+    """Write the split of a job and its results, without empty stages; returns the manifest."""
     from autosplit.deploy.export import write_split
 
     stages = [tuple(ops) for ops in job["stages"]]
-    measured = load(Measurement, job["measured"]) if job["measured"] else None
-    if measured:
-        measured = replace(measured, stage_ms=tuple(used(stages, measured.stage_ms)))
+    results = load(SplitResults, job["results"])
+    if results.measured:
+        stage_ms = tuple(used(stages, results.measured.stage_ms))
+        results = replace(results, measured=replace(results.measured, stage_ms=stage_ms))
+    places, folder = used(stages, bench.places), Path(job["folder"])
     with bench.reached():
-        file = write_split(
-            bench.model,
-            [ops for ops in stages if ops],
-            used(stages, bench.places),
-            Path(job["folder"]),
-            measured=measured,
-            predicted=job["predicted"],
-            baselines=[load(Baseline, b) for b in job["baselines"]],
-            verdict=job["verdict"],
-        )
-    return str(file)
+        return str(write_split(bench.model, used(stages, stages), places, folder, results))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench
-from autosplit.hardware.measurement.results import Accuracy, Measurement, Spread
+from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.persistence import records
 from autosplit.study.persistence.storage import storage_errors
@@ -88,8 +88,10 @@ def _export_trial(
     bench.export(
         tuple(tuple(map(int, ops)) for ops in stored["stages"]),
         folder,
-        measured=Measurement(period, latency, tuple(stored["stage_ms"]), accuracy),
-        predicted=stored.get("predicted_ms"),
-        baselines=records.read_baselines(attributes.get("baselines")),
-        verdict=verdict.get("text") if isinstance(verdict, dict) else None,
+        SplitResults(
+            measured=Measurement(period, latency, tuple(stored["stage_ms"]), accuracy),
+            predicted=stored.get("predicted_ms"),
+            baselines=records.read_baselines(attributes.get("baselines")),
+            verdict=verdict.get("text") if isinstance(verdict, dict) else None,
+        ),
     )

@@ -18,7 +18,13 @@ from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.results import Accuracy, Baseline, Measurement, Spread
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Baseline,
+    Measurement,
+    SplitResults,
+    Spread,
+)
 from autosplit.serialization import dump
 from autosplit.zoo import catalog
 from tests.build import node, onnx_model, value
@@ -153,14 +159,9 @@ def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, 
         spread, Spread(5.0, 4.0, 6.0), (1.0, 0.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3)
     )
     first, second = branches.split([["first"]]).stages
-    known = {"measured": measured, "baselines": [Baseline("replicas", spread, spread, 2)]}
-    job = {
-        "stages": [first, (), second],
-        "folder": str(tmp_path),
-        "predicted": 1.9,
-        "verdict": "Split.",
-        **dump(known),
-    }
+    baseline = Baseline("replicas", spread, spread, 2)
+    results = SplitResults(measured, predicted=1.9, baselines=[baseline], verdict="Split.")
+    job = {"stages": [first, (), second], "folder": str(tmp_path), "results": dump(results)}
     bench = LocalBench(branches, api.device.along(3))
     assert worker.write_split_of_job(bench, json.loads(json.dumps(job))) == str(
         tmp_path / manifest.NAME

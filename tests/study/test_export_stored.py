@@ -27,8 +27,8 @@ class Exporting(SimulatedBench):
     closed = False
     written: ClassVar[list[Any]] = []
 
-    def export(self, *arguments: Any, **known: Any) -> None:
-        self.written.append((*arguments, known))
+    def export(self, *arguments: Any) -> None:
+        self.written.append(arguments)
 
     def close(self) -> None:
         self.closed = True
@@ -59,11 +59,11 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     best = on.study.trials[min(duel, key=lambda n: duel[n])]
     assert folder == tmp_path / "out"
     assert stages == tuple(map(tuple, best.user_attrs["stages"]))
-    assert known["measured"].stage_ms == tuple(best.user_attrs["stage_ms"])
-    assert known["measured"].latency_ms.median == best.user_attrs["latency_ms"]["median"]
-    assert known["predicted"] == best.user_attrs["predicted_ms"]
-    assert [b.name for b in known["baselines"]] == ["one core", "all cores", "replicas"]
-    assert known["verdict"] == on.study.user_attrs["verdict"]["text"]
+    assert known.measured.stage_ms == tuple(best.user_attrs["stage_ms"])
+    assert known.measured.latency_ms.median == best.user_attrs["latency_ms"]["median"]
+    assert known.predicted == best.user_attrs["predicted_ms"]
+    assert [b.name for b in known.baselines] == ["one core", "all cores", "replicas"]
+    assert known.verdict == on.study.user_attrs["verdict"]["text"]
     assert bench.closed
 
 
@@ -76,7 +76,7 @@ def test_a_trial_is_exported_by_its_number(
         export_stored_split(on.study, tmp_path / "out", trial.number)
         stages, _, known = written[-1]
         assert stages == tuple(map(tuple, trial.user_attrs["stages"]))
-        assert known["measured"].period_ms.median == trial.user_attrs["period_ms"]["median"]
+        assert known.measured.period_ms.median == trial.user_attrs["period_ms"]["median"]
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(

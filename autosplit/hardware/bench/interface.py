@@ -8,7 +8,14 @@ from typing import Protocol
 
 from autosplit.cuts.stages import Stages
 from autosplit.graph import FusedGraph
-from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import (
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    SplitResults,
+    Spread,
+)
 from autosplit.planner import CostModel
 
 
@@ -77,17 +84,8 @@ class Bench(Protocol):
         """The periods in ms of candidates and of the baselines, measured in turns."""
         ...
 
-    def export(
-        self,
-        stages: Stages,
-        folder: Path,
-        *,
-        measured: Measurement | None = None,
-        predicted: float | None = None,
-        baselines: Sequence[Baseline] = (),
-        verdict: str | None = None,
-    ) -> Path:
-        """Write a split and what is known of it; returns the path of ``split.json``.
+    def export(self, stages: Stages, folder: Path, results: SplitResults) -> Path:
+        """Write a split and its results; returns the path of ``split.json``.
 
         Raises ConfigError if the bench has no stages that could be loaded.
         """

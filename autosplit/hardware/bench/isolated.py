@@ -14,7 +14,14 @@ from autosplit.hardware.bench.worker import BenchDescription, BenchSetting, open
 from autosplit.hardware.devices.rpc import RETURN_S
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import OpenHandler
-from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
+from autosplit.hardware.measurement.results import (
+    Baseline,
+    LinkCost,
+    Measurement,
+    Profile,
+    SplitResults,
+    Spread,
+)
 from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.planner import CostModel
 from autosplit.serialization import dump, load
@@ -99,26 +106,11 @@ class IsolatedBench:
         answer = self._call("compare_interleaved", candidates=candidates)
         return load(tuple[list[Spread], list[Spread]], answer)
 
-    def export(
-        self,
-        stages: Stages,
-        folder: Path,
-        *,
-        measured: Measurement | None = None,
-        predicted: float | None = None,
-        baselines: Sequence[Baseline] = (),
-        verdict: str | None = None,
-    ) -> Path:
+    def export(self, stages: Stages, folder: Path, results: SplitResults) -> Path:
         """See Bench."""
-        self._call(
-            "export",
-            stages=stages,
-            folder=str(folder.absolute()),
-            measured=dump(measured) if measured else None,
-            predicted=predicted,
-            baselines=[dump(b) for b in baselines],
-            verdict=verdict,
-        )
+        # The folder of this process may have changed since the worker was started.
+        path = str(folder.absolute())
+        self._call("export", stages=stages, folder=path, results=dump(results))
         return folder / "split.json"
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from autosplit.hardware.measurement.results import (
     LinkCost,
     Measurement,
     Profile,
+    SplitResults,
     Spread,
 )
 from autosplit.hardware.profiling.graph_file import read_graph
@@ -139,7 +140,7 @@ class SimulatedBench:
             Baseline("replicas", _exact(replica / cores), _exact(replica), copies=cores),
         ]
 
-    def export(self, stages: Stages, folder: Path, **facts: Any) -> Path:
+    def export(self, stages: Stages, folder: Path, results: SplitResults) -> Path:
         """Raises ConfigError: there is nothing to export."""
         raise ConfigError(
             "simulated hardware has no stages to export; run the study on a real runtime"

@@ -64,6 +64,16 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class SplitResults:
+    """What is known of a split when it is exported; ``predicted`` is a period in ms."""
+
+    measured: Measurement | None = None
+    predicted: float | None = None
+    baselines: Sequence[Baseline] = ()
+    verdict: str | None = None
+
+
+@dataclass(frozen=True)
 class Profile:
     """The time of every fused op on one device; ``spread_ms`` is half its interval."""
 

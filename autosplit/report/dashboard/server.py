@@ -23,8 +23,6 @@ from waitress.parser import HTTPRequestParser
 from autosplit.errors import ConfigError, MachineError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from _typeshed.wsgi import WSGIApplication
 
 THREADS = 8
@@ -88,12 +86,7 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def serve_forever(self) -> None:

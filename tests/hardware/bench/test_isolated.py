@@ -19,6 +19,7 @@ from autosplit.hardware.measurement.results import (
     LinkCost,
     Measurement,
     Profile,
+    SplitResults,
     Spread,
 )
 from autosplit.serialization import dump, load
@@ -147,15 +148,13 @@ def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
     bench, workers, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    facts = {"measured": MEASURED, "predicted": 1.5, "baselines": [BASELINE], "verdict": "Split."}
-    assert bench.export(STAGES, Path("out"), **facts) == Path("out/split.json")
+    results = SplitResults(MEASURED, 1.5, [BASELINE], "Split.")
+    assert bench.export(STAGES, Path("out"), results) == Path("out/split.json")
     (job,) = workers[0].jobs
     assert job["folder"] == str(tmp_path / "out")
-    assert job["measured"] == json.loads(json.dumps(dump(MEASURED)))
-    assert job["baselines"] == [json.loads(json.dumps(dump(BASELINE)))]
-    assert (job["predicted"], job["verdict"]) == (1.5, "Split.")
-    bench.export(STAGES, Path("out"))
-    assert workers[0].jobs[1]["measured"] is None
+    assert load(SplitResults, json.loads(json.dumps(job["results"]))) == results
+    bench.export(STAGES, Path("out"), SplitResults())
+    assert workers[0].jobs[1]["results"]["measured"] is None
 
 
 def test_after_a_crash_a_fresh_worker_waits_for_the_servers(bench, workers, monkeypatch):
