@@ -26,7 +26,7 @@ ADDRESS = (
     "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
 )
 PACKAGES = {"onnxruntime": "onnxruntime", "rpc": "tornado", "torch": "torch"}
-LANGUAGES = {*RUN, "toml", "text", "json"}
+LANGUAGES = {*RUN, "toml", "text", "json", "mermaid"}
 
 
 class Reader:
@@ -132,6 +132,7 @@ def read_all(page: Page, folder: Path, leave_out: str = "") -> None:
                 reader.read(block)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("page", cases(slow=False))
 def test_the_commands_of_the_page_that_are_not_slow_run(page: Page, tmp_path: Path) -> None:
     read_all(page, tmp_path, leave_out="slow")

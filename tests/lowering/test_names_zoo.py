@@ -70,6 +70,7 @@ def test_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
     )  # the rest lies inside nodes that take several kernels
 
 
+@pytest.mark.integration
 def test_a_block_of_the_net_by_itself_equals_the_tensors_of_the_whole(model, known):
     """From the first op past a third to the first it leads to past two thirds.
 

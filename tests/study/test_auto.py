@@ -226,6 +226,7 @@ def auto(tmp_path: Path) -> Callable[..., OpenStudy]:
     return open_it
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("contention", [0.35, 1.5])
 def test_a_study_finds_how_many_stages_are_best(
@@ -241,6 +242,7 @@ def test_a_study_finds_how_many_stages_are_best(
     assert chosen <= 1.03 * least
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", NAMES)
 def test_every_split_of_every_number_is_measured_before_none_is_left(
     chain_bench: Make, auto: Callable[..., OpenStudy], name: str
@@ -281,6 +283,7 @@ contention = 2.0
 """
 
 
+@pytest.mark.integration
 def test_the_command_advises_a_single_stage_where_more_only_slow_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ def test_the_planner_is_near_the_optimum_after_four_trials(benches: list[Simulat
     assert max(shortfalls) < 0.04
 
 
+@pytest.mark.integration
 def test_after_eight_trials_it_is_at_the_optimum(benches: list[SimulatedBench]) -> None:
     shortfalls = [shortfall(bench, "planner", 8, seed) for seed, bench in enumerate(benches)]
     assert median(shortfalls) < 0.005

@@ -23,6 +23,7 @@ def assigned(draw):
     ), stages
 
 
+@pytest.mark.integration
 @given(assigned())
 @settings(deadline=None, max_examples=40)
 def test_the_order_of_devices_is_the_best_of_all(question):
