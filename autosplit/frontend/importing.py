@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend.relax import file
 from autosplit.frontend.relax.saved_module import require_harmless
+from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel
 from autosplit.frontend.torch import importer
 
 SUFFIXES = (*file.SUFFIXES, importer.SUFFIX)  # any other file is ONNX
-Shapes = Mapping[str, tuple[int, ...]]
 
 
 def read(model: Any, shapes: Shapes) -> SourceModel:

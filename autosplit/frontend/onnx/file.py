@@ -11,7 +11,8 @@ import numpy as np
 
 from autosplit.errors import ModelError
 from autosplit.extras import require
-from autosplit.frontend.onnx.shapes import Shapes, bind_shapes
+from autosplit.frontend.onnx.shapes import bind_shapes
+from autosplit.frontend.shapes import Shapes
 
 
 def read(path: Path, shapes: Shapes | None = None) -> Any:

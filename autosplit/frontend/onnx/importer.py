@@ -16,7 +16,8 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend.onnx import file, normalize, shape_arithmetic
-from autosplit.frontend.onnx.shapes import Shapes, inputs
+from autosplit.frontend.onnx.shapes import inputs
+from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceNode, mark
 
 _CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}

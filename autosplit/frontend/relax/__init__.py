@@ -1,5 +1,5 @@
 """Relax modules: read ``file`` (TVMScript, JSON or an object), then ``names`` (to a source model).
 
 ``script`` and ``saved_module`` refuse what could run code, ``allow_list`` lists what may be there.
-``shapes`` and ``main_function`` rewrite the function that is split.
+``main_function`` rewrites the function that is split.
 """

@@ -7,10 +7,10 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend.relax import script
-from autosplit.frontend.relax.main_function import inlined
+from autosplit.frontend.relax.main_function import bind_shapes, inlined
 from autosplit.frontend.relax.names import source_model
 from autosplit.frontend.relax.saved_module import load_harmless
-from autosplit.frontend.relax.shapes import Shapes, bind_shapes
+from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel
 
 SUFFIXES = (".py", ".json")

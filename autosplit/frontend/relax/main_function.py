@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
-from autosplit.frontend.relax.shapes import ENTRY
+from autosplit.frontend.shapes import Shapes, bound_symbols, require_static
+
+ENTRY = "main"
 
 
 def bindings(function: Any) -> list[Any]:
@@ -117,3 +119,38 @@ def _require_no_recursion(main: Any, functions: Mapping[str, Any]) -> None:
             f"function '{called[0]}' of the module calls itself, which cannot be split; "
             "unroll the calls"
         )
+
+
+def bind_shapes(module: Any, shapes: Shapes) -> Any:
+    """The module with its symbolic sizes bound by the shapes of its inputs.
+
+    Raises:
+        ConfigError: The shapes do not fit the inputs.
+        ModelError: An input is no tensor, or a size of it stays unknown.
+    """
+    from tvm.relax import transform as t
+
+    symbols = bound_symbols({param.name: _sizes(param) for param in module[ENTRY].params}, shapes)
+    if symbols:
+        module = t.BindSymbolicVars(symbols, ENTRY)(module)
+    for param in module[ENTRY].params:
+        require_static(param.name, _sizes(param))
+        if str(param.ty.dtype) in ("", "void", "None"):
+            raise ModelError(f"input '{param.name}' has no element type; declare it in the module")
+    return module
+
+
+def _sizes(param: Any) -> list[Any]:
+    from tvm import relax
+
+    if not isinstance(param.ty, relax.TensorType):
+        raise ModelError(
+            f"input '{param.name}' is a {type(param.ty).__name__}; only tensors can be split"
+        )
+    sizes = getattr(param.ty.shape, "values", None)
+    if sizes is None:
+        raise ModelError(
+            f"input '{param.name}' has a shape without sizes; "
+            'declare it, e.g. R.Tensor(("n", 4), "float32")'
+        )
+    return [int(size.value) if hasattr(size, "value") else size for size in sizes]

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
-from autosplit.frontend.relax.main_function import bindings, renamed
-from autosplit.frontend.relax.shapes import ENTRY
+from autosplit.frontend.relax.main_function import ENTRY, bindings, renamed
 from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark
 
 # A tensor's name, a list of those for a tuple, None for a constant.

@@ -20,7 +20,8 @@ import numpy as np
 
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import require
-from autosplit.frontend.relax.shapes import Shapes, bind_shapes
+from autosplit.frontend.relax.main_function import bind_shapes
+from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import Signature, SourceModel
 from autosplit.frontend.torch.archive import without_code
 from autosplit.frontend.torch.decompose import functional, user

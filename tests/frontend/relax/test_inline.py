@@ -11,7 +11,7 @@ import autosplit
 from autosplit.errors import ConfigError, ModelError
 from autosplit.frontend.importing import read
 from autosplit.frontend.relax import file, script
-from autosplit.frontend.relax.shapes import bind_shapes
+from autosplit.frontend.relax.main_function import bind_shapes
 
 HEAD = "@I.ir_module\nclass M:\n"
 ONE = "    @R.function\n    def {}({}):\n{}\n"

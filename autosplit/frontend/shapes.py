@@ -1,0 +1,63 @@
+"""Static shapes for the inputs of a model, whatever its format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosplit.errors import ConfigError, ModelError
+
+Shapes = Mapping[str, tuple[int, ...]]
+Sizes = Sequence[Any] | None  # numbers, symbols, None for what is unknown; None of unknown rank
+
+
+def bound_symbols(inputs: Mapping[str, Sizes], shapes: Shapes) -> dict[Any, int]:
+    """The numbers that ``shapes`` give to the symbols of inputs.
+
+    Raises:
+        ConfigError: A shape is given for no input, or does not fit.
+    """
+    for name in shapes:
+        if name not in inputs:
+            names = ", ".join(map(repr, inputs)) or "none"
+            raise ConfigError(f"--shape names '{name}', but the model's inputs are {names}")
+    symbols: dict[Any, int] = {}
+    for name, shape in shapes.items():
+        sizes = inputs[name]
+        if sizes is None:
+            sizes = [None] * len(shape)
+        option = f"--shape {name}={'x'.join(map(str, shape))}"
+        if len(sizes) != len(shape):
+            rank, text = len(sizes), _text(sizes)
+            raise ConfigError(
+                f"{option} has rank {len(shape)}, but the input has rank {rank}: {text}"
+            )
+        for axis, (size, number) in enumerate(zip(sizes, shape, strict=True)):
+            if number < 1:
+                raise ConfigError(f"{option} has size {number} at axis {axis}; sizes start at 1")
+            fixed = size if isinstance(size, int) else number
+            # A symbol has one value, whichever inputs it stands in.
+            if not isinstance(size, int | None):
+                fixed = symbols.setdefault(size, number)
+            if fixed != number:
+                raise ConfigError(
+                    f"{option} differs at axis {axis}, which the model fixes to {fixed}"
+                )
+    return symbols
+
+
+def require_static(name: str, sizes: Sizes) -> None:
+    """Raise ModelError, with the option that helps, unless all sizes of an input are numbers."""
+    if sizes is not None and all(isinstance(size, int) for size in sizes):
+        return
+    example = "x".join(str(size) if isinstance(size, int) else "1" for size in sizes or ())
+    raise ModelError(
+        f"input '{name}' has a dynamic shape {_text(sizes)}; "
+        f"give it, e.g. --shape {name}={example or '1x3x224x224'}"
+    )
+
+
+def _text(sizes: Sizes) -> str:
+    if sizes is None:
+        return "(of unknown rank)"
+    return f"({', '.join('?' if size is None else str(size) for size in sizes)})"
