@@ -8,7 +8,8 @@ Read in this order:
   the Pareto front.
 - ``large``: graphs with too many cuts to list: a bound and an anytime search.
 - ``solve``: the questions, answered by the packages above. ``explain``: which conditions clash.
-- ``placement``: the order of unequal devices, and stages that stay empty.
+- ``placement``: stages with replicas and threads on equal cores (``deployments``), the order of
+  unequal devices, and stages that stay empty.
 - ``batch``: the same search for many cost models, as a study asks after each trial.
 - ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
 
@@ -23,11 +24,13 @@ from typing import TYPE_CHECKING, Any
 from autosplit.planner.decode import decode, shares_of
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel, Link, Transfer
+from autosplit.planner.problem.deployment import Deployment, evaluate_deployment
 from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
 from autosplit.planner.problem.graph_file import from_workload, to_workload
 
 if TYPE_CHECKING:
     from autosplit.planner.baselines import PlannedBaseline, planned_baselines
+    from autosplit.planner.placement.deployments import plan_deployment
     from autosplit.planner.placement.device_order import plan_assigned
     from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
@@ -36,10 +39,12 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from autosplit.planner import baselines, solve
-    from autosplit.planner.placement import device_order
+    from autosplit.planner.placement import deployments, device_order
 
     if name == "plan_assigned":
         return device_order.plan_assigned
+    if name == "plan_deployment":
+        return deployments.plan_deployment
     if name in ("PlannedBaseline", "planned_baselines"):
         return getattr(baselines, name)
     return getattr(solve, name)
@@ -49,6 +54,7 @@ __all__ = [
     "FREE",
     "Constraints",
     "CostModel",
+    "Deployment",
     "Front",
     "Link",
     "Plan",
@@ -57,12 +63,14 @@ __all__ = [
     "decode",
     "evaluate",
     "evaluate_cuts",
+    "evaluate_deployment",
     "from_workload",
     "k_best",
     "least_latency",
     "pareto_front",
     "plan",
     "plan_assigned",
+    "plan_deployment",
     "planned_baselines",
     "shares_of",
     "to_workload",

@@ -12,60 +12,117 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
 
 
+class Chain:
+    """The variables and rows of a chain of ``stages`` stages, any of which may be empty.
+
+    One device row for transfers, model inputs not supported.
+    """
+
+    def __init__(self, model, stages, extra=0):
+        self.model, self.stages = model, stages
+        self.n, self.t = len(model.names), len(model.tensors)
+        self.first_extra = (self.n + 2 * self.t) * stages
+        self.period = self.first_extra + extra
+        self.rows = []
+        self._order()
+        self._transfers()
+
+    def x(self, i, s):
+        return i * self.stages + s
+
+    def r(self, j, s):
+        return (self.n + j) * self.stages + s
+
+    def w(self, j, s):
+        return (self.n + self.t + j) * self.stages + s
+
+    def add(self, terms, low):
+        self.rows.append((terms, low))
+
+    def on(self, i, s, factor):
+        """factor * [op i on stage s]"""
+        return [(self.x(i, s), factor)] + ([(self.x(i, s - 1), -factor)] if s else [])
+
+    def all_on(self, s, factors):
+        return [term for i in range(self.n) for term in self.on(i, s, factors[i])]
+
+    def minus_load(self, s, times):
+        """The negative load of stage s without its overhead."""
+        moves = []
+        for j in range(self.t):
+            moves.append((self.r(j, s), -self.model.receive[0][j]))
+            moves.append((self.w(j, s), -self.model.send[0][j]))
+        return self.all_on(s, [-time for time in times]) + moves
+
+    def _order(self):
+        for i in range(self.n):
+            self.add([(self.x(i, self.stages - 1), 1)], 1)
+            for s in range(1, self.stages):
+                self.add([(self.x(i, s), 1), (self.x(i, s - 1), -1)], 0)
+            for p in range(self.n):
+                if self.model.predecessors[i] >> p & 1:
+                    for s in range(self.stages):
+                        self.add([(self.x(p, s), 1), (self.x(i, s), -1)], 0)
+        for group in self.model.groups:
+            ops = [i for i in range(self.n) if group >> i & 1]
+            for i in ops[1:]:
+                for s in range(self.stages):
+                    self.add([(self.x(i, s), 1), (self.x(ops[0], s), -1)], 0)
+                    self.add([(self.x(i, s), -1), (self.x(ops[0], s), 1)], 0)
+
+    def _transfers(self):
+        for j, tensor in enumerate(self.model.tensors):
+            maker = tensor.producer
+            for c in tensor.consumers:
+                for s in range(self.stages):
+                    # On stage s and the maker before it; the maker up to s and the reader after
+                    # it, less the maker before s.
+                    before = [(self.x(maker, s - 1), -1)] if s else []
+                    self.add([(self.r(j, s), 1), *self.on(c, s, -1), *before], -1)
+                    self.add([(self.w(j, s), 1), *self.on(maker, s, -1), (self.x(c, s), 1)], 0)
+
+
 def least_period(model, stages):
     """The optimum, None where there is no split. One device row, model inputs not supported."""
-    n, t = len(model.names), len(model.tensors)
-    x = lambda i, s: i * stages + s  # noqa: E731
-    r = lambda j, s: n * stages + j * stages + s  # noqa: E731
-    w = lambda j, s: n * stages + t * stages + j * stages + s  # noqa: E731
-    period = n * stages + 2 * t * stages
-    rows = []
-
-    def add(terms, low):
-        rows.append((terms, low))
-
-    def on(i, s, factor):
-        """factor * [op i on stage s]"""
-        return [(x(i, s), factor)] + ([(x(i, s - 1), -factor)] if s else [])
-
-    for i in range(n):
-        add([(x(i, stages - 1), 1)], 1)
-        for s in range(1, stages):
-            add([(x(i, s), 1), (x(i, s - 1), -1)], 0)
-        for p in range(n):
-            if model.predecessors[i] >> p & 1:
-                for s in range(stages):
-                    add([(x(p, s), 1), (x(i, s), -1)], 0)
-    for group in model.groups:
-        ops = [i for i in range(n) if group >> i & 1]
-        for i in ops[1:]:
-            for s in range(stages):
-                add([(x(i, s), 1), (x(ops[0], s), -1)], 0)
-                add([(x(i, s), -1), (x(ops[0], s), 1)], 0)
-    for j, tensor in enumerate(model.tensors):
-        for c in tensor.consumers:
-            for s in range(stages):
-                # on stage s and the maker before it; the maker up to s and the reader after it,
-                # less the maker before s
-                add(
-                    [
-                        (r(j, s), 1),
-                        *on(c, s, -1),
-                        *([(x(tensor.producer, s - 1), -1)] if s else []),
-                    ],
-                    -1,
-                )
-                add([(w(j, s), 1), *on(tensor.producer, s, -1), (x(c, s), 1)], 0)
+    chain = Chain(model, stages)
     for s in range(stages):
-        add([term for i in range(n) for term in on(i, s, 1)], 1)
-        load = [term for i in range(n) for term in on(i, s, -model.times[0][i])]
-        load += [(r(j, s), -model.receive[0][j]) for j in range(t)] + [
-            (w(j, s), -model.send[0][j]) for j in range(t)
-        ]
-        add([(period, 1), *load], model.overheads[0])
+        chain.add(chain.all_on(s, [1] * chain.n), 1)
+        load = chain.minus_load(s, model.times[0])
+        chain.add([(chain.period, 1), *load], model.overheads[0])
         if model.memory[0] < float("inf"):
-            add([term for i in range(n) for term in on(i, s, -model.sizes[i])], -model.memory[0])
-    return minimised(rows, period)
+            chain.add(chain.all_on(s, [-size for size in model.sizes]), -model.memory[0])
+    return minimised(chain.rows, chain.period)
+
+
+def least_deployment_period(model, cores, thread_counts):
+    """The least period of stages, replicas and threads, None where there is no deployment.
+
+    ``times`` has a row a thread count. y[s, r, w] = 1 where stage s has r replicas of w threads.
+    """
+    shapes = [(r, w) for w in range(len(thread_counts)) for r in range(1, cores + 1)]
+    shapes = [(r, w) for r, w in shapes if r * thread_counts[w] <= cores]
+    chain = Chain(model, cores, cores * len(shapes))
+    y = lambda s, k: chain.first_extra + s * len(shapes) + k  # noqa: E731
+    moves = sum(model.send[0]) + sum(model.receive[0])
+    most = sum(max(times) for times in zip(*model.times, strict=True)) + moves
+    most += max(model.overheads)
+    spent = [r * thread_counts[w] for r, w in shapes]
+    chain.add([(y(s, k), -spent[k]) for s in range(cores) for k in range(len(shapes))], -cores)
+    for s in range(cores):
+        shape_of_stage = [(y(s, k), 1) for k in range(len(shapes))]
+        chain.add([(column, -1) for column, _ in shape_of_stage], -1)
+        for i in range(chain.n):
+            chain.add([*shape_of_stage, *chain.on(i, s, -1)], 0)
+        for k, (r, w) in enumerate(shapes):
+            load = chain.minus_load(s, model.times[w])
+            overhead = model.overheads[w if len(model.overheads) > 1 else 0]
+            chain.add([(chain.period, r), *load, (y(s, k), -most)], overhead - most)
+            memory = model.memory[w if len(model.memory) > 1 else 0]
+            if memory < float("inf"):
+                sizes = chain.all_on(s, [-size for size in model.sizes])
+                slack = sum(model.sizes)
+                chain.add([*sizes, (y(s, k), -slack)], -memory - slack)
+    return minimised(chain.rows, chain.period)
 
 
 def minimised(rows, period):

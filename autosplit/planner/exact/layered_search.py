@@ -8,7 +8,9 @@ differs:
   stored, because they may be too many (``dynamic_program``, ``batch.many_costs``);
 - k best and Pareto front: labels, partial paths of which several at one cut are worth extending
   (``extend_labels``), over the stored arcs of a ``Network``;
-- best first: A* with the least costs to go as bounds (``batch.best_paths``).
+- best first: A* with the least costs to go as bounds (``batch.best_paths``);
+- fewest cores within a period: the layers are numbers of cores, and a stage leads over as many as
+  its replicas use (``placement.deployments``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Devices: their order, and which of them a split uses.
+"""Devices: their order, which of them a split uses, and how many a stage has.
 
-``device_order`` plans for unequal devices, ``canonical`` says which splits with empty stages are
+``deployments`` plans stages, replicas and threads on equal cores. ``device_order`` plans for
+unequal devices, ``canonical`` says which splits with empty stages are
 the same, ``device_subsets`` plans for any number of stages.
-Imports ``problem`` and ``solve``.
+Imports ``problem``, ``exact`` and ``solve``.
 """

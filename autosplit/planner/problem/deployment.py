@@ -1,0 +1,58 @@
+"""A deployment and what it costs: the reference arithmetic of stages, replicas and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from autosplit.errors import SplitError
+from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.evaluation import Plan, evaluate
+
+
+@dataclass(frozen=True)
+class Deployment(Plan):
+    """A split with ``replicas`` and ``threads`` for each stage.
+
+    ``loads`` and ``memory`` are those of one replica. ``period`` is the largest load divided by its
+    replicas; replicas do not shorten ``latency``.
+    """
+
+    replicas: tuple[int, ...] = ()
+    threads: tuple[int, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """How many cores it uses."""
+        return sum(r * w for r, w in zip(self.replicas, self.threads, strict=True))
+
+
+def evaluate_deployment(
+    costs: CostModel,
+    stages: Sequence[Iterable[int]],
+    replicas: Sequence[int],
+    threads: Sequence[int],
+    thread_counts: Sequence[int] = (1,),
+) -> Deployment:
+    """The cost of given stages, ``replicas[s]`` of stage s with ``threads[s]`` threads each.
+
+    Row i of a table of ``costs`` is for ``thread_counts[i]`` threads; one row serves all.
+
+    Raises:
+        SplitError: The stages are no legal split, or a number of replicas or threads is wrong.
+    """
+    if not len(stages) == len(replicas) == len(threads) or min(replicas, default=0) < 1:
+        raise SplitError(
+            f"replicas {tuple(replicas)} and threads {tuple(threads)} for {len(stages)} stages; "
+            "give each stage a number from 1"
+        )
+    if unknown := set(threads) - set(thread_counts):
+        raise SplitError(
+            f"stages with {min(unknown)} threads, for which there are no costs; "
+            f"give {', '.join(map(str, thread_counts))}"
+        )
+    rows = [list(thread_counts).index(count) for count in threads]
+    split = evaluate(costs.on_devices(rows), stages)
+    periods = [load / count for load, count in zip(split.loads, replicas, strict=True)]
+    shape = {"period": max(periods), "replicas": tuple(replicas), "threads": tuple(threads)}
+    return Deployment(**vars(split) | shape)

@@ -1,0 +1,227 @@
+import json
+import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit.planner import Constraints, evaluate_deployment, from_workload, plan, plan_deployment
+from autosplit.planner.placement import deployments
+from tests.planner.graphs import branchy, parallel_chains, random_dag
+from tests.planner.milp import least_deployment_period
+from tests.planner.reference import all_splits, model_cost
+from tests.planner.strategies import models
+
+WORKLOADS = Path(__file__).parents[3] / ".." / "shared" / "workloads"
+# (workload, share of the model that a replica holds): period on 6 cores, replicas, loads.
+ANCHORS = {
+    ("layer_bert24", None): (15.4010, None, None),
+    ("layer_bert24", 1 / 2): (15.5453, (1, 3, 2), (15.064, 46.636, 30.714)),
+    ("layer_bert24", 1 / 3): (16.2095, None, None),
+    ("layer_resnet50", None): (33.7197, (4, 2), (134.879, 66.667)),
+    ("layer_resnet50", 1 / 2): (33.8471, None, None),
+}
+
+
+def workload(name, share=None):
+    file = WORKLOADS / f"{name}.json"
+    if not file.exists():
+        pytest.skip(f"the public workloads are not at {WORKLOADS}")
+    costs = from_workload(json.loads(file.read_text()), name)
+    return costs if share is None else replace(costs, memory=(sum(costs.sizes) * share,))
+
+
+@pytest.mark.parametrize(("name", "share"), ANCHORS)
+def test_published_optima_on_six_cores(name, share):
+    period, replicas, loads = ANCHORS[name, share]
+    best = plan_deployment(workload(name, share), 6)
+    assert best.optimal
+    assert best.period == pytest.approx(period, abs=5e-5)
+    if replicas:
+        assert best.replicas == replicas
+        assert best.loads == pytest.approx(loads, abs=5e-4)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("cores", [6, 16])
+@pytest.mark.parametrize("share", [1 / 2, 1 / 3, 1 / 4])
+@pytest.mark.parametrize(
+    "name", ["layer_bert24", "layer_resnet50", "layer_inceptionv3", "operator_bert_l-3"]
+)
+def test_public_workloads_are_solved(name, share, cores):
+    costs = workload(name, share)
+    best = plan_deployment(costs, cores)
+    assert best.optimal
+    assert best.cores <= cores
+    assert max(best.memory) <= costs.memory[0]
+
+
+def shapes(cores, thread_counts, stages):
+    """All (replicas, threads) of ``stages`` stages on up to ``cores`` cores."""
+    one_stage = [(r, w) for w in thread_counts for r in range(1, cores // w + 1)]
+    for shape in product(one_stage, repeat=stages):
+        if sum(r * w for r, w in shape) <= cores:
+            yield shape
+
+
+def brute_force(model, cores, thread_counts):
+    """(period, cores, latency) of all deployments, the best one first."""
+    ranks = []
+    for stages in range(1, cores + 1):
+        for split in all_splits(model, stages):
+            for shape in shapes(cores, thread_counts, stages):
+                rows = [thread_counts.index(w) for _, w in shape]
+                _, latency, _, memory, loads = model_cost(model.on_devices(rows), split)
+                limits = [model.memory[row if len(model.memory) > 1 else 0] for row in rows]
+                if latency >= 10**12 or any(map(float.__gt__, map(float, memory), limits)):
+                    continue
+                period = max(load / r for load, (r, _) in zip(loads, shape, strict=True))
+                ranks.append((period, sum(r * w for r, w in shape), latency))
+    return sorted(ranks)
+
+
+@st.composite
+def questions(draw):
+    thread_counts = draw(st.sampled_from([(1,), (1, 2), (2,), (1, 3), (2, 1)]))
+    model = draw(
+        models(
+            most=4,
+            devices=len(thread_counts),
+            memory=draw(st.booleans()),
+            groups=draw(st.booleans()),
+            inputs=draw(st.booleans()),
+            unsupported=draw(st.booleans()),
+        )
+    )
+    return model, draw(st.integers(max(thread_counts), 4)), thread_counts
+
+
+@settings(max_examples=150, deadline=None)
+@given(questions())
+def test_equal_to_brute_force(question):
+    model, cores, thread_counts = question
+    ranks = brute_force(model, cores, thread_counts)
+    try:
+        best = plan_deployment(model, cores, thread_counts=thread_counts)
+    except Infeasible:
+        assert not ranks
+        return
+    assert best.optimal
+    assert (best.period, best.cores, best.latency) == pytest.approx(tuple(map(float, ranks[0])))
+
+
+def with_threads(model, speedups):
+    """A row of times a thread count, op i ``speedups[n][i % 2]`` times faster."""
+    rows = [
+        tuple(time / speedup[i % 2] for i, time in enumerate(model.times[0]))
+        for speedup in speedups
+    ]
+    return replace(model, times=tuple(rows))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("memory", [math.inf, 3.0])
+def test_equal_to_a_mixed_integer_programme(seed, memory):
+    model = random_dag(9, seed, transfer=[0.1, 0.6, 2.0][seed], size=1.0, memory=memory)
+    model = with_threads(replace(model, overheads=(0.2,)), [(1, 1), (2.2, 1.1)])
+    expected = least_deployment_period(model, 4, (1, 2))
+    best = plan_deployment(model, 4, thread_counts=(1, 2))
+    assert best.period == pytest.approx(expected, rel=1e-6)
+
+
+def test_memory_of_each_thread_count():
+    model = replace(random_dag(8, 5, size=1.0), memory=(1.5, 3.0))
+    model = with_threads(model, [(1, 1), (1.5, 1.5)])
+    expected = least_deployment_period(model, 4, (1, 2))
+    best = plan_deployment(model, 4, thread_counts=(1, 2))
+    assert best.period == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("cores", [6, 16])
+def test_never_worse_than_its_corners(cores):
+    for model in (random_dag(30, 1), branchy(3, 3), parallel_chains(4, 6)):
+        free = plan_deployment(model, cores)
+        assert free.period == pytest.approx(sum(model.times[0]) / cores)
+        assert free.replicas == (cores,)
+        tight = replace(model, sizes=model.times[0], memory=(sum(model.times[0]) / 3,))
+        hybrid = plan_deployment(tight, cores)
+        assert free.period <= hybrid.period <= plan(tight, min(cores, 6)).period
+        assert hybrid.optimal
+
+
+def test_one_long_op_is_replicated():
+    model = replace(parallel_chains(1, 3, transfer=0.0), times=((1.0, 6.0, 1.0),))
+    best = plan_deployment(replace(model, sizes=(1.0, 1.0, 1.0), memory=(1.0,)), 5)
+    assert best.replicas == (1, 3, 1)
+    assert best.period == 2.0
+
+
+def test_threads_are_used_where_they_pay():
+    model = with_threads(parallel_chains(1, 4), [(1, 1), (3, 3)])
+    best = plan_deployment(model, 4, thread_counts=(1, 2))
+    assert (best.replicas, best.threads) == ((2,), (2,))
+    assert best.period == pytest.approx(sum(model.times[0]) / 6)
+
+
+def test_ops_without_time_take_a_core():
+    model = replace(parallel_chains(1, 3), times=((0.0, 0.0, 0.0),))
+    best = plan_deployment(model, 4)
+    assert (best.period, best.cores, best.optimal) == (0.0, 1, True)
+
+
+def test_constraints_hold():
+    model = replace(parallel_chains(2, 4, transfer=0.2), sizes=(1.0,) * 8, memory=(4.0,))
+    together = plan_deployment(model, 5, constraints=Constraints(keep_together=[["op1", "op5"]]))
+    assert any({1, 5} <= set(ops) for ops in together.stages)
+    forbidden = model.tensors[1]
+    best = plan_deployment(model, 5, constraints=Constraints(forbid=[forbidden.name]))
+    ends = {forbidden.producer, *forbidden.consumers}
+    assert any(ends <= set(ops) for ops in best.stages)
+
+
+def test_few_tensors_live_at_each_cut():
+    model = replace(parallel_chains(2, 4, transfer=0.2), sizes=(1.0,) * 8, memory=(4.0,))
+    narrow = plan_deployment(model, 5, constraints=Constraints(live_tensors=0))
+    # No tensor is live between two whole chains only.
+    assert narrow.stages in (((0, 1, 2, 3), (4, 5, 6, 7)), ((4, 5, 6, 7), (0, 1, 2, 3)))
+    with pytest.raises(Infeasible):
+        plan_deployment(replace(model, memory=(3.0,)), 5, constraints=Constraints(live_tensors=0))
+
+
+def test_the_time_limit_leaves_a_deployment_and_a_bound():
+    model = random_dag(24, 4, transfer=0.5, size=1.0, memory=4.0)
+    best = plan_deployment(model, 8, deadline=lambda: True)
+    assert not best.optimal
+    assert best.lower_bound <= plan_deployment(model, 8).period <= best.period
+
+
+def test_too_many_cuts_are_searched_along_a_few_orders(monkeypatch):
+    monkeypatch.setattr(deployments, "row_limit", lambda problem: 10)
+    model = random_dag(16, 4, transfer=0.5, size=1.0, memory=4.0)
+    best = plan_deployment(model, 8)
+    assert "legal cuts" in best.note
+    assert best.lower_bound <= best.period
+
+
+def test_what_makes_no_sense_is_refused():
+    model = random_dag(6, 0)
+    for wrong in (
+        {"cores": 0},
+        {"cores": 2, "thread_counts": (1, 3)},
+        {"cores": 2, "thread_counts": ()},
+        {"cores": 2, "constraints": Constraints(stages={"op0": 0})},
+    ):
+        with pytest.raises(ConfigError):
+            plan_deployment(model, **wrong)
+    with pytest.raises(ConfigError):
+        plan_deployment(replace(model, overheads=(0.0, 1.0)), 2)
+    with pytest.raises(Infeasible, match="memory"):
+        plan_deployment(replace(model, sizes=(2.0,) * 6, memory=(1.0,)), 4)
+    whole = [tuple(range(6))]
+    for replicas, threads in (((0,), (1,)), ((1, 1), (1,)), ((1,), (2,))):
+        with pytest.raises(SplitError):
+            evaluate_deployment(model, whole, replicas, threads)
