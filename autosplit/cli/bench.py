@@ -16,7 +16,7 @@ HELP = "measure an exported split"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
+    options.add_export(parser)
     parser.add_argument(
         "--seconds",
         type=options.seconds,

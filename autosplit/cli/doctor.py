@@ -31,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
         for check in checks:
             failed = "MISSING" if check.needed else "absent"
             state = "ok" if check.ok else failed
-            rows.append((state, check.name, check.found, check.remedy))
+            rows.append((state, check.name, check.value, check.remedy))
         output.emit_table("", ("", "what", "found", "what to do"), rows)
     return 0 if ok else MachineError.exit_code

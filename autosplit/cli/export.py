@@ -7,7 +7,6 @@ autosplit export mystudy.db -o out/ --trial 3
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from autosplit.cli import options, output
 
@@ -17,9 +16,7 @@ HELP = "write the best split of a study, with its wiring and stage files"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_study(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder to write into"
-    )
+    options.add_output(parser, "DIR", "folder to write into", required=True)
     parser.add_argument("--trial", type=int, metavar="N", help="export trial N instead of the best")
 
 

@@ -10,7 +10,6 @@ block.onnx where the tensors at its boundary exist in the ONNX graph.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosplit.cli import options, output
@@ -38,13 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ops", action="append", metavar="OP[,OP]", help="the ops or source nodes of the block"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="the library to write; without it, only show",
-    )
+    options.add_output(parser, "FILE", "the library to write; without it, only show")
 
 
 def run(args: argparse.Namespace) -> int:

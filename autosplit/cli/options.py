@@ -63,6 +63,18 @@ def add_study(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_output(
+    parser: argparse.ArgumentParser, metavar: str, text: str, *, required: bool = False
+) -> None:
+    """The file or the folder that the command writes."""
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, required=required, help=text)
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """An exported split."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
+
+
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """What runs the stages."""
     parser.add_argument(

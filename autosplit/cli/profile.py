@@ -9,6 +9,7 @@ autosplit profile net.onnx --device rpc:192.168.0.7:9090    on a TVM RPC server
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from autosplit.cli import options, output
 
@@ -37,25 +38,18 @@ def run(args: argparse.Namespace) -> int:
     device = devices.parse(args.device) if args.device else devices.along(1)[0]
     measured = model.profile(device, args.seconds, args.force)
     total = sum(measured.op_ms)
-    if args.format == "json":
-        output.emit_json(
-            {
-                "model": model.graph.name,
-                "device": measured.device,
-                "total_ms": total,
-                "ops": [
-                    {"name": op.name, "ms": ms, "spread_ms": half}
-                    for op, ms, half in zip(
-                        model.graph.ops, measured.op_ms, measured.spread_ms, strict=True
-                    )
-                ],
-            }
-        )
-        return 0
-    rows = [
-        (op.name, f"{ms:.4f}", f"{half:.4f}", f"{100 * ms / (total or 1):.1f}")
-        for op, ms, half in zip(model.graph.ops, measured.op_ms, measured.spread_ms, strict=True)
+    times = zip(model.graph.ops, measured.op_ms, measured.spread_ms, strict=True)
+    ops: list[dict[str, Any]] = [
+        {"name": op.name, "ms": ms, "spread_ms": half} for op, ms, half in times
     ]
+    if args.format == "json":
+        facts = {"model": model.graph.name, "device": measured.device, "total_ms": total}
+        output.emit_json(facts | {"ops": ops})
+        return 0
+    rows = []
+    for op in ops:
+        share = 100 * op["ms"] / (total or 1)
+        rows.append((op["name"], f"{op['ms']:.4f}", f"{op['spread_ms']:.4f}", f"{share:.1f}"))
     title = f"{model.graph.name} on {measured.device}: {total:.3f} ms in {len(rows)} fused ops"
     output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
     hint = tuning_hint(model.runtime.untuned(device))

@@ -11,7 +11,6 @@ pip install 'autosplit[dashboard]'
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from autosplit.cli import options, output
 
@@ -21,9 +20,7 @@ HELP = "write a study as one HTML page: verdict, pictures, trials, how to do it 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study, its storage and the file to write."""
     options.add_study(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="the page to write"
-    )
+    options.add_output(parser, "FILE", "the page to write", required=True)
 
 
 def run(args: argparse.Namespace) -> int:

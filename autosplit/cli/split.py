@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from pathlib import Path
 
 from autosplit.cli import options, output
 
@@ -29,13 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NODE[,NODE]",
         help="source nodes or fused ops before the cut; once a cut, in order",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder to write split.json and the stages into",
-    )
+    options.add_output(parser, "DIR", "folder to write split.json and the stages into")
     parser.add_argument(
         "--devices", help="one device a stage, e.g. 'cores:0 cores:1' (default: a core a stage)"
     )

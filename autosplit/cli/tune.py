@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from autosplit.cli import options, output
 
@@ -23,9 +22,7 @@ AFTER_INTERRUPT = "; what was tuned is kept, and the same command goes on where 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the database"
-    )
+    options.add_output(parser, "DIR", "folder of the database", required=True)
     parser.add_argument(
         "--samples",
         type=int,

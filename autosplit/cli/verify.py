@@ -14,14 +14,14 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from autosplit.cli import output
+from autosplit.cli import options, output
 
 HELP = "compare an exported split with onnxruntime"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
+    options.add_export(parser)
     parser.add_argument(
         "--model", type=Path, metavar="FILE", help="the original model, where it lies elsewhere now"
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from autosplit.cli import output
+from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 from autosplit.files import sha256
 from autosplit.zoo import catalog
@@ -25,13 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="the net to make; `autosplit zoo list` names them"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="the ONNX file to write (default: NAME.onnx)",
-    )
+    options.add_output(parser, "FILE", "the ONNX file to write (default: NAME.onnx)")
     parser.add_argument(
         "--seed", type=int, default=0, help="draws the weights: same seed, same file (default: 0)"
     )

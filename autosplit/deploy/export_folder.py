@@ -68,13 +68,10 @@ def replace_export(folder: Path) -> Iterator[NewExport]:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One exporter at a time; the system ends the lock of one that is killed."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _descriptor(folder) as descriptor:
         with contextlib.suppress(OSError):  # some network file systems have no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _remove_leftovers(folder: Path, hidden: Path) -> None:
@@ -108,18 +105,20 @@ def _switch(hidden: Path, folder: Path, old_names: set[str]) -> None:
     new_names = {file.name for file in hidden.iterdir()} - {NAME}
     for name in sorted(new_names):
         replace(hidden / name, folder / name)
-    _store(folder)
-    replace(hidden / NAME, folder / NAME)
-    _store(folder)
+    with _descriptor(folder) as descriptor:
+        # The files are on the disk before the manifest that names them, and it before they go.
+        os.fsync(descriptor)
+        replace(hidden / NAME, folder / NAME)
+        os.fsync(descriptor)
     for name in old_names - new_names:
         (folder / name).unlink(missing_ok=True)
 
 
-def _store(folder: Path) -> None:
-    """Store the names in a folder on the disk."""
+@contextlib.contextmanager
+def _descriptor(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
 

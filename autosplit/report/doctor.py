@@ -31,11 +31,11 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One check: what was found, and the remedy if something is to be done."""
+    """One check: what there is, and the remedy if something is to be done."""
 
     name: str
     ok: bool
-    found: str
+    value: str
     remedy: str = ""
     needed: bool = True
 

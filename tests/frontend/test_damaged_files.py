@@ -22,7 +22,10 @@ SCRIPT = """
 @I.ir_module
 class Module:
     @T.prim_func(private=True, s_tir=True)
-    def doubled(a: T.Buffer((T.int64(2), T.int64(4)), "float32"), b: T.Buffer((T.int64(2), T.int64(4)), "float32")):
+    def doubled(
+        a: T.Buffer((T.int64(2), T.int64(4)), "float32"),
+        b: T.Buffer((T.int64(2), T.int64(4)), "float32"),
+    ):
         T.func_attr({"tirx.noalias": True})
         for i, j in T.grid(T.int64(2), T.int64(4)):
             with T.sblock("b"):
@@ -41,7 +44,7 @@ class Module:
             product = R.matmul(shifted, w)
             R.output(product, left)
         return (product, left)
-"""  # noqa: E501
+"""
 
 
 def sound_onnx() -> bytes:

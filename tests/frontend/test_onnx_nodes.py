@@ -45,12 +45,12 @@ def test_a_name_made_up_for_one_node_is_not_another_nodes_own() -> None:
 @given(st.lists(st.sampled_from(["", "n", "n:t1", "t0", "t1:t1"]), min_size=1, max_size=6))
 def test_every_node_has_a_name_of_its_own(names: list[str]) -> None:
     nodes = [node("Relu", f"t{i}", f"t{i + 1}", name) for i, name in enumerate(names)]
-    found = named(*nodes)
-    assert len(set(found)) == len(names)
+    unique_names = named(*nodes)
+    assert len(set(unique_names)) == len(names)
     assert all(
         f == n
-        for f, n in zip(found, names, strict=True)
-        if n and names.count(n) == 1 and found.count(n) == 1
+        for f, n in zip(unique_names, names, strict=True)
+        if n and names.count(n) == 1 and unique_names.count(n) == 1
     )
 
 
@@ -59,8 +59,8 @@ def test_inputs_and_outputs_that_are_left_out_are_none() -> None:
     del model.graph.node[0].input[:]
     model.graph.node[0].input.extend(["x", "", "s"])
     model.graph.node[0].output.append("")
-    (found,) = importer.source_nodes(model.graph)
-    assert (found.inputs, found.outputs) == (("x", "s"), ("y",))
+    (source,) = importer.source_nodes(model.graph)
+    assert (source.inputs, source.outputs) == (("x", "s"), ("y",))
 
 
 @pytest.mark.parametrize("number", [0, 7, 123])
@@ -80,8 +80,8 @@ def dropout(
     nodes = [node("Dropout", inputs, outputs, "drop", **attributes)]
     if " " in outputs:
         nodes.append(node("Cast", outputs.split()[1], "z", to=1))
-    found = ["y", "z"] if " " in outputs else ["y"]
-    return onnx_model(nodes, outputs=found, weights=weights, opset=opset)
+    graph_outputs = ["y", "z"] if " " in outputs else ["y"]
+    return onnx_model(nodes, outputs=graph_outputs, weights=weights, opset=opset)
 
 
 OFF, ON, RATIO = np.array(False), np.array(True), np.array(0.5, np.float32)
@@ -134,9 +134,9 @@ def test_a_mask_that_is_read_keeps_everything(save: Any) -> None:
     model = api.load_model(save(dropout(13, {}, "x r t", "y m", r=RATIO, t=OFF)))
     (item,) = model.items(1)
     with model.split([]).pipeline() as pipeline:
-        (found,) = pipeline.run([item])
-    np.testing.assert_array_equal(found["y"], item["x"])
-    np.testing.assert_array_equal(found["z"], np.ones((1, 4), np.float32))
+        (outputs,) = pipeline.run([item])
+    np.testing.assert_array_equal(outputs["y"], item["x"])
+    np.testing.assert_array_equal(outputs["z"], np.ones((1, 4), np.float32))
 
 
 # values known before the model runs
@@ -151,9 +151,9 @@ def computed(
     **attributes: Any,
 ) -> Any:
     names = " ".join("abc"[i] for i in range(len(arrays)))
-    made = node(kind, names, outputs, domain=domain, **attributes)
-    found = shape_arithmetic.evaluated(made, [shape_arithmetic.constant(a) for a in arrays], opset)
-    return None if found is None else [f.value.numpy() for f in found]
+    op = node(kind, names, outputs, domain=domain, **attributes)
+    results = shape_arithmetic.evaluated(op, [shape_arithmetic.constant(a) for a in arrays], opset)
+    return None if results is None else [result.value.numpy() for result in results]
 
 
 SMALL = st.lists(st.integers(-5, 5), min_size=1, max_size=6).map(lambda v: np.array(v, np.int64))
@@ -214,13 +214,13 @@ def test_the_size_of_a_tensor_of_known_shape_is_known_though_its_values_are_not(
     from tvm import relax
 
     size = node("Size", "a", "y")
-    (found,) = (
+    (count,) = (
         shape_arithmetic.evaluated(
             size, [relax.Var("a", relax.TensorType((2, 3, 4), "float32"))], 17
         )
         or ()
     )
-    assert (found.value.numpy().tolist(), str(found.value.dtype)) == (24, "int64")
+    assert (count.value.numpy().tolist(), str(count.value.dtype)) == (24, "int64")
     unknown = relax.TensorType((tvm.tirx.Var("n", "int64"), 3), "float32")
     assert shape_arithmetic.evaluated(size, [relax.Var("a", unknown)], 17) is None
 
@@ -229,9 +229,9 @@ def test_a_shape_of_fixed_sizes_is_a_constant() -> None:
     import tvm
     from tvm import relax
 
-    found = shape_arithmetic.fixed_shape(relax.ShapeExpr([2, 3]))
-    assert found is not None
-    assert (found.value.numpy().tolist(), str(found.value.dtype)) == ([2, 3], "int64")
+    shape = shape_arithmetic.fixed_shape(relax.ShapeExpr([2, 3]))
+    assert shape is not None
+    assert (shape.value.numpy().tolist(), str(shape.value.dtype)) == ([2, 3], "int64")
     assert shape_arithmetic.fixed_shape(relax.ShapeExpr([tvm.tirx.Var("n", "int64")])) is None
     assert shape_arithmetic.fixed_shape(relax.const(1.0)) is None
 
@@ -251,13 +251,13 @@ def test_a_shape_of_fixed_sizes_is_a_constant() -> None:
 def test_a_constant_of_any_spelling_is_its_value(
     save: Any, attribute: str, values: Any, kind: str
 ) -> None:
-    given = value("x", (2,), kind)
+    x = value("x", (2,), kind)
     nodes = [node("Constant", "", "c", **{attribute: values}), node("Add", "x c", "y")]
-    model = api.load_model(save(onnx_model(nodes, [given], [value("y", (2,), kind)])))
+    model = api.load_model(save(onnx_model(nodes, [x], [value("y", (2,), kind)])))
     (item,) = model.items(1)
     with model.split([]).pipeline() as pipeline:
-        found = pipeline.run([item])[0]["y"]
-    np.testing.assert_allclose(found, item["x"] + np.array(values, item["x"].dtype), rtol=1e-6)
+        output = pipeline.run([item])[0]["y"]
+    np.testing.assert_allclose(output, item["x"] + np.array(values, item["x"].dtype), rtol=1e-6)
 
 
 @pytest.mark.parametrize("message", ["In ir.Op(relax.add), the first", "the first"])

@@ -36,18 +36,18 @@ def test_masks_of_infinity_integers_less_floats_and_shuffled_pixels_are_read():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "op_name"),
     [
         ({"scale_factor": 1.3}, "scales 4 by 1.3"),
         ({"scale_factor": 0.5, "antialias": True}, "_upsample_bilinear2d_aa"),
     ],
 )
-def test_an_interpolation_that_would_be_another_is_refused_by_name(options, told):
+def test_an_interpolation_that_would_be_another_is_refused_by_name(options, op_name):
     class Resized(torch.nn.Module):
         def forward(self, x):
             return torch.nn.functional.interpolate(x, mode="bilinear", **options)
 
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=op_name):
         loaded(Resized(), 1, 1, 4, 4)
 
 

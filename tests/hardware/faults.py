@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from autosplit.hardware.isolation.worker import Handler, ReportPhase
 
 
 def open_faulty(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
+    if "memory" in setting:
+        resource.setrlimit(resource.RLIMIT_AS, (setting["memory"], setting["memory"]))
+
     def answer(job: Mapping[str, Any]) -> Any:
         report_phase(job["phase"])
         if job["kind"] == "in stage":

@@ -60,8 +60,8 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
             names[i] = _unused(f"{name}:{first_outputs[i]}", used)
             used.add(names[i])
     return tuple(
-        SourceNode(name, node.op_type, tuple(i for i in node.input if i), tuple(made))
-        for node, name, made in zip(graph.node, names, outputs, strict=True)
+        SourceNode(name, node.op_type, tuple(i for i in node.input if i), tuple(results))
+        for node, name, results in zip(graph.node, names, outputs, strict=True)
     )
 
 

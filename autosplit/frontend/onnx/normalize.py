@@ -39,6 +39,7 @@ def converted(
         return convert("Resize", *to_sizes(inputs, attrs), opset)
     if kind == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
         return _is_number(convert, inputs, opset)
+    _refuse_ignored(kind, attrs)
     if kind in _REWRITES:
         inputs, attrs = _REWRITES[kind](inputs, dict(attrs), opset)
     result = convert(kind, inputs, attrs, opset)
@@ -47,6 +48,29 @@ def converted(
     if kind in _FIRST_RESULT_ONLY and len(node.output) > 1:
         return _first(result, [o for o in node.output[1:] if o in read], len(node.output))
     return result
+
+
+def _refuse_ignored(kind: str, attrs: Attributes) -> None:
+    """Raise ValueError for an attribute that the converter ignores and nothing can stand for."""
+    if kind == "BatchNormalization" and attrs.get("training_mode", 0):
+        raise ValueError(
+            "it normalises by the statistics of the batch (training_mode=1); "
+            "export the model for inference"
+        )
+    # The converter is that of com.microsoft, where the attribute is mandatory.
+    if kind == "Attention" and "num_heads" not in attrs:
+        raise ValueError(
+            "TVM's importer has no Attention of the ONNX standard; export it as MatMul and Softmax"
+        )
+    if kind == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
+        raise ValueError(
+            "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
+        )
+    signs = (attrs.get("detect_negative", 1), attrs.get("detect_positive", 1))
+    if kind == "IsInf" and not all(signs):
+        raise ValueError(
+            "TVM's importer finds infinities of both signs; compare with a constant for one of them"
+        )
 
 
 def _slice(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
@@ -71,24 +95,6 @@ def _pow(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     return shape_arithmetic.input_list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
 
 
-def _batch_normalization(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    if attrs.get("training_mode", 0):
-        raise ValueError(
-            "it normalises by the statistics of the batch (training_mode=1); "
-            "export the model for inference"
-        )
-    return inputs, attrs
-
-
-def _attention(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    # The converter is that of com.microsoft, where the attribute is mandatory.
-    if "num_heads" not in attrs:
-        raise ValueError(
-            "TVM's importer has no Attention of the ONNX standard; export it as MatMul and Softmax"
-        )
-    return inputs, attrs
-
-
 def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
     """Not IsNaN in place of x == x, which TVM simplifies to true."""
     from tvm import relax
@@ -96,22 +102,6 @@ def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
     is_nan = convert("IsNaN", shape_arithmetic.input_list(inputs, [inputs[0]]), {}, opset)
     is_nan = relax.BlockBuilder.current().normalize(is_nan)
     return convert("Not", shape_arithmetic.input_list(inputs, [is_nan]), {}, opset)
-
-
-def _space_to_depth(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    if attrs.get("mode", b"DCR") != b"DCR":
-        raise ValueError(
-            "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
-        )
-    return inputs, attrs
-
-
-def _is_inf(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    if not (attrs.get("detect_negative", 1) and attrs.get("detect_positive", 1)):
-        raise ValueError(
-            "TVM's importer finds infinities of both signs; compare with a constant for one of them"
-        )
-    return inputs, attrs
 
 
 def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
@@ -158,14 +148,10 @@ def _roi_align(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
 
 
 _REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {
-    "Attention": _attention,
-    "BatchNormalization": _batch_normalization,
     "ConvTranspose": _conv_transpose,
-    "IsInf": _is_inf,
     "Pow": _pow,
     "RoiAlign": _roi_align,
     "Slice": _slice,
-    "SpaceToDepth": _space_to_depth,
 }
 
 

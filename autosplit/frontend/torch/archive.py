@@ -22,7 +22,8 @@ _GRAPH = "models/model.json"
 _CONFIGS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 _SAMPLES = "data/sample_inputs/model.pt"
 _COPIED = re.compile(
-    r"data/(weights|constants)/[A-Za-z0-9_]+|archive_format|archive_version|byteorder|\.data/[a-z_]+"
+    r"data/(weights|constants)/[A-Za-z0-9_]+|archive_format|archive_version|byteorder|"
+    r"\.data/[a-z_]+"
 )
 _TARGET = re.compile(
     r"torch\.ops\.(aten|prims)\.\w+\.\w+|torch\.sym_\w+|math\.(ceil|floor|trunc)|"

@@ -25,46 +25,37 @@ class Bench(Protocol):
     @property
     def graph(self) -> FusedGraph:
         """The graph whose stages are measured."""
-        ...
 
     @property
     def devices(self) -> tuple[str, ...]:
         """The names of the devices along the pipeline."""
-        ...
 
     @property
     def identity(self) -> Mapping[str, str]:
         """What all measurements of a study share: model sha256, target, devices, versions."""
-        ...
 
     @property
     def keep_together(self) -> Sequence[Sequence[int]]:
         """Sets of ops, by index, that the runtime cannot separate."""
-        ...
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
         """The ops that each external backend runs, by its name."""
-        ...
 
     def untuned_share(self) -> float:
         """The share of the arithmetic in kernels without a tuned schedule, 0 to 1.
 
         Compiles the kernels of the first device.
         """
-        ...
 
     def profile(self) -> Sequence[Profile]:
         """The time of every fused op, one Profile a device, in the order of ``devices``."""
-        ...
 
     def links(self) -> Sequence[LinkCost]:
         """The transfer costs of each device, in the order of ``devices``; empty if all are zero."""
-        ...
 
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """The planner's view of a profile and of transfer costs."""
-        ...
 
     def measure(self, stages: Stages) -> Measurement:
         """Build, verify and measure the pipeline whose stage i runs the ops ``stages[i]``.
@@ -72,25 +63,20 @@ class Bench(Protocol):
         Stage i is on device i. An empty stage leaves its device unused and takes no time. Raises
         AutosplitError if the candidate cannot be built, fails, or its outputs differ.
         """
-        ...
 
     def baselines(self) -> Sequence[Baseline]:
         """The unsplit model on one core, on all cores, on each other device, and as replicas."""
-        ...
 
     def compare_interleaved(
         self, candidates: Sequence[Stages]
     ) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """The periods in ms of candidates and of the baselines, measured in turns."""
-        ...
 
     def export(self, stages: Stages, folder: Path, results: SplitResults) -> Path:
         """Write a split and its results; returns the path of ``split.json``.
 
         Raises ConfigError if the bench has no stages that could be loaded.
         """
-        ...
 
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
-        ...

@@ -87,20 +87,13 @@ def open_bench(
         model, places, setting.budget, report_phase=report_phase, wait_s=document["wait_s"]
     )
     jobs = {**_JOBS, **more}
-    return lambda job: jobs[job["kind"]](bench, job)
+    return lambda job: dump(jobs[job["kind"]](bench, job))
 
 
-def _describe(bench: LocalBench, job: Mapping[str, Any]) -> Any:
-    return dump(
-        BenchDescription(
-            bench.graph, bench.devices, bench.identity, bench.keep_together, bench.regions
-        )
+def _describe(bench: LocalBench, job: Mapping[str, Any]) -> BenchDescription:
+    return BenchDescription(
+        bench.graph, bench.devices, bench.identity, bench.keep_together, bench.regions
     )
-
-
-def _compare_interleaved(bench: LocalBench, job: Mapping[str, Any]) -> Any:
-    candidates, baselines = bench.compare_interleaved([_stages(c) for c in job["candidates"]])
-    return [dump(s) for s in candidates], [dump(s) for s in baselines]
 
 
 def _stages(document: Any) -> Stages:
@@ -110,9 +103,11 @@ def _stages(document: Any) -> Stages:
 _JOBS: Mapping[str, Job] = {
     "describe": _describe,
     "untuned_share": lambda bench, job: bench.untuned_share(),
-    "profile": lambda bench, job: [dump(p) for p in bench.profile()],
-    "links": lambda bench, job: [dump(c) for c in bench.links()],
-    "measure": lambda bench, job: dump(bench.measure(_stages(job["stages"]))),
-    "baselines": lambda bench, job: [dump(b) for b in bench.baselines()],
-    "compare_interleaved": _compare_interleaved,
+    "profile": lambda bench, job: bench.profile(),
+    "links": lambda bench, job: bench.links(),
+    "measure": lambda bench, job: bench.measure(_stages(job["stages"])),
+    "baselines": lambda bench, job: bench.baselines(),
+    "compare_interleaved": lambda bench, job: bench.compare_interleaved(
+        [_stages(stages) for stages in job["candidates"]]
+    ),
 }

@@ -42,13 +42,11 @@ class Worker:
     """A process that answers jobs until it fails or is closed.
 
     ``open_handler`` is a top-level function of a module. The process calls it with ``setting`` and
-    hands every job to the handler it returns. ``memory`` limits the address space in bytes. What
-    the process prints goes to a temporary file, whose end is ``log_tail``.
+    hands every job to the handler it returns. What the process prints goes to a temporary file,
+    whose end is ``log_tail``.
     """
 
-    def __init__(
-        self, open_handler: OpenHandler, setting: Mapping[str, Any], memory: int | None = None
-    ) -> None:
+    def __init__(self, open_handler: OpenHandler, setting: Mapping[str, Any]) -> None:
         self.phase = "starting"
         self.stages: dict[str, int] = {}
         self._buffer = b""
@@ -70,7 +68,7 @@ class Worker:
         finally:
             os.close(alive_read)
             os.close(answers_write)
-        self._send({"module": module, "name": name, "setting": setting, "memory": memory})
+        self._send({"module": module, "name": name, "setting": setting})
 
     @property
     def pid(self) -> int:

@@ -34,7 +34,6 @@ class ReportPhase(Protocol):
 
     def __call__(self, phase: str, stages: Mapping[str, int] | None = None) -> None:
         """``stages``: the stage that each thread runs, by the thread's hexadecimal identifier."""
-        ...
 
 
 OpenHandler = Callable[[Mapping[str, Any], ReportPhase], Handler]
@@ -101,10 +100,13 @@ def _kill_descendants(guard: psutil.Process) -> None:
 def _work(answers: IO[bytes]) -> None:
     """Answer the jobs that come on standard input, one line each."""
     import faulthandler
+    import resource
 
     # The guard may be killed too.
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     faulthandler.enable(sys.stderr)
+    # A crash is expected here; a core file of several gigabytes is not.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     lock = threading.Lock()
 
     def send(message: Mapping[str, Any]) -> None:
@@ -115,7 +117,6 @@ def _work(answers: IO[bytes]) -> None:
         send({"phase": phase, "stages": dict(stages or {})})
 
     request = json.loads(sys.stdin.readline())
-    _limit(request["memory"])
     handler: Handler | None = None
     for line in sys.stdin:
         try:
@@ -135,15 +136,6 @@ def _work(answers: IO[bytes]) -> None:
                 traceback.print_exc()
             send({"error": type(error).__name__, "text": line_of(error, last=True)})
         release_memory()
-
-
-def _limit(memory: int | None) -> None:
-    import resource
-
-    # A crash is expected here; a core file of several gigabytes is not.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -32,14 +32,12 @@ class Reference(Protocol):
     @property
     def name(self) -> str:
         """The name in messages."""
-        ...
 
     def outputs(self, items: Sequence[Item]) -> list[Outputs]:
         """The outputs of each item by name.
 
         Raises MachineError if a package is missing, ModelError if it refuses the model.
         """
-        ...
 
 
 @dataclass(frozen=True)

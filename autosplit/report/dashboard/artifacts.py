@@ -23,7 +23,6 @@ class Pictures(Protocol):
 
     def put(self, identity: str, draw: Draw) -> None:
         """Offer a picture; the same identity always stands for the same picture."""
-        ...
 
 
 def identity(*parts: object) -> str:

@@ -46,8 +46,7 @@ def _style(series: Series) -> dict[str, Any]:
     if series.texts:
         style["text"] = [f"trial {text}" if text else "" for text in series.texts]
     if series.spreads:
-        low = [max(0.0, s.median - s.low) for s in series.spreads]
-        high = [max(0.0, s.high - s.median) for s in series.spreads]
+        low, high = series.error_bars()
         style["error_y"] = {"array": high, "arrayminus": low, "symmetric": False}
     return style
 

@@ -150,30 +150,22 @@ def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:
     """A trial without system attributes and long ones; a damaged one becomes a failed one."""
     import optuna
 
-    fields: dict[str, Any] = {
-        "number": trial.number,
-        "trial_id": -1,
-        "state": trial.state,
-        "value": None,
-        "values": trial.values,
-        "params": trial.params,
-        "distributions": trial.distributions,
-        "user_attrs": _short(trial.user_attrs),
-        "system_attrs": {},
-        "intermediate_values": {},
-        "datetime_start": trial.datetime_start,
-        "datetime_complete": trial.datetime_complete,
-    }
-    bare = optuna.trial.FrozenTrial(**fields)
+    start, end = trial.datetime_start, trial.datetime_complete
     try:
+        bare = optuna.trial.create_trial(
+            state=trial.state,
+            values=trial.values,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs=_short(trial.user_attrs),
+        )
+        bare.datetime_start, bare.datetime_complete = start, end
         bare._validate()
     except (ValueError, TypeError) as error:
-        start = trial.datetime_start or trial.datetime_complete or datetime.now()
-        fields |= {"values": None, "params": {}, "distributions": {}, "datetime_start": start}
-        fields["state"] = optuna.trial.TrialState.FAIL
-        fields["datetime_complete"] = trial.datetime_complete or start
-        fields["user_attrs"] = {"error": f"the record of this trial is damaged: {error}"}
-        return optuna.trial.FrozenTrial(**fields)
+        reason = {"error": f"the record of this trial is damaged: {error}"}
+        bare = optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL, user_attrs=reason)
+        bare.datetime_start = start or end or datetime.now()
+        bare.datetime_complete = end or bare.datetime_start
     return bare
 
 

@@ -35,6 +35,11 @@ class Series:
     spreads: tuple[Spread, ...] = ()
     texts: tuple[str, ...] = ()
 
+    def error_bars(self) -> tuple[list[float], list[float]]:
+        """How far the intervals reach below and above their medians."""
+        low = [max(0.0, s.median - s.low) for s in self.spreads]
+        return low, [max(0.0, s.high - s.median) for s in self.spreads]
+
 
 @dataclass(frozen=True)
 class Chart:

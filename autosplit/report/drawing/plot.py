@@ -71,10 +71,8 @@ def _draw(axes: Axes, series: Series) -> None:
             apart: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points"}
             axes.annotate(text, (x, y), fontsize=8, color=INK, **apart)
     elif series.spreads:
-        low = [max(0.0, s.median - s.low) for s in series.spreads]
-        high = [max(0.0, s.high - s.median) for s in series.spreads]
         style |= {"ecolor": PALETTE[4], "elinewidth": 1.4}
-        axes.errorbar(series.x, series.y, yerr=[low, high], fmt="o", **style)
+        axes.errorbar(series.x, series.y, yerr=series.error_bars(), fmt="o", **style)
     else:
         marker, size = _MARKERS[series.symbol]
         style |= {"markersize": size, "markeredgewidth": 2 if series.symbol == "dash" else 1}

@@ -108,13 +108,11 @@ def check(file: Path) -> None:
     Canvas(1, 1)
 
 
-def write(
-    events: Sequence[StageEvent], devices: Sequence[str], file: Path, items: int = ITEMS
-) -> None:
-    """Draw the first ``items`` items of a traced run. Raises MachineError if the disk refuses."""
+def write(events: Sequence[StageEvent], devices: Sequence[str], file: Path) -> None:
+    """Draw the first items of a traced run. Raises MachineError if the disk refuses."""
     names = [f"stage {i}, {device}" for i, device in enumerate(devices)]
     form = _FORMS[file.suffix.lower()]
-    picture = timeline(rows(events, items), names, title="A run from its start", form=form)
+    picture = timeline(rows(events, ITEMS), names, title="A run from its start", form=form)
     with atomic_write(file) as temporary:
         temporary.write_bytes(picture)
 

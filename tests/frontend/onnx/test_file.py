@@ -180,7 +180,7 @@ def test_a_function_that_calls_itself_is_refused(refused):
 
 
 @pytest.mark.parametrize(
-    ("given", "line"),
+    ("graph_input", "line"),
     [
         (value("x", (1,), "STRING"), "input 'x' has no numeric element type"),
         (value("x", (1,), "UNDEFINED"), "input 'x' has no numeric element type"),
@@ -189,8 +189,8 @@ def test_a_function_that_calls_itself_is_refused(refused):
     ],
     ids=["string", "undefined", "sequence", "untyped"],
 )
-def test_an_input_that_is_no_numeric_tensor_is_refused(refused, given, line):
-    assert line in refused(onnx_model([node("Relu", "x", "y")], [given]))
+def test_an_input_that_is_no_numeric_tensor_is_refused(refused, graph_input, line):
+    assert line in refused(onnx_model([node("Relu", "x", "y")], [graph_input]))
 
 
 def dynamic(*shapes):

@@ -113,10 +113,10 @@ def test_a_spelling_of_another_opset_is_read(save, model):
 def test_what_the_converter_would_ignore_is_refused_with_the_node(
     said, save, line, weights, opset, said_of
 ):
-    code, told = said("inspect", save(one(line, weights, opset)))
+    code, message = said("inspect", save(one(line, weights, opset)))
     assert code == 2
-    assert "cannot be imported: " in told
-    assert said_of in told
+    assert "cannot be imported: " in message
+    assert said_of in message
 
 
 def test_a_power_of_integers_is_refused_by_name(save):

@@ -92,9 +92,9 @@ def test_nothing_large_or_unknown_is_computed(kind, arrays):
 
 
 def test_what_is_known_has_its_dtype():
-    (found,) = shape_arithmetic.evaluated(
+    (result,) = shape_arithmetic.evaluated(
         node("Add", "a b", "y"),
         [shape_arithmetic.constant(ints(3)), shape_arithmetic.constant(ints(4))],
         17,
     )
-    assert (found.value.numpy().tolist(), str(found.value.dtype)) == ([7], "int64")
+    assert (result.value.numpy().tolist(), str(result.value.dtype)) == ([7], "int64")

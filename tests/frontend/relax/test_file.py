@@ -147,13 +147,13 @@ class Module:
     )
     with pytest.raises(ModelError, match="--shape x=1x4"):
         autosplit.load_model(script(text))
-    for shapes, told in (
+    for shapes, problem in (
         ({"x": (3, 5)}, "axis 1"),
         ({"z": (3,)}, "'z'"),
         ({"x": (3,)}, "rank 1"),
         ({"x": (2, 4), "y": (3, 4)}, "axis 0"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=problem):
             autosplit.load_model(script(text), shapes)
 
 
@@ -219,10 +219,10 @@ class M:
         return y
 """
     table = np.arange(8, dtype=np.float32).reshape(4, 2)
-    (found,) = autosplit.load_model(script(text)).expected(
+    (outputs,) = autosplit.load_model(script(text)).expected(
         [{"i": np.array([1, 1 << 40, -1]), "t": table}]
     )
-    assert found["y"][:2].tolist() == table[[1, 3]].tolist()
+    assert outputs["y"][:2].tolist() == table[[1, 3]].tolist()
 
 
 BODY = """
@@ -268,7 +268,7 @@ def test_a_kernel_that_calls_the_c_library_is_refused(script):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("", "no module"),
         ("x = 1\n", "cannot be parsed|no module"),
@@ -281,8 +281,8 @@ def test_a_kernel_that_calls_the_c_library_is_refused(script):
         ),
     ],
 )
-def test_what_is_no_module_is_one_line(script, text, told):
-    with pytest.raises(ModelError, match=told):
+def test_what_is_no_module_is_one_line(script, text, problem):
+    with pytest.raises(ModelError, match=problem):
         autosplit.load_model(script(text))
 
 

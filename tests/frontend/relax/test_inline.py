@@ -22,10 +22,10 @@ def module(*functions: str) -> Any:
 
 
 def function(
-    name: str, body: str, given: str = "x: R.Tensor((2, 3), 'float32')", private: bool = False
+    name: str, body: str, params: str = "x: R.Tensor((2, 3), 'float32')", private: bool = False
 ) -> str:
     lines = "\n".join(f"        {line}" for line in body.splitlines())
-    text = ONE.format(name, given, lines)
+    text = ONE.format(name, params, lines)
     return text.replace("@R.function", "@R.function(private=True)") if private else text
 
 
@@ -40,8 +40,8 @@ def test_functions_that_main_calls_are_put_inside_it() -> None:
     main = function("main", "a = M.double(x)\nb = M.double(a)\nc = R.nn.relu(b)\nreturn c")
     source = file.convert(module(double, main), "net")
     assert [n.kind.removeprefix("relax.") for n in source.nodes] == ["add", "add", "nn.relu"]
-    given, found = computed(autosplit.load_model(module(double, main)))
-    np.testing.assert_allclose(next(iter(found.values())), np.maximum(4 * given, 0), rtol=1e-6)
+    x, outputs = computed(autosplit.load_model(module(double, main)))
+    np.testing.assert_allclose(next(iter(outputs.values())), np.maximum(4 * x, 0), rtol=1e-6)
 
 
 def test_functions_that_call_each_other_for_ever_are_named() -> None:
@@ -110,9 +110,9 @@ def test_an_input_that_is_no_tensor_is_named() -> None:
 
 
 def test_an_input_whose_rank_alone_is_known_is_named() -> None:
-    given = "x: R.Tensor(dtype='float32', ndim=2)"
+    params = "x: R.Tensor(dtype='float32', ndim=2)"
     with pytest.raises(ModelError, match="input 'x' has a shape without sizes"):
-        file.convert(module(function("main", "y = R.exp(x)\nreturn y", given)), "net")
+        file.convert(module(function("main", "y = R.exp(x)\nreturn y", params)), "net")
 
 
 def test_an_input_without_an_element_type_is_named() -> None:
@@ -121,15 +121,15 @@ def test_an_input_without_an_element_type_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "told"),
+    ("shape", "problem"),
     [
         ((3, 3), "--shape x=3x3 differs at axis 0, which the model fixes to 2"),
         ((2, 3, 1), "--shape x=2x3x1 has rank 3, but the input has rank 2"),
         ((0, 3), "--shape x=0x3 has size 0 at axis 0; sizes start at 1"),
     ],
 )
-def test_a_shape_that_does_not_fit_says_where(shape: tuple[int, ...], told: str) -> None:
-    with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
+def test_a_shape_that_does_not_fit_says_where(shape: tuple[int, ...], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem.replace("(", r"\(")):
         bind_shapes(module(function("main", "y = R.exp(x)\nreturn y")), {"x": shape})
 
 
@@ -142,7 +142,7 @@ def test_a_shape_for_nothing_names_the_inputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("'''a note'''\n", "holds no module"),
         ("x = 3\n", "holds no module"),
@@ -162,8 +162,8 @@ def test_a_shape_for_nothing_names_the_inputs() -> None:
         ("import tvm.contrib\n", r"line 1 .*imports something else"),
     ],
 )
-def test_a_text_that_is_no_module_says_where(text: str, told: str) -> None:
-    with pytest.raises(ModelError, match=told):
+def test_a_text_that_is_no_module_says_where(text: str, problem: str) -> None:
+    with pytest.raises(ModelError, match=problem):
         script.parse(text)
 
 

@@ -63,11 +63,11 @@ def test_only_data_is_copied_and_guards_are_dropped(file: Path) -> None:
         "data/weights/w.pt": b"x",
         "extra/notes": b"x",
     }
-    found = members(
+    copies = members(
         saved(file, graph(), {**copied, **left, "data/sample_inputs/model.pt": b"pickle"})
     )
-    assert json.loads(found.pop("models/model.json"))["guards_code"] == []
-    assert found == {**copied, "data/sample_inputs/model.pt": b""}
+    assert json.loads(copies.pop("models/model.json"))["guards_code"] == []
+    assert copies == {**copied, "data/sample_inputs/model.pt": b""}
 
 
 def test_an_archive_without_a_graph_is_another_torchs(file: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "problem"),
     [
         ({"use_pickle": True, "path_name": "weight_0"}, "tensor 'w' of .* is pickled"),
         ({"path_name": "weight_0"}, "tensor 'w' of .* is pickled"),
@@ -113,12 +113,12 @@ def test_a_graph_that_is_too_large_is_refused_and_weights_are_not(
 )
 @pytest.mark.parametrize("kind", ["weights/model_weights", "constants/model_constants"])
 def test_a_tensor_that_is_more_than_numbers_is_named(
-    file: Path, entry: Any, told: str, kind: str
+    file: Path, entry: Any, problem: str, kind: str
 ) -> None:
     saved(
         file, graph(), {f"data/{kind}_config.json": json.dumps({"config": {"w": entry}}).encode()}
     )
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=problem):
         members(file)
 
 

@@ -64,10 +64,10 @@ def by_torch(net, items):
         return [[o.numpy() for o in net(*map(torch.from_numpy, item.values()))] for item in items]
 
 
-def equal(split, items, wanted):
+def equal(split, items, expected):
     with split.pipeline() as pipeline:
         got = pipeline.run(items)
-    named = [dict(zip(g, w, strict=True)) for g, w in zip(got, wanted, strict=True)]
+    named = [dict(zip(g, w, strict=True)) for g, w in zip(got, expected, strict=True)]
     return compare(got, named).equal
 
 
@@ -259,9 +259,11 @@ def test_a_size_is_arithmetic(net, tmp_path, size):
     torch.export.save(program, tmp_path / "net.pt2")
     with zipfile.ZipFile(tmp_path / "net.pt2") as archive:
         text = archive.read("net/models/model.json").decode()
-    found = text.split('"expr_str": "')[1].split('"')[0]
+    expression = text.split('"expr_str": "')[1].split('"')[0]
     with pytest.raises(ModelError, match="size"):
-        autosplit.load_model(graph_changed(tmp_path / "net.pt2", found, size), {"x": (3, 3, 8, 8)})
+        autosplit.load_model(
+            graph_changed(tmp_path / "net.pt2", expression, size), {"x": (3, 3, 8, 8)}
+        )
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip at all" * 100])

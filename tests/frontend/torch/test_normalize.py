@@ -91,8 +91,8 @@ def test_a_form_that_would_be_misread(function):
     ],
 )
 def test_values_are_held_within_bounds(bounded, kind):
-    given = (2 * X).to(kind)
-    run(exported(bounded, given), [given])
+    array = (2 * X).to(kind)
+    run(exported(bounded, array), [array])
 
 
 @pytest.mark.parametrize(

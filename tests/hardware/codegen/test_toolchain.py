@@ -55,7 +55,7 @@ def script(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         (
             "import sys; print('noise'); sys.exit('first\\nundefined symbol: f')",
@@ -65,9 +65,9 @@ def script(text):
         ("exit(1)", "failed: no message"),
     ],
 )
-def test_a_linker_that_fails_is_quoted_by_its_last_line(monkeypatch, tmp_path, text, told):
+def test_a_linker_that_fails_is_quoted_by_its_last_line(monkeypatch, tmp_path, text, reason):
     monkeypatch.setattr(toolchain, "compiler", lambda triple: script(text))
-    with pytest.raises(MachineError, match=f"linking 'stage.so' with .* {told}"):
+    with pytest.raises(MachineError, match=f"linking 'stage.so' with .* {reason}"):
         toolchain.link_shared(tmp_path / "stage.so", [])
 
 

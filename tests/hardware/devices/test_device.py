@@ -229,14 +229,14 @@ def test_any_text_is_a_device_or_an_error_of_ours(text):
 
 
 @pytest.mark.parametrize(
-    ("enabled", "there", "told"),
+    ("enabled", "there", "remedy"),
     [(False, True, "TVM built with CUDA"), (True, False, "nvidia-smi")],
 )
-def test_a_gpu_that_cannot_be_used_says_why(monkeypatch, enabled, there, told):
+def test_a_gpu_that_cannot_be_used_says_why(monkeypatch, enabled, there, remedy):
     tvm = pytest.importorskip("tvm")
     monkeypatch.setattr(tvm.runtime, "enabled", lambda name: enabled)
     monkeypatch.setattr(tvm, "cuda", lambda number: SimpleNamespace(exist=there, number=number))
-    with pytest.raises(MachineError, match=f"device 'cuda:3' .*{told}"):
+    with pytest.raises(MachineError, match=f"device 'cuda:3' .*{remedy}"):
         Cuda(3).tvm_device()
 
 
@@ -251,7 +251,7 @@ def test_the_kernels_of_a_stage_get_one_thread_a_core_on_its_cores(monkeypatch):
     tvm = pytest.importorskip("tvm")
     asked = []
     monkeypatch.setattr(
-        tvm, "get_global_func", lambda name: lambda *given: asked.append((name, *given))
+        tvm, "get_global_func", lambda name: lambda *arguments: asked.append((name, *arguments))
     )
     Cores((3, 1)).bind_kernels()
     assert asked == [("runtime.config_threadpool", -2, 2, ["3", "1"])]

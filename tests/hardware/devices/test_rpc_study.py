@@ -45,7 +45,7 @@ class Kills(Silent):
             timer.join()
 
 
-def test_a_study_goes_on_when_a_server_killed_in_mid_trial_is_back(save, servers, tmp_path):  # noqa: F811
+def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path):  # noqa: F811
     dying, other = (servers(core=processes.own_core(n)) for n in (0, -1))
     file = tmp_path / "study.toml"
     file.write_text(

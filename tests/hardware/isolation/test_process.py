@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Worker]]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     started: list[Worker] = []
 
-    def new_worker(**options: Any) -> Worker:
-        started.append(Worker(open_faulty, {}, **options))
+    def new_worker(**setting: Any) -> Worker:
+        started.append(Worker(open_faulty, setting))
         return started[-1]
 
     yield new_worker
@@ -138,7 +139,8 @@ def test_nothing_is_left_when_the_asking_process_is_killed(monkeypatch: pytest.M
 def test_a_full_disk_under_the_log_hides_no_answer(
     start: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda: Path("/dev/full").open("r+b"))  # noqa: SIM115
+    full = partial(Path("/dev/full").open, "r+b")
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
     worker = start()
     assert reason(worker, "flood", "running") == "OSError: [Errno 28] No space left on device"
     assert reason(worker, "fail", "running") == "ValueError: the handler said no"

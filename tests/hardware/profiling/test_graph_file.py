@@ -46,14 +46,14 @@ def test_the_number_of_stages_is_the_one_that_was_saved(tmp_path, most):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "problem"),
     [(b"", "is not JSON"), (b"{", "is not JSON"), (b"\xff\xfe", "is not JSON"),
      (b"[" * 100_000, "is not JSON"),
      (b"[]", r"g\.json: "), (b"{}", r"g\.json: ")],
 )  # fmt: skip
-def test_a_file_that_is_no_graph_is_named(tmp_path, content, told):
+def test_a_file_that_is_no_graph_is_named(tmp_path, content, problem):
     (file := tmp_path / "g.json").write_bytes(content)
-    with pytest.raises(GraphError, match=told):
+    with pytest.raises(GraphError, match=problem):
         read_graph(file)
     with pytest.raises(GraphError, match=r"g\.json"):
         graph_and_stages(file)
