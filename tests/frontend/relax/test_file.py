@@ -259,6 +259,51 @@ def test_a_script_that_nobody_vouches_for_runs_no_python(script, expression):
         autosplit.load_model(script(BODY.format(expression)))
 
 
+RUN = "__import__('pathlib').Path({marker!r}).touch()"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "eval = eval({code!r})",
+        "for eval({code!r})[0] in (1,):\n            eval = x",
+        "eval({code!r})[0] = eval = x",
+        "y: R.Tensor(({code!r},), 'float32') = x",
+        "y = R.match_cast(x, R.Tensor(({code!r},), 'float32'))",
+        "y = R.match_cast(x, R.Shape([{code!r}]))",
+        "y: R.Tensor(('__imp' + {rest!r},), 'float32') = x",
+        "n = '__imp'\n        m = n + {rest!r}\n        y: R.Tensor((m,), 'float32') = x",
+        "y = R.const(1.0).data.numpy().tofile({marker!r})",
+        "tofile = M\n        y = x.tofile({marker!r})",
+        "y = T.call_kernel('int x;', [[1], [1]], kernel_name='k')",
+    ],
+)
+def test_a_script_that_hides_python_runs_none(script, tmp_path, line):
+    marker = str(tmp_path / "marker")
+    code = RUN.format(marker=marker)
+    hidden = line.format(code=code, rest=code[5:], marker=marker)
+    text = BODY.format(f"x\n        {hidden}")
+    with pytest.raises(ModelError):
+        autosplit.load_model(script(text))
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("place", ["'{code}', 4", "{code!r}, 4", "'__imp' + {rest!r}, 4"])
+def test_a_script_that_hides_python_in_the_shape_of_an_input_runs_none(script, tmp_path, place):
+    code = RUN.format(marker=str(tmp_path / "marker"))
+    shape = place.format(code=code.replace("'", '"'), rest=code[5:])
+    with pytest.raises(ModelError):
+        autosplit.load_model(script(BODY.format("x").replace("4,", shape)))
+    assert not (tmp_path / "marker").exists()
+
+
+def test_a_variable_may_have_the_name_of_a_builtin(script):
+    text = BODY.format("x\n        sum = R.add(x, x)\n        input = R.nn.relu(sum)")
+    text = text.replace("return y", "return input")
+    graph = autosplit.load_model(script(text)).graph
+    assert {n for op in graph.ops for n in (*op.sources, *op.parts)} == {"sum", "input"}
+
+
 def test_a_kernel_that_calls_the_c_library_is_refused(script):
     text = SCRIPT.replace(
         "a[vi, vj] * T.float32(2)", 'T.call_pure_extern("float32", "rand", a[vi, vj])'
