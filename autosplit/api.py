@@ -40,9 +40,11 @@ class Model(CompiledModel):
         """
         downsets: list[int] = []
         for number, names in enumerate(after, 1):
+            # A text by itself is one name; as an iterable it would be its letters.
             names = [names] if isinstance(names, str) else list(names)
             downset = cuts.closure(self.graph, self._ops(names))
             previous = downsets[-1] if downsets else 0
+            # The named ops lie before the last cut already: no new stage would begin there.
             if previous & ~downset and not downset & ~previous:
                 last = self.graph.ops[max(cuts.members(previous & ~downset))].name
                 raise SplitError(
@@ -171,6 +173,7 @@ def load_model(
     ``autosplit.hardware.compiled_model.load_model``. Raises ModelError or ConfigError where the
     model, the shapes or the runtime are wrong, MachineError without the package that reads it.
     """
+    # ``Model`` adds methods alone, so the fields of what was compiled are all it has.
     built = _load(model, shapes, target, tuning, backends, runtime, targets)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
@@ -194,6 +197,7 @@ def plan(
     names = list(map(str, along))
     costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
     best = planner.plan(costs, len(along), allow_empty=stages == "auto")
+    # Without a list of devices, ``pipeline`` takes the first cores for the stages that are left.
     used_devices = tuple(used(best.stages, names)) if devices else ()
     return Split(model, tuple(ops for ops in best.stages if ops), best.period, used_devices)
 
@@ -219,6 +223,7 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     if name in graph.index:
         return (graph.index[name],)
     ops = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
+    # A tensor's name comes last: a node and its output often have the same one.
     ops = ops or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
     if ops:
         return ops

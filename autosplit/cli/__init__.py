@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         text = f"interrupted{AFTER_INTERRUPT.get(args.command, '')}"
         return _report(error, INTERRUPTED, args.debug, text)
+    # The interpreter flushes standard output once more at its end; devnull takes that.
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -101,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", dest="command", required=True, metavar="COMMAND"
     )
     for name, module in COMMANDS.items():
+        # Raw, since the examples in a command's docstring are lines of their own.
         command = commands.add_parser(
             name,
             help=module.HELP,

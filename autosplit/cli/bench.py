@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.drawing import timeline
 
     if args.timeline:
+        # Before the measurement: a misspelt suffix should not cost its seconds.
         timeline.check(args.timeline)
     result = bench(args.folder, Budget(seconds=args.seconds))
     if args.timeline:

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
             verb = "change and delete" if args.writable else "read"
             output.note(f"autosplit: whoever reaches this address can {verb} the study")
         output.emit(args.format, {"url": url, "writable": args.writable}, url)
+        # Through a pipe the URL would stay in the buffer while the server runs.
         sys.stdout.flush()
         server.serve_forever()
     return 0

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.errors import ConfigError
     from autosplit.report.documents import part as part_document
 
+    # argparse has no groups in which two options go together against a third.
     if not (args.ops or (args.first and args.last)) or (args.ops and (args.first or args.last)):
         raise ConfigError("extract needs --from OP and --to OP, or --ops OP,OP")
     model = options.load_model(args)

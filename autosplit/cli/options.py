@@ -91,6 +91,7 @@ def load_model(args: argparse.Namespace) -> Model:
     """The model the options name."""
     from autosplit import api
 
+    # `inspect` and `tune` have no --runtime: fused ops and kernels are TVM's.
     runtime = getattr(args, "runtime", TVM)
     return api.load_model(
         args.model,
@@ -117,6 +118,7 @@ def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
     """``--shape`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
     by_input: dict[str, tuple[int, ...]] = {}
     for text in texts:
+        # From the right: an input's name may hold an equals sign.
         name, equals, sizes = text.rpartition("=")
         parts = sizes.lower().split("x") if sizes else []
         if not equals or not name or not all(p.isdecimal() for p in parts):
@@ -134,6 +136,7 @@ def names(text: str, graph: FusedGraph) -> tuple[str, ...]:
         *(n for op in graph.ops for n in op.sources),
         *(f.name for f in graph.folded),
     }
+    # The name of a node may itself hold commas.
     if text in known:
         return (text,)
     return tuple(part for part in map(str.strip, text.split(",")) if part)
@@ -161,6 +164,7 @@ def seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
+    # NaN fails every comparison, so it is refused here too.
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds; give a number above 0")
     return value

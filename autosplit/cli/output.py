@@ -106,6 +106,7 @@ def _drawn(columns: Sequence[Column]) -> str:
             column.name, justify="right" if column.is_numeric else "left", overflow="fold"
         )
     for row in zip(*(column.cells for column in columns), strict=True):
+        # As Text: rich would read [brackets] in a name as markup.
         table.add_row(*map(Text, row))
     # Printing directly, rich ends the program itself where the reader has left.
     with console.capture() as captured:
@@ -124,6 +125,7 @@ def _plain(columns: Sequence[Column]) -> str:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
+        # NaN differs from itself; json would write NaN and Infinity, which is no JSON.
         return value if value == value and abs(value) != float("inf") else None
     if isinstance(value, Mapping):
         return {k: _finite(v) for k, v in value.items()}

@@ -78,8 +78,10 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--max-period {args.max_period} is no period; give more than 0")
     auto = args.stages == "auto"
     if auto:
+        # Any number of stages up to the devices is the same as leaving some of them empty.
         args.allow_empty = True
     costs, args.stages = _costs(args)
+    # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
     document = planned.document(
@@ -110,6 +112,7 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
     """The costs of the graph file, or the measured ones of the model, and the number of stages."""
     from autosplit.hardware.profiling import graph_file
 
+    # Here it is never a Relax module, which other commands read from .json too.
     if args.model.suffix.lower() == ".json":
         if args.shape or args.devices or args.target or args.device_target or args.runtime != "tvm":
             raise ConfigError(
@@ -129,6 +132,7 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
+    # The planner knows no clock; it asks this between steps.
     return None if timeout is None else lambda: time.perf_counter() - start > timeout
 
 

@@ -90,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     url = storage_url(config.name, args.storage, config.storage)
     display = progress()
     if config.runtime != "simulated":
+        # Nothing else is shown until the first kernels are compiled.
         display.note("reading the model and compiling its ops")
     bench = open_bench(config)
     try:
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
             display.note(hint)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
         run_study(opened, display)
+        # With the bench still open: its worker has the kernels.
         folder = export_best_split(opened)
     finally:
         display.close()
@@ -111,6 +113,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "stages": args.stages,
         "devices": args.devices,
+        # None leaves the study file's value, an empty mapping would replace it.
         "shapes": {name: list(shape) for name, shape in options.shapes(args.shape).items()} or None,
         "search": {"trials": args.trials, "timeout": args.timeout, "seed": args.seed},
     }

@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         output.emit_line(manual_split.stage_line(stage))
     if file:
         output.emit_line(
+            # Quoted, since the line is there to be copied into a shell.
             f"wrote {file}; `autosplit verify {shlex.quote(str(args.output))}` "
             "compares it with the model"
         )

@@ -44,10 +44,12 @@ def write_split(
     devices are cores of this machine. Raises StageError where its outputs differ from the model's,
     MachineError where the disk refuses or nothing here can link a stage file.
     """
+    # Before anything is written: a split that computes something else leaves no files.
     reference = _reference_outputs(model)
     if reference and not results.measured:
         _require_equal(model, stages, devices, *reference)
     wiring = model.wiring(stages)
+    # Read once for all stages: the file can have gigabytes.
     original = original_onnx(model)
     with replace_export(folder) as new:
         parts = []
@@ -129,6 +131,7 @@ def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
 
 def _reference_outputs(model: CompiledModel) -> tuple[Items, Items] | None:
     """Items and the reference outputs; None where the package that computes them is missing."""
+    # Other items than those that candidates are verified with, which have seed 0.
     items = model.items(2, seed=1)
     try:
         return items, model.expected(items)
@@ -143,6 +146,7 @@ def _require_equal(
     items: Items,
     expected: Items,
 ) -> None:
+    # Servers and GPUs need not be there to write files for them.
     if not all(isinstance(device, Cores) for device in devices):
         return
     try:

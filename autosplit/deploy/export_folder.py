@@ -110,6 +110,7 @@ def _switch(hidden: Path, folder: Path, old_names: set[str]) -> None:
         os.fsync(descriptor)
         replace(hidden / NAME, folder / NAME)
         os.fsync(descriptor)
+    # A pipeline that was loaded before has its own copies, so nobody reads the old files.
     for name in old_names - new_names:
         (folder / name).unlink(missing_ok=True)
 

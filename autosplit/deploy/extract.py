@@ -33,11 +33,13 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
             f"name it {file.stem}{suffix}"
         )
     wiring = part(model.graph, ops, model.lowered.outputs)
+    # Only its target counts: the part runs wherever it is loaded.
     place = device.along(1)[0]
     stage = write_stage(model, wiring.stages[0], file, 0, place, original_onnx(model))
     document = m.Manifest(
         model=m.ModelPart(
             name=f"{model.graph.name}/{file.stem}",
+            # ``verify`` compares with the ONNX submodel: the whole model has other outputs.
             sha256=stage.onnx.sha256 if stage.onnx else model.sha256,
             inputs=m.tensor_ports(wiring.inputs),
             outputs=m.tensor_ports(wiring.outputs),

@@ -54,6 +54,7 @@ def place_stages(document: Manifest, devices: Sequence[str] = ()) -> tuple[Devic
         cores = iter(device.along(len(document.stages)))
         places = []
         for stage in document.stages:
+            # A core of the other machine is any core here; a server is the same from everywhere.
             is_local = stage.device.startswith("cores:")
             places.append(next(cores) if is_local else device.parse(stage.device))
         return device.with_copies(places)
@@ -86,8 +87,10 @@ def _pipeline(
     wiring = document.wiring()
     places = place_stages(document, devices)
     if any(stage.runtime == TVM for stage in document.stages):
+        # With an ffi package of another version TVM may crash the process when it loads a library.
         require_pair()
         for stage, place in zip(document.stages, places, strict=True):
+            # A server's processor is not known here; loading there says what is wrong.
             if not isinstance(place, Rpc):
                 require_target(document, stage)
     stages: list[Stage] = []

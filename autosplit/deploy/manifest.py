@@ -273,6 +273,7 @@ class Manifest(_Part):
     def wiring(self) -> Wiring:
         """The wiring to run. Raises ConfigError where the connections do not fit the stages."""
         for position, stage in enumerate(self.stages):
+            # Connections number the stages by their places.
             if stage.index != position:
                 raise ConfigError(
                     f"stage {stage.index} stands at place {position}; export the split again"

@@ -71,6 +71,7 @@ def verify(
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     with load(folder) as pipeline:
         outputs = pipeline.run(inputs)
+    # The tolerance is that of the coarsest type between the stages, not of the outputs alone.
     ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
     dtypes = {port.dtype for port in ports}.union(document.model.dtypes)
     return compare(outputs, expected, dtypes), name
@@ -108,6 +109,7 @@ def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]
                 for key in arrays.files:
                     number, side, tensor = key.split("/", 2)
                     sides[side].setdefault(number, {})[tensor] = arrays[key]
+            # As texts, which is an order too: items and outputs are only to be in the same one.
             numbers = sorted(sides["in"])
             expected = [sides["out"][number] for number in numbers]
         except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive

@@ -56,6 +56,7 @@ def _end(wiring: Wiring, connection: Connection, stage: int, name: str) -> Port:
         raise ConfigError(
             f"tensor '{connection.tensor}' goes to stage {stage}, which does not exist"
         )
+    # Items go forward only: a stage that waits for a later one would wait for ever.
     if not isinstance(connection.source, str) and connection.source[0] >= stage:
         raise ConfigError(
             f"tensor '{connection.tensor}' goes back from stage {connection.source[0]} to {stage}"

@@ -61,6 +61,7 @@ def _inlined(model: Any, path: Path) -> Any:
     if not model.functions:
         return model
     try:
+        # TVM's importer knows no functions of a model.
         inliner = require("onnx.inliner", "onnx")
         return inliner.inline_local_functions(model)
     except Exception as error:

@@ -40,6 +40,7 @@ class _MainReader:
         main = self._module[ENTRY]
         inputs = tuple(self._input(param) for param in main.params)
         in_order = bindings(main)
+        # An item may be taken out of a tuple after other ops have read it.
         item_names = _item_names(in_order)
         for binding in in_order:
             if hasattr(binding, "value"):

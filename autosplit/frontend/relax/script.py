@@ -53,6 +53,7 @@ def parse(text: str) -> Any:
     try:
         if metadata is not None:
             names["metadata"] = load_harmless(metadata)
+        # Unparsed, so that TVM evaluates what was checked and nothing else.
         module = tvm.script.from_source(ast.unparse(definitions), names)
     except ModelError:
         raise

@@ -38,6 +38,7 @@ class IsolatedBench:
     def __init__(self, setting: BenchSetting, open_handler: OpenHandler = open_bench) -> None:
         self._setting = setting
         self._open_handler = open_handler
+        # One job may measure several pipelines, each for the budget.
         self._timeout_s = CANDIDATE_TIMEOUT_S + 4 * setting.budget.seconds
         self._worker: Worker | None = None
         # A server that was there once may return; one that never was is not waited for.

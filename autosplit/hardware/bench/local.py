@@ -69,6 +69,7 @@ class LocalBench:
         model.runtime.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
+        # Every server has answered once: one that is away from now on may return.
         self._wait_s = rpc.RETURN_S
 
     @property
@@ -247,6 +248,7 @@ def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: B
 
     Raises StageError if a stage of any of them fails.
     """
+    # A pipeline that began alone would have the memory's whole bandwidth for a while.
     start = threading.Barrier(len(pipelines))
     deadline = time.perf_counter() + budget.seconds
 

@@ -172,6 +172,7 @@ class SimulatedBench:
                 f"device '{self.devices[loads.index(math.inf)]}' cannot run an op of its stage"
             )
         rng = _generator(self.simulation.seed, purpose, stages)
+        # Noise of a wide spread must not make a time negative.
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(loads)))
         return tuple((np.array(loads) * factors).tolist())
 
@@ -184,6 +185,7 @@ def from_file(path: Path, devices: Sequence[str], simulation: Simulation) -> Sim
 
 def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
     """A bench over a chain of ops whose known times are lognormal about 1 ms."""
+    # The known times; the stream of the hidden ones has number 0.
     rng = np.random.default_rng((simulation.seed, 1))
     times = tuple(rng.lognormal(0.0, 0.7, ops).tolist())
     names = tuple(f"op{i}" for i in range(ops))
@@ -240,6 +242,7 @@ def _hidden(costs: CostModel, simulation: Simulation, devices: int) -> CostModel
 
 
 def _generator(seed: int, *parts: Any) -> np.random.Generator:
+    # Python's own hash of a text differs from process to process.
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return np.random.default_rng((seed, *np.frombuffer(digest[:16], dtype=np.uint32).tolist()))
 

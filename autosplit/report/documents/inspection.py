@@ -82,6 +82,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def rows(graph: FusedGraph) -> Iterator[tuple[object, ...]]:
     """One row an op: number, name, sources, tensors read and produced, bytes produced."""
     for i, op in enumerate(graph.ops):
+        # An op may compute a part of a node alone, which is a source of another op.
         sources = " ".join(op.sources) or f"(part of {' '.join(op.parts)})"
         produced = size(sum(graph.tensors[t].bytes for t in op.outputs))
         yield i, op.name, sources, " ".join(op.inputs), " ".join(op.outputs), produced

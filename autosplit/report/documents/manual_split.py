@@ -23,6 +23,7 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
     for number, (names, cut) in enumerate(
         zip(after, cuts.cuts_of(graph, split.stages), strict=False), 1
     ):
+        # Cuts nest: what an earlier one took along is not named again.
         ops = [graph.ops[i] for i in cuts.members(cut & ~before)]
         tensors = [tensor(graph, name) for name in cuts.live(graph, cut)]
         unnamed = [op for op in ops if not {op.name, *op.sources}.intersection(names)]

@@ -38,6 +38,7 @@ def document(
 
     limits: dict[str, Any] = {"deadline": deadline, "allow_empty": allow_empty}
     order = tuple(range(stages))
+    # More devices than stages: which ones are used is a part of the question.
     if assign or (costs.devices or 0) > stages:
         best = planner.plan_assigned(costs, stages, **limits)
         order = best.devices
@@ -95,6 +96,7 @@ def _baseline(baseline: PlannedBaseline, best: Plan) -> dict[str, Any]:
     if baseline.plan is not None:
         period = baseline.plan.period
         if best.period:
+            # A period of zero has no ratio: all ops are free.
             loss = 100 * (period / best.period - 1)
     return {
         "name": baseline.name,

@@ -131,6 +131,7 @@ class Study:
             device_of_op.update(dict.fromkeys(ops, place))
         try:
             return tuple(self.op_ms[device_of_op[i]][i] for i in range(len(device_of_op)))
+        # A foreign database may name more ops or devices than its profile has.
         except (IndexError, KeyError):
             return ()
 
@@ -171,8 +172,10 @@ def _trial(
     if period is None and has_period_first and values:
         period = TrialAttributes.model_validate({"period_ms": {"median": values[0]}}).period_ms
     stages = tuple(ops for ops in stored.stages if ops)
+    # Drawings and tables rely on a legal split; without one a trial is shown by its times.
     if not _is_split(graph, stages):
         stages = ()
+    # An empty stage leaves its device unused, so places and stages differ in number.
     places = tuple(i for i, ops in enumerate(stored.stages) if ops) if stages else ()
     stage_ms = stored.stage_ms
     if places and len(stage_ms) == len(stored.stages):

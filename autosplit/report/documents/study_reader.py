@@ -150,6 +150,7 @@ class StudyReader:
         from sqlalchemy.engine import make_url
         from sqlalchemy.pool import NullPool
 
+        # SQLAlchemy would keep one connection a thread for a URL without a file.
         options: dict[str, Any] = {"poolclass": NullPool}
         if file := self.file:
             options["creator"] = lambda: _connect(file)
@@ -161,6 +162,7 @@ class StudyReader:
 
     def _study_name(self, storage: optuna.storages.BaseStorage) -> str:
         """The name of the study to read, checked to be one of ours in a format we know."""
+        # Other programs store their studies in the same database, without our mark.
         marks = {s.study_name: s.user_attrs.get("autosplit") for s in storage.get_all_studies()}
         studies = {name: mark for name, mark in marks.items() if isinstance(mark, dict)}
         names = ", ".join(sorted(studies)[:5]) + (", ..." if len(studies) > 5 else "")
@@ -215,12 +217,14 @@ def _connect(file: Path) -> sqlite3.Connection:
     uri = file.absolute().as_uri() + "?mode=ro"
     connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False)
     try:
+        # Opening alone reads nothing; the first query meets a journal that is left.
         connection.execute("SELECT 1 FROM sqlite_master")
     except sqlite3.OperationalError as error:
         connection.close()
         if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
             raise
         connection = _rolled_back_copy(file)
+    # https://www.sqlite.org/security.html: a view or trigger may call functions.
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA query_only = ON")
     return connection

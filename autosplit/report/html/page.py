@@ -44,6 +44,7 @@ def write(study: Study, file: Path) -> None:
 
 def page(study: Study) -> str:
     """The page of a study. Raises MachineError without matplotlib."""
+    # string.Template, since braces are everywhere in the page's styles.
     file = Path(__file__).with_name("page.html")
     lead = f"Study {study.name}, autosplit {study.version}".rstrip()
     if study.days:
@@ -143,6 +144,7 @@ def _charts(study: Study) -> str:
 
 def _steps(study: Study) -> str:
     """The study file and the commands to run the study again."""
+    # The name goes into commands that are copied into a shell.
     name = study.name if re.fullmatch(r"\w[\w.-]*", study.name, re.ASCII) else "study"
     file = f"{name}.toml"
     steps = "\n".join(
@@ -208,6 +210,7 @@ def inline(svg: bytes, name: str, description: str) -> str:
 
     ``svg`` is a picture that this package drew. It fills its width, but stays readable.
     """
+    # Parsed, although XML can be hostile: the picture was drawn by this program.
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):
         for child in list(parent):
