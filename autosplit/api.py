@@ -113,7 +113,7 @@ class Part:
         Returns the manifest, which ``autosplit.load`` takes. Raises MachineError where the disk
         refuses or nothing here links.
         """
-        from autosplit.deploy.extract import write_part
+        from autosplit.deploy.export import write_part
 
         return write_part(self.model, self.ops, Path(file))
 

@@ -12,8 +12,12 @@ from autosplit.hardware.measurement.parity import compare
 from autosplit.zoo import catalog
 
 pytest.importorskip("onnxruntime")
-SMALL = ("branches", "squeezenet", "transformer")
-EVERY = [pytest.param(n, marks=() if n in SMALL else pytest.mark.slow) for n in catalog.NAMES]
+MARKS = {
+    "branches": (),
+    "squeezenet": pytest.mark.integration,
+    "transformer": pytest.mark.integration,
+}
+EVERY = [pytest.param(n, marks=MARKS.get(n, pytest.mark.slow)) for n in catalog.NAMES]
 
 
 @pytest.fixture

@@ -22,13 +22,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="an ONNX file, TVMScript (.py), a Relax module (.json) or exported program (.pt2)",
     )
-    parser.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="INPUT=1x3x224x224",
-        help="shape of a dynamic input; repeatable",
-    )
+    add_shape(parser)
     parser.add_argument(
         "--target",
         help="what kernels are compiled for, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)",
@@ -46,6 +40,17 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="a tuning database, as `autosplit tune` makes one",
+    )
+
+
+def add_shape(parser: argparse.ArgumentParser) -> None:
+    """The shapes of dynamic inputs."""
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="INPUT=1x3x224x224",
+        help="shape of a dynamic input; repeatable",
     )
 
 

@@ -57,13 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
-    parser.add_argument(
-        "--shape",
-        action="append",
-        metavar="NAME=1x3x224x224",
-        default=[],
-        help="shape of a model input; once an input",
-    )
+    options.add_shape(parser)
     parser.add_argument(
         "--name", help="name of the study in its storage (default: that of the study file)"
     )

@@ -4,8 +4,8 @@ Read in this order:
 
 - ``manifest``: the document ``split.json``; ``manifest_file`` reads and writes it.
 - ``wiring_check``: whether the connections of a manifest fit its stages.
-- ``export``: a model and its stages written as a folder; ``export_folder`` replaces what was in
-  that folder in one step; ``extract`` writes a part of a model.
+- ``export``: a model and its stages, or a part of it, written as files; ``export_folder``
+  replaces what was in a folder in one step.
 - ``load``: the running pipeline of a folder; ``private_copy`` makes sure that what is loaded is
   what was checked.
 - ``verify``: comparison with the original model, and the measurement of an export.

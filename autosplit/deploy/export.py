@@ -14,11 +14,12 @@ import numpy as np
 from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export_folder import replace_export
-from autosplit.errors import MachineError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.files import sha256
 from autosplit.hardware.codegen.target import spelled
+from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Device
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.wiring import StagePorts, part
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.onnx import model_file, submodels
@@ -50,12 +51,12 @@ def write_split(
         _require_equal(model, stages, devices, *reference)
     wiring = model.wiring(stages)
     # Read once for all stages: the file can have gigabytes.
-    original = original_onnx(model)
+    original = _original_onnx(model)
     with replace_export(folder) as new:
         parts = []
         for index, (ports, device) in enumerate(zip(wiring.stages, devices, strict=True)):
             file = new.file(f"stage{index}", model.runtime.suffix)
-            parts.append(write_stage(model, ports, file, index, device, original))
+            parts.append(_write_stage(model, ports, file, index, device, original))
         document = m.Manifest(
             model=m.ModelPart(
                 name=model.graph.name,
@@ -76,12 +77,47 @@ def write_split(
     return folder / m.NAME
 
 
-def original_onnx(model: CompiledModel) -> submodels.OnnxModel | None:
+def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
+    """Write the convex set ``ops`` of a model as the library ``file``; returns the manifest.
+
+    The manifest, that of a split with one stage, has the suffix .json and the ONNX submodel, if
+    there is one, .onnx. Raises ConfigError for a file name that one of those needs, MachineError
+    where the disk refuses or nothing here can link.
+    """
+    suffix = model.runtime.suffix
+    if file.suffix in (".json", "") or (file.suffix == ".onnx") != (suffix == ".onnx"):
+        raise ConfigError(
+            f"the part cannot be written to '{file}', whose name its manifest needs; "
+            f"name it {file.stem}{suffix}"
+        )
+    wiring = part(model.graph, ops, model.lowered.outputs)
+    # Only its target counts: the part runs wherever it is loaded.
+    place = device.along(1)[0]
+    stage = _write_stage(model, wiring.stages[0], file, 0, place, _original_onnx(model))
+    document = m.Manifest(
+        model=m.ModelPart(
+            name=f"{model.graph.name}/{file.stem}",
+            # ``verify`` compares with the ONNX submodel: the whole model has other outputs.
+            sha256=stage.onnx.sha256 if stage.onnx else model.sha256,
+            inputs=m.tensor_ports(wiring.inputs),
+            outputs=m.tensor_ports(wiring.outputs),
+            file=str(file.with_suffix(".onnx").resolve()) if stage.onnx else None,
+            dtypes=tuple(sorted(model.lowered.dtypes)),
+        ),
+        stages=(stage,),
+        connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
+        environment=environment() | {"target": spelled(model.target)},
+    )
+    manifest_file.write(document, file.with_suffix(".json"))
+    return file.with_suffix(".json")
+
+
+def _original_onnx(model: CompiledModel) -> submodels.OnnxModel | None:
     """The ONNX model that stages of TVM are cut out of as well, None where there is none."""
     return submodels.read_original(model.stage_source) if model.runtime_name == TVM else None
 
 
-def write_stage(
+def _write_stage(
     model: CompiledModel,
     ports: StagePorts,
     file: Path,

@@ -166,21 +166,18 @@ class ConnectionPart(_Part):
     @classmethod
     def of(cls, connection: Connection) -> ConnectionPart:
         """A connection of a pipeline."""
-        source: FromInput | FromStage
+        tensor = connection.tensor
+        source: dict[str, str | int]
         if isinstance(connection.source, str):
-            source = FromInput(input=connection.source)
+            source = {"input": connection.source}
         else:
             stage, output = connection.source
-            source = FromStage(stage=stage, output=output)
-        stages = [ToStage(stage=s, input=connection.tensor) for s in connection.stages]
-        outputs = [ToOutput(output=name) for name in connection.outputs]
+            source = {"stage": stage, "output": output}
+        to = [{"stage": stage, "input": tensor} for stage in connection.stages]
+        to += [{"output": name} for name in connection.outputs]
+        # "from", the key in the file, is no name of a Python argument.
         return cls.model_validate(
-            {
-                "tensor": connection.tensor,
-                "bytes": connection.bytes,
-                "from": source,
-                "to": (*stages, *outputs),
-            }
+            {"tensor": tensor, "bytes": connection.bytes, "from": source, "to": to}
         )
 
     def connection(self) -> Connection:

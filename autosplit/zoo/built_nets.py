@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Shape = tuple[int, ...]
+from autosplit.zoo.weights import Shape
 
 _OPSET, _IR = 17, 8
 _FLOAT, _INT64 = 1, 7  # onnx.TensorProto.FLOAT and INT64

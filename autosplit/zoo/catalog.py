@@ -19,8 +19,7 @@ from autosplit.extras import require
 from autosplit.files import atomic_write, refused
 from autosplit.zoo import built_nets
 from autosplit.zoo import weights as zoo_weights
-
-Shape = tuple[int, ...]
+from autosplit.zoo.weights import Shape
 
 _BUILT: dict[str, Callable[[], tuple[Any, dict[str, Shape]]]] = {
     "branches": built_nets.branches,

@@ -39,6 +39,7 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.integration
 def test_it_prints_the_url_serves_and_ends_with_130_when_interrupted(database: Path) -> None:
     with running(str(database), "--port", "0") as process:
         assert process.stdout is not None

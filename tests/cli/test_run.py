@@ -100,6 +100,7 @@ def test_running_again_goes_on(study: str, capsys: pytest.CaptureFixture[str]) -
     assert len(again["trials"]) == 5
 
 
+@pytest.mark.integration
 def test_another_question_is_refused_and_forced_beside(
     study: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

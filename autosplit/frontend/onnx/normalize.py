@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from autosplit.frontend.onnx import shape_arithmetic
-from autosplit.frontend.onnx.resize import modern_upsample, to_sizes
+from autosplit.frontend.onnx.resize import Attributes, modern_upsample, to_sizes
 
 Convert = Callable[[str, Any, dict[str, Any], int], Any]
-Attributes = dict[str, Any]
 Rewritten = tuple[Any, Attributes]
 
 # The converters leave out the further results of these.

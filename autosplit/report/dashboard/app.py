@@ -12,8 +12,9 @@ import socket
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
     from autosplit.report.dashboard.server import Server
 
 REFRESH = 5.0  # seconds after which a request looks whether the study has changed
-
-
-class _View(Protocol):
-    """A study to serve, which can be brought up to date."""
-
-    app: WSGIApplication
-    path: str
-
-    def update(self) -> None: ...
 
 
 def open_server(
@@ -67,20 +59,58 @@ def open_server(
 
     # It logs a traceback for every malformed request.
     logging.getLogger("optuna_dashboard").setLevel(logging.CRITICAL)
-    view = _WritableStudy(reader) if writable else _StudyCopy(reader)
+    view: _View = _WritableStudy(reader) if writable else _StudyCopy(reader)
     hosts = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host.lower()}
     if allow_remote:
         hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-    current = _Refresher(view).app
-    server = Server(Guard(current, hosts, any_address=allow_remote, writable=writable), host, port)
+    guard = Guard(view.current_app, hosts, any_address=allow_remote, writable=writable)
+    server = Server(guard, host, port)
     return server, f"http://{address(host, server.port)}{view.path}"
 
 
-class _StudyCopy:
-    """The study in memory, decorated; nothing can be changed through it."""
+class _View(ABC):
+    """A study to serve, brought up to date at most every ``REFRESH`` seconds by one thread."""
+
+    app: WSGIApplication
+    path: str
 
     def __init__(self, reader: StudyReader) -> None:
         self._reader, self._fingerprint = reader, ""
+        self._lock = threading.Lock()
+        self._updated, self._last_error = time.monotonic(), ""
+
+    @abstractmethod
+    def update(self) -> None:
+        """Take over what has changed in the study."""
+
+    def current_app(self) -> WSGIApplication:
+        """The application for one request."""
+        is_due = time.monotonic() - self._updated >= REFRESH
+        # Requests that come while one thread updates are answered from what was read before.
+        if is_due and self._lock.acquire(blocking=False):
+            try:
+                self.update()
+                self._last_error = ""
+            except AutosplitError as error:
+                # what was read before can still be looked at
+                self._print_once(str(error))
+            finally:
+                self._updated = time.monotonic()
+                self._lock.release()
+        return self.app
+
+    def _print_once(self, error: str) -> None:
+        if error != self._last_error:
+            line = f"autosplit: showing what was read before: {printable(error)}"
+            print(line, file=sys.stderr, flush=True)
+        self._last_error = error
+
+
+class _StudyCopy(_View):
+    """The study in memory, decorated; nothing can be changed through it."""
+
+    def __init__(self, reader: StudyReader) -> None:
+        super().__init__(reader)
         self.update()
 
     def update(self) -> None:
@@ -98,13 +128,13 @@ class _StudyCopy:
         self._fingerprint = current
 
 
-class _WritableStudy:
+class _WritableStudy(_View):
     """The study itself. Notes, pictures and plots are written into it; a person's notes stay."""
 
     def __init__(self, reader: StudyReader) -> None:
         from optuna_dashboard import wsgi
 
-        self._reader, self._fingerprint = reader, ""
+        super().__init__(reader)
         self._pictures = PictureFolder(_picture_folder(reader))
         with reader.open_writable() as study:
             self._study = study
@@ -119,35 +149,6 @@ class _WritableStudy:
             if current != self._fingerprint:
                 decorate(self._study, read(self._study), self._pictures)
                 self._fingerprint = current
-
-
-class _Refresher:
-    """Returns a view's application, updated at most every ``REFRESH`` seconds by one thread."""
-
-    def __init__(self, view: _View) -> None:
-        self._view, self._lock = view, threading.Lock()
-        self._updated, self._last_error = time.monotonic(), ""
-
-    def app(self) -> WSGIApplication:
-        """The application for one request."""
-        is_due = time.monotonic() - self._updated >= REFRESH
-        if is_due and self._lock.acquire(blocking=False):
-            try:
-                self._view.update()
-                self._last_error = ""
-            except AutosplitError as error:
-                # what was read before can still be looked at
-                self._print_once(str(error))
-            finally:
-                self._updated = time.monotonic()
-                self._lock.release()
-        return self._view.app
-
-    def _print_once(self, error: str) -> None:
-        if error != self._last_error:
-            line = f"autosplit: showing what was read before: {printable(error)}"
-            print(line, file=sys.stderr, flush=True)
-        self._last_error = error
 
 
 def _picture_folder(reader: StudyReader) -> Path:

@@ -130,7 +130,7 @@ class StudyAttributes(BaseModel):
     graph: Any = None
     identity: Annotated[dict[Text, Text], _otherwise({})] = {}
     machine: Text = ""
-    profile: Annotated[tuple[Annotated[_Profile, _otherwise(_Profile())], ...], _otherwise(())] = ()
+    profile: Annotated[tuple[_AnyProfile, ...], _otherwise(())] = ()
     stopped: Text = ""
     verdict: Annotated[_Verdict, _otherwise(_Verdict())] = _Verdict()
 

@@ -137,6 +137,7 @@ def test_inputs_may_come_in_containers():
     np.testing.assert_allclose(next(iter(expected.values())), ((a + b) * c).numpy(), rtol=1e-6)
 
 
+@pytest.mark.integration
 def test_a_dynamic_batch_is_bound_by_shape(net, tmp_path):
     batch = torch.export.Dim("batch", min=1, max=64)
     program = torch.export.export(

@@ -111,11 +111,15 @@ def test_the_nearest_pixel_is_the_one_torch_takes(size):
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
-        ((HEADS, HEADS, HEADS, MASK), {}),
-        ((HEADS, HEADS, HEADS, MASK.float()), {}),
-        ((HEADS, HEADS[:, :1], HEADS[:, :1]), {"enable_gqa": True}),
-        ((HEADS[0], HEADS[0], HEADS[0]), {"is_causal": True}),
         ((HEADS[0, 0], HEADS[0, 0], HEADS[0, 0]), {}),
+        pytest.param((HEADS, HEADS, HEADS, MASK), {}, marks=pytest.mark.integration),
+        pytest.param((HEADS, HEADS, HEADS, MASK.float()), {}, marks=pytest.mark.integration),
+        pytest.param(
+            (HEADS, HEADS[:, :1], HEADS[:, :1]), {"enable_gqa": True}, marks=pytest.mark.integration
+        ),
+        pytest.param(
+            (HEADS[0], HEADS[0], HEADS[0]), {"is_causal": True}, marks=pytest.mark.integration
+        ),
     ],
 )
 def test_attention_in_every_form(arguments, options):

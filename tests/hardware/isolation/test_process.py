@@ -90,6 +90,7 @@ def test_a_worker_that_hangs_is_killed_at_the_deadline(
     assert not worker.is_alive
 
 
+@pytest.mark.integration
 def test_out_of_memory_is_reported(start: Callable[..., Worker]) -> None:
     assert reason(start(memory=2 << 30), "memory", "running") == "out of memory while running"
 

@@ -118,6 +118,7 @@ def test_a_damaged_trial_is_shown_as_failed(small: Path) -> None:
     assert any("damaged" in attribute["value"] for attribute in trial["user_attrs"])
 
 
+@pytest.mark.integration
 def test_writable_writes_notes_once_and_keeps_a_persons_own(small: Path) -> None:
     reader = find_study(str(small))
     with dashboard(reader, writable=True) as client:

@@ -68,6 +68,7 @@ def test_the_page_marks_the_trials_of_the_front_and_draws_it(study: optuna.Study
     assert 'id="pareto-' in page.page(record)
 
 
+@pytest.mark.integration
 def test_a_trial_that_leaves_devices_unused_has_its_picture(study: optuna.Study) -> None:
     pictures: dict[str, Any] = {}
 
