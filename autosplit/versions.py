@@ -12,7 +12,7 @@ from autosplit.errors import MachineError
 VERSION = "0.1.0"
 TVM = "apache-tvm"
 FFI = "apache-tvm-ffi"
-PACKAGES = (TVM, FFI, "numpy", "optuna", "networkx", "onnx", "onnxruntime", "pydantic")
+PACKAGES = (TVM, FFI, "numpy", "optuna", "networkx", "onnx", "onnxruntime", "openvino", "pydantic")
 TVM_REMEDY = f"pip install '{TVM}>=0.27,<0.28'"
 REMEDY = f"pip install '{FFI}>=0.1.14.post0,<0.1.15'"
 

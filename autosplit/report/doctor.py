@@ -25,6 +25,7 @@ _NEEDED = (
 )
 _EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
+    "openvino": ("openvino",),
     "dashboard": ("optuna-dashboard", "matplotlib", "plotly", "waitress"),
 }
 

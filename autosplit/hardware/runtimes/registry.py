@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
+OPENVINO = "openvino"
 
 
 def runtime_class(name: str) -> type[Runtime]:
@@ -48,4 +49,14 @@ def _onnxruntime() -> type[Runtime]:
     return OnnxruntimeRuntime
 
 
-RUNTIMES: Mapping[str, Callable[[], type[Runtime]]] = {TVM: _tvm, ONNXRUNTIME: _onnxruntime}
+def _openvino() -> type[Runtime]:
+    from autosplit.hardware.runtimes.openvino.runtime import OpenvinoRuntime
+
+    return OpenvinoRuntime
+
+
+RUNTIMES: Mapping[str, Callable[[], type[Runtime]]] = {
+    TVM: _tvm,
+    ONNXRUNTIME: _onnxruntime,
+    OPENVINO: _openvino,
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,19 @@ def write(model: Any, file: Path) -> Path | None:
     except OSError as error:
         raise refused(file, error) from error
     return data
+
+
+@contextlib.contextmanager
+def loadable(model: Any) -> Iterator[Path | bytes]:
+    """An ONNX model as a runtime can load it: its bytes, or a temporary file where it is large."""
+    if not has_large_weights(model):
+        yield model.SerializeToString()
+        return
+    with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
+        file = Path(folder) / "stage.onnx"
+        write(model, file)
+        del model  # the runtime reads its own copy of the weights
+        yield file
 
 
 def has_large_weights(model: Any) -> bool:

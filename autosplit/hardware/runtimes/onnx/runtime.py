@@ -9,21 +9,25 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from autosplit.errors import ConfigError, SplitError
+from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import StagePorts
-from autosplit.hardware.measurement.results import LinkCost
-from autosplit.hardware.runtimes.interface import StageSource
+from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.profiling import profile_cache
+from autosplit.hardware.runtimes.interface import Item, StageSource
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups, group_ops
 from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
+from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples, TimeShares
+from autosplit.versions import machine
 
 
 @dataclass(frozen=True)
 class SubmodelRuntime:
     """Implements what Runtime asks for beside stages and profiles, on local cores.
 
-    A subclass gives its ``name``, ``versions``, ``stage``, ``whole``, ``profile`` and
-    ``load_stage``.
+    A subclass gives its ``name``, ``version``, ``stage``, ``whole``, ``time_nodes``
+    and ``load_stage``.
     """
 
     source: StageSource
@@ -51,6 +55,39 @@ class SubmodelRuntime:
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """See Runtime."""
         self.groups  # noqa: B018  a cached property
+
+    @property
+    def version(self) -> str:
+        """The version of the runtime's package. Raises MachineError without it."""
+        raise NotImplementedError
+
+    @property
+    def versions(self) -> str:
+        """See Runtime; the graph that is split was fused by TVM."""
+        return f"{toolchain()},{self.name} {self.version}"
+
+    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
+        """See Runtime."""
+        source, cores = self.source, self.cores(device)
+
+        def measure() -> Profile:
+            submodel = self.submodel(source.whole)
+            # Runtimes report nodes by their names; that of a tensor is unique.
+            for node in submodel.graph.node:
+                node.name = next(o for o in node.output if o)
+            samples, nodes = self.time_nodes(submodel, source.items(1)[0], cores, seconds)
+            shares = TimeShares(self.original, source.graph, self.groups, nodes)
+            return shares.profile(cores, samples)
+
+        ops = ",".join(op.name for op in source.graph.ops)
+        key = (self.versions, source.sha256, source.input_shapes, ops, str(device), machine())
+        return profile_cache.cached(key, measure, force)
+
+    def time_nodes(
+        self, submodel: Any, item: Item, cores: Cores, seconds: float
+    ) -> tuple[Samples, list[ExecutedNode]]:
+        """Time each node of the whole model on ``cores`` for about ``seconds``."""
+        raise NotImplementedError
 
     def link(self, device: Device) -> LinkCost:
         """Stages share this machine's memory."""

@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from autosplit.errors import ModelError
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.runtimes.onnx.stage import SubmodelStage
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 
 
-class SessionStage:
+class SessionStage(SubmodelStage):
     """Implements Stage with one thread a core; on a single core that is the calling thread.
 
-    ``model`` has inputs and outputs by the names of the ports. With ``spinning`` a thread that
-    waits for work keeps its core busy: fastest where nothing else needs the core.
+    With ``spinning`` a thread that waits for work keeps its core busy: fastest where nothing else
+    needs the core.
     """
 
     def __init__(
@@ -28,27 +28,18 @@ class SessionStage:
         cores: Cores,
         spinning: bool = False,
     ) -> None:
-        self._cores = cores
-        self._inputs = [p.name for p in inputs]
-        self._outputs = [p.name for p in outputs]
+        super().__init__(inputs, outputs, cores)
         options = {"session.intra_op.allow_spinning": str(int(spinning))}
         self._session = session_on(model, cores, options)
-        _require_names("inputs", self._inputs, [t.name for t in self._session.get_inputs()])
-        _require_names("outputs", self._outputs, [t.name for t in self._session.get_outputs()])
-
-    def open(self) -> None:
-        """Pin the calling thread to the stage's cores."""
-        self._cores.bind()
+        self._require_tensors(
+            [t.name for t in self._session.get_inputs()],
+            [t.name for t in self._session.get_outputs()],
+        )
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Plain arrays were measured: OrtValues and IO bindings are no faster."""
-        arrays = (v.numpy() if hasattr(v, "numpy") else v for v in values)
-        feed = dict(zip(self._inputs, arrays, strict=True))
-        results: Sequence[Any] = self._session.run(self._outputs, feed)
+        results: Sequence[Any] = self._session.run(self._outputs, self._feed(values))
         return results
-
-    def close(self) -> None:
-        """The session ends with its last reference."""
 
 
 def session_on(model: Path | bytes, cores: Cores, entries: dict[str, str], **options: Any) -> Any:
@@ -58,11 +49,3 @@ def session_on(model: Path | bytes, cores: Cores, entries: dict[str, str], **opt
         return executor.submit(
             onnxruntime_session, model, len(cores.numbers), entries, **options
         ).result()
-
-
-def _require_names(kind: str, ports: list[str], tensors: list[str]) -> None:
-    if sorted(ports) != sorted(tensors):
-        raise ModelError(
-            f"the stage's {kind} are {', '.join(ports)}, those of its ONNX model are "
-            f"{', '.join(tensors)}; export it again"
-        )

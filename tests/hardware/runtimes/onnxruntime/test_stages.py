@@ -16,7 +16,8 @@ from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file
-from autosplit.hardware.runtimes.onnxruntime.profile import TimeShares
+from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
+from autosplit.hardware.runtimes.onnxruntime.profile import executed_nodes
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -213,7 +214,8 @@ def test_without_onnxruntime_the_package_is_named(load, monkeypatch):
 def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
     model = replace(request.getfixturevalue(net), runtime_name="onnxruntime")
     runtime = model.runtime
-    shares = TimeShares(runtime.original, model.graph, runtime.groups, runtime.original.proto)
+    nodes = executed_nodes(runtime.original, runtime.original.proto)
+    shares = TimeShares(runtime.original, model.graph, runtime.groups, nodes)
     for node in runtime.original.proto.graph.node:
         time_shares = shares.of(node.name)
         assert sum(time_shares.values()) == pytest.approx(1)
@@ -228,7 +230,8 @@ def test_the_time_of_an_op_is_that_of_its_nodes(request, net):
 
 def test_a_node_nobody_knows_counts_for_all_ops(transformer):
     runtime = replace(transformer, runtime_name="onnxruntime").runtime
-    shares = TimeShares(runtime.original, transformer.graph, runtime.groups, runtime.original.proto)
+    nodes = executed_nodes(runtime.original, runtime.original.proto)
+    shares = TimeShares(runtime.original, transformer.graph, runtime.groups, nodes)
     assert set(shares.of("nobody")) == set(range(len(transformer.graph.ops)))
 
 

@@ -1,0 +1,87 @@
+"""Op times inside the whole model, by OpenVINO's performance counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.hardware.devices.device import Cores
+from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
+from autosplit.hardware.runtimes.onnx.time_shares import LEAST_DISTURBED, ExecutedNode, Samples
+from autosplit.hardware.runtimes.openvino.stage import compile_model
+
+_MS_PER_S = 1e3
+_MIN_ROUNDS = 5
+# A counter is the mean of all runs of a compiled model, so each sample needs a model of its own.
+_SAMPLES = 3
+_ORIGINAL_NAMES = "originalLayersNames"
+
+Item = Mapping[str, np.ndarray[Any, Any]]
+
+
+def time_nodes(
+    original: OnnxModel, model: Path | bytes, item: Item, cores: Cores, seconds: float
+) -> tuple[Samples, list[ExecutedNode]]:
+    """See SubmodelRuntime; ``model`` is the whole as one stage."""
+    samples: dict[str, list[float]] = {}
+    for _ in range(_SAMPLES):
+        compiled = compile_model(model, cores, PERF_COUNT=True)
+        for name, node_ms in _mean_times(compiled, item, cores, seconds / _SAMPLES).items():
+            samples.setdefault(name, []).append(node_ms)
+    return samples, executed_nodes(original, compiled.get_runtime_model())
+
+
+def executed_nodes(original: OnnxModel, optimised: Any) -> list[ExecutedNode]:
+    """The nodes of OpenVINO's runtime model; a tensor there has the name of its node."""
+    original_names: dict[str, tuple[str, ...]] = {}
+    inputs: dict[str, tuple[str, ...]] = {}
+    for node in optimised.get_ordered_ops():
+        name = node.get_friendly_name()
+        info = node.get_rt_info()
+        # A node is named after its first output. Weights and nodes that OpenVINO adds are unknown.
+        names = info[_ORIGINAL_NAMES].astype(str).split(",") if _ORIGINAL_NAMES in info else [name]
+        original_names[name] = tuple(n for n in names if original.has_tensor(n))
+        sources = (port.get_source_output().get_node() for port in node.inputs())
+        inputs[name] = tuple(source.get_friendly_name() for source in sources)
+    # Makers come first, so those of a node's inputs are complete.
+    tensors_held: dict[str, frozenset[str]] = {}
+    nodes = []
+    for name, names in original_names.items():
+        # What a node that OpenVINO added holds was computed from what its inputs hold.
+        read = frozenset[str]().union(*(tensors_held[source] for source in inputs[name]))
+        tensors_held[name] = frozenset(names) or read
+        outputs = tuple(n for n in names if n in original.producers)
+        nodes.append(ExecutedNode(name, inputs[name], (name,), read, outputs))
+    return nodes
+
+
+def _mean_times(compiled: Any, item: Item, cores: Cores, seconds: float) -> dict[str, float]:
+    """The milliseconds of each node that is executed, those of the least disturbed rounds."""
+    request = compiled.create_infer_request()
+    # A tensor can have several names, and a model need not read every input.
+    inputs = [tensor.get_names() for tensor in compiled.inputs]
+    feed = {name: item[name] for name in item if any(name in names for names in inputs)}
+
+    def run() -> list[float]:
+        deadline = time.perf_counter() + seconds
+        round_times: list[float] = []
+        while len(round_times) < _MIN_ROUNDS or time.perf_counter() < deadline:
+            start = time.perf_counter()
+            request.infer(feed, share_inputs=True)
+            round_times.append(time.perf_counter() - start)
+        return round_times
+
+    with ThreadPoolExecutor(1, "profile", cores.bind) as executor:
+        round_times = executor.submit(run).result()
+    # The counters include the first round and rounds that other processes disturbed.
+    undisturbed = float(np.quantile(round_times, LEAST_DISTURBED) / np.mean(round_times))
+    return {
+        node.node_name: undisturbed * node.real_time.total_seconds() * _MS_PER_S
+        for node in request.profiling_info
+        if node.status.name == "EXECUTED"
+    }

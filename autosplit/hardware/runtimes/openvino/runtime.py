@@ -1,0 +1,51 @@
+"""Stages in OpenVINO: each submodel compiled for the processor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.runtimes.interface import Item
+from autosplit.hardware.runtimes.onnx import model_file
+from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
+from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples
+from autosplit.hardware.runtimes.openvino.profile import time_nodes
+from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, require_openvino
+
+
+class OpenvinoRuntime(SubmodelRuntime):
+    """Implements Runtime for a model that was read from an ONNX file."""
+
+    name = "openvino"
+
+    @property
+    def version(self) -> str:
+        """See SubmodelRuntime."""
+        return str(require_openvino().__version__)
+
+    def stage(self, ports: StagePorts, device: Device) -> OpenvinoStage:
+        """See Runtime."""
+        cores = self.cores(device)
+        with model_file.loadable(self.submodel(ports)) as model:
+            return OpenvinoStage(model, ports.inputs, ports.outputs, cores)
+
+    def whole(self, ports: StagePorts, device: Device) -> OpenvinoStage:
+        """See Runtime."""
+        return self.stage(ports, device)
+
+    def time_nodes(
+        self, submodel: Any, item: Item, cores: Cores, seconds: float
+    ) -> tuple[Samples, list[ExecutedNode]]:
+        """See SubmodelRuntime."""
+        with model_file.loadable(submodel) as model:
+            return time_nodes(self.original, model, item, cores, seconds)
+
+    @staticmethod
+    def load_stage(
+        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
+    ) -> OpenvinoStage:
+        """See Runtime."""
+        return OpenvinoStage(file, inputs, outputs, OpenvinoRuntime.cores(device))

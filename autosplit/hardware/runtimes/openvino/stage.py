@@ -1,0 +1,108 @@
+"""A stage in OpenVINO: a compiled model on a set of local cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ModelError
+from autosplit.extras import require
+from autosplit.hardware.devices.device import Cores
+from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.runtimes.onnx.stage import SubmodelStage
+from autosplit.hardware.runtimes.openvino import workers
+
+# What precedes the reason in the text of an error of OpenVINO.
+_PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:")
+
+
+class OpenvinoStage(SubmodelStage):
+    """Implements Stage with one thread a core; on a single core that is the calling thread."""
+
+    def __init__(
+        self, model: Path | bytes, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
+    ) -> None:
+        super().__init__(inputs, outputs, cores)
+        compiled = compile_model(model, cores)
+        self._require_tensors(
+            _names(compiled.inputs, self._inputs), _names(compiled.outputs, self._outputs)
+        )
+        self._request = compiled.create_infer_request()
+        self._has_workers = False
+
+    def open(self) -> None:
+        """Pin the calling thread and the worker threads to the stage's cores."""
+        super().open()
+        if len(self._cores.numbers) > 1:
+            workers.name_thread()
+            # The first inference starts the workers. Zeros are legal indices too.
+            for tensor in self._request.input_tensors:
+                tensor.data.fill(0)
+            self._request.infer()
+            workers.add(self._cores)
+            self._has_workers = True
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
+
+        Fresh output tensors were measured: they are no faster than copies.
+        """
+        results = self._request.infer(self._feed(values), share_inputs=True)
+        return [np.asarray(results[name]) for name in self._outputs]
+
+    def close(self) -> None:
+        """Leave the worker threads to the other stages."""
+        if self._has_workers:
+            self._has_workers = False
+            workers.remove(self._cores)
+
+
+def require_openvino() -> Any:
+    """The module. Raises MachineError if it is not installed."""
+    return require("openvino", "openvino")
+
+
+def compile_model(model: Path | bytes, cores: Cores, **options: Any) -> Any:
+    """A compiled model with as many threads as there are ``cores``.
+
+    ``options`` are further properties. Raises ModelError if OpenVINO refuses the model,
+    MachineError without OpenVINO.
+    """
+    openvino = require_openvino()
+    properties = {
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": len(cores.numbers),
+        "ENABLE_CPU_PINNING": False,  # it would choose the cores by itself
+        "INFERENCE_PRECISION_HINT": "f32",  # by default bfloat16 where the processor has it
+        **options,
+    }
+
+    def read_and_compile() -> Any:
+        core = openvino.Core()
+        network = core.read_model(model if isinstance(model, bytes) else str(model))
+        return core.compile_model(network, "CPU", properties)
+
+    with ThreadPoolExecutor(1, "compile", workers.name_thread) as executor:
+        try:
+            return executor.submit(read_and_compile).result()
+        except Exception as error:
+            raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
+
+
+def _names(tensors: Sequence[Any], ports: Sequence[str]) -> list[str]:
+    """The name of each tensor, which can have several: that of a port where there is one."""
+    names = []
+    for tensor in tensors:
+        tensor_names = sorted(tensor.get_names())
+        names.append(next((name for name in tensor_names if name in ports), tensor_names[0]))
+    return names
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    reasons = [line for line in lines if line and not line.startswith(_PREAMBLE)]
+    return reasons[0].removeprefix("-- ") if reasons else type(error).__name__

@@ -1,0 +1,68 @@
+"""The worker threads of OpenVINO, kept on the cores of the stages that use them.
+
+OpenVINO takes a number of threads, not cores. A model with one thread runs in the calling thread.
+One with more also uses workers of a pool that all models of the process share, and that may run on
+every core of the process. A worker can serve any model, so the workers are pinned to the cores of
+all stages with several threads: exactly the stage's cores where there is one such set.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from autosplit.hardware.devices.device import Cores, can_pin
+
+_TASKS = Path("/proc/self/task")
+_NAME = "openvino"
+_lock = threading.Lock()
+_cores_in_use: list[Cores] = []
+
+
+def name_thread() -> None:
+    """Name the calling thread after OpenVINO; on Linux the threads that it starts inherit that."""
+    if _TASKS.is_dir():
+        (_TASKS / str(threading.get_native_id()) / "comm").write_text(_NAME, encoding="ascii")
+
+
+def add(cores: Cores) -> None:
+    """Pin the workers for one more stage; called once its model has run, which starts them."""
+    with _lock:
+        _cores_in_use.append(cores)
+        _pin()
+
+
+def remove(cores: Cores) -> None:
+    """Pin the workers for one stage less."""
+    with _lock:
+        _cores_in_use.remove(cores)
+        _pin()
+
+
+def worker_threads() -> list[int]:
+    """The identifiers of OpenVINO's own threads, as the system has them."""
+    python_threads = {thread.native_id for thread in threading.enumerate()}
+    return [
+        thread
+        for thread in (int(task.name) for task in _TASKS.glob("*"))
+        if thread not in python_threads and _name_of(thread) == _NAME
+    ]
+
+
+def _pin() -> None:
+    numbers = {number for cores in _cores_in_use for number in cores.numbers}
+    if not numbers or not can_pin():
+        return
+    for thread in worker_threads():
+        try:
+            os.sched_setaffinity(thread, numbers)
+        except ProcessLookupError:  # it has just ended
+            continue
+
+
+def _name_of(thread: int) -> str:
+    try:
+        return (_TASKS / str(thread) / "comm").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):  # it has just ended, or has a name of another kind
+        return ""
