@@ -159,7 +159,7 @@ def load_model(
     inputs by name. ``target`` defaults to this machine's processor; ``targets`` are those of
     devices by their spelling, and a device without one is asked. ``tuning`` is the folder of a
     tuning database. ``backends`` are external code generators for the ops that they match.
-    ``runtime`` computes the stages; ``onnxruntime`` needs an ONNX file.
+    ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file.
 
     Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
     package.

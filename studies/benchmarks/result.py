@@ -21,7 +21,7 @@ from autosplit.hardware.measurement.results import Spread
 from autosplit.versions import environment
 
 BAR_COLUMNS = ("what", "found", "bar", "holds")
-_SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "optuna")
+_SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "openvino", "optuna")
 
 
 @dataclass(frozen=True)

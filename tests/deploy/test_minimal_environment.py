@@ -25,6 +25,7 @@ HAS = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.fin
 LACKS = (
     "onnx",
     "onnxruntime",
+    "openvino",
     "optuna",
     "networkx",
     "rich",

@@ -18,7 +18,7 @@ from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.registry import RUNTIMES
+from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -28,6 +28,8 @@ HERE = devices.along(2)
 
 @pytest.fixture(params=RUNTIMES)
 def runtime(request):
+    if request.param != TVM:
+        pytest.importorskip(request.param)
     return request.param
 
 

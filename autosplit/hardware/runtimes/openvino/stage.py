@@ -52,6 +52,8 @@ class OpenvinoStage(SubmodelStage):
         Fresh output tensors were measured: they are no faster than copies.
         """
         results = self._request.infer(self._feed(values), share_inputs=True)
+        if self._has_workers:
+            workers.pin_new()
         return [np.asarray(results[name]) for name in self._outputs]
 
     def close(self) -> None:
@@ -82,9 +84,10 @@ def compile_model(model: Path | bytes, cores: Cores, **options: Any) -> Any:
     }
 
     def read_and_compile() -> Any:
-        core = openvino.Core()
-        network = core.read_model(model if isinstance(model, bytes) else str(model))
-        return core.compile_model(network, "CPU", properties)
+        with workers.without_binding():
+            core = openvino.Core()
+            network = core.read_model(model if isinstance(model, bytes) else str(model))
+            return core.compile_model(network, "CPU", properties)
 
     with ThreadPoolExecutor(1, "compile", workers.name_thread) as executor:
         try:

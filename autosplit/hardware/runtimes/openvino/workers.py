@@ -1,4 +1,4 @@
-"""The worker threads of OpenVINO, kept on the cores of the stages that use them.
+"""The threads of OpenVINO, kept on the cores of the stages that use them.
 
 OpenVINO takes a number of threads, not cores. A model with one thread runs in the calling thread.
 One with more also uses workers of a pool that all models of the process share, and that may run on
@@ -8,16 +8,48 @@ all stages with several threads: exactly the stage's cores where there is one su
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from autosplit.hardware.devices.device import Cores, can_pin
 
 _TASKS = Path("/proc/self/task")
 _NAME = "openvino"
+# Whether hwloc, by which OpenVINO binds threads, may take the topology for that of this machine.
+_HWLOC_BINDS = "HWLOC_THISSYSTEM"
 _lock = threading.Lock()
+_initialising = threading.Lock()
+_is_initialised = False
 _cores_in_use: list[Cores] = []
+_thread_count = 0  # when the workers were last pinned
+
+
+@contextlib.contextmanager
+def without_binding() -> Iterator[None]:
+    """Inside, the first model of the process is compiled.
+
+    In every inference OpenVINO's scheduler binds the calling thread and the workers to all cores of
+    the process, also where pinning is disabled. Its topology library is read once, and does not
+    bind where it is told that the topology is that of another machine. This has no effect where
+    the process has compiled models for OpenVINO before.
+    """
+    global _is_initialised
+    if _is_initialised:
+        yield
+        return
+    with _initialising:
+        before = os.environ.get(_HWLOC_BINDS)
+        os.environ[_HWLOC_BINDS] = "0"
+        try:
+            yield
+            _is_initialised = True
+        finally:
+            del os.environ[_HWLOC_BINDS]
+            if before is not None:
+                os.environ[_HWLOC_BINDS] = before
 
 
 def name_thread() -> None:
@@ -40,6 +72,16 @@ def remove(cores: Cores) -> None:
         _pin()
 
 
+def pin_new() -> None:
+    """Pin workers that were started meanwhile: OpenVINO starts some only when there is more work.
+
+    Without new threads this is one call of the system.
+    """
+    if _count_threads() != _thread_count:
+        with _lock:
+            _pin()
+
+
 def worker_threads() -> list[int]:
     """The identifiers of OpenVINO's own threads, as the system has them."""
     python_threads = {thread.native_id for thread in threading.enumerate()}
@@ -51,6 +93,8 @@ def worker_threads() -> list[int]:
 
 
 def _pin() -> None:
+    global _thread_count
+    _thread_count = _count_threads()
     numbers = {number for cores in _cores_in_use for number in cores.numbers}
     if not numbers or not can_pin():
         return
@@ -59,6 +103,11 @@ def _pin() -> None:
             os.sched_setaffinity(thread, numbers)
         except ProcessLookupError:  # it has just ended
             continue
+
+
+def _count_threads() -> int:
+    # A folder has a link from each of its subfolders, one a thread here.
+    return os.stat(_TASKS).st_nlink if _TASKS.is_dir() else 0
 
 
 def _name_of(thread: int) -> str:

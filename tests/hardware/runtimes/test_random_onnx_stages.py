@@ -1,4 +1,4 @@
-"""Random ONNX nets, cut at random between groups, in onnxruntime's stages."""
+"""Random ONNX nets, cut at random between groups, in stages of the runtimes of submodels."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import autosplit
 from autosplit import api, cuts
 from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -47,9 +48,11 @@ def programs(draw):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.data())
-def test_random_cuts_of_random_nets_are_equal(program, data):
+def test_random_cuts_of_random_nets_are_equal(runtime, program, data):
+    pytest.importorskip(runtime)
     body, outputs = program
     leaving = ", ".join(f"float[4,4] {name}" for name in outputs)
     proto = nets.net(
@@ -60,7 +63,7 @@ def test_random_cuts_of_random_nets_are_equal(program, data):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.onnx"
         path.write_bytes(proto.SerializeToString())
-        model = autosplit.load_model(path, runtime="onnxruntime")
+        model = autosplit.load_model(path, runtime=runtime)
         assume(model.graph.ops)  # a net that only renames its inputs has none
         groups = cuts.contract(
             model.graph.predecessors, map(cuts.bitset, model.runtime.keep_together)

@@ -1,4 +1,4 @@
-"""A study whose stages onnxruntime runs: the file, a run, the export of its best."""
+"""A study of a runtime of ONNX submodels: the file, a run, the export of its best."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import pytest
 import autosplit
 from autosplit.cli import main
 from autosplit.errors import ConfigError
+from autosplit.hardware.devices.device import available
 from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO
 from autosplit.study.config.study_file import StudyConfig, load
 
 pytest.importorskip("onnxruntime")
 STUDY = """
 zoo = "branches"
 stages = 2
-runtime = "onnxruntime"
+runtime = "{runtime}"
 export = "{folder}"
 [search]
 trials = 2
@@ -41,19 +43,22 @@ def test_a_tuning_database_is_refused():
 
 
 @pytest.mark.integration
-def test_a_study_runs_is_told_apart_and_exports(branches, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("runtime", [ONNXRUNTIME, OPENVINO])
+def test_a_study_runs_is_told_apart_and_exports(runtime, branches, tmp_path, monkeypatch, capsys):
+    pytest.importorskip(runtime)
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "s.toml"
-    file.write_text(STUDY.format(folder=tmp_path / "out"))
+    file.write_text(STUDY.format(folder=tmp_path / "out", runtime=runtime))
     assert main(["run", str(file), "-f", "json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [t["state"] for t in shown["trials"]][:1] == ["COMPLETE"]
-    assert shown["baselines"][0]["name"] == "one core"
+    names = ["one core", "all cores", "replicas"] if len(available()) > 1 else ["one core"]
+    assert [baseline["name"] for baseline in shown["baselines"]] == names
     manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
-    assert {s["runtime"] for s in manifest["stages"]} == {"onnxruntime"}
+    assert {s["runtime"] for s in manifest["stages"]} == {runtime}
     items = branches.items(1)
     with autosplit.load(tmp_path / "out") as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal
-    file.write_text(STUDY.format(folder=tmp_path / "out").replace('"onnxruntime"', '"tvm"'))
+    file.write_text(STUDY.format(folder=tmp_path / "out", runtime="tvm"))
     assert main(["run", str(file)]) == ConfigError.exit_code
     assert "runtime was" in capsys.readouterr().err

@@ -1,0 +1,107 @@
+"""Stages in OpenVINO: their precision, results, errors and op times."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.cli import main
+from autosplit.errors import MachineError, ModelError
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.runtimes.openvino.profile import executed_nodes
+from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, compile_model
+from tests import nets
+from tests.build import node, onnx_model
+
+pytest.importorskip("openvino")
+HERE = devices.along(1)[0]
+
+
+@pytest.fixture
+def load(save):
+    return lambda proto: autosplit.load_model(save(proto), runtime="openvino")
+
+
+def convolutions():
+    return nets.net(
+        "g (float[1,16,32,32] x) => (float[1,16,32,32] y)"
+        "{ a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = Conv<pads=[1,1,1,1]>(b, v)"
+        " d = Relu(c) y = Conv(d, u) }",
+        {"w": (16, 16, 3, 3), "v": (16, 16, 3, 3), "u": (16, 16, 1, 1)},
+    )
+
+
+def test_single_precision_is_computed_as_such():
+    compiled = compile_model(convolutions().SerializeToString(), HERE)
+    assert compiled.get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
+
+
+def test_earlier_results_of_a_stage_stay(branches):
+    model = replace(branches, runtime_name="openvino")
+    ports = model.stage_source.whole
+    stage = model.runtime.stage(ports, HERE)
+    items = model.items(3)
+    results = [stage.run([item[port.name] for port in ports.inputs]) for item in items]
+    for arrays, expected in zip(results, model.expected(items), strict=True):
+        for port, array in zip(ports.outputs, arrays, strict=True):
+            np.testing.assert_allclose(array, expected[port.name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_that_openvino_refuses_is_a_model_error():
+    model = onnx_model([node("Fancy", "x", "y")]).SerializeToString()
+    with pytest.raises(ModelError, match=r"OpenVINO cannot load the model: .*Fancy"):
+        compile_model(model, HERE)
+
+
+def test_a_model_with_other_tensors_than_the_ports_is_refused(branches):
+    model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
+    ports = branches.stage_source.whole
+    with pytest.raises(ModelError, match="the stage's inputs are"):
+        OpenvinoStage(model, ports.inputs, ports.outputs, HERE)
+
+
+def test_without_openvino_the_extra_is_named(load, monkeypatch):
+    model = load(nets.residual())
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(MachineError, match=r"pip install 'autosplit\[openvino\]'"):
+        model.split([["relu1a"]]).pipeline()
+
+
+def test_every_convolution_has_a_time(load):
+    profile = load(convolutions()).profile(HERE, seconds=0.1, force=True)
+    assert len(profile.op_ms) == 3
+    assert min(profile.op_ms) > 0
+
+
+@pytest.mark.parametrize("net", ["branches", "transformer"])
+def test_executed_nodes_compute_every_node_of_the_original(request, net):
+    model = replace(request.getfixturevalue(net), runtime_name="openvino")
+    runtime = model.runtime
+    submodel = runtime.submodel(model.stage_source.whole)
+    for proto in submodel.graph.node:
+        proto.name = proto.output[0]
+    compiled = compile_model(submodel.SerializeToString(), HERE)
+    executed = executed_nodes(runtime.original, compiled.get_runtime_model())
+    computed = set()
+    for executed_node in executed:
+        if executed_node.original_outputs:
+            computed |= runtime.original.subgraph(
+                executed_node.original_outputs, executed_node.original_inputs
+            ).nodes
+    names = {runtime.original.proto.graph.node[i].op_type for i in computed}
+    assert {"Conv", "MatMul"} & names
+    assert all(set(n.inputs) <= {m.name for m in executed} for n in executed)
+
+
+@pytest.mark.integration
+def test_the_command_line_goes_the_whole_way(save, tmp_path, capsys):
+    net, folder = str(save(nets.residual())), str(tmp_path / "out")
+    options = ["--runtime", "openvino"]
+    assert main(["plan", net, "2", *options]) == 0
+    assert main(["export", net, folder, "--stages", "2", *options]) == 0
+    assert main(["verify", folder]) == 0
+    assert main(["bench", folder, "--seconds", "0.2"]) == 0
