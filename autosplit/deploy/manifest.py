@@ -98,10 +98,10 @@ class StagePart(_Part):
     """One stage: its file, the device it was measured on, and its ports in argument order.
 
     ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` and
-    ``openvino`` the model of ``onnx`` itself. It is also written as ``backend``, the name that older readers of format 1
-    know. ``target`` is what the file was compiled for, where that is not the target of
-    ``environment``. ``onnx`` is None where the stage has no ONNX model; ``onnx_absent`` then says
-    why.
+    ``openvino`` the model of ``onnx`` itself. It is also written as ``backend``, the name that
+    older readers of format 1 know. ``target`` is what the file was compiled for, where that is not
+    the target of ``environment``. ``onnx`` is None where the stage has no ONNX model;
+    ``onnx_absent`` then says why.
     """
 
     index: NonNegativeInt
