@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,7 @@ from autosplit.versions import machine
 
 
 @dataclass(frozen=True)
-class SubmodelRuntime:
+class SubmodelRuntime(ABC):
     """Implements what Runtime asks for beside stages and profiles, on local cores.
 
     A subclass gives its ``name``, ``version``, ``stage``, ``whole``, ``time_nodes``
@@ -57,9 +58,9 @@ class SubmodelRuntime:
         self.groups  # noqa: B018  a cached property
 
     @property
+    @abstractmethod
     def version(self) -> str:
         """The version of the runtime's package. Raises MachineError without it."""
-        raise NotImplementedError
 
     @property
     def versions(self) -> str:
@@ -83,11 +84,11 @@ class SubmodelRuntime:
         key = (self.versions, source.sha256, source.input_shapes, ops, str(device), machine())
         return profile_cache.cached(key, measure, force)
 
+    @abstractmethod
     def time_nodes(
         self, submodel: Any, item: Item, cores: Cores, seconds: float
     ) -> tuple[Samples, list[ExecutedNode]]:
         """Time each node of the whole model on ``cores`` for about ``seconds``."""
-        raise NotImplementedError
 
     def link(self, device: Device) -> LinkCost:
         """Stages share this machine's memory."""

@@ -31,10 +31,9 @@ _thread_count = 0  # when the workers were last pinned
 def without_binding() -> Iterator[None]:
     """Inside, the first model of the process is compiled.
 
-    In every inference OpenVINO's scheduler binds the calling thread and the workers to all cores of
-    the process, also where pinning is disabled. Its topology library is read once, and does not
-    bind where it is told that the topology is that of another machine. This has no effect where
-    the process has compiled models for OpenVINO before.
+    In every inference OpenVINO's scheduler binds its threads, the calling one included, to all
+    cores of the process, even with pinning disabled. It does so by hwloc, which is initialised once
+    and does not bind if it takes the topology for that of another machine.
     """
     global _is_initialised
     if _is_initialised:

@@ -98,10 +98,10 @@ def test_executed_nodes_compute_every_node_of_the_original(request, net):
 
 
 @pytest.mark.integration
-def test_the_command_line_goes_the_whole_way(save, tmp_path, capsys):
+def test_the_command_line_goes_the_whole_way(save, tmp_path):
     net, folder = str(save(nets.residual())), str(tmp_path / "out")
     options = ["--runtime", "openvino"]
-    assert main(["plan", net, "2", *options]) == 0
-    assert main(["export", net, folder, "--stages", "2", *options]) == 0
+    assert main(["plan", net, "--stages", "2", *options]) == 0
+    assert main(["split", net, "--after", "relu1a", "-o", folder, *options]) == 0
     assert main(["verify", folder]) == 0
     assert main(["bench", folder, "--seconds", "0.2"]) == 0

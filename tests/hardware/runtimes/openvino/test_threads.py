@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,23 +61,31 @@ def affinities_while_running(thread, stage, values):
 
 
 def worker_affinities():
-    return {frozenset(os.sched_getaffinity(t)) for t in workers.worker_threads()}
+    affinities = set()
+    for number in workers.worker_threads():
+        with suppress(ProcessLookupError):  # it has just ended
+            affinities.add(frozenset(os.sched_getaffinity(number)))
+    return affinities
 
 
-def ticks(number):
-    """How long a thread has worked."""
-    text = Path(f"/proc/self/task/{number}/stat").read_text(encoding="utf-8")
-    fields = text.rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+def worker_ticks():
+    """How long each worker has worked."""
+    ticks = {}
+    for number in workers.worker_threads():
+        with suppress(FileNotFoundError):  # it has just ended
+            text = Path(f"/proc/self/task/{number}/stat").read_text(encoding="utf-8")
+            fields = text.rpartition(")")[2].split()
+            ticks[number] = int(fields[11]) + int(fields[12])
+    return ticks
 
 
 @pytest.mark.parametrize("core", BOTH)
 def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, core):
     with closing(stage((core,))) as whole:
-        before = {number: ticks(number) for number in workers.worker_threads()}
+        before = worker_ticks()
         own, _ = affinities_while_running(thread, whole, values)
         assert own == {frozenset({core})}
-        assert all(ticks(number) == worked for number, worked in before.items())
+        assert all(before.get(number, 0) == worked for number, worked in worker_ticks().items())
 
 
 @pytest.mark.parametrize("cores", [FIRST, SECOND, BOTH])
