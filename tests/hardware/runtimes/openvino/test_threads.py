@@ -53,11 +53,11 @@ def affinities_while_running(thread, stage, values):
     thread.submit(stage.open).result()
     number = thread.submit(threading.get_native_id).result()
     running = thread.submit(run)
-    own, of_workers = set(), set()
+    of_thread, of_workers = set(), set()
     while not running.done():
-        own.add(frozenset(os.sched_getaffinity(number)))
+        of_thread.add(frozenset(os.sched_getaffinity(number)))
         of_workers |= worker_affinities()
-    return own, of_workers
+    return of_thread, of_workers
 
 
 def worker_affinities():
@@ -83,16 +83,16 @@ def worker_ticks():
 def test_a_stage_on_one_core_runs_in_its_thread_alone(stage, values, thread, core):
     with closing(stage((core,))) as whole:
         before = worker_ticks()
-        own, _ = affinities_while_running(thread, whole, values)
-        assert own == {frozenset({core})}
+        of_thread, _ = affinities_while_running(thread, whole, values)
+        assert of_thread == {frozenset({core})}
         assert all(before.get(number, 0) == worked for number, worked in worker_ticks().items())
 
 
 @pytest.mark.parametrize("cores", [FIRST, SECOND, BOTH])
 def test_the_threads_of_a_stage_run_on_its_cores(stage, values, thread, cores):
     with closing(stage(cores)) as whole:
-        own, of_workers = affinities_while_running(thread, whole, values)
-        assert own == of_workers == {frozenset(cores)}
+        of_thread, of_workers = affinities_while_running(thread, whole, values)
+        assert of_thread == of_workers == {frozenset(cores)}
 
 
 def test_workers_run_on_the_cores_of_all_stages_that_share_them(stage, thread):
