@@ -94,6 +94,7 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
     """Every tensor is made once, and before it is read."""
     weights = [w.name for w in graph.initializer]
     filled = set(weights)
+    # Files of the first IR versions list their weights among the inputs too.
     entries = [*weights, *(i.name for i in graph.input if i.name not in filled)]
     known = set(entries)
     if len(known) < len(entries):

@@ -94,6 +94,7 @@ def inlined(module: Any) -> Any:
             raise ModelError(
                 f"functions {names} cannot be put inside '{ENTRY}': {reason}"
             ) from error
+    # All calls are inside now: one that is left calls itself, directly or through others.
     _require_no_recursion(main, functions)
     if not callees:
         return module

@@ -131,6 +131,7 @@ class SimulatedBench:
     def baselines(self) -> Sequence[Baseline]:
         """One core, all cores at a share of the ideal, and replicas, from the true costs."""
         cores = len(self.devices)
+        # An op that the device cannot run has an infinite time.
         one_core = math.fsum(t for t in self.true.times[0] if t < math.inf)
         all_cores = one_core / (1 + _CORE_SHARE * (cores - 1))
         replica = one_core * self._contention

@@ -201,6 +201,7 @@ def _trial(
 def _days(trials: Sequence[optuna.trial.FrozenTrial]) -> str:
     """The day of the measurements, or the first and the last."""
     days = sorted({t.datetime_start.date().isoformat() for t in trials if t.datetime_start})
+    # Measurements of one day have one date.
     return " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
 
 
