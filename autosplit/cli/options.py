@@ -163,13 +163,29 @@ def stages(text: str) -> int | str:
     return int(text)
 
 
+def cores(text: str) -> int:
+    """``--cores`` as an argparse type: a number of cores."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of cores; give a number from 1")
+    return int(text)
+
+
+def memory(text: str) -> float:
+    """A number of bytes, as an argparse type: a finite number above zero, ``3e9`` for 3 GB."""
+    return _above_zero(text, "number of bytes")
+
+
 def seconds(text: str) -> float:
     """A time in seconds, as an argparse type: a finite number above zero."""
+    return _above_zero(text, "time in seconds")
+
+
+def _above_zero(text: str, quantity: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     # NaN fails every comparison, so it is refused here too.
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds; give a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no {quantity}; give a number above 0")
     return value

@@ -1,12 +1,14 @@
-"""The provably best split for given costs: of a graph file, or of a model by its measured profile.
+"""The provably best plan for given costs: of a graph file, or of a model by its measured profile.
 
   autosplit plan graph.json --stages 6                   a graph file in dnn-partitioning's format
   autosplit plan graph.json --stages 4 --k-best 5        the next best splits too
   autosplit plan graph.json --stages 4 --baselines       what simple splits lose against it
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
+  autosplit plan graph.json --cores 16 --memory 3e9      replicas of stages, 3 GB each
 
-Printed are the stages, their loads, the period, and a lower bound that no split can beat. Where
-both are equal, the split is optimal.
+Printed are the stages, their loads, the period, and a lower bound that no plan can beat. Where
+both are equal, the plan is optimal. With --cores a stage may have replicas that take items in turn,
+so its load counts once divided by them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,18 +30,40 @@ if TYPE_CHECKING:
     from autosplit.planner import CostModel
 
 HELP = "find the provably best split of a model or of a graph file"
+SPLIT_OPTIONS = (
+    "devices",
+    "assign",
+    "allow_empty",
+    "max_period",
+    "k_best",
+    "pareto",
+    "baselines",
+    "count",
+)  # what is asked about a fixed number of stages
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     options.add_runtime(parser)
-    parser.add_argument(
+    size = parser.add_mutually_exclusive_group(required=True)
+    size.add_argument(
         "--stages",
         type=options.stages,
-        required=True,
         metavar="K",
         help="number of stages, or auto: up to the devices, of a graph file up to its maxFPGAs",
+    )
+    size.add_argument(
+        "--cores",
+        type=options.cores,
+        metavar="N",
+        help="plan stages and replicas of them on N equal cores",
+    )
+    parser.add_argument(
+        "--memory",
+        type=options.memory,
+        metavar="BYTES",
+        help="what a stage, or each replica of it, may hold (default: the graph file's limit)",
     )
     parser.add_argument(
         "--devices", help="one device a stage for a model (default: a core a stage)"
@@ -80,29 +105,39 @@ def run(args: argparse.Namespace) -> int:
     if auto:
         # Any number of stages up to the devices is the same as leaving some of them empty.
         args.allow_empty = True
+    if args.cores is not None:
+        _check_deployment(args)
     costs, args.stages = _costs(args)
+    if args.memory is not None:
+        costs = replace(costs, memory=(args.memory,))
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
-    document = planned.document(
-        costs,
-        args.stages,
-        deadline=deadline,
-        allow_empty=args.allow_empty,
-        assign=args.assign,
-        max_period=args.max_period,
-        k_best=args.k_best,
-        pareto=args.pareto,
-        baselines=args.baselines,
-        count=args.count,
-    )
+    if args.cores is not None:
+        runtime = None if _is_graph_file(args) else args.runtime
+        document = planned.deployment(costs, args.cores, runtime, deadline)
+    else:
+        document = planned.document(
+            costs,
+            args.stages,
+            deadline=deadline,
+            allow_empty=args.allow_empty,
+            assign=args.assign,
+            max_period=args.max_period,
+            k_best=args.k_best,
+            pareto=args.pareto,
+            baselines=args.baselines,
+            count=args.count,
+        )
     if auto:
         planned.leave_out_empty(document, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
     if args.save:
-        graph_file.save_graph(args.save, costs, args.stages)
+        graph_file.save_graph(args.save, costs, args.cores or args.stages)
     if args.format == "json":
         output.emit_json(document)
+    elif args.cores is not None:
+        _print_deployment(args, costs, document)
     else:
         _print(args, costs, document)
     return 0
@@ -112,8 +147,7 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
     """The costs of the graph file, or the measured ones of the model, and the number of stages."""
     from autosplit.hardware.profiling import graph_file
 
-    # Here it is never a Relax module, which other commands read from .json too.
-    if args.model.suffix.lower() == ".json":
+    if _is_graph_file(args):
         if args.shape or args.devices or args.target or args.device_target or args.runtime != "tvm":
             raise ConfigError(
                 "--shape, --target, --devices and --runtime are for models; "
@@ -127,8 +161,24 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
 
     named = options.devices(args.devices)
     stages = api.most_stages(named) if args.stages == "auto" else args.stages
+    if args.cores is not None:
+        stages = 1  # cores are alike, so one is profiled
     model = options.load_model(args)
     return api.measured_costs(model, devices.along(stages, named)), stages
+
+
+def _is_graph_file(args: argparse.Namespace) -> bool:
+    # Here it is never a Relax module, which other commands read from .json too.
+    return bool(args.model.suffix.lower() == ".json")
+
+
+def _check_deployment(args: argparse.Namespace) -> None:
+    for option in SPLIT_OPTIONS:
+        if getattr(args, option) not in (None, False):
+            raise ConfigError(
+                f"--{option.replace('_', '-')} is for a number of stages; "
+                "give --stages instead of --cores"
+            )
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
@@ -163,6 +213,26 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
         if key in document:
             least = "" if document[key]["complete"] else "at least "
             output.emit_line(f"legal {key}: {least}{document[key]['total']}")
+    if args.save:
+        output.emit_line(args.save)
+
+
+def _print_deployment(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
+    unit = "" if _is_graph_file(args) else " ms"
+    output.emit_line(_summary(costs.name, document, unit))
+    if document["note"]:
+        output.emit_line(document["note"])
+    keys = ("stages", "replicas", "threads", "loads", "memory")
+    rows = []
+    for number, stage in enumerate(zip(*(document[key] for key in keys), strict=True)):
+        ops, replicas, threads, load, memory = stage
+        loads = (f"{load:.6g}", f"{load / replicas:.6g}")
+        rows.append(
+            (number, len(ops), replicas, threads, *loads, f"{memory / 1e6:.1f}", _ends(ops))
+        )
+    loads = (f"load{unit}", "load / replicas")
+    titles = ("stage", "ops", "replicas", "threads", *loads, "MB", "first to last op")
+    output.emit_table("", titles, rows)
     if args.save:
         output.emit_line(args.save)
 
@@ -224,7 +294,7 @@ def _cell(value: float | None, digits: int = 6) -> str:
 
 def _unit_and_places(args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
     """What a model's times are in and its devices by number; a graph file has neither."""
-    if args.model.suffix.lower() == ".json":
+    if _is_graph_file(args):
         return "", ()
     from autosplit.hardware.devices import device as devices
 

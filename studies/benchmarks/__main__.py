@@ -28,6 +28,7 @@ RESULTS = ROOT / "studies" / "results"
 WORKLOADS = "WORKLOADS"  # stands for the folder in a command
 COMMANDS = {
     "planner": ("planner", WORKLOADS, "--wide"),
+    "deployments": ("deployments", WORKLOADS),
     "networkx": ("networkx_ratio",),
     "search": ("search", WORKLOADS),
     "overhead": ("search", "--overhead"),

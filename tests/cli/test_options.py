@@ -79,6 +79,13 @@ def test_a_time_is_finite_and_above_zero(text):
         options.seconds(text)
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "3GB", ""])
+def test_memory_is_a_finite_number_of_bytes(text):
+    assert options.memory("3e9") == 3e9
+    with pytest.raises(argparse.ArgumentTypeError, match="give a number above 0"):
+        options.memory(text)
+
+
 def test_a_comma_parts_names_unless_the_whole_is_one():
     ops = [Op("a,b", "k", ("s,1", "s2"), ("x",), ("y",))]
     tensors = dict.fromkeys("xy", ((1,), "float32", 4))

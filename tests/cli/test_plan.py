@@ -194,6 +194,51 @@ def test_any_number_of_stages_up_to_the_devices_of_the_file(tmp_path, capsys):
     assert "give a number of stages" in capsys.readouterr().err
 
 
+def test_replicas_of_stages_on_equal_cores(graph, capsys):
+    document = planned(capsys, graph(), "--cores", "3", "--memory", "30")
+    assert document["stages"] == [[0, 1], [2, 3]]
+    assert document["replicas"] == [1, 2]
+    assert document["threads"] == [1, 1]
+    assert document["runtimes"] == [None, None]
+    assert document["loads"] == [3.5, 7.5]
+    assert (document["period"], document["lower_bound"], document["optimal"]) == (3.75, 3.75, True)
+    assert document["seconds"] > 0
+    whole = planned(capsys, graph(), "--cores", "3")
+    assert (whole["replicas"], whole["period"]) == ([3], pytest.approx(10 / 3))
+
+
+def test_the_table_of_a_deployment(graph, tmp_path, capsys):
+    saved = str(tmp_path / "saved.json")
+    assert main(["plan", graph(), "--cores", "3", "--memory", "30", "--save", saved]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "period 3.75, lower bound 3.75 (optimal)" in lines[0]
+    rows = [[c.strip() for c in line.strip("│").split("│")] for line in lines if line[:1] == "│"]
+    assert rows == [
+        ["0", "2", "1", "1", "3.5", "3.5", "0.0", "0 … 1"],
+        ["1", "2", "2", "1", "7.5", "3.75", "0.0", "2 … 3"],
+    ]
+    assert planned(capsys, saved, "--cores", "3")["replicas"] == [1, 2]
+
+
+def test_a_memory_limit_holds_for_stages_too(graph, capsys):
+    assert planned(capsys, graph(), "--stages", "2", "--memory", "20")["period"] == 7.5
+    assert main(["plan", graph(), "--cores", "3", "--memory", "9"]) == 1
+
+
+@pytest.mark.parametrize(
+    "option", ["--assign", "--k-best=2", "--max-period=9", "--devices=cores:0"]
+)
+def test_what_is_asked_of_a_number_of_stages_is_refused_with_cores(option, graph, capsys):
+    assert main(["plan", graph(), "--cores", "2", option]) == 2
+    assert "--stages" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", [(), ("--cores=0",), ("--cores=2", "--stages=2")])
+def test_either_stages_or_cores_are_given(size, graph, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", graph(), *size])
+
+
 @pytest.fixture
 def measured(monkeypatch):
     """`plan MODEL` with costs as if measured; returns the devices of the costs."""
@@ -207,6 +252,16 @@ def measured(monkeypatch):
     monkeypatch.setattr(options, "load_model", lambda args: args.model.with_suffix(".json"))
     monkeypatch.setattr(api, "measured_costs", costs)
     return asked
+
+
+def test_a_model_is_planned_on_cores_by_the_profile_of_one(graph, measured, capsys):
+    model = graph().replace(".json", ".onnx")
+    document = planned(capsys, model, "--cores", "16", "--memory", "30")
+    assert measured == [["cores:0"]]
+    assert sum(document["replicas"]) <= 16
+    assert set(document["runtimes"]) == {"tvm"}
+    assert main(["plan", model, "--cores", "2"]) == 0
+    assert "load ms" in capsys.readouterr().out
 
 
 def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(graph, measured, capsys):

@@ -10,9 +10,11 @@ import pytest
 
 from autosplit.hardware.bench.simulated import Simulation, chain
 from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.study.space.search_space import Space
 from studies.benchmarks import __main__ as all_benchmarks
 from studies.benchmarks import (
+    deployments,
     exhaustive,
     link,
     memory,
@@ -92,6 +94,20 @@ def test_a_planner_that_leaves_a_gap_misses_its_bar() -> None:
     rows = [{"gap %": 0.0, "seconds": 1.0}, {"gap %": 0.5, "seconds": 2.5}]
     assert [bar.holds for bar in planner.bars(rows, [])] == [False, False]
     assert [bar.holds for bar in planner.bars(rows[:1], [{"gap %": 6.0}])] == [True, True, False]
+
+
+def test_deployments_are_proven_and_no_worse_than_their_corners(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.json").write_text(json.dumps(GRAPH))
+    monkeypatch.setattr(deployments, "cells", lambda number: read_graph(tmp_path / "tiny.json"))
+    monkeypatch.setattr(deployments, "chains", lambda number, length: deployments.cells(1))
+    assert bench(deployments, tmp_path, "--cores", "3", "-o", tmp_path / "out.json") == 0
+    outcome = result.read(tmp_path / "out.json")
+    assert len(outcome.rows) == 16
+    graph, cores, memory, _, replicas, best, bound, shape, _ = outcome.rows[0]
+    assert (graph, cores, memory, shape) == ("tiny", "3", "1", "3")
+    assert replicas == best == bound
 
 
 def test_predictions_count_after_the_first_five_trials() -> None:

@@ -1,4 +1,4 @@
-"""The document of ``plan``: the plan, its proof, and what was asked for beside it."""
+"""The documents of ``plan``: the plan, its proof, and what was asked for beside it."""
 
 from __future__ import annotations
 
@@ -67,6 +67,34 @@ def document(
         splits = cuts.count_splits(costs.contraction, stages, deadline=deadline)
         result["splits"] = asdict(splits)
     return result
+
+
+def deployment(
+    costs: CostModel, cores: int, runtime: str | None, deadline: Callable[[], bool] | None = None
+) -> dict[str, Any]:
+    """The document of ``plan --cores N -f json`` without ``seconds``.
+
+    ``runtime``: what the costs were measured in, None for those of a graph file.
+
+    Raises:
+        Infeasible: no deployment meets the limits.
+        ConfigError: the costs are of unequal devices, or the number of cores makes no sense.
+    """
+    from autosplit import planner
+
+    best = planner.plan_deployment(costs, cores, deadline=deadline)
+    split = _split(costs, best, ())
+    del split["devices"]
+    return {
+        **split,
+        "replicas": list(best.replicas),
+        "threads": list(best.threads),
+        "runtimes": [runtime] * len(best.stages),
+        "lower_bound": best.lower_bound,
+        "gap": best.gap,
+        "optimal": best.optimal,
+        "note": best.note,
+    }
 
 
 def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
