@@ -80,6 +80,8 @@ def _product(
     if not is_packed and padded != columns:
         right = _widened(right, padded)
 
+    attributes = {"padded_channels": padded, "group_channels": columns, "row_width": rows}
+
     def product(*position: Any) -> Any:
         *outer, m, n = position
         if padded_width(rows, tile) != rows:
@@ -94,7 +96,7 @@ def _product(
         (*batch, padded_width(rows, tile), padded),
         product,
         name=PACKED,
-        attrs={"padded_channels": padded, "group_channels": columns, "row_width": rows},
+        attrs=attributes | ({"shared_weights": 1} if is_packed else {}),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 _SPATIAL, _REDUCTION = 0, 2
+# Enough steps of a parallel loop that no thread waits long for the others at its end.
+_STEPS = 16
 
 
 def named_blocks(sch: Any) -> dict[str, Any]:
@@ -80,3 +82,20 @@ def dividing_lanes(size: int, lanes: int) -> int:
     while size % lanes:
         lanes //= 2
     return lanes
+
+
+def parallelize(sch: Any, loops: list[Any]) -> None:
+    """Divide the outermost loops of a kernel among the threads of its stage.
+
+    As few are fused as give every thread several steps. A stage with one thread calls the body of
+    the loop directly.
+    """
+    fused = loops[:1]
+    steps = extent(sch, loops[0]) if loops else 0
+    for loop in loops[1:]:
+        if steps >= _STEPS:
+            break
+        fused.append(loop)
+        steps *= extent(sch, loop)
+    if steps > 1:
+        sch.parallel(sch.fuse(*fused) if len(fused) > 1 else fused[0])

@@ -11,6 +11,7 @@ from autosplit.hardware.codegen.rules.blocks import (
     inline_all,
     loops_of,
     named_blocks,
+    parallelize,
     reduces_along_memory,
     vectorize_last,
 )
@@ -35,6 +36,7 @@ def schedule_plain(sch: Any, registers: Registers) -> None:
             _reduce_columns(sch, block, spatial, reduction, registers.lanes)
         elif spatial:
             vectorize_last(sch, block, registers.lanes)
+            parallelize(sch, sch.get_loops(block)[: len(spatial) - 1])
 
 
 def _reduce_rows(sch: Any, block: Any, rank: int, reduction: list[Any], lanes: int) -> None:
@@ -50,6 +52,7 @@ def _reduce_rows(sch: Any, block: Any, rank: int, reduction: list[Any], lanes: i
     vector, lane = sch.split(loops[-1], [vectors, lanes])
     sch.unroll(vector)
     sch.vectorize(lane)
+    parallelize(sch, loops[:rank])
     sch.decompose_reduction(partial, loops[rank])
 
 
@@ -68,4 +71,5 @@ def _reduce_columns(
     outer, vector, lane = sch.split(spatial[-1], [None, vectors, lanes])
     sch.reorder(*spatial[:-1], outer, *reduction, vector, lane)
     sch.vectorize(lane)
+    parallelize(sch, [*spatial[:-1], outer])
     sch.decompose_reduction(block, reduction[0])

@@ -13,6 +13,7 @@ from autosplit.hardware.codegen.rules.blocks import (
     inline_all,
     loops_of,
     named_blocks,
+    parallelize,
     vectorize_last,
 )
 from autosplit.lowering.layout.tiles import Registers, tile_of
@@ -50,17 +51,24 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
         image, inner = [h_tile], [h_inner, *inner]
     # One block of weights goes over the whole image before the next, so it is read from memory
     # once and from the cache for every further tile.
-    sch.reorder(*outer, o_block, *image, w_tile, *inner, o_lane)
+    around = [o_block, *outer] if "shared_weights" in annotations else [*outer, o_block]
+    sch.reorder(*around, *image, w_tile, *inner, o_lane)
     for loop, is_uneven in zip((o_block, w_tile), has_rest, strict=True):
         if is_uneven:
             sch.annotate(loop, _PARTITION, 1)
+    if has_rest[0]:
+        sch.parallel(o_block)
+    else:
+        parallelize(sch, [*around, *image])
     sch.compute_at(product, w_tile, preserve_unit_loops=True)
     _schedule_tile(sch, product, rank, tile.lanes)
     for loop in inner:
         sch.unroll(loop)
     sch.vectorize(o_lane)
     if "pad" in blocks:
-        vectorize_last(sch, blocks["pad"], registers.lanes)
+        pad = blocks["pad"]
+        vectorize_last(sch, pad, registers.lanes)
+        parallelize(sch, sch.get_loops(pad)[:-2])
 
 
 def _result_of(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> Any:
@@ -70,6 +78,7 @@ def _result_of(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> Any:
         return last
     if last is not None:
         vectorize_last(sch, last, lanes)
+        parallelize(sch, sch.get_loops(last)[:-2])
     return sch.cache_write(product, 0, "local")
 
 
