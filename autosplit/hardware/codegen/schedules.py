@@ -45,7 +45,8 @@ def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> d
     from tvm import relax
 
     with target, database(folder), quiet():
-        module = relax.transform.MetaScheduleApplyDatabase()(tvm.IRModule(dict(functions)))
+        open_kernels = {name: f for name, f in functions.items() if not is_scheduled(f)}
+        module = relax.transform.MetaScheduleApplyDatabase()(tvm.IRModule(open_kernels))
     return {gvar.name_hint: f for gvar, f in module.functions.items() if is_scheduled(f)}
 
 
