@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from autosplit.errors import MachineError
+from autosplit.errors import ConfigError, MachineError
 
 REMEDY = "free the disk or choose another folder"
 
@@ -53,6 +53,16 @@ def replace(temporary: Path, file: Path) -> None:
 def refused(path: Path, error: OSError, remedy: str = REMEDY) -> MachineError:
     """The error for a path that the disk refuses to write."""
     return MachineError(f"cannot write '{path}': {error.strerror or error}; {remedy}")
+
+
+def require_path(path: Path) -> None:
+    """Raise ConfigError for a path that no system takes: with a null or a lone surrogate."""
+    try:
+        os.lstat(path)
+    except OSError:  # a path that does not exist yet
+        return
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!a} is no valid path ({error}); choose another") from error
 
 
 def open_regular(file: Path) -> BinaryIO:

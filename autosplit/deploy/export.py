@@ -15,7 +15,7 @@ from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export_folder import replace_export
 from autosplit.errors import ConfigError, MachineError
-from autosplit.files import sha256
+from autosplit.files import require_path, sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Device
@@ -43,8 +43,10 @@ def write_split(
 
     A split that was not measured, and so not compared with the model, is compared first where its
     devices are cores of this machine. Raises StageError where its outputs differ from the model's,
-    MachineError where the disk refuses or nothing here can link a stage file.
+    ConfigError for a folder that cannot be named, MachineError where the disk refuses or nothing
+    here can link a stage file.
     """
+    require_path(folder)
     # Before anything is written: a split that computes something else leaves no files.
     reference = _reference_outputs(model)
     if reference and not results.measured:
@@ -84,6 +86,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     there is one, .onnx. Raises ConfigError for a file name that one of those needs, MachineError
     where the disk refuses or nothing here can link.
     """
+    require_path(file)
     suffix = model.runtime.suffix
     if file.suffix in (".json", "") or (file.suffix == ".onnx") != (suffix == ".onnx"):
         raise ConfigError(

@@ -83,6 +83,15 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+def test_a_path_that_no_system_takes_is_refused(branches, tmp_path, name):
+    split = branches.split([])
+    with pytest.raises(ConfigError, match="no valid path"):
+        split.export(tmp_path / name)
+    with pytest.raises(ConfigError, match="no valid path"):
+        branches.extract([branches.graph.ops[0].name]).export(tmp_path / f"{name}.so")
+
+
 def test_a_full_disk_is_named_and_the_folder_is_left_as_it_was(branches, small_disk):
     with pytest.raises(MachineError, match=r"disk/out': No space left on device; free the disk"):
         branches.split([["first"]]).export(small_disk / "out")
