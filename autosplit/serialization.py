@@ -8,17 +8,15 @@ T = TypeVar("T")
 
 
 def dump(value: object) -> Any:
-    """A frozen dataclass as a document of dicts, lists, strings and numbers."""
-    return _adapter(type(value)).dump_python(value, mode="json")
+    """Frozen dataclasses, alone or in a list, as dicts, lists, strings and numbers."""
+    from pydantic_core import to_jsonable_python
+
+    # An infinite bandwidth stays a number; the default would be null.
+    return to_jsonable_python(value, inf_nan_mode="constants")
 
 
 def load(kind: type[T], document: object) -> T:
     """The ``kind`` that a document stands for. Raises pydantic's ValidationError."""
-    value: T = _adapter(kind).validate_python(document)
-    return value
-
-
-def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    return TypeAdapter(kind).validate_python(document)

@@ -44,6 +44,11 @@ def test_a_link_without_costs_survives_json():
     assert load(LinkCost, json.loads(json.dumps(dump(LinkCost("here"))))).bandwidth == math.inf
 
 
+def test_links_without_costs_survive_json_in_a_list():
+    (link,) = load(list[LinkCost], json.loads(json.dumps(dump([LinkCost("here")]))))
+    assert link.bandwidth == math.inf
+
+
 @pytest.mark.parametrize(
     "document",
     [
