@@ -41,7 +41,9 @@ def test_a_value_reads_back_from_json_as_it_was(value):
 
 
 def test_a_link_without_costs_survives_json():
-    assert load(LinkCost, json.loads(json.dumps(dump(LinkCost("here"))))).bandwidth == math.inf
+    link = LinkCost("here")
+    assert load(LinkCost, json.loads(json.dumps(dump(link)))).bandwidth == math.inf
+    assert load(list[LinkCost], json.loads(json.dumps(dump([link])))) == [link]
 
 
 def test_links_without_costs_survive_json_in_a_list():
