@@ -12,6 +12,7 @@ from autosplit.hardware.runtimes.interface import Item
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
 from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples
+from autosplit.hardware.runtimes.openvino.old_softmax import with_flat_softmax
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
 from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, require_openvino
 
@@ -25,6 +26,10 @@ class OpenvinoRuntime(SubmodelRuntime):
     def version(self) -> str:
         """See SubmodelRuntime."""
         return str(require_openvino().__version__)
+
+    def submodel(self, ports: StagePorts) -> Any:
+        """See SubmodelRuntime."""
+        return with_flat_softmax(super().submodel(ports))
 
     def stage(self, ports: StagePorts, device: Device) -> OpenvinoStage:
         """See Runtime."""
