@@ -48,9 +48,9 @@ class Model(CompiledModel):
             if previous & ~downset and not downset & ~previous:
                 last = self.graph.ops[max(cuts.members(previous & ~downset))].name
                 raise SplitError(
-                    f"cut {number} (after {', '.join(names) or 'nothing'}) does not hold the one "
-                    f"before it: op '{last}' lies before cut {number - 1} already; "
-                    "give the cuts in the order of the model"
+                    f"cut {number} (after {', '.join(names) or 'nothing'}) lies before cut "
+                    f"{number - 1}: it does not contain op '{last}'; "
+                    "list the cuts from input to output"
                 )
             downsets.append(previous | downset)
             self._require_whole_groups(number, downsets[-1])
@@ -83,8 +83,8 @@ class Model(CompiledModel):
                 first = self.graph.ops[next(cuts.members(before))].name
                 second = self.graph.ops[next(cuts.members(after))].name
                 raise SplitError(
-                    f"cut {number} lies between ops '{first}' and '{second}', which run as one on "
-                    f"{self.runtime_name}; name both or neither"
+                    f"cut {number}: {self.runtime_name} runs ops '{first}' and '{second}' as one "
+                    f"and they cannot be separated; cut after both with --after {first},{second}"
                 )
 
 
@@ -230,12 +230,11 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     for folded in graph.folded:
         if folded.name == name:
             raise SplitError(
-                f"node '{name}' left no op ({folded.reason}); name the node before or after it"
+                f"node '{name}' has no fused op ({folded.reason}); name the node before or after it"
             )
     known = [*graph.index]
     for op in graph.ops:
         known += [*op.sources, *op.outputs]
     raise SplitError(
-        f"no op and no source node is called '{name}'; "
-        f"`autosplit inspect` lists them{nearest(name, known)}"
+        f"unknown op or source node '{name}'; `autosplit inspect` lists them{nearest(name, known)}"
     )

@@ -201,4 +201,4 @@ def _check(graph: FusedGraph) -> None:
             raise GraphError(f"tensor '{t}' has no shape; list it among the tensors")
     for t in graph.outputs:
         if t not in available:
-            raise GraphError(f"output '{t}' is made by no op and is no input")
+            raise GraphError(f"no op makes output '{t}' and it is not an input")

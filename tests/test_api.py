@@ -57,7 +57,7 @@ def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
 
 
 def test_more_stages_than_ops_are_refused(profiled):
-    with pytest.raises(Infeasible, match="42 stages asked for, but only 41"):
+    with pytest.raises(Infeasible, match="42 stages are too many: only 41"):
         autosplit.plan(profiled("squeezenet"), stages=42)
 
 
@@ -79,11 +79,11 @@ def test_a_cut_takes_op_names_too(branches):
 @pytest.mark.parametrize(
     ("after", "line"),
     [
-        ([["nope"]], "no op and no source node is called 'nope'; `autosplit inspect` lists them"),
+        ([["nope"]], "unknown op or source node 'nope'; `autosplit inspect` lists them"),
         ([[]], "is empty"),
         ([["first"], ["first"]], "is empty"),
         ([["early", "late"]], "is empty"),
-        ([["late"], ["first"]], "does not hold the one before it"),
+        ([["late"], ["first"]], "lies before cut 1"),
     ],
 )
 def test_a_cut_that_is_none_is_named(branches, after, line):
@@ -94,7 +94,7 @@ def test_a_cut_that_is_none_is_named(branches, after, line):
 
 def test_a_cut_after_a_folded_node_says_why_not(squeezenet):
     folded = squeezenet.graph.folded[0]
-    with pytest.raises(SplitError, match=f"node '{folded.name}' left no op"):
+    with pytest.raises(SplitError, match=f"node '{folded.name}' has no fused op"):
         squeezenet.split([[folded.name]])
 
 

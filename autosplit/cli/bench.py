@@ -1,7 +1,7 @@
-"""Measure an exported split: steady-state period, latency, busy time of each stage.
+"""Measure an exported split: period, latency, and busy time of each stage.
 
 autosplit bench out/ --seconds 10
-autosplit bench out/ --timeline run.svg     draws who computed which item when, and where it waited
+autosplit bench out/ --timeline run.svg     draw when each stage computed which item
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_export(parser)
     parser.add_argument(
-        "--seconds",
-        type=options.seconds,
-        default=5.0,
-        help="how long to measure at most (default 5)",
+        "--seconds", type=options.seconds, default=5.0, help="longest time to measure (default 5)"
     )
     parser.add_argument(
         "--timeline",
         type=Path,
         metavar="FILE",
-        help="draw the first items into FILE, an .svg or .png",
+        help="draw the first items as FILE, an .svg or .png",
     )
 
 

@@ -1,11 +1,10 @@
-"""Look at a study in the browser: trials with notes, stage tables, pictures and plots.
+"""Show a study in the browser: trials with notes, stage tables, pictures and plots.
 
   autosplit dashboard quickstart.toml         a study by its study file or its database
   autosplit dashboard NAME --storage postgresql+psycopg://USER@HOST/NAME
   autosplit dashboard quickstart.db --writable      allow notes and deletions
 
-Serves this machine only and changes nothing, unless options say otherwise. A running study can be
-watched.
+By default the dashboard is read-only and only this machine can reach it. The study may be running.
 Needs optuna-dashboard, matplotlib and plotly: pip install 'autosplit[dashboard]'
 """
 
@@ -17,18 +16,18 @@ import sys
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 
-HELP = "look at a study in the browser, read-only and on this machine unless asked otherwise"
+HELP = "show a study in the browser, by default read-only and for this machine only"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The study, where to serve it and what to allow."""
     options.add_study(parser)
     parser.add_argument(
-        "--port", type=int, default=8080, help="port to serve on, 0 for a free one (default: 8080)"
+        "--port", type=int, default=8080, help="port, 0 for a free one (default: 8080)"
     )
     parser.add_argument("--host", metavar="ADDR", help="address to serve on (default: 127.0.0.1)")
     parser.add_argument(
-        "--allow-remote", action="store_true", help="let other machines in, without a password"
+        "--allow-remote", action="store_true", help="let other machines connect, without a password"
     )
     parser.add_argument(
         "--writable", action="store_true", help="let the browser change and delete the study"
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     with server:
         if args.allow_remote:
             verb = "change and delete" if args.writable else "read"
-            output.note(f"autosplit: whoever reaches this address can {verb} the study")
+            output.note(f"autosplit: everyone who can reach this address can {verb} the study")
         output.emit(args.format, {"url": url, "writable": args.writable}, url)
         # Through a pipe the URL would stay in the buffer while the server runs.
         sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""Check what this machine has: versions that fit, a linker, cores, the cache, optional packages.
+"""Check this machine: package versions, linker, cores, cache, optional packages.
 
-Exit code 3 where something that is needed is missing or wrong; the line says what to do.
+The exit code is 3 if something required is missing or wrong; its line says what to do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write a split of a study, the best one by default, as split.json and one loadable file a stage.
+"""Write a split of a study, by default the best one, as split.json and one file per stage.
 
 autosplit export studies/quickstart.toml -o out/
 autosplit export mystudy.db -o out/ --trial 3
@@ -10,7 +10,7 @@ import argparse
 
 from autosplit.cli import options, output
 
-HELP = "write the best split of a study, with its wiring and stage files"
+HELP = "write the best split of a study as split.json and stage files"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,10 +1,10 @@
-"""Take a convex set of fused ops out of a model, as a library that runs by itself.
+"""Write a convex set of fused ops of a model as a library that runs by itself.
 
-autosplit extract net.onnx --from conv3_1 --to conv3_relu -o block.so   all ops on a path
-autosplit extract net.onnx --ops conv1,relu1 -o block.so                just these
+autosplit extract net.onnx --from conv3_1 --to conv3_relu -o block.so   all ops between
+autosplit extract net.onnx --ops conv1,relu1 -o block.so                only these
 
-Written are block.so, its manifest block.json, which `autosplit verify` and autosplit.load take, and
-block.onnx where the tensors at its boundary exist in the ONNX graph.
+The command writes block.so, the manifest block.json, which `autosplit verify` and autosplit.load
+read, and block.onnx if the tensors at the boundary exist in the ONNX graph.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autosplit.cli import options, output
 if TYPE_CHECKING:
     from autosplit.api import Model
 
-HELP = "take a block of fused ops out of a model, as a library and as ONNX"
+HELP = "write a block of fused ops of a model as a library and as ONNX"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,15 +29,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="first",
         action="append",
         metavar="OP",
-        help="where the block starts; repeatable",
+        help="first op of the block; repeatable",
     )
     parser.add_argument(
-        "--to", dest="last", action="append", metavar="OP", help="where the block ends; repeatable"
+        "--to", dest="last", action="append", metavar="OP", help="last op of the block; repeatable"
     )
     parser.add_argument(
-        "--ops", action="append", metavar="OP[,OP]", help="the ops or source nodes of the block"
+        "--ops", action="append", metavar="OP[,OP]", help="ops or source nodes of the block"
     )
-    options.add_output(parser, "FILE", "the library to write; without it, only show")
+    options.add_output(parser, "FILE", "library to write; without it the block is only shown")
 
 
 def run(args: argparse.Namespace) -> int:

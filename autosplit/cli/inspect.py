@@ -1,7 +1,7 @@
 """Show the fused ops of a model, their source nodes and tensors, and the number of legal cuts.
 
-autosplit inspect net.onnx                    the ops, one a line
-autosplit inspect net.onnx --node conv3_relu  where a source node went
+autosplit inspect net.onnx                    one op per line
+autosplit inspect net.onnx --node conv3_relu  which fused op a node is in
 autosplit inspect net.onnx -f json            everything, for programs
 """
 
@@ -17,7 +17,9 @@ HELP = "show fused ops, source nodes, tensors and the number of legal cuts"
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
-    parser.add_argument("--node", metavar="NAME", help="only say where this source node went")
+    parser.add_argument(
+        "--node", metavar="NAME", help="print only which fused op this source node is in"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,26 +20,24 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "model",
         type=Path,
         metavar="MODEL",
-        help="an ONNX file, TVMScript (.py), a Relax module (.json) or exported program (.pt2)",
+        help="ONNX file, TVMScript (.py), Relax module (.json) or exported PyTorch program (.pt2)",
     )
     add_shape(parser)
     parser.add_argument(
-        "--target",
-        help="what kernels are compiled for, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)",
+        "--target", help="target of the kernels, e.g. 'llvm -mcpu=x86-64-v3' (default: this CPU)"
     )
     parser.add_argument(
         "--device-target",
         action="append",
         default=[],
         metavar="DEVICE=TARGET",
-        help="the target of one device, repeatable, "
-        "e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'",
+        help="target of one device, e.g. 'rpc:pi:9090=llvm -mtriple=aarch64-linux-gnu'; repeatable",
     )
     parser.add_argument(
         "--tuning",
         type=Path,
         metavar="DIR",
-        help="a tuning database, as `autosplit tune` makes one",
+        help="folder of a tuning database, written by `autosplit tune`",
     )
 
 
@@ -59,12 +57,12 @@ def add_study(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "study",
         metavar="STUDY",
-        help="a study file (.toml), a database (.db), or a name in --storage",
+        help="study file (.toml), database (.db), or name of a study in --storage",
     )
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="where the study is (default: AUTOSPLIT_STORAGE, or NAME.db)",
+        help="file or database URL of the study (default: AUTOSPLIT_STORAGE, or NAME.db)",
     )
 
 
@@ -77,13 +75,18 @@ def add_output(
 
 def add_export(parser: argparse.ArgumentParser) -> None:
     """An exported split."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="a folder that `export` wrote")
+    parser.add_argument(
+        "folder", type=Path, metavar="DIR", help="folder written by `export` or `split`"
+    )
 
 
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """What runs the stages."""
     parser.add_argument(
-        "--runtime", choices=tuple(RUNTIMES), default=TVM, help="what runs the stages (default tvm)"
+        "--runtime",
+        choices=tuple(RUNTIMES),
+        default=TVM,
+        help="runtime of the stages (default tvm)",
     )
     parser.add_argument("--backend", type=_former_name, help=argparse.SUPPRESS)
 
@@ -114,7 +117,7 @@ def targets(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, target = text.partition("=")
         if not equals or not name or not target:
-            raise ConfigError(f"--device-target {text!r} is misspelt; write DEVICE=TARGET")
+            raise ConfigError(f"--device-target {text!r} is invalid; write DEVICE=TARGET")
         by_device[name] = target
     return by_device
 
@@ -127,7 +130,7 @@ def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
         name, equals, sizes = text.rpartition("=")
         parts = sizes.lower().split("x") if sizes else []
         if not equals or not name or not all(p.isdecimal() for p in parts):
-            raise ConfigError(f"--shape {text!r} is misspelt; write INPUT=1x3x224x224")
+            raise ConfigError(f"--shape {text!r} is invalid; write INPUT=1x3x224x224")
         if name in by_input:
             raise ConfigError(f"--shape names '{name}' twice; give each input once")
         by_input[name] = tuple(map(int, parts))
@@ -158,7 +161,7 @@ def stages(text: str) -> int | str:
         return text
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of stages; give a number from 1, or auto"
+            f"invalid number of stages {text!r}; give 1 or more, or auto"
         )
     return int(text)
 
@@ -166,7 +169,7 @@ def stages(text: str) -> int | str:
 def cores(text: str) -> int:
     """``--cores`` as an argparse type: a number of cores."""
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of cores; give a number from 1")
+        raise argparse.ArgumentTypeError(f"invalid number of cores {text!r}; give 1 or more")
     return int(text)
 
 
@@ -187,5 +190,5 @@ def _above_zero(text: str, quantity: str) -> float:
         value = 0.0
     # NaN fails every comparison, so it is refused here too.
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no {quantity}; give a number above 0")
+        raise argparse.ArgumentTypeError(f"invalid {quantity} {text!r}; give a number above 0")
     return value

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autosplit.printable import printable
+from autosplit.units import digits
 
 
 def note(text: str) -> None:
@@ -42,6 +43,8 @@ def emit_study(document: Mapping[str, Any], form: str) -> None:
     for title, columns, rows in tables(document):
         emit_table(title, columns, rows)
         emit_line("")
+    if document["bound_ms"] is not None:
+        emit_line(f"predicted bound {digits(document['bound_ms'])} ms")
     if document["verdict"]:
         emit_line(document["verdict"]["text"])
     if document.get("export"):

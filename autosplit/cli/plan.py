@@ -1,14 +1,14 @@
-"""The provably best plan for given costs: of a graph file, or of a model by its measured profile.
+"""Compute the best plan for a graph file, or for a model from its measured profile, with a proof.
 
   autosplit plan graph.json --stages 6                   a graph file in dnn-partitioning's format
   autosplit plan graph.json --stages 4 --k-best 5        the next best splits too
-  autosplit plan graph.json --stages 4 --baselines       what simple splits lose against it
+  autosplit plan graph.json --stages 4 --baselines       compare with simple splits
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
   autosplit plan graph.json --cores 16 --memory 3e9      replicas of stages, 3 GB each
 
-Printed are the stages, their loads, the period, and a lower bound that no plan can beat. Where
-both are equal, the plan is optimal. With --cores a stage may have replicas that take items in turn,
-so its load counts once divided by them.
+Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
+are equal, the plan is optimal. With --cores a stage may have several replicas that take items in
+turn; its load is then divided by their number.
 """
 
 from __future__ import annotations
@@ -51,34 +51,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--stages",
         type=options.stages,
         metavar="K",
-        help="number of stages, or auto: up to the devices, of a graph file up to its maxFPGAs",
+        help="number of stages, or auto: up to one per device (graph file: up to its maxFPGAs)",
     )
     size.add_argument(
         "--cores",
         type=options.cores,
         metavar="N",
-        help="plan stages and replicas of them on N equal cores",
+        help="plan stages and their replicas on N equal cores",
     )
     parser.add_argument(
         "--memory",
         type=options.memory,
         metavar="BYTES",
-        help="what a stage, or each replica of it, may hold (default: the graph file's limit)",
+        help="memory limit of each stage and replica (default: the graph file's limit)",
     )
     parser.add_argument(
-        "--devices", help="one device a stage for a model (default: a core a stage)"
+        "--devices", help="one device per stage of a model (default: one core per stage)"
     )
     parser.add_argument(
         "--timeout", type=float, metavar="S", help="stop after S seconds with the best split so far"
     )
-    parser.add_argument("--assign", action="store_true", help="search the order of the devices too")
-    parser.add_argument("--allow-empty", action="store_true", help="let stages stay empty")
     parser.add_argument(
-        "--max-period", type=float, metavar="T", help="the least latency with a period of at most T"
+        "--assign", action="store_true", help="also search the order of the devices"
+    )
+    parser.add_argument("--allow-empty", action="store_true", help="allow empty stages")
+    parser.add_argument(
+        "--max-period",
+        type=float,
+        metavar="T",
+        help="minimise the latency for a period of at most T",
     )
     parser.add_argument("--k-best", type=int, metavar="N", help="list the N best splits")
     parser.add_argument(
-        "--pareto", action="store_true", help="list the front of period, latency and peak memory"
+        "--pareto",
+        action="store_true",
+        help="list the Pareto front of period, latency and peak memory",
     )
     parser.add_argument(
         "--baselines", action="store_true", help="compare with simple ways to split"
@@ -88,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--save",
         type=Path,
         metavar="FILE",
-        help="write the costs as a graph file other planners read",
+        help="write the costs as a graph file, which other planners read",
     )
 
 
@@ -98,9 +105,9 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.documents import plan as planned
 
     if args.timeout is not None and not args.timeout > 0:
-        raise ConfigError(f"--timeout {args.timeout} is no time; give more than 0 seconds")
+        raise ConfigError(f"--timeout {args.timeout} is invalid; give seconds above 0")
     if args.max_period is not None and not args.max_period > 0:
-        raise ConfigError(f"--max-period {args.max_period} is no period; give more than 0")
+        raise ConfigError(f"--max-period {args.max_period} is invalid; give a number above 0")
     auto = args.stages == "auto"
     if auto:
         # Any number of stages up to the devices is the same as leaving some of them empty.
@@ -151,7 +158,7 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
         if args.shape or args.devices or args.target or args.device_target or args.runtime != "tvm":
             raise ConfigError(
                 "--shape, --target, --devices and --runtime are for models; "
-                "a graph file has its costs"
+                "a graph file has its own costs"
             )
         if args.stages == "auto":
             return graph_file.graph_and_stages(args.model)

@@ -20,12 +20,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     options.add_runtime(parser)
-    parser.add_argument("--device", help="where to measure, e.g. cores:0 (default: the first core)")
     parser.add_argument(
-        "--seconds", type=options.seconds, default=2.0, help="how long to measure (default 2)"
+        "--device", help="device to measure, e.g. cores:0 (default: the first core)"
     )
     parser.add_argument(
-        "--force", action="store_true", help="measure again even if the cache holds the profile"
+        "--seconds", type=options.seconds, default=2.0, help="time to measure (default 2)"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="measure again even if the profile is cached"
     )
 
 

@@ -1,11 +1,10 @@
-"""Write a study as one page of HTML, which opens in any browser, offline and on a phone too.
+"""Write a study as one HTML page that needs no network.
 
   autosplit report quickstart.toml -o report.html      by its study file
   autosplit report quickstart.db -o report.html        by its database
   autosplit report NAME --storage URL -o report.html   by its name in a storage
 
-A running study can be written; nothing of it is changed. Needs matplotlib:
-pip install 'autosplit[dashboard]'
+The study may be running; it is not changed. Needs matplotlib: pip install 'autosplit[dashboard]'
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import argparse
 
 from autosplit.cli import options, output
 
-HELP = "write a study as one HTML page: verdict, pictures, trials, how to do it again"
+HELP = "write a study as one HTML page: verdict, pictures, trials, how to reproduce it"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the study, its storage and the file to write."""
     options.add_study(parser)
-    options.add_output(parser, "FILE", "the page to write", required=True)
+    options.add_output(parser, "FILE", "page to write", required=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,14 +1,14 @@
 """Run a study: measure splits on the real devices until no better one is expected.
 
-  autosplit run studies/quickstart.toml               SqueezeNet on two cores; run it again to go on
-  autosplit run STUDY.toml --trials 40 --timeout 600  options lie over the study file
+  autosplit run studies/quickstart.toml               SqueezeNet on two cores
+  autosplit run STUDY.toml --trials 40 --timeout 600  options override the study file
   autosplit run STUDY.toml --storage postgresql+psycopg://USER@HOST/NAME
 
 A study file names at least a model and the stages:
 
   model = "net.onnx"                  # beside the study file; or zoo = "squeezenet"
   stages = 2                          # or "auto": any number up to the devices
-  devices = ["cores:0", "cores:1"]    # one a stage; default: one core each
+  devices = ["cores:0", "cores:1"]    # one per stage; default: one core each
 
   [search]
   sampler = "planner"                 # or tpe, random, exhaustive
@@ -29,7 +29,7 @@ from autosplit.cli import options, output
 HELP = (
     "run a study: search for the split that runs fastest on the devices, measuring each candidate"
 )
-AFTER_INTERRUPT = "; the study is kept, and the same command goes on where it stopped"
+AFTER_INTERRUPT = "; the study is saved, run the same command to resume"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +39,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--stages",
         type=options.stages,
         metavar="K",
-        help="number of stages, or auto: any number up to the devices",
+        help="number of stages, or auto: any number up to one per device",
     )
     parser.add_argument(
-        "--devices", nargs="+", metavar="DEVICE", help="one device a stage: cores:0, cores:0-3, ..."
+        "--devices",
+        nargs="+",
+        metavar="DEVICE",
+        help="one device per stage: cores:0, cores:0-3, ...",
     )
     parser.add_argument(
         "--trials", type=int, metavar="N", help="stop when the study has this many finished trials"
@@ -53,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--storage",
         metavar="URL",
-        help="where the study is stored: a file, or a database URL "
+        help="file or database URL to store the study in "
         "(default: AUTOSPLIT_STORAGE, the study file's storage, or NAME.db)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the search")
@@ -64,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="start a new study beside one of the same name; nothing is deleted",
+        help="start a new study even if one of this name exists; nothing is deleted",
     )
 
 

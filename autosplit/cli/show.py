@@ -5,7 +5,7 @@
   autosplit show NAME --storage URL       by its name in a storage
   autosplit show quickstart.db -f json    one JSON document
 
-A running study can be looked at; nothing is changed.
+The study may be running; it is not changed.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 autosplit split net.onnx --after conv3_relu --after pool5,branch_add -o out/
 
-A cut is the smallest one that holds the named ops, all they need, and the cut ahead of it. Printed
-are the ops that it adds to the named ones and the tensors that cross it. Without -o nothing is
-written; with it the split is compared with the original model first and written if it is equal.
+Each cut is the smallest one that contains the named ops, all ops they depend on, and the previous
+cut. The command prints the ops that this adds to the named ones, and the tensors that cross the
+cut. With -o the split is compared with the original model, and written if the outputs are equal.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NODE[,NODE]",
-        help="source nodes or fused ops before the cut; once a cut, in order",
+        help="source nodes or fused ops before the cut; once per cut, in order",
     )
     options.add_output(parser, "DIR", "folder to write split.json and the stages into")
     parser.add_argument(
-        "--devices", help="one device a stage, e.g. 'cores:0 cores:1' (default: a core a stage)"
+        "--devices",
+        help="one device per stage, e.g. 'cores:0 cores:1' (default: one core per stage)",
     )
 
 

@@ -1,11 +1,11 @@
-"""Tune the kernels of a model: try a few schedules a kernel, keep the fastest in a database.
+"""Tune the kernels of a model: try some schedules per kernel and store the fastest.
 
-  autosplit tune net.onnx -o tuned/                 8 samples a kernel, about a second each
-  autosplit tune net.onnx -o tuned/ --samples 32    slower kernels left behind
-  autosplit profile net.onnx --tuning tuned/        what it brought
+  autosplit tune net.onnx -o tuned/                 8 schedules per kernel, about a second each
+  autosplit tune net.onnx -o tuned/ --samples 32    faster kernels, in more time
+  autosplit profile net.onnx --tuning tuned/        op times with the tuned kernels
 
-A study names the folder as `tuning = "tuned"`. After an interrupt the same command resumes. A
-database that MetaSchedule wrote elsewhere serves as well.
+A study file uses the folder with `tuning = "tuned"`. After an interrupt the same command resumes. A
+database written by TVM's MetaSchedule works as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import time
 
 from autosplit.cli import options, output
 
-HELP = "tune the kernels of a model into a database that studies can name"
-AFTER_INTERRUPT = "; what was tuned is kept, and the same command goes on where it stopped"
+HELP = "tune the kernels of a model and store the schedules in a database"
+AFTER_INTERRUPT = "; the tuned kernels are saved, run the same command to resume"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,13 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=8,
         metavar="N",
-        help="schedules to try a kernel, on average (default 8)",
+        help="schedules to try per kernel, on average (default 8)",
     )
     parser.add_argument(
         "--timeout", type=options.seconds, metavar="SECONDS", help="start no kernel after this time"
     )
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of the schedules that are drawn"
+        "--seed", type=int, default=0, metavar="N", help="seed of the random schedules"
     )
 
 

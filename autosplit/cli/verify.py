@@ -1,7 +1,7 @@
 """Compare an exported split with onnxruntime on the original model.
 
-Without the model or without onnxruntime, the outputs recorded at export are the reference. Exit
-code 1 where outputs differ.
+Without the model or without onnxruntime, the outputs recorded at export are the reference. The exit
+code is 1 if outputs differ.
 
   autosplit verify out/
   autosplit verify out/ --model net.onnx --items 10
@@ -23,13 +23,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_export(parser)
     parser.add_argument(
-        "--model", type=Path, metavar="FILE", help="the original model, where it lies elsewhere now"
+        "--model", type=Path, metavar="FILE", help="the original model, if it has moved"
     )
     parser.add_argument(
-        "--items", type=int, help="how many random items to compare (default 3, special: 6)"
+        "--items", type=int, help="number of random items to compare (default 3; with --special 6)"
     )
     parser.add_argument(
-        "--special", action="store_true", help="put NaN, infinities and denormals among the items"
+        "--special", action="store_true", help="include NaN, infinities and denormals in the items"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random items")
 

@@ -1,6 +1,6 @@
-"""Real nets to try autosplit on, made offline: real structures with seeded random weights.
+"""Make well-known nets as ONNX files, offline: real structures with seeded random weights.
 
-  autosplit zoo list                                what there is
+  autosplit zoo list                                list the nets
   autosplit zoo make squeezenet -o squeezenet.onnx  write one as an ONNX file
 
 Needs the onnx package: pip install 'autosplit[onnx]'
@@ -16,7 +16,7 @@ from autosplit.errors import ConfigError
 from autosplit.files import sha256
 from autosplit.zoo import catalog
 
-HELP = "make a real net as an ONNX file, offline, with seeded random weights"
+HELP = "make a well-known net as an ONNX file, offline, with random weights"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     options.add_output(parser, "FILE", "the ONNX file to write (default: NAME.onnx)")
     parser.add_argument(
-        "--seed", type=int, default=0, help="draws the weights: same seed, same file (default: 0)"
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of the weights; the same seed makes the same file (default: 0)",
     )
 
 
@@ -36,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         if args.name or args.output:
             raise ConfigError(
-                "zoo list takes no net and no file; to write one: autosplit zoo make NAME -o FILE"
+                "zoo list takes no NAME and no -o; to write a net: autosplit zoo make NAME -o FILE"
             )
         return _list(args.format)
     if not args.name:
-        raise ConfigError(f"zoo make needs the NAME of a net: one of {', '.join(catalog.NAMES)}")
+        raise ConfigError(f"zoo make needs a NAME; give one of {', '.join(catalog.NAMES)}")
     return _make(args.name, args.output or Path(f"{args.name}.onnx"), args.seed, args.format)
 
 

@@ -196,7 +196,7 @@ class ConnectionPart(_Part):
             else:
                 raise ConfigError(
                     f"tensor '{self.tensor}' is read as '{end.input}'; "
-                    "an input goes by its tensor's name"
+                    "an input has the name of its tensor"
                 )
         return Connection(self.tensor, self.bytes, source, tuple(stages), tuple(outputs))
 
@@ -273,7 +273,7 @@ class Manifest(_Part):
             # Connections number the stages by their places.
             if stage.index != position:
                 raise ConfigError(
-                    f"stage {stage.index} stands at place {position}; export the split again"
+                    f"stage {stage.index} is listed at position {position}; export the split again"
                 )
         wiring = Wiring(
             ports_of(self.model.inputs),

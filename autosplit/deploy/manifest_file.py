@@ -33,7 +33,8 @@ def read(path: Path) -> Manifest:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         raise ConfigError(
-            f"'{path}' holds no readable {NAME} ({reason}); give a folder `export` wrote"
+            f"'{path}' has no readable {NAME} ({reason}); "
+            "give a folder written by `autosplit export`"
         ) from error
     return parse(content, str(file))
 

@@ -22,7 +22,7 @@ def copy_checked(folder: Path, name: str, sha256: str, private: Path) -> Path:
     """
     file, copy = folder / name, private / name
     if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
-        raise ConfigError(f"'{name}' leads out of the folder '{folder}'; export the split again")
+        raise ConfigError(f"'{name}' is outside the folder '{folder}'; export the split again")
     try:
         source = open_regular(file)
     except FileNotFoundError as error:

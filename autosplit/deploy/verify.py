@@ -53,7 +53,7 @@ def verify(
     item; MachineError or ModelError where ``model`` cannot be run.
     """
     if items < 1:
-        raise ConfigError(f"--items {items} compares nothing; give 1 or more")
+        raise ConfigError(f"--items {items} is invalid; give 1 or more")
     document = manifest_file.read(folder)
     file = _original_model(document, model)
     if special and file is None:
@@ -98,7 +98,7 @@ def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]
     """The items and reference outputs of the export, and where they are from."""
     if document.reference is None:
         raise ConfigError(
-            "the export holds no reference outputs; give the original model with --model FILE"
+            "the export has no reference outputs; give the original model with --model FILE"
         )
     name = document.reference.file
     sides: dict[str, dict[str, dict[str, Any]]] = {"in": {}, "out": {}}
@@ -114,7 +114,7 @@ def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]
             expected = [sides["out"][number] for number in numbers]
         except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
             raise ConfigError(
-                f"'{folder / name}' holds no reference outputs ({error}); export the split again"
+                f"'{folder / name}' has no reference outputs ({error}); export the split again"
             ) from error
     inputs = [sides["in"][number] for number in numbers]
     return inputs, expected, f"onnxruntime's outputs recorded in {name}"

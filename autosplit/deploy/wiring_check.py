@@ -59,7 +59,8 @@ def _end(wiring: Wiring, connection: Connection, stage: int, name: str) -> Port:
     # Items go forward only: a stage that waits for a later one would wait for ever.
     if not isinstance(connection.source, str) and connection.source[0] >= stage:
         raise ConfigError(
-            f"tensor '{connection.tensor}' goes back from stage {connection.source[0]} to {stage}"
+            f"tensor '{connection.tensor}' goes backwards, "
+            f"from stage {connection.source[0]} to {stage}"
         )
     return _named(wiring.stages[stage].inputs, name, f"stage {stage} has no input '{name}'")
 
@@ -87,4 +88,4 @@ def _require_same_type(tensor: str, source: Port, end: Port) -> None:
 
 def _require_one(times: int, port: str) -> None:
     if times != 1:
-        raise ConfigError(f"{port} is fed {times} times instead of once; export the split again")
+        raise ConfigError(f"{port} has {times} sources instead of one; export the split again")

@@ -63,6 +63,6 @@ def _object(model: Any, shapes: Shapes) -> SourceModel:
     if importer.is_program(model):
         return importer.convert(model, "program", shapes)
     raise ModelError(
-        f"a {type(model).__name__} is no model; "
+        f"cannot load a model from a {type(model).__name__}; "
         "give a file, a TVM IRModule or a torch.export.ExportedProgram"
     )

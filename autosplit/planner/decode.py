@@ -28,12 +28,12 @@ def decode(costs: CostModel, shares: Sequence[float], branch: float = 0.0) -> tu
     """
     for share in (*shares, branch):
         if not 0 <= share <= 1:
-            raise ConfigError(f"a share of {share} was given; give numbers from 0 to 1")
+            raise ConfigError(f"share {share} is out of range; give numbers from 0 to 1")
     groups, before = costs.contraction.groups, costs.contraction.predecessors
     if len(groups) <= len(shares):
         raise Infeasible(
-            f"{len(shares)} cuts asked for, but only {len(groups)} groups of ops can be apart; "
-            "ask for fewer"
+            f"{len(shares)} cuts are too many: only {len(groups)} groups of ops can be separated; "
+            "use fewer cuts"
         )
     order = _blend(before, branch)
     times, downsets = [0.0], [0]

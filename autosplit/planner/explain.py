@@ -59,7 +59,7 @@ def explained(
 
     texts = clashing(costs, constraints, feasible)
     if texts:
-        return Infeasible(f"{message}; these clash, drop one: {'; '.join(texts)}")
+        return Infeasible(f"{message}; conflicting constraints, remove one: {'; '.join(texts)}")
     # No condition is to blame: perhaps an op has no device at all.
     for i, name in enumerate(costs.names):
         if all(row[i] == math.inf for row in costs.times):

@@ -81,7 +81,7 @@ def k_best(
         ConfigError: ``k`` is below 1.
     """
     if k < 1:
-        raise ConfigError(f"the {k} best splits asked for; ask for at least 1")
+        raise ConfigError(f"k is {k}; give at least 1")
     problem = _posed(costs, stages, constraints, allow_empty or empty_last)
     problem = replace(problem, empty_last=empty_last)
     best, rows = _solve(problem, constraints, costs, deadline)
@@ -214,7 +214,7 @@ def _solve(
     if result.plan is None:
         if rows is None or not result.proven:
             raise Infeasible(
-                f"no split into {problem.stages} stages was found in the time given; give more time"
+                f"no split into {problem.stages} stages was found within the time limit; raise it"
             )
         message = f"no split into {problem.stages} stages satisfies all conditions"
         raise explained(message, costs, problem.stages, constraints, problem.allow_empty, deadline)

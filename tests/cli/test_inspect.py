@@ -75,7 +75,7 @@ def test_a_node_of_several_kernels_says_so(shown, squeezenet):
 def test_an_unknown_node_is_named(said, branches):
     assert said("inspect", branches.path, "--node", "nope") == (
         2,
-        "no source node is called 'nope'; `autosplit inspect` lists them",
+        "unknown source node 'nope'; `autosplit inspect` lists them",
     )
     code, line = said("inspect", branches.path, "--node", "Stme")
     assert (code, line.endswith("; did you mean 'stem'?")) == (2, True)

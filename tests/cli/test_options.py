@@ -47,7 +47,7 @@ def test_a_target_of_a_device_is_all_after_the_first_equals_sign():
 
 @pytest.mark.parametrize("text", ["cores:0", "=llvm", "cores:0=", ""])
 def test_a_misspelt_target_of_a_device_is_named(text):
-    with pytest.raises(ConfigError, match=r"--device-target '.*' is misspelt; write DEVICE=TARGET"):
+    with pytest.raises(ConfigError, match=r"--device-target '.*' is invalid; write DEVICE=TARGET"):
         options.targets([text])
 
 

@@ -154,9 +154,7 @@ def test_options_that_cannot_be_used_are_exit_code_2(args, graph, capsys):
 def test_what_is_no_number_of_stages_is_refused(stages, graph, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["plan", graph(), f"--stages={stages}"])
-    assert capsys.readouterr().err.endswith(
-        "is no number of stages; give a number from 1, or auto\n"
-    )
+    assert capsys.readouterr().err.endswith("give 1 or more, or auto\n")
 
 
 def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):
@@ -285,7 +283,7 @@ def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured,
 )  # fmt: skip
 def test_options_of_a_model_are_refused_for_a_graph_file(graph, said, option):
     code, line = said("plan", graph(), "--stages", "2", *option)
-    assert (code, "a graph file has its costs" in line) == (2, True)
+    assert (code, "a graph file has its own costs" in line) == (2, True)
 
 
 def test_the_former_name_of_runtime_is_refused_with_the_new_one(graph, capsys):

@@ -98,7 +98,7 @@ def test_a_comma_inside_a_name_counts_where_the_name_is_known(save, document):
         (["out0,nope"], "'nope'"),
         (
             ["out1", "out0"],
-            "does not hold the one before it: op 'op",
+            "lies before cut 1: it does not contain op 'op",
         ),  # the sum of block 1 lies before cut 1 alone
         (["out1", "out1"], "empty"),
         (["y"], "empty"),
@@ -140,7 +140,7 @@ def test_a_cut_and_a_stage_in_words():
     op = {"name": "op1", "sources": ["n1", "n2"]}
     assert manual_split.title(
         {"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}
-    ) == ("cut 2 after a, b; took along op1 (n1 n2), op2")
+    ) == ("cut 2 after a, b; also contains op1 (n1 n2), op2")
     assert manual_split.title({"number": 1, "after": ["a"], "took": []}) == "cut 1 after a"
     assert manual_split.stage_line(
         {"index": 0, "ops": [op], "inputs": [], "outputs": ["y", "z"]}

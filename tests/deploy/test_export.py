@@ -269,7 +269,7 @@ def test_a_path_out_of_the_folder_is_refused(export, name):
 def test_a_link_out_of_the_folder_is_refused(export, tmp_path):
     (export.folder / "stage0.so").rename(tmp_path / "outside.so")
     (export.folder / "stage0.so").symlink_to(tmp_path / "outside.so")
-    with pytest.raises(ConfigError, match=r"'stage0\.so' leads out of the folder"):
+    with pytest.raises(ConfigError, match=r"'stage0\.so' is outside the folder"):
         autosplit.load(export.folder)
 
 
@@ -291,7 +291,7 @@ def test_the_file_of_another_stage_is_an_error_and_no_crash(export, branches, st
 
 
 WRONG = {
-    "stage index": (lambda d: d["stages"][1].update(index=2), "stage 2 stands at place 1"),
+    "stage index": (lambda d: d["stages"][1].update(index=2), "stage 2 is listed at position 1"),
     "unknown input": (
         lambda d: connection(d, "image").update({"from": {"input": "picture"}}),
         "no input 'picture'",
@@ -312,22 +312,25 @@ WRONG = {
         lambda d: connection(d, "first").update({"from": {"stage": 9, "output": 0}}),
         "output 0 of stage 9",
     ),
-    "backwards": (lambda d: swap_sources(d, "hinted", "first"), "goes back from stage 1 to 1"),
+    "backwards": (
+        lambda d: swap_sources(d, "hinted", "first"),
+        "goes backwards, from stage 1 to 1",
+    ),
     "another name": (
         lambda d: connection(d, "first").update(to=[{"stage": 1, "input": "stem.relu"}]),
         "is read as 'stem.relu'",
     ),
     "fed twice": (
         lambda d: connection(d, "first")["to"].append({"stage": 1, "input": "first"}),
-        "fed 2 times",
+        "has 2 sources",
     ),
     "not fed": (
         lambda d: connection(d, "first").update(to=[]),
-        "input 'first' of stage 1 is fed 0 times",
+        "input 'first' of stage 1 has 0 sources",
     ),
     "output lost": (
         lambda d: d["connections"].remove(connection(d, "late")),
-        "output 'late' is fed 0 times",
+        "output 'late' has 0 sources",
     ),
     "another shape": (
         lambda d: port(d, 1, "first").update(shape=[1, 2]),

@@ -46,7 +46,7 @@ def test_a_path_that_is_no_export_is_refused(tmp_path, path):
         os.mkfifo(tmp_path / pipe)
     for name in (path, "piped"):
         for call in (autosplit.load, verifying.verify):
-            with pytest.raises(ConfigError, match="holds no readable") as error:
+            with pytest.raises(ConfigError, match="has no readable") as error:
                 call(tmp_path / name)
             assert "\n" not in str(error.value)
 

@@ -35,7 +35,8 @@ def test_a_folder_or_the_file_itself_is_read(put, tmp_path):
     folder = put(sound(), "other.json")
     assert manifest_file.read(folder / "other.json").model.name == "net"
     with pytest.raises(
-        ConfigError, match=r"holds no readable split\.json .*; give a folder `export` wrote"
+        ConfigError,
+        match=r"has no readable split\.json .*; give a folder written by `autosplit export`",
     ):
         manifest_file.read(folder)
 

@@ -71,7 +71,7 @@ def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):
     code, line = said("verify", export.folder)
     assert (code, line) == (
         2,
-        "the export holds no reference outputs; give the original model with --model FILE",
+        "the export has no reference outputs; give the original model with --model FILE",
     )
 
 
@@ -105,7 +105,7 @@ def test_recorded_outputs_that_are_none_are_named(export, content):
     with pytest.raises(ConfigError, match=r"reference\.npz' has sha256"):
         verify(export.folder)
     export.sign_reference()
-    with pytest.raises(ConfigError, match=r"reference\.npz' holds no reference outputs"):
+    with pytest.raises(ConfigError, match=r"reference\.npz' has no reference outputs"):
         verify(export.folder)
 
 
@@ -116,7 +116,7 @@ def test_an_archive_with_other_names_is_named(export, names):
     export.edit(lambda d: d["model"].pop("file"))
     np.savez(export.folder / "reference.npz", **{n: np.ones(1) for n in names})
     export.sign_reference()
-    with pytest.raises(ConfigError, match="holds no reference outputs"):
+    with pytest.raises(ConfigError, match="has no reference outputs"):
         verify(export.folder)
 
 
@@ -164,7 +164,7 @@ def test_an_archive_with_objects_is_not_unpickled(export):
     export.edit(lambda d: d["model"].pop("file"))
     np.savez(export.folder / "reference.npz", **{"0/in/image": np.array([Trap()], dtype=object)})
     export.sign_reference()
-    with pytest.raises(ConfigError, match="holds no reference outputs"):
+    with pytest.raises(ConfigError, match="has no reference outputs"):
         verify(export.folder)
 
 
@@ -194,7 +194,7 @@ def test_special_values_need_the_original_model(export, said):
 @pytest.mark.parametrize("items", [0, -1])
 def test_nothing_to_compare_is_refused(export, said, items):
     code, line = said("verify", export.folder, "--items", items)
-    assert (code, line) == (2, f"--items {items} compares nothing; give 1 or more")
+    assert (code, line) == (2, f"--items {items} is invalid; give 1 or more")
 
 
 def test_bench_measures_every_stage(export):
@@ -219,4 +219,4 @@ def test_bench_prints_what_the_design_says(export, capsys):
 def test_a_time_that_is_none_is_refused(export, capsys, text):
     with pytest.raises(SystemExit, match="2"):
         main(["bench", str(export.folder), f"--seconds={text}"])
-    assert f"'{text}' is no time in seconds; give a number above 0" in capsys.readouterr().err
+    assert f"invalid time '{text}'" in capsys.readouterr().err

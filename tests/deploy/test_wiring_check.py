@@ -34,7 +34,7 @@ def test_a_sound_manifest_is_wired():
 @given(st.sampled_from(TO))
 def test_every_end_of_every_connection_is_needed(place):
     line = refused(lambda d: d["connections"][place[0]]["to"].pop(place[1]))
-    assert "is fed 0 times instead of once; export the split again" in line
+    assert "has 0 sources instead of one; export the split again" in line
 
 
 @given(st.sampled_from(TO))
@@ -43,7 +43,7 @@ def test_no_end_may_be_there_twice(place):
         ends = document["connections"][place[0]]["to"]
         ends.append(ends[place[1]])
 
-    assert "is fed 2 times instead of once" in refused(change)
+    assert "has 2 sources instead of one" in refused(change)
 
 
 @given(
@@ -94,23 +94,23 @@ def one_more(document):
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (lambda d: d["stages"].reverse(), "stage 2 stands at place 0"),
-        (lambda d: d["stages"][1].update(index=0), "stage 0 stands at place 1"),
+        (lambda d: d["stages"].reverse(), "stage 2 is listed at position 0"),
+        (lambda d: d["stages"][1].update(index=0), "stage 0 is listed at position 1"),
         (stage(2, "inputs", "b"), "stage 2 has two inputs called 'b'"),
-        (stage(0, "inputs", "z"), "input 'z' of stage 0 is fed 0 times"),
+        (stage(0, "inputs", "z"), "input 'z' of stage 0 has 0 sources"),
         (model("inputs", "x"), "the model has two inputs called 'x'"),
         (model("outputs", "y"), "the model has two outputs called 'y'"),
-        (model("outputs", "z"), "output 'z' is fed 0 times"),
+        (model("outputs", "z"), "output 'z' has 0 sources"),
         (comes_from(0, input="z"), "the model has no input 'z'"),
         (comes_from(1, stage=3, output=0), "output 0 of stage 3, which does not"),
         (comes_from(1, stage=0, output=2), "output 2 of stage 0, which does not"),
         (goes_to(1, stage=3, input="a"), "'a' goes to stage 3, which does not"),
-        (goes_to(1, stage=0, input="a"), "'a' goes back from stage 0 to 0"),
-        (goes_to(3, stage=0, input="c"), "'c' goes back from stage 1 to 0"),
+        (goes_to(1, stage=0, input="a"), "'a' goes backwards, from stage 0 to 0"),
+        (goes_to(3, stage=0, input="c"), "'c' goes backwards, from stage 1 to 0"),
         (goes_to(1, stage=1, input="x"), "'a' is read as 'x'"),
         (goes_to(1, stage=2, input="a"), "stage 2 has no input 'a'"),
         (goes_to(4, output="z"), "the model has no output 'z'"),
-        (one_more, "input 'c' of stage 2 is fed 2 times"),
+        (one_more, "input 'c' of stage 2 has 2 sources"),
     ],
 )
 def test_what_does_not_fit_is_named(change, line):

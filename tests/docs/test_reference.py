@@ -19,7 +19,7 @@ from tests.docs.schema_rows import parts
 
 LOADED = {
     "name": "name of the file",
-    "stages": "one a device",
+    "stages": "one per device",
 }  # what reading a study file fills in
 TOLD = {
     "devices",

@@ -97,7 +97,7 @@ def test_a_plan_puts_them_there_too(model: Any) -> None:
             )
     with pytest.raises(
         ConfigError,
-        match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is none of",
+        match=f"'{NAME}' are for device 'cores:{TWO[0][6:]},{TWO[1][6:]}', which is not one of",
     ):
         api.plan(model, 2, TWO, regions={NAME: f"cores:{TWO[0][6:]},{TWO[1][6:]}"})
 
@@ -117,7 +117,7 @@ def test_a_device_that_is_not_in_the_list_is_named(tmp_path: Path) -> None:
     text += '[[regions]]\nbackend = "b"\ndevice = "cores:7"'
     (tmp_path / "s.toml").write_text(text)
     with pytest.raises(
-        ConfigError, match=r"regions\.device is 'cores:7', which is none of cores:0, cores:1"
+        ConfigError, match=r"unknown regions\.device 'cores:7', devices are cores:0, cores:1"
     ):
         load(tmp_path / "s.toml")
 

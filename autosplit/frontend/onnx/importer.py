@@ -99,24 +99,24 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
     known = set(entries)
     if len(known) < len(entries):
         repeated, _ = Counter(entries).most_common(1)[0]
-        raise ModelError(f"tensor '{repeated}' is given twice to the graph; rename one")
+        raise ModelError(f"tensor '{repeated}' appears twice among inputs and weights; rename one")
     for node in nodes:
         for tensor in node.inputs:
             if tensor not in known:
                 raise ModelError(
-                    f"node '{node.name}' reads '{tensor}', which nothing before it makes; "
+                    f"node '{node.name}' reads '{tensor}', which no earlier node makes; "
                     "sort the graph"
                 )
         for tensor in node.outputs:
             if tensor in known:
                 raise ModelError(
-                    f"node '{node.name}' makes '{tensor}', which is there before it; rename one"
+                    f"node '{node.name}' makes '{tensor}', which exists already; rename one"
                 )
             known.add(tensor)
     for output in graph.output:
         if output.name not in known:
             raise ModelError(
-                f"output '{output.name}' is made by no node; remove it from the graph's outputs"
+                f"no node makes output '{output.name}'; remove it from the graph's outputs"
             )
 
 
@@ -136,8 +136,8 @@ def _check_types(model: Any, module: Any) -> None:
         dtype = str(helper.tensor_dtype_to_np_dtype(declared))
         if str(type_.dtype) != dtype:
             raise ModelError(
-                f"output '{output.name}' is {dtype} in the file, TVM's importer makes "
-                f"{type_.dtype} of it; leave it out"
+                f"output '{output.name}' is {dtype} in the file but {type_.dtype} in TVM; "
+                "remove it from the graph's outputs"
             )
 
 

@@ -44,8 +44,8 @@ def to_sizes(inputs: Any, attrs: Attributes) -> tuple[Any, Attributes]:
         # TVM scales by the ratio of the sizes; only align_corners is defined by it.
         if mode != b"align_corners" and abs(before[axis] * factor - size) > 1e-3:
             raise ValueError(
-                f"it scales {before[axis]} at axis {axis} by {factor:.4g}, which is no whole size; "
-                "give sizes"
+                f"it scales {before[axis]} at axis {axis} by {factor:.4g}, which is not a whole "
+                "size; give sizes"
             )
     if after[:2] != before[:2]:
         raise ValueError(

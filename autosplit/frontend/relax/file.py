@@ -39,7 +39,7 @@ def read(path: Path) -> Any:
         raise ModelError(f"model '{path}': {error}") from error
     except ValueError as error:
         raise ModelError(
-            f"model '{path}' is no module that tvm.ir.save_json wrote ({error}); save it again"
+            f"model '{path}' was not written by tvm.ir.save_json ({error}); save it again"
         ) from error
     if not isinstance(module, tvm.IRModule):
         raise ModelError(

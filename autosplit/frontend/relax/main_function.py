@@ -81,7 +81,7 @@ def inlined(module: Any) -> Any:
         names = ", ".join(sorted(functions)) or "no Relax function"
         raise ModelError(
             f"the module has no function '{ENTRY}' (it has {names}); "
-            f"name the one to split '{ENTRY}'"
+            f"rename the one to split to '{ENTRY}'"
         )
     main_variable, main = functions[ENTRY]
     callees = dict(pair for name, pair in functions.items() if name != ENTRY)
@@ -92,7 +92,7 @@ def inlined(module: Any) -> Any:
             names = ", ".join(sorted(variable.name_hint for variable in callees))
             reason = line_of(error, last=True)
             raise ModelError(
-                f"functions {names} cannot be put inside '{ENTRY}': {reason}"
+                f"functions {names} cannot be inlined into '{ENTRY}': {reason}"
             ) from error
     # All calls are inside now: one that is left calls itself, directly or through others.
     _require_no_recursion(main, functions)

@@ -109,7 +109,7 @@ class _MainReader:
             return None
         if not 0 <= value.index < len(items):
             raise ModelError(
-                f"item {value.index} is taken out of a tuple of {len(items)}; the module is damaged"
+                f"index {value.index} is outside a tuple of {len(items)}; the module is damaged"
             )
         return items[value.index]
 

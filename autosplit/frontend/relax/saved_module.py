@@ -52,7 +52,7 @@ def require_harmless(module: Any) -> None:
     try:
         text = tvm.ir.save_json(module)
     except Exception as error:
-        raise ModelError(f"the module holds what cannot be saved: {line_of(error)}") from error
+        raise ModelError(f"the module cannot be saved as JSON: {line_of(error)}") from error
     _Document(json.loads(text)).check()
 
 

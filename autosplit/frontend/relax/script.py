@@ -43,7 +43,7 @@ def parse(text: str) -> Any:
     }
     metadata, definitions = _parts(_syntax(text))
     if not any(isinstance(d, ast.ClassDef) for d in definitions.body):
-        raise ModelError("the TVMScript text holds no module; write a class under @I.ir_module")
+        raise ModelError("the TVMScript text has no module; write a class under @I.ir_module")
     check = ScriptCheck(vocabulary, metadata is not None)
     check.check(definitions)
     # A name that the parser does not know yet would be looked up in Python's builtins.
@@ -78,7 +78,7 @@ def _syntax(text: str) -> ast.Module:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
-        raise ModelError(f"the file is no TVMScript{place}: {error}") from error
+        raise ModelError(f"the file is not TVMScript{place}: {error}") from error
 
 
 def _parts(module: ast.Module) -> tuple[str | None, ast.Module]:
@@ -107,7 +107,7 @@ def _check_import(statement: ast.Import | ast.ImportFrom) -> None:
     packages = ("tvm", "tvm.script", "tvm.tirx.layout", "__future__")
     if package not in packages or not names <= _IMPORTS:
         raise ModelError(
-            f"line {statement.lineno} of the TVMScript text imports something else "
+            f"line {statement.lineno} of the TVMScript text has a forbidden import "
             f"({ast.unparse(statement)}); "
             "it may import tvm.script's ir as I, relax as R and tirx as T"
         )

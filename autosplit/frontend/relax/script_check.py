@@ -84,7 +84,7 @@ class ScriptCheck:
         rebound = self._bound & {*self._vocabulary, *_BUILTINS}
         if rebound:
             raise ModelError(
-                f"the TVMScript text binds '{min(rebound)}', a name of TVMScript itself; rename it"
+                f"the TVMScript text assigns to '{min(rebound)}', a name of TVMScript; rename it"
             )
         self._modules = _module_names(module)
         self._functions = {n.name for n in ast.walk(module) if isinstance(n, ast.FunctionDef)}
@@ -137,7 +137,7 @@ class ScriptCheck:
     def _refuse(self, node: ast.AST, what: str) -> None:
         line = getattr(node, "lineno", "?")
         raise ModelError(
-            f"line {line} of the TVMScript text holds {what}, which is no TVMScript; remove it"
+            f"line {line} of the TVMScript text has {what}, which is not TVMScript; remove it"
         )
 
 

@@ -66,7 +66,7 @@ def without_code(path: Path) -> Iterator[IO[bytes]]:
             NotImplementedError,
         ) as error:
             raise ModelError(
-                f"model '{path}' is no program that torch.export.save wrote: {error}"
+                f"model '{path}' was not written by torch.export.save: {error}"
             ) from error
         copy.seek(0)
         yield copy

@@ -49,8 +49,8 @@ def functional(program: Any) -> Any:
     for spec in user(program.graph_signature.input_specs):
         if type(spec.arg).__name__ != "TensorArgument":
             raise ModelError(
-                f"input '{spec.arg.name}' is no tensor; "
-                "export the program with tensors as inputs alone"
+                f"input '{spec.arg.name}' is not a tensor; "
+                "export the program with tensor inputs only"
             )
     _require_computation(program.graph)
     with warnings.catch_warnings():
@@ -88,7 +88,7 @@ def _require_computation(graph: Any) -> None:
         words |= {str(argument.type) for argument in schema.arguments}
         if words & {"filename", "Storage"} or not torch._C._dispatch_has_kernel(name):
             raise ModelError(
-                f"op {node.target} of node '{node.name}' does more than compute; export without it"
+                f"op {node.target} of node '{node.name}' has side effects; export without it"
             )
 
 

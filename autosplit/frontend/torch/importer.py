@@ -159,7 +159,7 @@ def _importer(tensor_of: Mapping[str, str]) -> Any:
 def _output_name(spec: Any) -> str:
     if type(spec.arg).__name__ != "TensorArgument":
         raise ModelError(
-            f"output '{getattr(spec.arg, 'name', spec.arg)}' is no tensor; return tensors alone"
+            f"output '{getattr(spec.arg, 'name', spec.arg)}' is not a tensor; return tensors only"
         )
     return str(spec.arg.name)
 

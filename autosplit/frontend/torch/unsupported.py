@@ -33,7 +33,7 @@ def _misread(node: Any, name: str) -> str | None:
     if name.startswith("max_pool") and not node.args[0].meta["val"].dtype.is_floating_point:
         return "takes the largest of integers; export it with floating point"
     if name in _NORMS and args[5] is True and args[3] is not None:
-        return "normalises by what it is given, as in training; export the model after eval()"
+        return "normalises by the statistics of its input; export the model after eval()"
     if name == "cross_entropy_loss" and not _is_plain_loss(args):
         return (
             "takes a loss in a form that TVM does not have; "
@@ -51,7 +51,7 @@ def _misread_scale(node: Any) -> str | None:
     for size, factor in zip(sizes, factors, strict=False):
         if isinstance(size, int) and abs(size * factor - round(size * factor)) > 1e-3:
             return (
-                f"scales {size} by {factor:.4g}, which is no whole size; "
+                f"scales {size} by {factor:.4g}, which is not a whole size; "
                 "export it with a size instead"
             )
     return None
@@ -83,4 +83,4 @@ def _random(node: Any, name: str) -> str | None:
         deterministic = not args[5] or args[6] is False
     if deterministic:
         return None
-    return "draws at random, so that no two runs are alike; export the model after eval()"
+    return "draws random numbers, so outputs differ between runs; export the model after eval()"

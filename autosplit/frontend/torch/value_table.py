@@ -89,7 +89,7 @@ def _with_dtype(node: Any, value: Any) -> Any:
         return value
     if expected in ("float16", "bfloat16") and dtype == "float32":
         return relax.op.astype(value, expected)
-    raise ModelError(f"TVM's importer makes {dtype} of its type, torch {expected}")
+    raise ModelError(f"its type is {expected} in torch but {dtype} in TVM")
 
 
 def _require_shape(node: Any, value: Any) -> None:
@@ -104,6 +104,4 @@ def _require_shape(node: Any, value: Any) -> None:
             differs = differs or torch_size != int(size.value)
     if differs:
         shape = [getattr(size, "value", size) for size in sizes]
-        raise ModelError(
-            f"TVM's importer makes {shape} of its shape, torch one of {list(expected)}"
-        )
+        raise ModelError(f"its shape is {list(expected)} in torch but {shape} in TVM")

@@ -175,7 +175,7 @@ class LocalBench:
                 contenders.append(self._contender([pipeline]))
             for run in self.unsplit_runs():
                 contenders.append(self._contender(self._open_unsplit(stack, run)))
-            self._report_phase("comparing in turns")
+            self._report_phase("comparing interleaved")
             spreads = compare_interleaved(contenders, self.budget)
         return spreads[: len(candidates)], spreads[len(candidates) :]
 

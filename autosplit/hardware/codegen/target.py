@@ -32,7 +32,7 @@ def target_of(text: str | None = None) -> Any:
     except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
         reason = line_of(error, last=True)
         raise ConfigError(
-            f"target '{text}' is not one TVM knows ({reason}); try 'llvm -mcpu=x86-64-v3'"
+            f"target '{text}' is not a TVM target ({reason}); try 'llvm -mcpu=x86-64-v3'"
         ) from error
 
 

@@ -18,10 +18,10 @@ WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 
 
 def require(folder: Path) -> None:
-    """Raises ConfigError where ``folder`` holds no tuning database."""
+    """Raises ConfigError where ``folder`` has no tuning database."""
     if not all((folder / name).is_file() for name in (WORKLOADS, RECORDS)):
         raise ConfigError(
-            f"'{folder}' holds no tuning database ({WORKLOADS}, {RECORDS}); "
+            f"'{folder}' has no tuning database ({WORKLOADS}, {RECORDS}); "
             "`autosplit tune` makes one"
         )
 

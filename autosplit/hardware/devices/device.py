@@ -174,8 +174,7 @@ def _cores(text: str, rest: str) -> Cores:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ConfigError(
-                f"device '{text}' has '{part}' where a core number belongs; "
-                "write cores:0 or cores:0-3"
+                f"device '{text}' has '{part}' instead of a core number; write cores:0 or cores:0-3"
             )
         # A range is cut off where no core can be, so that a huge one is refused at once.
         end = min(int(last or first), int(first) + cores[-1] + 1)
@@ -199,18 +198,17 @@ def _server(text: str, rest: str, by_tracker: bool) -> Rpc:
         )
     match = _ADDRESS.fullmatch(address)
     if not match or not 0 < int(match["port"]) < 1 << 16:
-        raise ConfigError(f"device '{text}' has '{address}' where HOST:PORT belongs; write {form}")
+        raise ConfigError(f"device '{text}' has '{address}' instead of HOST:PORT; write {form}")
     key = suffixes.pop(0) if suffixes and ":" not in suffixes[0] else None
     kind, _, number = suffixes.pop(0).partition(":") if suffixes else ("cpu", "", "0")
     is_device = kind in KINDS and _is_number(number)
     is_key = key is None or _KEY.fullmatch(key)
     if suffixes or not is_device or not is_key:
         raise ConfigError(
-            f"device '{text}' ends in what names no device; "
-            f"write {form}, or {form}/cuda:0 for a GPU there"
+            f"device '{text}' has an unknown suffix; write {form}, or {form}/cuda:0 for a GPU there"
         )
     if by_tracker and not key:
-        raise ConfigError(f"device '{text}' names no key of a server; write {form}")
+        raise ConfigError(f"device '{text}' has no tracker key; write {form}")
     return Rpc(match["host"], int(match["port"]), key or "", by_tracker, kind, int(number))
 
 

@@ -75,7 +75,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
         if not future.cancel():
             raise  # the work itself ran into a timeout
         raise TimeoutError(
-            f"no answer in {seconds:.0f} s, it may be serving somebody else"
+            f"no answer in {seconds:.0f} s, it may be serving another client"
         ) from None
     finally:
         # The traceback of an error holds this frame; the frame must not hold a session.

@@ -124,7 +124,7 @@ class Engine:
         """Raise StageError in a fork, which has none of the threads."""
         if os.getpid() != self._pid:
             raise StageError(
-                f"the pipeline belongs to process {self._pid}, this is a fork of it; "
+                f"the pipeline belongs to process {self._pid} and this is a fork; "
                 "make a pipeline after the fork"
             )
 
@@ -219,7 +219,7 @@ class Engine:
             sender_ticket, received = edge.channel.take()
             # All edges carry the items in one order; this is the proof of it.
             if ticket not in (None, sender_ticket):
-                raise StageError("inputs of two items came together")
+                raise StageError("a stage received the inputs of two items at once")
             ticket = sender_ticket
             for position, value in zip(edge.readers, received, strict=True):
                 values[position] = value

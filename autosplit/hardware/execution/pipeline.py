@@ -143,7 +143,7 @@ def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
     for name in item:
         if name not in names:
             inputs = ", ".join(names) or "none"
-            raise ConfigError(f"item has an input '{name}', but the model's inputs are {inputs}")
+            raise ConfigError(f"unknown input '{name}'; the model's inputs are {inputs}")
     arrays = {}
     for port in ports:
         if port.name not in item:

@@ -53,7 +53,7 @@ def place_regions(
         name = str(parse(spelling))
         if name not in devices:
             raise ConfigError(
-                f"regions of backend '{backend}' are for device '{spelling}', which is none of "
+                f"regions of backend '{backend}' are for device '{spelling}', which is not one of "
                 f"{', '.join(devices)}; name one of them"
             )
         places = [place for place, device in enumerate(devices) if device == name]

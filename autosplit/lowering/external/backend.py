@@ -69,7 +69,7 @@ def _installed(name: str) -> Backend | None:
         ) from error
     if not isinstance(backend, Backend) or backend.name != name:
         raise ConfigError(
-            f"entry point '{name}' of {GROUP} gives {backend!r}, not a Backend called '{name}'"
+            f"entry point '{name}' of {GROUP} returns {backend!r}, not a Backend called '{name}'"
         )
     return backend
 
@@ -104,7 +104,7 @@ def _ops_of_region(
         if not matches:
             raise SplitError(
                 f"region of backend '{backend.name}' names '{name}', "
-                "which is no op and no source node"
+                "which is not an op or a source node"
             )
         for i in matches:
             if i not in backend_ops:

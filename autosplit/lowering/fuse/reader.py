@@ -188,7 +188,7 @@ class _Reader:
     def _constant_output(self, name: str, value: Any) -> str:
         """Enter an output that is known without running the model: some stage must return it."""
         if not is_constant(value):
-            raise ModelError(f"output '{name}' is no tensor; only tensors can leave a pipeline")
+            raise ModelError(f"output '{name}' is not a tensor; only tensors can leave a pipeline")
         tensor = self._enter_tensor(name, value.ty)
         op = f"op{len(self.ops)}_constant"
         self._enter_op(op, "constant", Call(value, {}), [tensor], -1)

@@ -116,7 +116,7 @@ class DownsetLayers:
             most -= len(i)
             if most < 0:
                 raise TooManyStages(
-                    f"more than {MOST_ARCS} stages lie within the limit; ask for fewer splits"
+                    f"more than {MOST_ARCS} stages lie within the limit; use a smaller k"
                 )
             weights = np.stack([block.load[i, j], block.bytes_moved(i, j), block.memory()[i, j]])
             yield block.left.start + i, block.right.start + j, weights

@@ -53,8 +53,7 @@ def limited(costs: CostModel, stages: int, constraints: Constraints) -> CostMode
         groups.append(bitset(tensor.consumers) | 1 << (tensor.producer or 0))
     if len(constraints.memory) not in (1, stages):
         raise ConfigError(
-            f"memory of {len(constraints.memory)} devices given for {stages} stages; "
-            f"give 1 or {stages}"
+            f"memory has {len(constraints.memory)} values for {stages} stages; give 1 or {stages}"
         )
     memory = tuple(
         min(of_device(costs.memory, d), of_device(constraints.memory, d)) for d in range(stages)
@@ -107,8 +106,8 @@ def required_tensors(
         place = _find_tensor(place_of, name)
         if place is None:
             raise Infeasible(
-                f"a cut at tensor {name!r} is required, but its ops stay together; "
-                "drop one of the two"
+                f"a cut at tensor {name!r} is required, but its ops must stay together; "
+                "remove one of the two"
             )
         places[place] = None
     return tuple(places)
@@ -125,6 +124,6 @@ def _op_index(costs: CostModel, op: str | int) -> int:
 def _find_tensor(tensors: Mapping[str, _T], name: str) -> _T:
     if name not in tensors:
         raise ConfigError(
-            f"a constraint names tensor {name!r}, which no cut can lie at; use one between two ops"
+            f"a constraint names tensor {name!r}, where no cut is possible; use one between two ops"
         )
     return tensors[name]

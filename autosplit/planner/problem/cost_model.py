@@ -253,6 +253,6 @@ def _check_order(model: CostModel) -> None:
         if producers >> i:
             later = next(members(producers >> i)) + i
             raise GraphError(
-                f"op '{model.names[i]}' reads from '{model.names[later]}', which stands later; "
+                f"op '{model.names[i]}' reads from '{model.names[later]}', which comes later; "
                 "order the ops"
             )

@@ -64,7 +64,9 @@ def evaluate(
     sets = [bitset(ops) for ops in stages]
     check_stages(costs, stages, allow_empty)
     if costs.devices not in (None, len(sets)):
-        raise SplitError(f"{len(sets)} stages on {costs.devices} devices; give one stage a device")
+        raise SplitError(
+            f"{len(sets)} stages on {costs.devices} devices; give one stage per device"
+        )
     received: list[list[int]] = [[] for _ in sets]
     sent: list[list[int]] = [[] for _ in sets]
     bytes_moved = 0.0

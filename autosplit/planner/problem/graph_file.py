@@ -192,7 +192,7 @@ def _outputs(top: _Fields, place: Mapping[_Id, int]) -> dict[int, _Output]:
         for key in ("sourceId", "destId"):
             if edge.id(key) not in place:
                 raise GraphError(
-                    f"edge {n} has {key} {edge.id(key)!r}, which is no node; "
+                    f"edge {n} has {key} {edge.id(key)!r}, which is not a node; "
                     "add the node or remove the edge"
                 )
         cost = edge.cost("cost")

@@ -129,17 +129,17 @@ def pose(
         Infeasible: Too few groups are left for the stages.
     """
     if stages < 1:
-        raise ConfigError(f"{stages} stages asked for; ask for at least 1")
+        raise ConfigError(f"number of stages is {stages}; give at least 1")
     if costs.devices not in (None, stages):
-        raise ConfigError(f"{stages} stages on {costs.devices} devices; ask for one stage a device")
+        raise ConfigError(f"{stages} stages on {costs.devices} devices; give one stage per device")
     # Ops that may not be separated are groups, so the search never looks at such cuts.
     costs = limited(costs, stages, constraints)
     contraction = costs.contraction
     groups = contraction.groups
     if len(groups) < stages and not allow_empty:
         raise Infeasible(
-            f"{stages} stages asked for, but only {len(groups)} groups of ops can be apart; "
-            f"ask for at most {len(groups)} stages"
+            f"{stages} stages are too many: only {len(groups)} groups of ops can be separated; "
+            f"use at most {len(groups)} stages"
         )
     group_of = contraction.group_of()
     tensors, place_of = _tensors_between_groups(costs, group_of)

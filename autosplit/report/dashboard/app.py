@@ -50,7 +50,7 @@ def open_server(
     """
     if not is_loopback(host) and not allow_remote:
         raise ConfigError(
-            f"address '{host}' can be reached from other machines and the dashboard asks for no "
+            f"address '{host}' can be reached from other machines, and the dashboard has no "
             "password; add --allow-remote to serve it there"
         )
     for package in ("optuna_dashboard", "matplotlib", "plotly", "waitress"):

@@ -117,7 +117,9 @@ class Server:
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
-        raise ConfigError(f"port {port} is none; give --port 1 to 65535, or 0 for a free one")
+        raise ConfigError(
+            f"port {port} is out of range; give --port 1 to 65535, or 0 for a free one"
+        )
     try:
         family, *_, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(resolved, family=family)

@@ -101,8 +101,7 @@ def find(graph: FusedGraph, node: str) -> dict[str, Any]:
         for op in graph.ops:
             known += op.sources
         raise SplitError(
-            f"no source node is called '{node}'; `autosplit inspect` lists them"
-            f"{nearest(node, known)}"
+            f"unknown source node '{node}'; `autosplit inspect` lists them{nearest(node, known)}"
         )
     return {"node": node, "op": ops[0] if ops else None, "parts": parts, "folded": reason}
 

@@ -55,7 +55,7 @@ def title(cut: dict[str, Any]) -> str:
     """A cut in one line."""
     text = f"cut {cut['number']} after {', '.join(cut['after'])}"
     if cut["took"]:
-        text += f"; took along {', '.join(map(_op_text, cut['took']))}"
+        text += f"; also contains {', '.join(map(_op_text, cut['took']))}"
     return text
 
 

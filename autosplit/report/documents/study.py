@@ -91,10 +91,7 @@ def tables(document: Mapping[str, Any]) -> Iterator[Table]:
         (b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"])
         for b in document["baselines"]
     ]
-    title = "without splitting"
-    if document["bound_ms"] is not None:
-        title += f"; predicted bound of every split {digits(document['bound_ms'])} ms"
-    yield title, ("baseline", "period ms", "latency ms", "copies"), rows
+    yield "baselines", ("baseline", "period ms", "latency ms", "copies"), rows
 
 
 def _trial_table(document: Mapping[str, Any]) -> Table:

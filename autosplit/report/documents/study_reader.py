@@ -100,7 +100,9 @@ class StudyReader:
             # Optuna wraps the error of a server that cannot be reached, and of missing tables
             wrapped = self.file is None and isinstance(error.__cause__, operational)
             if isinstance(error, operational) or wrapped:
-                message = f"storage '{self.location}' cannot be read: {line}; see to it, then again"
+                message = (
+                    f"storage '{self.location}' cannot be read: {line}; repair it and try again"
+                )
                 raise MachineError(message) from error
             if self.file is not None and _UNINITIALISED in line:
                 raise ConfigError(
@@ -108,7 +110,7 @@ class StudyReader:
                     "run the study again"
                 ) from error
             raise ConfigError(
-                f"storage '{self.location}' is damaged or no study: {line}; give another"
+                f"storage '{self.location}' is damaged or not a study: {line}; give another"
             ) from error
 
     def check(self) -> None:
@@ -123,7 +125,7 @@ class StudyReader:
             file = self.file
         except sqlalchemy.exc.ArgumentError:
             raise ConfigError(
-                f"storage '{self.location}' is no database URL; "
+                f"storage '{self.location}' is not a database URL; "
                 "give a file path or postgresql+psycopg://USER@HOST/NAME"
             ) from None
         if file is None:
@@ -133,14 +135,14 @@ class StudyReader:
                 head = stream.read(len(_SQLITE_HEADER))
         except FileNotFoundError:
             raise ConfigError(
-                f"no study at '{file}': the file does not exist; autosplit run STUDY.toml makes one"
+                f"study database '{file}' does not exist; `autosplit run STUDY.toml` creates one"
             ) from None
         except OSError as error:
             raise ConfigError(
                 f"study database '{file}' cannot be read: {error.strerror}; give a readable file"
             ) from None
         if head != _SQLITE_HEADER:
-            problem = "is no SQLite database" if head else "is empty"
+            problem = "is not an SQLite database" if head else "is empty"
             raise ConfigError(
                 f"'{file}' {problem}; give a study file (.toml) or the database of a study"
             )

@@ -196,7 +196,7 @@ class _Picture:
                 text, x, style["ha"] = f"cut {number}, from above", x - PILL / 2, "left"
             elif column in self.seams:
                 x, style["ha"] = x + PILL / 2, "right"
-                canvas.text(x, row.bottom + 37, "goes on below", px=10, ha="right")
+                canvas.text(x, row.bottom + 37, "continued below", px=10, ha="right")
             canvas.text(x, row.bottom + 23, text, px=11, **style)
 
     def _draw_slot(self, canvas: Canvas, row: _PlacedRow, slot: Slot) -> None:

@@ -104,7 +104,9 @@ def check(file: Path) -> None:
     """
     if file.suffix.lower() not in _FORMS:
         name = file.stem or "run"
-        raise ConfigError(f"--timeline '{file}' is no picture; name it {name}.svg or .png")
+        raise ConfigError(
+            f"--timeline '{file}' is not an .svg or .png file; name it {name}.svg or .png"
+        )
     Canvas(1, 1)
 
 

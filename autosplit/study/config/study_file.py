@@ -143,14 +143,16 @@ class StudyConfig(Section):
     def _device_problem(self) -> str | None:
         known = self.devices or []
         if self.devices is not None and self.stages not in ("auto", len(known)):
-            return f"stages is {self.stages}, devices are {len(known)}; give one device a stage"
+            return (
+                f"stages is {self.stages} but devices has {len(known)}; give one device per stage"
+            )
         unknown = next((name for name in self.targets if name not in known), None)
         if unknown:
-            return f"targets name '{unknown}', which is none of the devices; name one of them"
+            return f"unknown device '{unknown}' in targets; name one of the devices"
         for region in self.regions:
             if known and region.device and region.device not in known:
                 return (
-                    f"regions.device is '{region.device}', which is none of {', '.join(known)}; "
+                    f"unknown regions.device '{region.device}', devices are {', '.join(known)}; "
                     "name one of the devices"
                 )
         return None
@@ -222,7 +224,7 @@ def _read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ConfigError(f"study file '{path}' is not UTF-8 text; expected TOML") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"study file '{path}' is not TOML: {error}; correct that place") from None
+        raise ConfigError(f"study file '{path}' is not TOML: {error}; fix that line") from None
 
 
 def _overlay(data: dict[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

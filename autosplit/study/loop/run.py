@@ -78,7 +78,7 @@ class StudyLoop:
                 except UpdateFinishedTrialError:
                     self.progress.note(
                         "this worker was silent for longer than its lease; "
-                        "its trial is left to the others"
+                        "another worker takes over its trial"
                     )
                     continue
                 if reason:
@@ -251,6 +251,6 @@ def run_study(opened: OpenStudy, progress: Progress, clock: Clock = time.monoton
         opened.study.set_user_attr("stopped", stopped)
     if not counts.complete:
         raise Infeasible(
-            f"no trial succeeded, most often: {commonest_error(counts)}; repair that and run again"
+            f"no trial succeeded, most often: {commonest_error(counts)}; fix that and run again"
         )
     final_comparison.conclude(opened, progress)

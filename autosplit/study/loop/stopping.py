@@ -64,7 +64,7 @@ def check_failures(trials: Sequence[FrozenTrial]) -> None:
     if counts.finished >= FEWEST_TRIALS and failed > counts.finished / 2:
         raise Infeasible(
             f"{failed} of {counts.finished} trials failed, most often: "
-            f"{commonest_error(counts)}; repair that and start a new study with --force"
+            f"{commonest_error(counts)}; fix that and start a new study with --force"
         )
 
 

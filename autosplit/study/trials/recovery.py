@@ -63,7 +63,7 @@ class Recovery:
                 name = printable(f"process {worker.get('pid')} on {worker.get('host')}")
             reason = f"{name} was silent for longer than its lease"
             self.writer.fail(trial, reason, lost=True)
-            self.progress.note(f"trial {trial.number}: {reason}; its split is free again")
+            self.progress.note(f"trial {trial.number}: {reason}; its split will be measured again")
         return bool(freed)
 
     def stale_trials(self, trials: Sequence[FrozenTrial]) -> Iterator[FrozenTrial]:

@@ -79,7 +79,7 @@ def test_a_spelling_of_another_opset_is_read(save, model):
             "y = Resize(x, , s)",
             {"s": SCALES * np.float32(0.65)},
             18,
-            "scales 1 at axis 0 by 0.65, which is no whole size",
+            "scales 1 at axis 0 by 0.65, which is not a whole size",
         ),
         (
             "y = BatchNormalization<training_mode=1>(x, v, v, v, v)",

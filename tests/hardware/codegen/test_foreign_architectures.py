@@ -100,6 +100,6 @@ def test_targets_are_for_known_devices(save):
     path = save(nets.residual())
     with pytest.raises(ConfigError, match="device 'arm' is unknown"):
         autosplit.load_model(path, targets={"arm": ARM})
-    with pytest.raises(ConfigError, match="is not one TVM knows"):
+    with pytest.raises(ConfigError, match="is not a TVM target"):
         autosplit.load_model(path, targets={"rpc:pi:9090": "nonsense"})
     assert isinstance(device.parse("rpc:pi:9090"), Rpc)

@@ -149,7 +149,7 @@ def test_a_linker_that_is_not_there_is_named(monkeypatch, tmp_path):
 )
 def test_a_target_tvm_does_not_know_is_named(said, save, text):
     code, line = said("inspect", save(NET), "--target", text)
-    assert (code, line.startswith(f"target '{text}' is not one TVM knows (")) == (2, True)
+    assert (code, line.startswith(f"target '{text}' is not a TVM target (")) == (2, True)
 
 
 def test_a_kernel_that_cannot_be_built_is_named(fresh, save, monkeypatch):

@@ -76,10 +76,10 @@ def test_a_damaged_database_is_one_line(tmp_path: Path):
     (tmp_path / RECORDS).write_text("{ no record")
     with pytest.raises(ConfigError, match="is damaged"):
         database(tmp_path)
-    with pytest.raises(ConfigError, match="holds no tuning database"):
+    with pytest.raises(ConfigError, match="has no tuning database"):
         database(tmp_path / "nowhere")
 
 
 def test_a_model_is_not_read_with_a_database_that_is_not_there(small: Path, tmp_path: Path):
-    with pytest.raises(ConfigError, match="nowhere' holds no tuning database"):
+    with pytest.raises(ConfigError, match="nowhere' has no tuning database"):
         api.load_model(small, tuning=tmp_path / "nowhere")

@@ -189,7 +189,7 @@ def test_an_answer_that_comes_too_late_is_dropped():
         answers.append(weakref.ref(late))
         return late
 
-    with pytest.raises(TimeoutError, match="it may be serving somebody else") as caught:
+    with pytest.raises(TimeoutError, match="it may be serving another client") as caught:
         session.within(0.01, answer)
     asked.set()
     wait_for(lambda: bool(answers) and answers[0]() is None)

@@ -193,7 +193,7 @@ def test_a_port_lies_between_1_and_65535(port, fits):
     if fits:
         assert devices.parse(f"rpc:h:{port}").port == int(port)
         return
-    with pytest.raises(ConfigError, match="where HOST:PORT belongs; write rpc:HOST:PORT"):
+    with pytest.raises(ConfigError, match="instead of HOST:PORT; write rpc:HOST:PORT"):
         devices.parse(f"rpc:h:{port}")
 
 

@@ -390,10 +390,7 @@ def test_results_taken_by_several_threads_are_not_mixed():
     ("item", "line"),
     [
         ({}, "item lacks the input 'x'; give all of x"),
-        (
-            {"x": np.zeros(2), "z": np.zeros(2)},
-            "item has an input 'z', but the model's inputs are x",
-        ),
+        ({"x": np.zeros(2), "z": np.zeros(2)}, "unknown input 'z'; the model's inputs are x"),
         ({"x": np.zeros(3)}, "input 'x' is float64[3], but the model takes float64[2]"),
         ({"x": np.zeros((2, 1))}, "input 'x' is float64[2, 1]"),
         ({"x": np.zeros(2, np.float32)}, "input 'x' is float32[2], but the model takes float64[2]"),

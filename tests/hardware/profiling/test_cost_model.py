@@ -47,7 +47,8 @@ def test_the_plan_follows():
 
 def test_a_device_that_is_none_of_the_pipeline_is_named():
     with pytest.raises(
-        ConfigError, match="'npu' are for device 'cores:2', which is none of cores:0, cores:1; name"
+        ConfigError,
+        match="'npu' are for device 'cores:2', which is not one of cores:0, cores:1; name",
     ):
         place_regions(ALIKE, {"npu": [0]}, {"npu": "cores:2"}, ["cores:0", "cores:1"])
 

@@ -70,7 +70,7 @@ def test_a_package_offers_a_backend_by_name(package):
 def test_a_package_that_fails_is_one_line(package):
     with pytest.raises(MachineError, match="no driver"):
         named("broken")
-    with pytest.raises(ConfigError, match="gives 3"):
+    with pytest.raises(ConfigError, match="returns 3"):
         named("other")
 
 

@@ -319,10 +319,10 @@ INDEX = [value("x"), value("i", (2,), "INT64")]
             ),
             "node 'z' (Slice) makes a tensor whose size depends on the data, ",
         ),
-        (onnx_model([node("SplitToSequence", "x", "y", axis=1)]), "output 'y' is no tensor"),
+        (onnx_model([node("SplitToSequence", "x", "y", axis=1)]), "output 'y' is not a tensor"),
         (
             onnx_model([node("SplitToSequence", "x", "y", axis=1, keepdims=0)]),
-            "output 'y' is no tensor",
+            "output 'y' is not a tensor",
         ),
     ],
 )

@@ -295,7 +295,8 @@ def test_a_split_that_only_a_longer_search_finds_is_not_called_impossible():
 def test_conditions_that_clash_are_named_or_more_time_is_asked_for(asked):
     clash = Constraints(stages={"op4": 0, "op1": 1})
     with pytest.raises(
-        Infeasible, match=r"give more time|drop one: op 'op4' on stage 0; op 'op1' on stage 1"
+        Infeasible,
+        match=r"within the time limit|remove one: op 'op4' on stage 0; op 'op1' on stage 1",
     ):
         plan(parallel_chains(1, 6), 2, constraints=clash, deadline=ticks(asked))
 

@@ -149,7 +149,7 @@ def test_with_no_live_tensor_chains_stay_whole():
 def test_a_clash_names_the_conditions_that_clash_and_no_others(constraints, named):
     with pytest.raises(Infeasible) as error:
         plan(CHAIN, 2, constraints=constraints)
-    listed = str(error.value).split("drop one: ")[1].split("; ")
+    listed = str(error.value).split("remove one: ")[1].split("; ")
     assert len(listed) == len(named), listed
     assert all(any(name in text for text in listed) for name in named)
 
@@ -157,9 +157,9 @@ def test_a_clash_names_the_conditions_that_clash_and_no_others(constraints, name
 @pytest.mark.parametrize("limits", [(25.0,), (5.0, math.inf)])
 def test_a_limit_of_memory_that_clashes_is_named(limits):
     model = replace(CHAIN, sizes=(10.0,) * 6)
-    with pytest.raises(Infeasible, match=r"drop one: at most .* memory of a device"):
+    with pytest.raises(Infeasible, match=r"remove one: at most .* memory of a device"):
         plan(model, 2, constraints=Constraints(memory=limits))
-    with pytest.raises(Infeasible, match=r"drop one: the graph's .* bytes of memory a device"):
+    with pytest.raises(Infeasible, match=r"remove one: the graph's .* bytes of memory a device"):
         plan(replace(model, memory=limits), 2)
 
 

@@ -53,8 +53,8 @@ CHAIN = parallel_chains(1, 6)
         ({"times": ((1.0, 1.0), (1.0,))}, "times of device 1 has 1 values; give 2"),
         ({"send": ((1.0, 2.0),)}, "send of device 0 has 2 values; give 1"),
         ({"receive": ((),) * 2}, "receive of device 0 has 0 values; give 1"),
-        ({"predecessors": (2, 0)}, "op 'a' reads from 'b', which stands later"),
-        ({"predecessors": (0, 2)}, "op 'b' reads from 'b', which stands later"),
+        ({"predecessors": (2, 0)}, "op 'a' reads from 'b', which comes later"),
+        ({"predecessors": (0, 2)}, "op 'b' reads from 'b', which comes later"),
     ],
 )
 def test_a_cost_that_cannot_be_is_named(changes, message):

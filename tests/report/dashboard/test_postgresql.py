@@ -95,7 +95,7 @@ def test_a_server_that_stops_leaves_what_was_read(
         try:
             assert len(client.study()["trials"]) == 12
             assert "showing what was read before: storage 'post" in capsys.readouterr().err
-            with pytest.raises(MachineError, match=r"cannot be read: .*; see to it"):
+            with pytest.raises(MachineError, match=r"cannot be read: .*; repair it"):
                 app.open_server(reader, port=0)
         finally:
             server.start()

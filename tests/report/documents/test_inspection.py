@@ -90,7 +90,7 @@ def test_one_op_computes_a_part():
 
 
 def test_a_node_that_is_none_has_those_spelled_alike():
-    with pytest.raises(SplitError, match=r"no source node is called 'relo'.*; did you mean 'relu'"):
+    with pytest.raises(SplitError, match=r"unknown source node 'relo'.*; did you mean 'relu'"):
         inspection.find(GRAPH, "relo")
 
 

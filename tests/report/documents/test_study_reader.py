@@ -65,7 +65,7 @@ def cut_off(file: Path) -> None:
     [
         (lambda f: None, "does not exist"),
         (lambda f: f.touch(), "is empty"),
-        (lambda f: f.write_text("name = 1"), "is no SQLite database"),
+        (lambda f: f.write_text("name = 1"), "is not an SQLite database"),
         (Path.mkdir, "cannot be read"),
         (plain_table, "no such table|holds no study"),
         (foreign, "holds no study made by autosplit"),

@@ -170,7 +170,7 @@ def test_what_passes_the_end_of_a_row_is_told_by_name() -> None:
     assert shown.count("input") == shown.count("output") == 2
     assert shown.count("late") == 3
     seams = [text for text in shown if "below" in text or "above" in text]
-    assert seams == ["goes on below", "cut 4, from above"]
+    assert seams == ["continued below", "cut 4, from above"]
     assert "1 op" in shown
     assert not [text for text in shown if text.startswith("1 ops")]
 

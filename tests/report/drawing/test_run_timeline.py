@@ -75,7 +75,10 @@ def test_the_suffix_says_what_is_drawn(tmp_path, name, start):
 @pytest.mark.parametrize("name", ["run.txt", "run", ".svg", "run.svg.gz"])
 def test_another_suffix_is_refused_before_anything_runs(said, tmp_path, name):
     code, line = said("bench", tmp_path / "nothing", "--timeline", tmp_path / name)
-    assert (code, line.partition("is no picture; name it ")[1]) == (2, "is no picture; name it ")
+    assert (code, line.partition("is not an .svg or .png file; name it ")[1]) == (
+        2,
+        "is not an .svg or .png file; name it ",
+    )
 
 
 def test_without_matplotlib_nothing_runs(said, tmp_path, monkeypatch):

@@ -115,7 +115,7 @@ class SubmodelRuntime(ABC):
         if original is None:
             raise ConfigError(
                 f"runtime '{self.name}' needs an ONNX file, but '{self.source.graph.name}' "
-                'was read from something else; use runtime = "tvm"'
+                'was not read from one; use runtime = "tvm"'
             )
         return original
 

@@ -58,7 +58,7 @@ class OnnxModel:
         subgraph = self.subgraph([port.name for port in ports.outputs], inputs)
         if subgraph.undefined:
             raise NoSubmodel(
-                f"it also depends on '{subgraph.undefined[0]}', which is none of its inputs"
+                f"it also depends on '{subgraph.undefined[0]}', which is not one of its inputs"
             )
         # All shapes are static, so a node that asks for one becomes a constant: the submodel
         # then needs no tensor only for its shape.
