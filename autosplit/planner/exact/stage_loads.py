@@ -130,9 +130,7 @@ class _Pairs:
                     continue
                 load = self.end[None, b.slice] - self.start[a.slice, None]
                 load -= self._staying(a, b, self.send, self.receive)
-                load[self._illegal(a, b)] = math.inf
-                if self.memory_binds:
-                    load[self.memory_of(a.slice, b.slice) > self.memory * (1 + 1e-12)] = math.inf
+                load[self._forbidden(a, b)] = math.inf
                 yield Block(a.slice, b.slice, load, self)
 
     def _may_fit(self, a: slice, b: slice, limit: float) -> bool:
@@ -174,6 +172,13 @@ class _Pairs:
             return 0.0
         product: Array = (left * _feature_weights(tensors, live, unread)) @ right.T
         return product
+
+    def _forbidden(self, a: _Part, b: _Part) -> NDArray[np.bool_]:
+        """Pairs that are no stage, and stages that break a constraint on a stage."""
+        forbidden = self._illegal(a, b)
+        if self.memory_binds:
+            forbidden |= self.memory_of(a.slice, b.slice) > self.memory * (1 + 1e-12)
+        return forbidden
 
     def _illegal(self, a: _Part, b: _Part) -> NDArray[np.bool_]:
         """Pairs where A is not inside B or equal to it."""

@@ -79,15 +79,20 @@ class Windows:
 
     def _allowed_bounds(self, words: Words, bits: Array) -> list[Array]:
         """``_layer_bounds`` of some rows, infinite at the layers where they are not allowed."""
-        p = self.problem
-        live = live_tensors(p, bits.astype(np.uint8)).live
-        crossing = live & p.produced
-        banned = (crossing @ p.tensor_counts > p.live_tensors) | (crossing @ p.bytes > p.live_bytes)
+        live = live_tensors(self.problem, bits.astype(np.uint8)).live
+        banned = self._forbidden(live)
         count = bits.sum(axis=1).astype(np.int64)
         bounds = self._layer_bounds(bits, live.astype(np.float64))
         for layer, bound in zip(self.bounds, bounds, strict=True):
             bound[banned | layer.banned(words, count, bits)] = math.inf
         return bounds
+
+    def _forbidden(self, live: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Cuts with these live tensors that break a constraint on a cut."""
+        p = self.problem
+        crossing = live & p.produced
+        forbidden: NDArray[np.bool_] = crossing @ p.tensor_counts > p.live_tensors
+        return forbidden | (crossing @ p.bytes > p.live_bytes)
 
 
 class _LayerBound:

@@ -256,7 +256,7 @@ def test_what_cannot_be_asked_is_refused():
             "edges": [],
         }
     )
-    with pytest.raises(ConfigError, match="0 stages"):
+    with pytest.raises(ConfigError, match="stages is 0"):
         plan(model, 0)
     with pytest.raises(Infeasible, match="only 1 groups"):
         plan(model, 2)
@@ -287,7 +287,7 @@ def test_a_deadline_leaves_no_bound_above_the_least_period(asked, unit):
 def test_a_split_that_only_a_longer_search_finds_is_not_called_impossible():
     pins = Constraints(stages={"op0": 0, "op1": 1, "op6": 0, "op7": 1})
     assert plan(parallel_chains(2, 4), 2, constraints=pins).stages[0] == (0, 4, 5, 6)
-    with pytest.raises(Infeasible, match="give more time"):
+    with pytest.raises(Infeasible, match="within the time limit"):
         plan(parallel_chains(2, 4), 2, constraints=pins, deadline=ticks(0))
 
 
