@@ -68,14 +68,14 @@ def test_devices_stand_apart_by_spaces_or_semicolons(text, parsed):
 def test_stages_are_a_number_or_auto():
     assert (options.stages("3"), options.stages("auto")) == (3, "auto")
     for text in ("", "two", "1.5", "Auto"):
-        with pytest.raises(argparse.ArgumentTypeError, match="give a number from 1, or auto"):
+        with pytest.raises(argparse.ArgumentTypeError, match="give 1 or more, or auto"):
             options.stages(text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", ""])
 def test_a_time_is_finite_and_above_zero(text):
     assert options.seconds("1e-9") == 1e-9
-    with pytest.raises(argparse.ArgumentTypeError, match="give a number above 0"):
+    with pytest.raises(argparse.ArgumentTypeError, match="give seconds above 0"):
         options.seconds(text)
 
 

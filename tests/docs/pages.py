@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+OTHER_PAGES = (*sorted(ROOT.glob("*.md")), ROOT / "studies" / "README.md")
 RUN = ("sh", "python")
 _BLOCK = re.compile(r"((?:^<!--[^\n]*-->\n+)*)^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!--\s*([\w ]+?)(?::\s*(.*?))?\s*-->")
@@ -63,8 +64,18 @@ class Page:
 
 
 def pages() -> list[Page]:
-    """All pages, by path."""
-    return [Page(file, file.read_text(encoding="utf-8")) for file in sorted(DOCS.rglob("*.md"))]
+    """All pages under docs/, by path."""
+    return list(map(page_of, sorted(DOCS.rglob("*.md"))))
+
+
+def linked_pages() -> list[Page]:
+    """The pages whose links are checked: those under docs/ and the others of the project."""
+    return [*pages(), *map(page_of, OTHER_PAGES)]
+
+
+def page_of(file: Path) -> Page:
+    """The page in a file."""
+    return Page(file, file.read_text(encoding="utf-8"))
 
 
 def marks(comments: str) -> dict[str, str]:

@@ -144,7 +144,7 @@ class ScriptCheck:
 def require_size(text: str) -> None:
     """Raise ModelError for a text in a shape that is no arithmetic on sizes."""
     if not _is_size(text):
-        raise ModelError(f"the size {text[:80]!r} is no arithmetic on sizes; rewrite it")
+        raise ModelError(f"the size {text[:80]!r} is not arithmetic on sizes; rewrite it")
 
 
 def _is_plain(text: str) -> bool:

@@ -286,7 +286,7 @@ def _check(
     costs: CostModel, cores: int, thread_counts: Sequence[int], constraints: Constraints
 ) -> None:
     if not 1 <= cores <= MOST_CORES:
-        raise ConfigError(f"{cores} cores asked for; ask for 1 to {MOST_CORES}")
+        raise ConfigError(f"number of cores is {cores}; give 1 to {MOST_CORES}")
     counts = set(thread_counts)
     if (
         not counts

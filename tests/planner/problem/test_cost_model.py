@@ -257,7 +257,7 @@ def test_the_smaller_of_two_limits_of_memory_counts():
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_no_fewer_than_one_split_can_be_asked_for(k):
-    with pytest.raises(ConfigError, match=f"the {k} best"):
+    with pytest.raises(ConfigError, match=f"k is {k};"):
         k_best(CHAIN, 2, k)
 
 
