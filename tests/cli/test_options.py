@@ -75,7 +75,7 @@ def test_stages_are_a_number_or_auto():
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", ""])
 def test_a_time_is_finite_and_above_zero(text):
     assert options.seconds("1e-9") == 1e-9
-    with pytest.raises(argparse.ArgumentTypeError, match="give seconds above 0"):
+    with pytest.raises(argparse.ArgumentTypeError, match="give a number above 0"):
         options.seconds(text)
 
 

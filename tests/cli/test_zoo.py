@@ -54,8 +54,8 @@ def test_make_names_the_file_after_the_net_by_default(capsys, tmp_path, monkeypa
     ("arguments", "code", "said"),
     [
         (["make", "vgg20"], 2, "net 'vgg20': not in the zoo; known: branches"),
-        (["make"], 2, "needs the NAME of a net"),
-        (["list", "vgg19"], 2, "takes no net"),
+        (["make"], 2, "needs a NAME"),
+        (["list", "vgg19"], 2, "takes no NAME"),
         (["make", "branches", "--seed", "-1"], 2, "seed -1"),
         (["make", "branches", "-o", "missing/net.onnx"], 3, "cannot write 'missing/net.onnx'"),
     ],

@@ -219,4 +219,4 @@ def test_bench_prints_what_the_design_says(export, capsys):
 def test_a_time_that_is_none_is_refused(export, capsys, text):
     with pytest.raises(SystemExit, match="2"):
         main(["bench", str(export.folder), f"--seconds={text}"])
-    assert f"invalid time '{text}'" in capsys.readouterr().err
+    assert f"invalid time in seconds '{text}'" in capsys.readouterr().err
