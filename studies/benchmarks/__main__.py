@@ -33,6 +33,7 @@ COMMANDS = {
     "search": ("search", WORKLOADS),
     "overhead": ("search", "--overhead"),
     "faults": ("faults",),
+    "kernels": ("kernels",),
     "link": ("link", "--repeat", "3"),
     "memory": ("memory",),
     "pipeline": ("pipeline", "--seconds", "3"),

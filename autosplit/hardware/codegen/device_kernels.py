@@ -10,7 +10,7 @@ from typing import Any
 
 from autosplit.hardware.codegen.kernels import Kernels, compile_kernels
 from autosplit.hardware.codegen.target import spelled, target_on
-from autosplit.hardware.devices.device import Device
+from autosplit.hardware.devices.device import Cores, Device
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DeviceKernels:
 
     @cached_property
     def default(self) -> Kernels:
-        """The kernels for ``target``."""
+        """The kernels for ``target`` and one thread."""
         return compile_kernels(self.functions, self.target, self.tuning)
 
     def target_on(self, device: Device) -> Any:
@@ -41,11 +41,15 @@ class DeviceKernels:
     def on(self, device: Device) -> Kernels:
         """The kernels for a device; ``absent`` are those that it cannot compute."""
         target = self.target_on(device)
-        name = spelled(target)
-        if name == spelled(self.target):
+        is_default = spelled(target) == spelled(self.target)
+        threads = not isinstance(device, Cores) or len(device.numbers) > 1
+        if is_default and not threads:
             return self.default
+        name = f"{spelled(target)} {threads}"
         if name not in self._kernels:
-            self._kernels[name] = compile_kernels(self.functions, target, self.tuning, partly=True)
+            self._kernels[name] = compile_kernels(
+                self.functions, target, self.tuning, partly=not is_default, threads=threads
+            )
         return self._kernels[name]
 
     @cached_property

@@ -17,7 +17,7 @@ from typing import Any
 from autosplit.errors import ModelError, line_of
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
-from autosplit.hardware.codegen.schedules import is_scheduled, schedule
+from autosplit.hardware.codegen.schedules import is_scheduled, schedule, serial
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.codegen.target import toolchain as versions
 from autosplit.lowering.special_values import keep_special_values
@@ -59,11 +59,16 @@ class Kernels:
 
 
 def compile_kernels(
-    functions: Mapping[str, Any], target: Any, tuning: Path | None = None, partly: bool = False
+    functions: Mapping[str, Any],
+    target: Any,
+    tuning: Path | None = None,
+    partly: bool = False,
+    threads: bool = False,
 ) -> Kernels:
     """Compile PrimFuncs by name for ``target``, taking from the cache what it holds.
 
-    ``tuning`` is the folder of a tuning database. Raises ModelError naming a kernel that cannot be
+    ``tuning`` is the folder of a tuning database; with ``threads`` a kernel divides its work among
+    the threads of its stage. Raises ModelError naming a kernel that cannot be
     built, MachineError where the cache cannot be written; with ``partly`` such a kernel is
     ``absent``.
     """
@@ -72,7 +77,10 @@ def compile_kernels(
     plain = frozenset(name for name, f in scheduled.items() if not is_scheduled(f)) - views
     if target.kind.name == "llvm":
         # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
-        scheduled = {name: keep_special_values(vectorize_math(f)) for name, f in scheduled.items()}
+        scheduled = {
+            name: keep_special_values(vectorize_math(f if threads else serial(f)))
+            for name, f in scheduled.items()
+        }
     where = f"{spelled(target)},{versions()}"
     symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in scheduled.items()}

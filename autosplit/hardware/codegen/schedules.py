@@ -39,6 +39,22 @@ def is_scheduled(function: Any) -> bool:
     return bool((function.attrs or {}).get("tirx.is_scheduled", False))
 
 
+def serial(function: Any) -> Any:
+    """The kernel for a stage with one thread: a parallel loop hides from LLVM what aliases what."""
+    import tvm_ffi
+    from tvm import tirx
+
+    def plain(loop: Any) -> Any:
+        if loop.kind != tirx.ForKind.PARALLEL:
+            return loop
+        kind = tirx.ForKind.SERIAL
+        return tirx.For(
+            loop.loop_var, loop.min, loop.extent, kind, loop.body, None, loop.annotations
+        )
+
+    return tvm_ffi.structural_map(function, (tirx.For, plain))
+
+
 def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> dict[str, Any]:
     """The kernels that the database has a record of, scheduled."""
     import tvm

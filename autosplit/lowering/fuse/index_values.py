@@ -23,82 +23,24 @@ LARGEST = 1 << 31
 WIDE_INTEGERS = ("int32", "int64", "uint32", "uint64")
 Range = tuple[float, float] | None  # None: unknown
 
-_KEEPS = frozenset(
-    [
-        "astype",
-        "broadcast_to",
-        "expand_dims",
-        "flatten",
-        "flip",
-        "max",
-        "min",
-        "permute_dims",
-        "repeat",
-        "reshape",
-        "squeeze",
-        "strided_slice",
-        "tile",
-    ]
-)
-_BOOLEAN = frozenset(
-    [
-        "equal",
-        "greater",
-        "greater_equal",
-        "isnan",
-        "less",
-        "less_equal",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "not_equal",
-    ]
-)
-_HARMLESS = frozenset(
-    [
-        "abs",
-        "add",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        "clip",
-        "concat",
-        "cos",
-        "cumsum",
-        "divide",
-        "exp",
-        "floor_divide",
-        "floor_mod",
-        "full_like",
-        "matmul",
-        "maximum",
-        "mean",
-        "minimum",
-        "mod",
-        "multiply",
-        "negative",
-        "nn.relu",
-        "nn.softmax",
-        "one_hot",
-        "ones_like",
-        "round",
-        "shape_of",
-        "sigmoid",
-        "sign",
-        "sin",
-        "split",
-        "sqrt",
-        "square",
-        "stack",
-        "subtract",
-        "sum",
-        "tanh",
-        "where",
-        "zeros_like",
-    ]
-)
-_LOOKS_UP = frozenset(["take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd"])
+_KEEPS = frozenset({
+    "astype", "broadcast_to", "expand_dims", "flatten", "flip", "max", "min", "permute_dims",
+    "repeat", "reshape", "squeeze", "strided_slice", "tile",
+})  # fmt: skip
+_BOOLEAN = frozenset({
+    "equal", "greater", "greater_equal", "isnan", "less", "less_equal", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "not_equal",
+})  # fmt: skip
+_HARMLESS = frozenset({
+    "abs", "add", "bitwise_and", "bitwise_or", "bitwise_xor", "clip", "concat", "cos", "cumsum",
+    "divide", "exp", "floor_divide", "floor_mod", "full_like", "matmul", "maximum", "mean",
+    "minimum", "mod", "multiply", "negative", "nn.relu", "nn.softmax", "one_hot", "ones_like",
+    "round", "shape_of", "sigmoid", "sign", "sin", "split", "sqrt", "square", "stack", "subtract",
+    "sum", "tanh", "where", "zeros_like",
+})  # fmt: skip
+_LOOKS_UP = frozenset({
+    "take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd",
+})  # fmt: skip
 
 
 def integers_below(source: SourceModel) -> Mapping[str, int]:

@@ -31,12 +31,8 @@ _ELEMENTWISE = frozenset({
     "nn.leakyrelu", "nn.relu", "nn.silu", "nn.softplus", "power", "round", "rsqrt", "sigmoid",
     "sign", "sin", "sqrt", "square", "subtract", "tanh", "where",
 })  # fmt: skip
-_REDUCTIONS = frozenset({
-    "max", "mean", "min", "sum",
-})  # fmt: skip
-_POOLS = frozenset({
-    "nn.adaptive_avg_pool2d", "nn.avg_pool2d", "nn.max_pool2d",
-})  # fmt: skip
+_REDUCTIONS = frozenset({"max", "mean", "min", "sum"})
+_POOLS = frozenset({"nn.adaptive_avg_pool2d", "nn.avg_pool2d", "nn.max_pool2d"})
 
 
 def channels_last(module: Any) -> Any:

@@ -4,8 +4,8 @@ Every multiplication of a convolution or a matrix product reads a number of the 
 of weights. A tile of ``rows`` output pixels by ``vectors`` of channels reads ``rows`` numbers and
 ``vectors`` vectors for ``rows * vectors`` multiplications, so the larger and the squarer it is, the
 more arithmetic a load feeds (Goto and van de Geijn, "Anatomy of High-Performance Matrix
-Multiplication", 2008). It must fit into the registers with the vectors of weights and, where one
-is needed, a number of the input.
+Multiplication", 2008). It must fit into the registers with the vectors of weights and one number
+of the input.
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def padded_width(width: int, tile: Tile) -> int:
 
 def _fits(tile: Tile, registers: Registers) -> bool:
     rows = tile.height * tile.width
-    # AVX-512 multiplies by a number in memory; elsewhere it needs a register.
-    inputs = 0 if registers.lanes == 16 else 1
-    return rows * tile.vectors + tile.vectors + inputs <= registers.count
+    return rows * tile.vectors + tile.vectors + 1 <= registers.count
 
 
 def _cost(tile: Tile, width: int) -> tuple[float, int]:

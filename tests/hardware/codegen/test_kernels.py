@@ -235,3 +235,12 @@ def test_the_share_of_arithmetic_without_a_schedule_is_known(fresh, branches, mo
 def test_much_arithmetic_without_a_schedule_is_worth_a_hint():
     assert tuning_hint(0.05) == ""
     assert tuning_hint(0.96).startswith("96% of the arithmetic")
+
+
+def test_only_kernels_for_several_threads_divide_their_work(fresh, branches):
+    one, two = (branches.kernels.on(device.parse(name)) for name in ("cores:0", "cores:0-1"))
+    assert one.symbols != two.symbols
+    assert one.symbols == branches.kernels.default.symbols
+    items = branches.items(1)
+    with branches.unsplit(device.parse("cores:0-1")) as pipeline:
+        assert compare(pipeline.run(items), branches.expected(items)).equal

@@ -15,7 +15,7 @@ def test_a_tile_fits_and_divides_what_it_has_to(height, width, channels, registe
     padded = padded_channels(channels, registers)
     tile = tile_of(height, width, padded, registers)
     rows = tile.height * tile.width
-    assert rows * tile.vectors + tile.vectors <= registers.count
+    assert rows * tile.vectors + tile.vectors + 1 <= registers.count
     assert height % tile.height == 0
     assert padded % tile.channels == 0
     assert 0 <= padded_width(width, tile) - width < tile.width
@@ -30,7 +30,7 @@ def test_few_channels_are_appended(channels, registers):
 
 @pytest.mark.parametrize(
     ("height", "width", "channels", "rows", "vectors"),
-    [(56, 56, 64, 7, 4), (7, 7, 512, 7, 4), (1, 197, 768, 6, 4), (1, 1, 64, 1, 4)],
+    [(56, 56, 64, 6, 4), (7, 7, 512, 7, 2), (1, 197, 768, 6, 4), (1, 1, 64, 1, 4)],
 )
 def test_tiles_of_common_layers_with_avx512(height, width, channels, rows, vectors):
     tile = tile_of(height, width, channels, Registers(32, 16))
