@@ -4,7 +4,7 @@ onnxruntime's single thread.
     python -m studies.benchmarks.tuning [NET ...] [--samples N] [--seconds S] [-o FILE]
 
 The command runs as a user would type it, into an empty folder, and its whole time counts. Before
-it, the schedules that ship with the package; after it, the database it made. Both and a plain loop
+it, the schedules by rule; after it, the database it made. Both and a plain loop
 over a session with one thread then work in turns, in one process. Bars: within four times
 onnxruntime's time, in four minutes. Leave the machine alone while it runs.
 """
@@ -81,7 +81,7 @@ def tuned(net: str, folder: Path, samples: int | None) -> float:
 
 
 def before_and_after(net: str, folder: Path, budget: Budget) -> list[Spread]:
-    """Milliseconds an item on one core, in turns: shipped schedules, those in a folder,
+    """Milliseconds an item on one core, in turns: schedules by rule, those in a folder,
     onnxruntime; all are right first.
     """
     path = catalog.cached(net)
