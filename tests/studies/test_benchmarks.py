@@ -23,6 +23,7 @@ from studies.benchmarks import (
     planner,
     predictions,
     result,
+    runtimes,
     zoo_studies,
 )
 from studies.benchmarks import faults as faults_benchmark
@@ -278,3 +279,11 @@ def test_a_study_file_is_run_for_a_net(bench: Bench, tmp_path: Path) -> None:
     assert measured.command == "python -m studies.benchmarks.zoo_studies branches_tvm --trials 2"
     assert measured.rows[0][:3] == ("branches", "tvm", "2")
     assert {"machine", "apache-tvm"} <= measured.environment.keys()
+
+
+@pytest.mark.integration
+def test_every_runtime_is_compared_on_one_core_and_on_two(bench: Bench, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    assert bench(runtimes, "branches", "--seconds", "0.2", "-o", tmp_path / "runtimes.json") == 0
+    names = [row[2] for row in result.read(tmp_path / "runtimes.json").rows if row[1] == "1"]
+    assert names == ["tvm", "onnxruntime", "openvino"]
