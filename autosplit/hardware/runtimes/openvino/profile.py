@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,15 @@ _MIN_ROUNDS = 5
 _SAMPLES = 3
 _ORIGINAL_NAMES = "originalLayersNames"
 
-Item = Mapping[str, np.ndarray[Any, Any]]
-
 
 def time_nodes(
-    original: OnnxModel, model: Path | bytes, item: Item, cores: Cores, seconds: float
+    original: OnnxModel, model: Path | bytes, arrays: Sequence[Any], cores: Cores, seconds: float
 ) -> tuple[Samples, list[ExecutedNode]]:
-    """See SubmodelRuntime; ``model`` is the whole as one stage."""
+    """See SubmodelRuntime; ``arrays`` are the inputs of ``model``."""
     samples: dict[str, list[float]] = {}
     for _ in range(_SAMPLES):
         compiled = compile_model(model, cores, PERF_COUNT=True)
-        for name, node_ms in _mean_times(compiled, item, cores, seconds / _SAMPLES).items():
+        for name, node_ms in _mean_times(compiled, arrays, cores, seconds / _SAMPLES).items():
             samples.setdefault(name, []).append(node_ms)
     return samples, executed_nodes(original, compiled.get_runtime_model())
 
@@ -60,19 +58,18 @@ def executed_nodes(original: OnnxModel, optimised: Any) -> list[ExecutedNode]:
     return nodes
 
 
-def _mean_times(compiled: Any, item: Item, cores: Cores, seconds: float) -> dict[str, float]:
+def _mean_times(
+    compiled: Any, arrays: Sequence[Any], cores: Cores, seconds: float
+) -> dict[str, float]:
     """The milliseconds of each node that is executed, those of the least disturbed rounds."""
     request = compiled.create_infer_request()
-    # A tensor can have several names, and a model need not read every input.
-    inputs = [tensor.get_names() for tensor in compiled.inputs]
-    feed = {name: item[name] for name in item if any(name in names for names in inputs)}
 
     def run() -> list[float]:
         deadline = time.perf_counter() + seconds
         round_times: list[float] = []
         while len(round_times) < _MIN_ROUNDS or time.perf_counter() < deadline:
             start = time.perf_counter()
-            request.infer(feed, share_inputs=True)
+            request.infer(arrays, share_inputs=True)
             round_times.append(time.perf_counter() - start)
         return round_times
 

@@ -45,8 +45,9 @@ class OpenvinoRuntime(SubmodelRuntime):
         self, submodel: Any, item: Item, cores: Cores, seconds: float
     ) -> tuple[Samples, list[ExecutedNode]]:
         """See SubmodelRuntime."""
+        arrays = [item[tensor.name] for tensor in submodel.graph.input]
         with model_file.loadable(submodel) as model:
-            return time_nodes(self.original, model, item, cores, seconds)
+            return time_nodes(self.original, model, arrays, cores, seconds)
 
     @staticmethod
     def load_stage(

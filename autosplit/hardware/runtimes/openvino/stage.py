@@ -28,9 +28,9 @@ class OpenvinoStage(SubmodelStage):
     ) -> None:
         super().__init__(inputs, outputs, cores)
         compiled = compile_model(model, cores)
-        self._require_tensors(
-            _names(compiled.inputs, self._inputs), _names(compiled.outputs, self._outputs)
-        )
+        # By position: OpenVINO forgets the name of an input that a Dropout node reads.
+        _require_shapes("inputs", inputs, compiled.inputs)
+        _require_shapes("outputs", outputs, compiled.outputs)
         self._request = compiled.create_infer_request()
         self._has_workers = False
 
@@ -51,10 +51,11 @@ class OpenvinoStage(SubmodelStage):
 
         Fresh output tensors were measured: they are no faster than copies.
         """
-        results = self._request.infer(self._feed(values), share_inputs=True)
+        arrays = list(self._feed(values).values())
+        results = self._request.infer(arrays, share_inputs=True)
         if self._has_workers:
             workers.pin_new()
-        return [np.asarray(results[name]) for name in self._outputs]
+        return [np.asarray(results[position]) for position in range(len(self._outputs))]
 
     def close(self) -> None:
         """Leave the worker threads to the other stages."""
@@ -96,13 +97,13 @@ def compile_model(model: Path | bytes, cores: Cores, **options: Any) -> Any:
             raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
 
 
-def _names(tensors: Sequence[Any], ports: Sequence[str]) -> list[str]:
-    """The name of each tensor, which can have several: that of a port where there is one."""
-    names = []
-    for tensor in tensors:
-        tensor_names = sorted(tensor.get_names())
-        names.append(next((name for name in tensor_names if name in ports), tensor_names[0]))
-    return names
+def _require_shapes(kind: str, ports: Sequence[Port], tensors: Sequence[Any]) -> None:
+    expected, shapes = [p.shape for p in ports], [tuple(tensor.shape) for tensor in tensors]
+    if shapes != expected:
+        raise ModelError(
+            f"the stage's {kind} have the shapes {expected}, those of its ONNX model {shapes}; "
+            "export it again"
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -51,16 +51,21 @@ def test_earlier_results_of_a_stage_stay(branches):
             np.testing.assert_allclose(array, expected[port.name], rtol=1e-4, atol=1e-6)
 
 
+def test_an_input_whose_name_openvino_drops_is_read(load):
+    model = load(nets.net("g (float[4,4] x) => (float[4,4] y) { a = Dropout(x) y = Add(x, a) }"))
+    nets.judge(model, model.split([]))
+
+
 def test_a_model_that_openvino_refuses_is_a_model_error():
     model = onnx_model([node("Fancy", "x", "y")]).SerializeToString()
     with pytest.raises(ModelError, match=r"OpenVINO cannot load the model: .*Fancy"):
         compile_model(model, HERE)
 
 
-def test_a_model_with_other_tensors_than_the_ports_is_refused(branches):
+def test_a_model_with_other_shapes_than_the_ports_is_refused(branches):
     model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
     ports = branches.stage_source.whole
-    with pytest.raises(ModelError, match="the stage's inputs are"):
+    with pytest.raises(ModelError, match="the stage's inputs have the shapes"):
         OpenvinoStage(model, ports.inputs, ports.outputs, HERE)
 
 
