@@ -15,10 +15,6 @@ SAY_NOTHING = {
 }  # fmt: skip
 WIDTH = 100
 
-# Rooms that may still fail, with the folders below them; to be emptied.
-NAMES_TODO = {"tests/lowering", "tests/planner"}
-WIDTH_TODO = {"tests/studies", "tests/study"}
-
 
 def rooms(root: Path) -> dict[str, list[Path]]:
     """The files of each folder below ``root``, by its path; those beside it are a room too."""
@@ -32,18 +28,6 @@ def rooms(root: Path) -> dict[str, list[Path]]:
 ROOMS = rooms(PACKAGE) | rooms(TESTS)
 
 
-def cases(todo: set[str]) -> list[object]:
-    mark = pytest.mark.xfail(reason="to be done", strict=False)
-    return [
-        pytest.param(files, id=room, marks=[mark] if is_todo(room, todo) else [])
-        for room, files in ROOMS.items()
-    ]
-
-
-def is_todo(room: str, todo: set[str]) -> bool:
-    return any(f"{room}/".startswith(f"{folder}/") for folder in todo)
-
-
 def names(code: str) -> Iterator[tuple[int, str]]:
     """Line and name of every variable and parameter."""
     for node in ast.walk(ast.parse(code)):
@@ -53,14 +37,14 @@ def names(code: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.arg
 
 
-@pytest.mark.parametrize("files", cases(NAMES_TODO))
+@pytest.mark.parametrize("files", ROOMS.values(), ids=ROOMS.keys())
 def test_a_name_says_what_it_holds(files):
     for file in files:
         lines = [line for line, name in names(file.read_text("utf-8")) if name in SAY_NOTHING]
         assert not lines, file
 
 
-@pytest.mark.parametrize("files", cases(WIDTH_TODO))
+@pytest.mark.parametrize("files", ROOMS.values(), ids=ROOMS.keys())
 def test_a_line_has_at_most_100_columns(files):
     for file in files:
         lines = file.read_text("utf-8").splitlines()

@@ -16,8 +16,8 @@ from autosplit.lowering.convex import between, require_convex
 def graph(reads: list[set[int]]) -> FusedGraph:
     """Op i reads the tensors of the ops ``reads[i]``; those that read none read the input."""
     ops = [
-        Op(f"o{i}", "k", (), tuple(f"t{p}" for p in sorted(own)) or ("x",), (f"t{i}",))
-        for i, own in enumerate(reads)
+        Op(f"o{i}", "k", (), tuple(f"t{p}" for p in sorted(read_ops)) or ("x",), (f"t{i}",))
+        for i, read_ops in enumerate(reads)
     ]
     shapes = dict.fromkeys(["x", *(f"t{i}" for i in range(len(reads)))], ((1,), "float32", 4))
     return build("g", ops, shapes, ("x",), (f"t{len(reads) - 1}",))
@@ -35,7 +35,7 @@ def paths(reads: list[set[int]], start: int) -> list[tuple[int, ...]]:
     """All paths from an op along the data."""
     ahead = [(start,)]
     for path in ahead:
-        ahead += [(*path, i) for i, own in enumerate(reads) if path[-1] in own]
+        ahead += [(*path, i) for i, read_ops in enumerate(reads) if path[-1] in read_ops]
     return ahead
 
 
@@ -79,7 +79,9 @@ def test_no_op_at_all_is_no_set() -> None:
         require_convex(graph([set(), {0}]), [])
 
 
-@pytest.mark.parametrize(("last", "told"), [([0], "to op 'o0'"), ([0, 1], "to any of 'o0', 'o1'")])
-def test_ends_that_no_path_joins_are_told(last: list[int], told: str) -> None:
-    with pytest.raises(SplitError, match=f"no path leads from op 'o2' {told}; swap them"):
+@pytest.mark.parametrize(
+    ("last", "message"), [([0], "to op 'o0'"), ([0, 1], "to any of 'o0', 'o1'")]
+)
+def test_ends_that_no_path_joins_are_told(last: list[int], message: str) -> None:
+    with pytest.raises(SplitError, match=f"no path leads from op 'o2' {message}; swap them"):
         between(graph([set(), {0}, {1}]), [2], last)

@@ -142,20 +142,20 @@ def test_what_lies_between_two_ops_are_the_paths_between_them(data):
     graph = Reads(data.draw(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=8)))
     ends = st.integers(0, len(graph.ops) - 1)
     first, last = data.draw(ends), data.draw(ends)
-    wanted = {i for p in graph.paths() if p[0] == first and p[-1] == last for i in p}
-    if not wanted:
+    on_a_path = {i for p in graph.paths() if p[0] == first and p[-1] == last for i in p}
+    if not on_a_path:
         with pytest.raises(SplitError):
             convex.between(graph, [first], [last])
         return
-    assert set(convex.between(graph, [first], [last])) == wanted
-    assert convex.require_convex(graph, wanted)
+    assert set(convex.between(graph, [first], [last])) == on_a_path
+    assert convex.require_convex(graph, on_a_path)
 
 
 class Reads:
     """A graph known by what each op reads; ops are called by their numbers."""
 
     def __init__(self, reads: list[set[int]]) -> None:
-        self.reads = [{r for r in found if r < i} for i, found in enumerate(reads)]
+        self.reads = [{r for r in chains if r < i} for i, chains in enumerate(reads)]
         self.predecessors = tuple(cuts.bitset(r) for r in self.reads)
         self.successors = tuple(
             cuts.bitset(j for j, r in enumerate(self.reads) if i in r) for i in range(len(reads))
@@ -163,10 +163,10 @@ class Reads:
         self.ops = [Named(str(i)) for i in range(len(reads))]
 
     def paths(self) -> list[list[int]]:
-        found: list[list[int]] = []
+        chains: list[list[int]] = []
         for i in range(len(self.ops)):
-            found += [[i], *([*p, i] for p in list(found) if p[-1] in self.reads[i])]
-        return found
+            chains += [[i], *([*p, i] for p in list(chains) if p[-1] in self.reads[i])]
+        return chains
 
 
 class Named:

@@ -24,8 +24,8 @@ def chained(folder, items):
     for item in items:
         values = dict(item)
         for stage in manifest["stages"]:
-            given = {p["name"]: values[p["name"]] for p in stage["inputs"]}
-            values |= onnxruntime_outputs(folder / stage["onnx"]["file"], [given])[0]
+            stage_inputs = {p["name"]: values[p["name"]] for p in stage["inputs"]}
+            values |= onnxruntime_outputs(folder / stage["onnx"]["file"], [stage_inputs])[0]
         named = {
             t["output"]: c["tensor"]
             for c in manifest["connections"]

@@ -105,9 +105,9 @@ def test_onnxruntime_chained_over_the_submodels_equals_the_original(model, known
     values = dict(item)
     original = submodels.read_original(model.stage_source)
     for i, ports in enumerate(model.wiring(stages).stages):
-        given = {p.name: values[p.name] for p in ports.inputs}
+        stage_inputs = {p.name: values[p.name] for p in ports.inputs}
         values |= onnxruntime_outputs(
-            original.submodel(ports, f"stage{i}").SerializeToString(), [given]
+            original.submodel(ports, f"stage{i}").SerializeToString(), [stage_inputs]
         )[0]
     expected = model.expected([item])
     assert compare(

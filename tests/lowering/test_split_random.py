@@ -57,12 +57,12 @@ def check(program, model, draw) -> None:
 
 def nested(graph, draw) -> list[int]:
     """Up to five cuts, each the closure of some ops and the cut before, none empty or full."""
-    found: list[int] = []
+    groups: list[int] = []
     before = 0
     for _ in range(draw(st.integers(0, 5))):
         chosen = draw(st.sets(st.integers(0, len(graph.ops) - 1), min_size=1, max_size=3))
         cut = before | cuts.closure(graph, chosen)
         if cut not in (before, cuts.full(graph)):
-            found.append(cut)
+            groups.append(cut)
             before = cut
-    return found
+    return groups

@@ -39,7 +39,7 @@ def model_cost(model, stages):
     """(period, latency, bytes moved, memory per stage, loads) of stages under a CostModel."""
     where = {i: s for s, ops in enumerate(stages) for i in ops}
     pick = lambda rows, d: rows[d] if len(rows) > 1 else rows[0]  # noqa: E731
-    loads, memory, moved = [], [], Fraction(0)
+    loads, memory, bytes_moved = [], [], Fraction(0)
     for d, ops in enumerate(stages):
         load = Fraction(pick(model.overheads, d)) if ops else Fraction(0)
         memory_bytes = Fraction(0)
@@ -54,14 +54,14 @@ def model_cost(model, stages):
             sends = maker == d and any(r > d for r in readers)
             if reads:
                 load += Fraction(pick(model.receive, d)[t])
-                moved += Fraction(tensor.bytes) if maker >= 0 else 0
+                bytes_moved += Fraction(tensor.bytes) if maker >= 0 else 0
             if sends:
                 load += Fraction(pick(model.send, d)[t])
             if (reads or sends) and model.activations:
                 memory_bytes += Fraction(tensor.bytes)
         loads.append(load)
         memory.append(memory_bytes)
-    return max(loads), sum(loads), moved, memory, loads
+    return max(loads), sum(loads), bytes_moved, memory, loads
 
 
 def all_splits(model, k, allow_empty=False):
@@ -83,12 +83,12 @@ def brute_force(model, k, allow_empty=False, accept=lambda stages: True):
     """All splits that fit, as (period, latency, bytes, stages), best first."""
     result = []
     for stages in all_splits(model, k, allow_empty):
-        period, latency, moved, memory, _ = model_cost(model, stages)
+        period, latency, bytes_moved, memory, _ = model_cost(model, stages)
         limits = [model.memory[d] if len(model.memory) > 1 else model.memory[0] for d in range(k)]
         if (
             period < 10**12
             and all(m <= limit for m, limit in zip(memory, limits, strict=True))
             and accept(stages)
         ):
-            result.append((period, latency, moved, stages))
+            result.append((period, latency, bytes_moved, stages))
     return sorted(result)

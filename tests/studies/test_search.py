@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -94,9 +95,9 @@ def test_few_trials_find_the_best_split(stages: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_benchmark_writes_its_result(tmp_path: Path, bench: object) -> None:
+def test_the_benchmark_writes_its_result(tmp_path: Path, bench: Callable[..., int]) -> None:
     file = tmp_path / "search.json"
-    assert bench(search, "--graphs", "squeezenet", "--seeds", "4", "-o", file) == 0  # type: ignore[operator]
+    assert bench(search, "--graphs", "squeezenet", "--seeds", "4", "-o", file) == 0
     assert [row[:3] for row in result.read(file).rows] == [
         ("squeezenet", "41", "4"),
         ("squeezenet", "41", "8"),

@@ -61,10 +61,10 @@ def package(tmp_path, monkeypatch):
 
 @pytest.mark.integration
 def test_a_package_offers_a_backend_by_name(package):
-    found = named("reference", merge=False, markers=["relax.tanh"], keep_together=[["a", "b"]])
-    assert (found.name, found.merge, found.regions) == ("reference", False, (("a", "b"),))
-    assert found.markers == ("relax.astype", "relax.tanh")
-    assert len(found.patterns) == 5
+    result = named("reference", merge=False, markers=["relax.tanh"], keep_together=[["a", "b"]])
+    assert (result.name, result.merge, result.regions) == ("reference", False, (("a", "b"),))
+    assert result.markers == ("relax.astype", "relax.tanh")
+    assert len(result.patterns) == 5
 
 
 def test_a_package_that_fails_is_one_line(package):
@@ -89,14 +89,14 @@ def test_a_study_measures_regions_in_its_worker(package, save):
         external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]
         (profile, *_) = bench.profile()
         (group,) = bench.keep_together
-        found = bench.measure(
+        result = bench.measure(
             (tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops))))
         )
     finally:
         bench.close()
     assert set(group) <= set(external)
     assert all(profile.op_ms[i] > 0 for i in external)
-    assert found.accuracy.equal
+    assert result.accuracy.equal
 
 
 def test_the_study_file_has_a_table_of_regions(tmp_path):

@@ -24,12 +24,12 @@ def module(body: Callable[[Any, Any], Any]) -> Any:
     from tvm import relax
 
     builder = relax.BlockBuilder()
-    made = body(relax.const(A), relax.const(B))
-    probe = relax.BlockBuilder().normalize(made)
+    module = body(relax.const(A), relax.const(B))
+    probe = relax.BlockBuilder().normalize(module)
     x = relax.Var("x", relax.TensorType([int(s) for s in probe.ty.shape.values], probe.ty.dtype))
     with builder.function("main", [x]):
         with builder.dataflow():
-            weight = builder.emit(made, "weight")
+            weight = builder.emit(module, "weight")
             result = builder.emit_output(relax.op.add(x, weight))
         builder.emit_func_output(result)
     return builder.get()
@@ -59,7 +59,7 @@ def ops() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"),
+    ("body", "expected"),
     [
         (lambda a, b: ops().add(a, b), A + B),
         (lambda a, b: ops().subtract(a, b), A - B),
@@ -89,11 +89,11 @@ def ops() -> Any:
         "broadcast",
     ],
 )
-def test_a_weight_is_what_numpy_makes_of_it(body: Any, wanted: np.ndarray[Any, Any]) -> None:
-    found = weight(body)
-    assert found is not None
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, wanted)
+def test_a_weight_is_what_numpy_makes_of_it(body: Any, expected: np.ndarray[Any, Any]) -> None:
+    folded = weight(body)
+    assert folded is not None
+    assert folded.dtype == np.float32
+    np.testing.assert_array_equal(folded, expected)
 
 
 @pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
@@ -117,12 +117,12 @@ def test_what_is_not_in_the_table_stays() -> None:
 
 
 def test_what_depends_on_the_input_stays() -> None:
-    made = script.parse(
+    module = script.parse(
         "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,), 'float32')):\n"
         "        with R.dataflow():\n            y = R.add(x, x)\n"
         "            R.output(y)\n        return y\n"
     )
-    assert len(fold_weights(made)["main"].body.blocks[0].bindings) == 1
+    assert len(fold_weights(module)["main"].body.blocks[0].bindings) == 1
 
 
 def test_integers_are_divided_by_the_compiler_and_keep_their_type() -> None:
@@ -176,14 +176,14 @@ def test_a_shape_known_only_at_run_time_is_named() -> None:
 
 
 def test_arithmetic_is_estimated_and_nothing_where_it_cannot_be() -> None:
-    made = script.parse(
+    module = script.parse(
         "@I.ir_module\nclass M:\n    @T.prim_func(private=True, s_tir=True)\n"
         "    def k(a: T.Buffer((8,), 'float32'), b: T.Buffer((8,), 'float32')):\n"
         "        for i in range(8):\n            with T.sblock('b'):\n"
         "                v = T.axis.remap('S', [i])\n"
         "                b[v] = a[v] * a[v] + T.float32(1)\n"
     )
-    (kernel,) = made.functions.values()
+    (kernel,) = module.functions.values()
     assert flops_of(kernel) == 16
     assert flops_of(None) == 0
 
@@ -209,18 +209,18 @@ def source(
     nodes: dict[str, tuple[str, str]], constants: str = "", alias: dict[str, str] | None = None
 ) -> SourceModel:
     """Nodes by name from what they read and make; ``x`` is the input, ``y`` the output."""
-    made = tuple(
+    module = tuple(
         SourceNode(name, "Op", tuple(reads.split()), tuple(makes.split()))
         for name, (reads, makes) in nodes.items()
     )
     known = frozenset(constants.split())
     return SourceModel(
-        "net", None, made, (), alias or {}, known, (Signature("x", (1,), "float32"),), ("y",)
+        "net", None, module, (), alias or {}, known, (Signature("x", (1,), "float32"),), ("y",)
     )
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("source", "reason"),
     [
         (source({"n": ("x w", "y")}), MERGED),
         (
@@ -247,8 +247,8 @@ def source(
         (source({"n": ("x", ""), "m": ("x", "y")}), "dead: no output of the model needs it"),
     ],
 )
-def test_a_node_that_left_no_op_says_why(given: SourceModel, reason: str) -> None:
-    assert FoldedNodes(given).reason(0) == reason
+def test_a_node_that_left_no_op_says_why(source: SourceModel, reason: str) -> None:
+    assert FoldedNodes(source).reason(0) == reason
 
 
 def test_what_a_constant_feeds_is_constant_and_what_the_input_feeds_is_not() -> None:

@@ -50,8 +50,8 @@ def test_legal_cuts_and_fused_ops_of_a_net(zoo_model, name):
 @pytest.mark.parametrize("name", EVERY)
 def test_every_source_node_is_in_one_op_or_folded(zoo_model, name):
     model = zoo_model(name)
-    given = onnx.load(model.path, load_external_data=False).graph.node
-    assert sorted(placed(model.graph)) == sorted(n.name or n.output[0] for n in given)
+    nodes = onnx.load(model.path, load_external_data=False).graph.node
+    assert sorted(placed(model.graph)) == sorted(n.name or n.output[0] for n in nodes)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -240,8 +240,8 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_every_node_of_an_odd_graph_is_somewhere_once(save, name):
-    found = placed(api.load_model(save(ODD[name])).graph)
-    assert len(found) == len(set(found)) == len(ODD[name].graph.node)
+    places = placed(api.load_model(save(ODD[name])).graph)
+    assert len(places) == len(set(places)) == len(ODD[name].graph.node)
 
 
 @pytest.mark.parametrize("name", ODD)

@@ -10,7 +10,7 @@ from tests.planner.graphs import branchy
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_many_splits_cost_what_each_costs_alone(devices: int) -> None:
-    moved = (
+    transfers = (
         Transfer("a", 0, (1, 2), 8.0),
         Transfer("b", 1, (2,), 8.0),
         Transfer("c", 2, (3,), 8.0),
@@ -21,7 +21,7 @@ def test_many_splits_cost_what_each_costs_alone(devices: int) -> None:
         ("a", "b", "c", "d"),
         (0, 1, 3, 4),
         rows,
-        moved,
+        transfers,
         ((0.5, 0.25, 2.0),),
         ((0.125, 1.0, 4.0),),
     )

@@ -30,8 +30,8 @@ def drawn(costs: CostModel, seed: int, devices: int = 1) -> CostModel:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_splits_are_those_the_planner_lists(seed: int, devices: int) -> None:
     known = branchy(3, 3, seed=seed)
-    moved = tuple(np.random.default_rng(seed).random(len(known.tensors)).tolist())
-    known = replace(known, send=(moved,), receive=(moved,))
+    transfers = tuple(np.random.default_rng(seed).random(len(known.tensors)).tolist())
+    known = replace(known, send=(transfers,), receive=(transfers,))
     costs = drawn(known, seed, devices)
     results = [evaluate(costs, stages) for stages in table_of(known, 3).best(costs, 25)]
     listed = k_best(costs, 3, 25)
@@ -70,8 +70,8 @@ def test_only_splits_within_a_limit_are_listed() -> None:
 @pytest.mark.parametrize("devices", [1, 3])
 def test_the_best_split_is_found_for_many_costs_at_once(devices: int) -> None:
     known = branchy(3, 3)
-    moved = tuple(np.random.default_rng(0).random(len(known.tensors)).tolist())
-    known = replace(known, send=(moved,), receive=(moved,))
+    transfers = tuple(np.random.default_rng(0).random(len(known.tensors)).tolist())
+    known = replace(known, send=(transfers,), receive=(transfers,))
     draws = [drawn(known, seed, devices) for seed in range(6)]
     best = [k_best(costs, 3, 1)[0].period for costs in draws]
     splits = table_of(known, 3).best_of_each(
@@ -108,8 +108,10 @@ def test_an_op_that_takes_long_on_one_device_goes_to_another() -> None:
 
 def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
     inf = float("inf")
-    moved = (Transfer("t", 0, (1,), 8.0),)
-    costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0), (inf, 1.0, 1.0)), moved)
+    transfers = (Transfer("t", 0, (1,), 8.0),)
+    costs = CostModel(
+        "c", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 1.0), (inf, 1.0, 1.0)), transfers
+    )
     assert len(table_of(costs, 2).best(costs, 9)) == 2
     heavy = replace(costs, times=((1.0, 1.0, 1.0),), sizes=(1.0, 1.0, 1.0), memory=(2.0, 1.0))
     assert table_of(heavy, 2).best(heavy, 9) == [((0, 1), (2,))]
@@ -117,8 +119,8 @@ def test_what_a_device_cannot_run_or_hold_is_not_listed() -> None:
 
 
 def test_ops_that_cost_nothing_are_split_by_what_moves() -> None:
-    moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 1, (2,), 8.0))
-    costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((0.0, 0.0, 0.0),), moved, ((3.0, 1.0),))
+    transfers = (Transfer("t", 0, (1,), 8.0), Transfer("u", 1, (2,), 8.0))
+    costs = CostModel("c", ("a", "b", "c"), (0, 1, 2), ((0.0, 0.0, 0.0),), transfers, ((3.0, 1.0),))
     assert table_of(costs, 2).best(costs, 9) == [((0, 1), (2,)), ((0,), (1, 2))]
 
 

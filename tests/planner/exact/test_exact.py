@@ -136,11 +136,11 @@ def test_a_plan_costs_what_its_split_costs(question):
         best = plan(model, stages, allow_empty=allow_empty)
     except Infeasible:
         return
-    period, latency, moved, memory, loads = model_cost(model, best.stages)
+    period, latency, transfers, memory, loads = model_cost(model, best.stages)
     assert (best.period, best.latency, best.bytes_moved) == (
         float(period),
         float(latency),
-        float(moved),
+        float(transfers),
     )
     assert (list(best.loads), list(best.memory)) == ([*map(float, loads)], [*map(float, memory)])
     again = evaluate(model, best.stages, allow_empty=allow_empty)
@@ -192,17 +192,17 @@ def test_of_splits_of_equal_times_those_that_move_fewest_bytes_come_first(number
         for n in range(1, stages)
     ]
     chains = [cuts for cuts in product(*levels) if all(not a & ~b for a, b in pairwise(cuts))]
-    moved = sorted(evaluate_cuts(model, cuts).bytes_moved for cuts in chains)
-    assert plan(model, stages).bytes_moved == moved[0]
-    assert [p.bytes_moved for p in k_best(model, stages, 5)] == moved[:5]
+    transfers = sorted(evaluate_cuts(model, cuts).bytes_moved for cuts in chains)
+    assert plan(model, stages).bytes_moved == transfers[0]
+    assert [p.bytes_moved for p in k_best(model, stages, 5)] == transfers[:5]
 
 
 @pytest.mark.parametrize("cheap", [range(6), range(6, 12)])
 def test_of_very_many_splits_of_equal_times_the_one_that_moves_fewest_bytes_is_found(cheap):
-    moved = tuple(Transfer(f"t{i}", i, (12,), 1.0 if i in cheap else 2.0) for i in range(12))
+    transfers = tuple(Transfer(f"t{i}", i, (12,), 1.0 if i in cheap else 2.0) for i in range(12))
     times, free = (*[1.0] * 12, 0.0), ((0.0,) * 12,)
     model = CostModel(
-        "m", tuple(map(str, range(13))), (*[0] * 12, (1 << 12) - 1), (times,), moved, free, free
+        "m", tuple(map(str, range(13))), (*[0] * 12, (1 << 12) - 1), (times,), transfers, free, free
     )
     assert plan(model, 2).stages[0] == tuple(cheap)
 
@@ -239,10 +239,10 @@ def test_only_nested_cuts_make_a_stage_and_each_costs_the_same_among_many_or_few
 
 
 def test_what_a_stage_receives_and_sends_takes_of_its_memory():
-    moved = (Transfer("t", 0, (1,), 20.0), Transfer("u", 1, (2,), 5.0))
+    transfers = (Transfer("t", 0, (1,), 20.0), Transfer("u", 1, (2,), 5.0))
     free = ((0.0, 0.0),)
     model = CostModel(
-        "m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, free, free, memory=(10.0,)
+        "m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), transfers, free, free, memory=(10.0,)
     )
     assert plan(model, 2).stages == ((0,), (1, 2))
     assert plan(replace(model, activations=True), 2).stages == ((0, 1), (2,))

@@ -54,19 +54,21 @@ def test_the_least_latency_under_a_period_limit(question):
         return
     limit = splits[len(splits) // 2][0]
     quickest = least_latency(model, stages, float(limit), allow_empty=allow_empty)
-    expected = min((latency, moved) for period, latency, moved, _ in splits if period <= limit)
+    expected = min(
+        (latency, transfers) for period, latency, transfers, _ in splits if period <= limit
+    )
     assert (quickest.latency, quickest.bytes_moved) == tuple(map(float, expected))
     assert quickest.period <= limit
 
 
 def test_a_device_that_is_better_left_out_costs_no_latency():
-    moved = (Transfer("t", 0, (1,), 8.0),)
+    transfers = (Transfer("t", 0, (1,), 8.0),)
     model = CostModel(
         "m",
         ("a", "b"),
         (0, 1),
         ((5.0, 5.0),),
-        moved,
+        transfers,
         ((1.0,),),
         ((1.0,),),
         overheads=(0.0, 0.0, 99.0),

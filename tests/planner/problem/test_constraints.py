@@ -170,18 +170,18 @@ def test_slow_splits_are_listed_where_only_they_make_a_required_cut():
 
 
 def test_each_of_two_tensors_between_the_same_ops_can_be_required():
-    moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
+    transfers = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
     model = CostModel(
-        "m", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 5.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),)
+        "m", ("a", "b", "c"), (0, 1, 2), ((1.0, 1.0, 5.0),), transfers, ((0.0, 0.0),), ((0.0, 0.0),)
     )
     for name in ("t", "u"):
         assert plan(model, 2, constraints=Constraints(require=[name])).stages == ((0,), (1, 2))
 
 
 def test_two_tensors_between_the_same_ops_are_two_live_tensors():
-    moved = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
+    transfers = (Transfer("t", 0, (1,), 8.0), Transfer("u", 0, (1,), 8.0))
     model = CostModel(
-        "m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), moved, ((0.0, 0.0),), ((0.0, 0.0),)
+        "m", ("a", "b", "c"), (0, 1, 2), ((5.0, 1.0, 1.0),), transfers, ((0.0, 0.0),), ((0.0, 0.0),)
     )
     assert plan(model, 2).stages == ((0,), (1, 2))
     assert plan(model, 2, constraints=Constraints(live_tensors=1)).stages == ((0, 1), (2,))

@@ -299,7 +299,7 @@ def test_with_time_out_at_once_the_questions_still_have_an_answer():
 
 
 @pytest.mark.parametrize(
-    ("places", "size", "moved"),
+    ("places", "size", "spread_positions"),
     [
         ([0, 0, 0], 5, [1, 2, 3]),
         ([5, 5], 5, [3, 4]),
@@ -308,8 +308,8 @@ def test_with_time_out_at_once_the_questions_still_have_an_answer():
         ([], 3, []),
     ],
 )
-def test_spread_move_apart_so_that_no_stage_is_empty(places, size, moved):
-    assert spread_places(places, size) == moved
+def test_spread_move_apart_so_that_no_stage_is_empty(places, size, spread_positions):
+    assert spread_places(places, size) == spread_positions
 
 
 def test_a_baseline_that_does_not_fit_says_why():

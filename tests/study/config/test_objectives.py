@@ -174,7 +174,9 @@ def test_show_and_reports_mark_the_front(opened: Callable[..., OpenStudy]) -> No
     run_study(on, Silent())
     shown = document(on.study, on.url)
     assert shown["pareto"] == [t.number for t in on.study.best_trials]
-    assert shown["best"]["number"] == best_trial(on.study.trials, on.study.user_attrs)[0].number  # type: ignore[index]
+    best = best_trial(on.study.trials, on.study.user_attrs)
+    assert best is not None
+    assert shown["best"]["number"] == best[0].number
     assert on.study.metric_names == ["period in ms", "memory of the largest stage in bytes"]
     assert shown["verdict"]["text"].count("the best split into")
     assert [t.values for t in copy(on.study).trials] == [t.values for t in on.study.trials]

@@ -77,7 +77,8 @@ def test_a_terminal_shows_one_table_with_the_best_so_far_the_bound_and_the_time_
     os.close(theirs)
     lines = [line.rstrip() for line in screen(read.communicate()[0].decode()) if line.strip()]
     assert [line.count("trial ┃ period") for line in lines].count(1) == 1
-    assert [int(m[1]) for line in lines if (m := re.match(r"│ (\d+) ", line))] == list(range(2, 14))
+    rows = [re.match(r"│ (\d+) ", line) for line in lines]
+    assert [int(row[1]) for row in rows if row] == list(range(2, 14))
     assert re.fullmatch(STANDING, lines[-2])
     assert lines[-1].startswith("final comparison: ")
 

@@ -41,7 +41,7 @@ def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]
             raise error
         return measure(stages)
 
-    bench.measure = broken  # type: ignore[method-assign]
+    bench.measure = broken
     return bench
 
 
@@ -171,7 +171,7 @@ def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
             on.study.tell(0, state=optuna.trial.TrialState.FAIL)
         return measure(stages)
 
-    bench.measure = reaped_meanwhile  # type: ignore[method-assign]
+    bench.measure = reaped_meanwhile
     run_study(on, progress)
     assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
     assert any("another worker finished it first" in note for note in progress.notes)
@@ -237,7 +237,7 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
         now[0] += 3.0
         return measure(stages)
 
-    bench.measure = slow  # type: ignore[method-assign]
+    bench.measure = slow
     run_study(on, progress, clock=lambda: now[0])
     assert [t.seconds_left for t in progress.trials] == left
     assert [t.best_ms for t in progress.trials] == [
@@ -361,7 +361,7 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
     duel = on.study.user_attrs["duel"]
     assert len(duel["entries"]) > 1
     calls = Counter[str]()
-    bench.compare_interleaved = lambda candidates: calls.update("d")  # type: ignore[method-assign, assignment, return-value]
+    bench.compare_interleaved = lambda candidates: calls.update("d")
     run_study(on, Silent())
     assert not calls
 
@@ -372,7 +372,7 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     bench = chain_bench(ops=40, stages=3)
     slow = [Spread(1e3, 1e3, 1e3)] * 3
     compare = bench.compare_interleaved
-    bench.compare_interleaved = lambda candidates: (compare(candidates)[0], slow)  # type: ignore[method-assign]
+    bench.compare_interleaved = lambda candidates: (compare(candidates)[0], slow)
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert on.study.user_attrs["verdict"]["choice"] == "split"
@@ -388,7 +388,7 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Op
             run_study(second, Silent())
         return inner(stages)
 
-    first.bench.measure = while_another_works  # type: ignore[method-assign]
+    first.bench.measure = while_another_works
     run_study(first, Silent())
     assert states(first) == ["COMPLETE"] * 6
     assert len(set(keys(first))) == 6
@@ -457,8 +457,8 @@ def test_force_starts_anew_and_loses_nothing(chain_bench: Make, opened: Open) ->
 def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open) -> None:
     run_study(opened(chain_bench(), trials=1), Silent())
     bench = chain_bench()
-    bench.profile = bench.baselines = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
-    bench.compare_interleaved = lambda candidates: ([Spread(1.0, 1.0, 1.0)] * len(candidates), [])  # type: ignore[method-assign]
+    bench.profile = bench.baselines = lambda: 1 / 0
+    bench.compare_interleaved = lambda candidates: ([Spread(1.0, 1.0, 1.0)] * len(candidates), [])
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert len(on.study.trials) == 2

@@ -31,7 +31,7 @@ def stored(document: Any) -> Any:
 
 
 def test_numbers_of_numpy_become_numbers_of_json() -> None:
-    document = records.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))  # type: ignore[arg-type]
+    document = records.document_of(Spread(np.float32(2), np.float64(1.5), np.int64(3)))
     assert stored(document) == {"median": 2.0, "low": 1.5, "high": 3.0}
 
 

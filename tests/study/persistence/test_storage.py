@@ -201,8 +201,12 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "message"),
-    [("sqlite:////a/b.db", "/a/b.db"), ("sqlite://", "sqlite://"), ("postgresql://u:p@h/d", "postgresql://u:***@h/d"),
-     ("nonsense", "nonsense://...")],
-)  # fmt: skip
+    [
+        ("sqlite:////a/b.db", "/a/b.db"),
+        ("sqlite://", "sqlite://"),
+        ("postgresql://u:p@h/d", "postgresql://u:***@h/d"),
+        ("nonsense", "nonsense://..."),
+    ],
+)
 def test_a_storage_is_shown_by_its_file_or_without_its_password(url: str, message: str) -> None:
     assert redact_password(url) == message
