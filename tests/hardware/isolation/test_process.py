@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -55,8 +56,13 @@ def group(leader: int) -> list[int]:
 
 def ends(pid: int) -> bool:
     """Whether a process ends within some seconds."""
+    deadline = time.monotonic() + 10
     with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(psutil.wait_procs([psutil.Process(pid)], timeout=10)[0])
+        # An orphan that ended stays a zombie until the init process looks after it.
+        while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
     return True
 
 
