@@ -86,7 +86,7 @@ def _on_gpu(function: Any, target: Any) -> Any:
 
 
 def _one_thread_an_element(function: Any) -> Any:
-    """A kernel that copies elements and comes with a schedule for CPUs, which the rules pass over."""
+    """A kernel that copies elements, scheduled for CPUs, which the rules of GPUs pass over."""
     import tvm
     from tvm import s_tir
 

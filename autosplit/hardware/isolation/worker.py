@@ -64,8 +64,8 @@ def release_memory() -> None:
 
 def _guard(child: int, alive: int, answers: int) -> None:
     """Wait until the worker dies or the asking process closes ``alive``, then kill what is left."""
-    # A process whose parent died becomes a child of the guard, whatever session it is in. This comes
-    # first: the worker may start processes and end while the guard imports.
+    # A process whose parent died becomes a child of the guard, whatever session it is in. This
+    # comes first: the worker may start processes and end while the guard imports.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     import psutil  # now, since at the end there may be no memory for it
 
