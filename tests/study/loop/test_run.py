@@ -529,7 +529,7 @@ def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors.splitlines()[-1].startswith("autosplit: interrupted; the study is kept")
+    assert errors.splitlines()[-1].startswith("autosplit: interrupted; the study is saved")
     assert "Traceback" not in errors
     assert [t.state.name for t in read(tmp_path)][:2] == ["COMPLETE", "COMPLETE"]
     assert "RUNNING" not in {t.state.name for t in read(tmp_path)}
