@@ -75,10 +75,10 @@ def _on_gpu(function: Any, target: Any) -> Any:
     from tvm.s_tir import dlight
 
     gpu = dlight.gpu
-    if is_scheduled(function):
-        return _one_thread_an_element(function)
     rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
     try:
+        if is_scheduled(function):
+            return _one_thread_an_element(function)
         with target:
             return dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))["main"]
     except Exception:  # TVM raises errors of many kinds
