@@ -13,7 +13,7 @@ import autosplit
 ROOT = Path(autosplit.__file__).parent
 FLOORS = (
     ("errors", "units", "printable"),
-    ("extras", "files", "serialization", "versions", "graph"),
+    ("extras", "files", "serialization", "versions", "graph", "deployment"),
     ("cuts",),
     ("planner",),
     ("frontend",),

@@ -104,3 +104,9 @@ def _empty(graph: FusedGraph, number: int, before: int) -> str:
 def used(stages: Sequence[Sequence[int]], devices: Sequence[_Device]) -> list[_Device]:
     """The devices of the stages that are not empty."""
     return [device for ops, device in zip(stages, devices, strict=True) if ops]
+
+
+def with_unused(stages: Sequence[Sequence[int]], times: Sequence[float]) -> tuple[float, ...]:
+    """A time for every stage from those of the stages that are not empty, which take no time."""
+    remaining = iter(times)
+    return tuple(next(remaining) if ops else 0.0 for ops in stages)

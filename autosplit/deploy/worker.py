@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosplit.cuts.stages import used
+from autosplit.deployment import Deployment
 from autosplit.hardware.bench import worker
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.results import SplitResults
@@ -23,14 +22,11 @@ def open_bench(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler
 
 
 def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:
-    """Write the split of a job and its results, without empty stages; returns the manifest."""
+    """Write the deployment of a job and its results; returns the manifest."""
     from autosplit.deploy.export import write_split
 
-    stages = [tuple(ops) for ops in job["stages"]]
+    deployment = load(Deployment, job["deployment"])
     results = load(SplitResults, job["results"])
-    if results.measured:
-        stage_ms = tuple(used(stages, results.measured.stage_ms))
-        results = replace(results, measured=replace(results.measured, stage_ms=stage_ms))
-    places, folder = used(stages, bench.places), Path(job["folder"])
+    places, folder = bench.places_of(deployment), Path(job["folder"])
     with bench.reached():
-        return str(write_split(bench.model, used(stages, stages), places, folder, results))
+        return str(write_split(bench.model, deployment.splits, places, folder, results))

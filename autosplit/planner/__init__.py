@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.planner.decode import decode, shares_of
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel, Link, Transfer
-from autosplit.planner.problem.deployment import Deployment, evaluate_deployment
+from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
 from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
 from autosplit.planner.problem.graph_file import from_workload, to_workload
 
@@ -54,11 +54,11 @@ __all__ = [
     "FREE",
     "Constraints",
     "CostModel",
-    "Deployment",
     "Front",
     "Link",
     "Plan",
     "PlannedBaseline",
+    "PlannedDeployment",
     "Transfer",
     "decode",
     "evaluate",

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autosplit.cuts.stages import used
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.hardware.bench.interface import Bench
+from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.persistence import records
@@ -85,11 +86,13 @@ def _export_trial(
     latency = records.read_spread(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     accuracy = Accuracy(True, 0.0, float(stored.get("max_rel_error", 0.0)), 0)
     verdict = attributes.get("verdict")
+    stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
+    stage_ms = tuple(used(stages, stored["stage_ms"]))
     bench.export(
-        tuple(tuple(map(int, ops)) for ops in stored["stages"]),
+        deployed(bench, stages),
         folder,
         SplitResults(
-            measured=Measurement(period, latency, tuple(stored["stage_ms"]), accuracy),
+            measured=Measurement(period, latency, stage_ms, accuracy),
             predicted=stored.get("predicted_ms"),
             baselines=records.read_baselines(attributes.get("baselines")),
             verdict=verdict.get("text") if isinstance(verdict, dict) else None,

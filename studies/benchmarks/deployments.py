@@ -20,7 +20,7 @@ from pathlib import Path
 
 from autosplit.errors import Infeasible
 from autosplit.hardware.profiling.graph_file import read_graph
-from autosplit.planner import CostModel, Deployment, plan, plan_deployment
+from autosplit.planner import CostModel, PlannedDeployment, plan, plan_deployment
 from studies.benchmarks.planner import cells, chains
 from studies.benchmarks.result import arguments, at_most, finish
 
@@ -38,7 +38,7 @@ class Row:
     share: str
     pipeline: float | None
     replicas: float | None
-    best: Deployment | None
+    best: PlannedDeployment | None
     seconds: float
 
     @property

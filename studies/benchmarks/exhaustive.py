@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices.device import along
@@ -131,7 +132,8 @@ def screened(net: str, model: Any, splits: Sequence[Stages], budget: Budget) -> 
     periods: dict[Stages, float] = {}
     for stages in splits:
         try:
-            periods[stages] = bench.measure(stages).period_ms.median
+            deployment = Deployment.of_split(stages, bench.devices, bench.runtimes[0])
+            periods[stages] = bench.measure(deployment).period_ms.median
         except AutosplitError as error:
             print(f"{net}: {error}", file=sys.stderr)
     spent = time.monotonic() - start

@@ -16,6 +16,7 @@ import optuna
 
 from autosplit.cuts import members
 from autosplit.cuts.stages import Stages
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
 from autosplit.planner import CostModel, plan
 from autosplit.study.acquisition.expected_improvement import corrected_costs
@@ -75,14 +76,15 @@ class Case:
         return self._losses[stages]
 
     def measure(self, number: int, stages: Stages) -> Measured:
-        measurement = self.bench.measure(stages)
+        measurement = self.bench.measure(deployed(self.bench, stages))
         return Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
 
     def choose(self, measured: Sequence[Measured]) -> Stages:
         """The split that a study of these trials ends with."""
         corrected = corrected_costs(self.space, tuple(self.bench.devices), tuple(measured))
         best = [m.stages for m in finalists(corrected, measured)]
-        periods = [spread.median for spread in self.bench.compare_interleaved(best)[0]]
+        candidates = [deployed(self.bench, stages) for stages in best]
+        periods = [spread.median for spread in self.bench.compare_interleaved(candidates)[0]]
         return best[periods.index(min(periods))]
 
 

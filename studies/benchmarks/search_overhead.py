@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
-from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.planner import CostModel
@@ -42,9 +42,9 @@ class _Timed(SimulatedBench):
 
     marks: list[tuple[Times, Times]]
 
-    def measure(self, stages: Stages) -> Measurement:
+    def measure(self, deployment: Deployment) -> Measurement:
         begun = _now()
-        measured = super().measure(stages)
+        measured = super().measure(deployment)
         self.marks.append((begun, _now()))
         return measured
 

@@ -16,6 +16,7 @@ from autosplit.deploy import load as loading
 from autosplit.deploy import manifest, manifest_file, worker
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import (
@@ -162,16 +163,15 @@ def test_what_was_measured_is_kept(branches, tmp_path):
     )
 
 
-def test_a_worker_exports_what_it_is_told_and_leaves_empty_stages_out(branches, tmp_path):
+def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     spread = Spread(2.0, 1.5, 2.5)
-    measured = Measurement(
-        spread, Spread(5.0, 4.0, 6.0), (1.0, 0.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3)
-    )
+    measured = Measurement(spread, Spread(5.0, 4.0, 6.0), (1.0, 2.0), Accuracy(True, 1e-6, 1e-7, 3))
     first, second = branches.split([["first"]]).stages
     baseline = Baseline("replicas", spread, spread, 2)
     results = SplitResults(measured, predicted=1.9, baselines=[baseline], verdict="Split.")
-    job = {"stages": [first, (), second], "folder": str(tmp_path), "results": dump(results)}
     bench = LocalBench(branches, api.device.along(3))
+    deployment = dump(deployed(bench, (first, (), second)))
+    job = {"deployment": deployment, "folder": str(tmp_path), "results": dump(results)}
     assert worker.write_split_of_job(bench, json.loads(json.dumps(job))) == str(
         tmp_path / manifest.NAME
     )

@@ -7,7 +7,7 @@ or the end of its input. Errors are one line and an exit code, as from the comma
 import sys
 import time
 
-from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError
 from autosplit.hardware.bench.simulated import Simulation, chain
 from autosplit.hardware.measurement.results import Measurement
@@ -25,13 +25,13 @@ def main(url: str, trials: str, delay: str) -> None:
     bench = chain(30, [f"cores:{i}" for i in range(3)], Simulation())
     measure = bench.measure
 
-    def announced(stages: Stages) -> Measurement:
+    def announced(deployment: Deployment) -> Measurement:
         print("measuring", flush=True)
         if delay == "held":
             sys.stdin.readline()
         else:
             time.sleep(float(delay))
-        return measure(stages)
+        return measure(deployment)
 
     bench.measure = announced  # type: ignore[method-assign]
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import (
     Baseline,
@@ -35,8 +36,12 @@ class Bench(Protocol):
         """What all measurements of a study share: model sha256, target, devices, versions."""
 
     @property
-    def keep_together(self) -> Sequence[Sequence[int]]:
-        """Sets of ops, by index, that the runtime cannot separate."""
+    def runtimes(self) -> tuple[str, ...]:
+        """The runtimes that can compute a stage."""
+
+    @property
+    def keep_together(self) -> Mapping[str, Sequence[Sequence[int]]]:
+        """For each runtime the sets of ops, by index, that it cannot separate."""
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
@@ -57,26 +62,30 @@ class Bench(Protocol):
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """The planner's view of a profile and of transfer costs."""
 
-    def measure(self, stages: Stages) -> Measurement:
-        """Build, verify and measure the pipeline whose stage i runs the ops ``stages[i]``.
+    def measure(self, deployment: Deployment) -> Measurement:
+        """Build, verify and measure a deployment, with a time for each of its stages.
 
-        Stage i is on device i. An empty stage leaves its device unused and takes no time. Raises
-        AutosplitError if the candidate cannot be built, fails, or its outputs differ.
+        Raises AutosplitError if the candidate cannot be built, fails, or its outputs differ.
         """
 
     def baselines(self) -> Sequence[Baseline]:
         """The unsplit model on one core, on all cores, on each other device, and as replicas."""
 
     def compare_interleaved(
-        self, candidates: Sequence[Stages]
+        self, candidates: Sequence[Deployment]
     ) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """The periods in ms of candidates and of the baselines, measured in turns."""
 
-    def export(self, stages: Stages, folder: Path, results: SplitResults) -> Path:
-        """Write a split and its results; returns the path of ``split.json``.
+    def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
+        """Write a deployment and its results; returns the path of ``split.json``.
 
         Raises ConfigError if the bench has no stages that could be loaded.
         """
 
     def close(self) -> None:
         """Release processes and devices. Idempotent."""
+
+
+def deployed(bench: Bench, stages: Stages) -> Deployment:
+    """A split along the devices of a bench, in its first runtime."""
+    return Deployment.of_split(stages, bench.devices, bench.runtimes[0])

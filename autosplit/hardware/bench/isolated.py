@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, StageError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.bench.worker import BenchDescription, BenchSetting, open_bench
@@ -67,7 +67,12 @@ class IsolatedBench:
         return self._description.identity
 
     @property
-    def keep_together(self) -> Sequence[Sequence[int]]:
+    def runtimes(self) -> tuple[str, ...]:
+        """See Bench."""
+        return self._description.runtimes
+
+    @property
+    def keep_together(self) -> Mapping[str, Sequence[Sequence[int]]]:
         """See Bench."""
         return self._description.keep_together
 
@@ -90,28 +95,29 @@ class IsolatedBench:
 
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """See Bench."""
-        return cost_model(self.graph, profile, links, self.keep_together)
+        return cost_model(self.graph, profile, links, self.keep_together[self.runtimes[0]])
 
-    def measure(self, stages: Stages) -> Measurement:
+    def measure(self, deployment: Deployment) -> Measurement:
         """See Bench. Raises StageError if the worker dies; ``log_tail`` is the end of its log."""
-        return load(Measurement, self._call("measure", stages=stages))
+        return load(Measurement, self._call("measure", deployment=dump(deployment)))
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench."""
         return load(list[Baseline], self._call("baselines"))
 
     def compare_interleaved(
-        self, candidates: Sequence[Stages]
+        self, candidates: Sequence[Deployment]
     ) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """See Bench."""
-        answer = self._call("compare_interleaved", candidates=candidates)
+        answer = self._call("compare_interleaved", candidates=dump(candidates))
         return load(tuple[list[Spread], list[Spread]], answer)
 
-    def export(self, stages: Stages, folder: Path, results: SplitResults) -> Path:
+    def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """See Bench."""
         # The folder of this process may have changed since the worker was started.
         path = str(folder.absolute())
-        self._call("export", stages=stages, folder=path, results=dump(results))
+        job = {"deployment": dump(deployment), "folder": path, "results": dump(results)}
+        self._call("export", **job)
         return folder / "split.json"
 
     def close(self) -> None:

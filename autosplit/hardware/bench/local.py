@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.errors import MachineError, StageError, line_of
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import rpc
-from autosplit.hardware.devices.device import Device
+from autosplit.hardware.devices.device import Device, parse, with_copies
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import measure
@@ -83,9 +83,14 @@ class LocalBench:
         return tuple(map(str, self.places))
 
     @property
-    def keep_together(self) -> Sequence[Sequence[int]]:
+    def runtimes(self) -> tuple[str, ...]:
         """See Bench."""
-        return self.model.runtime.keep_together
+        return (self.model.runtime_name,)
+
+    @property
+    def keep_together(self) -> Mapping[str, Sequence[Sequence[int]]]:
+        """See Bench."""
+        return {self.model.runtime_name: self.model.runtime.keep_together}
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
@@ -136,21 +141,18 @@ class LocalBench:
 
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """See Bench."""
-        return cost_model(self.graph, profile, links, self.keep_together)
+        return cost_model(self.graph, profile, links, self.keep_together[self.runtimes[0]])
 
-    def measure(self, stages: Stages) -> Measurement:
+    def measure(self, deployment: Deployment) -> Measurement:
         """See Bench. Outputs are compared first: a candidate that is wrong has no period."""
         self._report_phase("waiting for devices")
-        with self.reached(in_trial=True), self._pipeline(stages) as pipeline:
+        with self.reached(in_trial=True), self._pipeline(deployment) as pipeline:
             pipeline.start()
             self._report_phase("running", pipeline.threads)
             accuracy = self._verify(pipeline)
             period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
             latency = measure.latency(pipeline, self._items, self.budget)
-        # The pipeline has no stage for a device that is left unused.
-        times = iter(busy)
-        stage_ms = tuple(next(times) if ops else 0.0 for ops in stages)
-        return Measurement(period, latency, stage_ms, accuracy)
+        return Measurement(period, latency, busy, accuracy)
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench. Without a second core or device, one core is the only one."""
@@ -164,13 +166,13 @@ class LocalBench:
         return baselines
 
     def compare_interleaved(
-        self, candidates: Sequence[Stages]
+        self, candidates: Sequence[Deployment]
     ) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """See Bench."""
         with self.reached(), contextlib.ExitStack() as stack:
             contenders: list[Contender] = []
-            for stages in candidates:
-                pipeline = stack.enter_context(self._pipeline(stages))
+            for deployment in candidates:
+                pipeline = stack.enter_context(self._pipeline(deployment))
                 self._verify(pipeline)
                 contenders.append(self._contender([pipeline]))
             for run in self.unsplit_runs():
@@ -178,6 +180,11 @@ class LocalBench:
             self._report_phase("comparing interleaved")
             spreads = compare_interleaved(contenders, self.budget)
         return spreads[: len(candidates)], spreads[len(candidates) :]
+
+    def places_of(self, deployment: Deployment) -> tuple[Device, ...]:
+        """The device of each stage. Raises ConfigError or MachineError for one that is not here."""
+        places = [self._distinct.get(d) or parse(d) for s in deployment.stages for d in s.devices]
+        return with_copies(places)
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines, on the devices that can run the whole model."""
@@ -212,10 +219,10 @@ class LocalBench:
         self._report_phase("compiling kernels")
         self.model.runtime.prepare(self.places)
 
-    def _pipeline(self, stages: Stages) -> Pipeline:
+    def _pipeline(self, deployment: Deployment) -> Pipeline:
         self._compile()
         self._report_phase("building")
-        return self.model.pipeline(stages, self.places, trace=True)
+        return self.model.pipeline(deployment.splits, self.places_of(deployment), trace=True)
 
     def _open_unsplit(self, stack: contextlib.ExitStack, run: UnsplitRun) -> list[Pipeline]:
         """One verified pipeline for each copy of the model."""

@@ -14,11 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from autosplit.cuts.stages import Stages
+from autosplit.cuts.stages import Stages, used
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import (
@@ -55,7 +57,8 @@ class Simulation:
 class SimulatedBench:
     """Implements Bench over known costs, in ms, of the ops of ``graph``."""
 
-    keep_together: Sequence[Sequence[int]] = ()
+    runtimes = ("simulated",)
+    keep_together: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({"simulated": ()})
 
     def __init__(
         self,
@@ -101,14 +104,14 @@ class SimulatedBench:
         """None: ``cost_model`` has the transfers."""
         return ()
 
-    def measure(self, stages: Stages) -> Measurement:
+    def measure(self, deployment: Deployment) -> Measurement:
         """The true time of each stage, with noise.
 
         Raises StageError if a device cannot run an op.
         """
         if self.simulation.delay:
             time.sleep(self.simulation.delay)
-        loads = self._noisy(stages, "measure", self.simulation.noise)
+        loads = self._noisy(deployment, "measure", self.simulation.noise)
         period = max(loads)
         half = 2 * self.simulation.noise * period
         return Measurement(
@@ -119,12 +122,12 @@ class SimulatedBench:
         )
 
     def compare_interleaved(
-        self, candidates: Sequence[Stages]
+        self, candidates: Sequence[Deployment]
     ) -> tuple[Sequence[Spread], Sequence[Spread]]:
         """See Bench. A longer measurement has a quarter of the noise."""
         noise = self.simulation.noise / 4
         # The word is a part of the seed, so it must not change.
-        periods = [max(self._noisy(stages, "duel", noise)) for stages in candidates]
+        periods = [max(self._noisy(candidate, "duel", noise)) for candidate in candidates]
         spreads = [Spread(p, p * (1 - 2 * noise), p * (1 + 2 * noise)) for p in periods]
         return spreads, [b.period_ms for b in self.baselines()]
 
@@ -141,7 +144,7 @@ class SimulatedBench:
             Baseline("replicas", _exact(replica / cores), _exact(replica), copies=cores),
         ]
 
-    def export(self, stages: Stages, folder: Path, results: SplitResults) -> Path:
+    def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """Raises ConfigError: there is nothing to export."""
         raise ConfigError(
             "simulated hardware has no stages to export; run the study on a real runtime"
@@ -166,7 +169,19 @@ class SimulatedBench:
     def _contention(self) -> float:
         return 1 + self.simulation.contention * (len(self.devices) - 1)
 
-    def _noisy(self, stages: Stages, purpose: str, noise: float) -> tuple[float, ...]:
+    def _along_devices(self, deployment: Deployment) -> Stages:
+        """The ops of each device; none for one that is unused."""
+        stages: list[tuple[int, ...]] = [()] * len(self.devices)
+        place = -1
+        for stage in deployment.stages:
+            # Devices may have one name; stages are on them in their order.
+            (device,) = stage.devices
+            place = self.devices.index(device, place + 1)
+            stages[place] = stage.ops
+        return tuple(stages)
+
+    def _noisy(self, deployment: Deployment, purpose: str, noise: float) -> tuple[float, ...]:
+        stages = self._along_devices(deployment)
         loads = self.truth(stages).loads
         if math.inf in loads:
             raise StageError(
@@ -175,7 +190,7 @@ class SimulatedBench:
         rng = _generator(self.simulation.seed, purpose, stages)
         # Noise of a wide spread must not make a time negative.
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(loads)))
-        return tuple((np.array(loads) * factors).tolist())
+        return tuple(used(stages, (np.array(loads) * factors).tolist()))
 
 
 def from_file(path: Path, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.measure import Budget
@@ -49,7 +49,8 @@ class BenchDescription:
     graph: FusedGraph
     devices: tuple[str, ...]
     identity: Mapping[str, str]
-    keep_together: Sequence[Sequence[int]]
+    runtimes: tuple[str, ...]
+    keep_together: Mapping[str, Sequence[Sequence[int]]]
     regions: Mapping[str, Sequence[int]]
 
 
@@ -92,12 +93,13 @@ def open_bench(
 
 def _describe(bench: LocalBench, job: Mapping[str, Any]) -> BenchDescription:
     return BenchDescription(
-        bench.graph, bench.devices, bench.identity, bench.keep_together, bench.regions
+        bench.graph,
+        bench.devices,
+        bench.identity,
+        bench.runtimes,
+        bench.keep_together,
+        bench.regions,
     )
-
-
-def _stages(document: Any) -> Stages:
-    return tuple(tuple(ops) for ops in document)
 
 
 _JOBS: Mapping[str, Job] = {
@@ -105,9 +107,9 @@ _JOBS: Mapping[str, Job] = {
     "untuned_share": lambda bench, job: bench.untuned_share(),
     "profile": lambda bench, job: bench.profile(),
     "links": lambda bench, job: bench.links(),
-    "measure": lambda bench, job: bench.measure(_stages(job["stages"])),
+    "measure": lambda bench, job: bench.measure(load(Deployment, job["deployment"])),
     "baselines": lambda bench, job: bench.baselines(),
     "compare_interleaved": lambda bench, job: bench.compare_interleaved(
-        [_stages(stages) for stages in job["candidates"]]
+        load(list[Deployment], job["candidates"])
     ),
 }

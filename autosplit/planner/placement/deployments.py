@@ -33,7 +33,7 @@ from autosplit.planner.exact.search import row_limit, start_rows
 from autosplit.planner.exact.stage_loads import Block, Side, loads
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.deployment import Deployment, evaluate_deployment
+from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
 from autosplit.planner.problem.problem import Array, Deadline, Index, OutOfTime, Problem, pose
 from autosplit.planner.problem.scaling import ScaledProblem, scale
 
@@ -49,7 +49,7 @@ def plan_deployment(
     thread_counts: Sequence[int] = (1,),
     deadline: Deadline | None = None,
     constraints: Constraints = FREE,
-) -> Deployment:
+) -> PlannedDeployment:
     """The deployment of least period on ``cores`` equal cores, then of fewest cores and latency.
 
     Row i of a table of ``costs`` is for a replica with ``thread_counts[i]`` threads; one row serves
@@ -117,7 +117,9 @@ class _Search:
         self.fewest_before = np.ceil(memory / replica) * fewest
         self.fewest_after = np.ceil((memory[-1] - memory) / replica) * fewest
 
-    def least(self, bound: float, best: Deployment | None) -> tuple[Deployment | None, float]:
+    def least(
+        self, bound: float, best: PlannedDeployment | None
+    ) -> tuple[PlannedDeployment | None, float]:
         """The best deployment of the table, None without one, and the proven bound of its period.
 
         ``best``: one whose cuts are in the table.
@@ -142,7 +144,7 @@ class _Search:
             return best, low
         return best, math.inf if best is None else low
 
-    def cheapest(self, best: Deployment) -> Deployment:
+    def cheapest(self, best: PlannedDeployment) -> PlannedDeployment:
         """The deployment of fewest cores, then least latency, among those as quick as ``best``."""
         try:
             cheapest = self._within(best.period + self._same(best.period))
@@ -156,7 +158,7 @@ class _Search:
         """By how much two periods may differ that count as equal."""
         return max(period * _SAME, 4 * self.scaled.rounding * self.scaled.unit)
 
-    def _within(self, period: float) -> Deployment | None:
+    def _within(self, period: float) -> PlannedDeployment | None:
         """The deployment of fewest cores, then least latency, within a period.
 
         Raises:
@@ -187,7 +189,7 @@ class _Search:
                     paths.extend(block, tails[block.left], highest[block.right], limit, threads)
         return self._deployment(words, paths) if paths.cores[-1] <= self.cores else None
 
-    def _deployment(self, words: Words, paths: _Paths) -> Deployment:
+    def _deployment(self, words: Words, paths: _Paths) -> PlannedDeployment:
         """The deployment of the path to the full downset, the last of ``words``."""
         stages, replicas, threads = [], [], []
         node = len(words) - 1

@@ -11,7 +11,7 @@ from autosplit.planner.problem.evaluation import Plan, evaluate
 
 
 @dataclass(frozen=True)
-class Deployment(Plan):
+class PlannedDeployment(Plan):
     """A split with ``replicas`` and ``threads`` for each stage.
 
     ``loads`` and ``memory`` are those of one replica. ``period`` is the largest load divided by its
@@ -33,7 +33,7 @@ def evaluate_deployment(
     replicas: Sequence[int],
     threads: Sequence[int],
     thread_counts: Sequence[int] = (1,),
-) -> Deployment:
+) -> PlannedDeployment:
     """The cost of given stages, ``replicas[s]`` of stage s with ``threads[s]`` threads each.
 
     Row i of a table of ``costs`` is for ``thread_counts[i]`` threads; one row serves all.
@@ -55,4 +55,4 @@ def evaluate_deployment(
     split = evaluate(costs.on_devices(rows), stages)
     periods = [load / count for load, count in zip(split.loads, replicas, strict=True)]
     shape = {"period": max(periods), "replicas": tuple(replicas), "threads": tuple(threads)}
-    return Deployment(**vars(split) | shape)
+    return PlannedDeployment(**vars(split) | shape)

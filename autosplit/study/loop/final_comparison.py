@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.hardware.bench.interface import Bench
+from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.loop.verdict import judge
@@ -92,7 +92,8 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
 
 
 def _compare(bench: Bench, chosen: Sequence[Measured], measured: int) -> dict[str, Any]:
-    candidate_periods, baseline_periods = bench.compare_interleaved([m.stages for m in chosen])
+    candidates = [deployed(bench, m.stages) for m in chosen]
+    candidate_periods, baseline_periods = bench.compare_interleaved(candidates)
     entries = [
         {"number": m.number, "period_ms": records.document_of(period)}
         for m, period in zip(chosen, candidate_periods, strict=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from autosplit.cuts.stages import Stages
+from autosplit.cuts.stages import Stages, with_unused
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
@@ -168,7 +169,7 @@ class StudyLoop:
                     "enqueue another"
                 )
             with renewed_heartbeat(self.study, trial), opened.device_lock.hold():
-                measurement = opened.bench.measure(stages)
+                measurement = opened.bench.measure(deployed(opened.bench, stages))
         except MachineError:
             raise
         except AutosplitError as error:
@@ -181,8 +182,10 @@ class StudyLoop:
             measurement.latency_ms.median,
             opened.space.memory(stages),
         )
+        stage_ms = with_unused(stages, measurement.stage_ms)
+        attributes = records.measured_attributes(replace(measurement, stage_ms=stage_ms))
         with storage_errors(opened.url):
-            self.writer.complete(trial, records.measured_attributes(measurement), values)
+            self.writer.complete(trial, attributes, values)
 
     def _describe(self, trial: FrozenTrial, stages: Stages) -> None:
         """Store what is known of a split before it is measured."""

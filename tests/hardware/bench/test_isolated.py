@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from autosplit.deployment import DeployedStage, Deployment
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import Op, build
 from autosplit.hardware.bench import isolated
@@ -31,7 +32,7 @@ MEASURED = Measurement(SPREAD, SPREAD, (1.0, 2.0), Accuracy(True, 1e-7, 1e-6, 3)
 BASELINE = Baseline("one core", SPREAD, SPREAD, 1)
 PROFILE = Profile("cores:0", (1.5,), (0.1,))
 LINK = LinkCost("cores:0", 4e6, 0.5, 0.25)
-STAGES = ((0,), ())
+DEPLOYMENT = Deployment((DeployedStage((0,), "tvm", ("cores:0", "cores:1")),))
 SETTING = BenchSetting(
     Path("net.onnx"),
     stages=2,
@@ -47,7 +48,8 @@ ANSWERS = {
     "describe": {
         "graph": dump(GRAPH),
         "devices": ["cores:0"],
-        "keep_together": [[0]],
+        "runtimes": ["tvm"],
+        "keep_together": {"tvm": [[0]]},
         "regions": {"npu": [0]},
         "identity": {"cpu": "c"},
     },
@@ -101,19 +103,21 @@ def bench(workers):
 
 def test_values_cross_unchanged(bench, workers):
     assert bench.graph == GRAPH
-    assert (bench.devices, bench.keep_together) == (("cores:0",), [[0]])
+    assert (bench.devices, bench.runtimes) == (("cores:0",), ("tvm",))
+    assert bench.keep_together == {"tvm": [[0]]}
     assert (bench.regions, bench.identity) == ({"npu": [0]}, {"cpu": "c"})
     assert bench.untuned_share() == 0.5
     assert bench.profile() == [PROFILE]
     assert bench.links() == [LINK]
     assert bench.cost_model([PROFILE], [LinkCost("cores:0")]).times == ((1.5,),)
-    assert bench.measure(STAGES) == MEASURED
+    assert bench.measure(DEPLOYMENT) == MEASURED
     assert bench.baselines() == [BASELINE]
-    assert bench.compare_interleaved([STAGES]) == ([SPREAD], [SPREAD, SPREAD])
+    assert bench.compare_interleaved([DEPLOYMENT]) == ([SPREAD], [SPREAD, SPREAD])
     (worker,) = workers
     kinds = [job["kind"] for job in worker.jobs]
     assert kinds.count("describe") == 1
-    assert worker.jobs[kinds.index("measure")]["stages"] == [[0], []]
+    job = worker.jobs[kinds.index("measure")]
+    assert load(Deployment, job["deployment"]) == DEPLOYMENT
 
 
 def test_a_job_has_four_times_its_measuring_time_beside_the_timeout(bench, workers):
@@ -140,7 +144,7 @@ def test_a_worker_that_answers_with_an_error_goes_on(bench, workers, monkeypatch
     monkeypatch.setitem(ANSWERS, "measure", error)
     for _ in range(2):
         with pytest.raises(type(error)):
-            bench.measure(STAGES)
+            bench.measure(DEPLOYMENT)
     assert [worker.is_closed for worker in workers] == [False]
 
 
@@ -149,11 +153,11 @@ def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
 ):
     monkeypatch.chdir(tmp_path)
     results = SplitResults(MEASURED, 1.5, [BASELINE], "Split.")
-    assert bench.export(STAGES, Path("out"), results) == Path("out/split.json")
+    assert bench.export(DEPLOYMENT, Path("out"), results) == Path("out/split.json")
     (job,) = workers[0].jobs
     assert job["folder"] == str(tmp_path / "out")
     assert load(SplitResults, json.loads(json.dumps(job["results"]))) == results
-    bench.export(STAGES, Path("out"), SplitResults())
+    bench.export(DEPLOYMENT, Path("out"), SplitResults())
     assert workers[0].jobs[1]["results"]["measured"] is None
 
 
@@ -161,10 +165,10 @@ def test_after_a_crash_a_fresh_worker_waits_for_the_servers(bench, workers, monk
     assert bench.graph
     monkeypatch.setitem(ANSWERS, "measure", StageError("crash SIGSEGV in stage 1"))
     with pytest.raises(StageError, match="crash SIGSEGV") as caught:
-        bench.measure(STAGES)
+        bench.measure(DEPLOYMENT)
     assert caught.value.log == bench.log_tail == "the last lines"
     monkeypatch.setitem(ANSWERS, "measure", dump(MEASURED))
-    assert bench.measure(STAGES) == MEASURED
+    assert bench.measure(DEPLOYMENT) == MEASURED
     assert [worker.is_closed for worker in workers] == [True, False]
     assert [worker.setting["wait_s"] for worker in workers] == [0.0, RETURN_S]
 

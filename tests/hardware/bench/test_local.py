@@ -12,6 +12,7 @@ import pytest
 
 from autosplit import api
 from autosplit.errors import MachineError, ModelError, StageError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.local import LocalBench, side_by_side
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
@@ -37,7 +38,7 @@ def stages(branches):
 
 
 def test_a_candidate_with_equal_outputs_is_measured(bench, stages):
-    measurement = bench.measure(stages)
+    measurement = bench.measure(deployed(bench, stages))
     assert measurement.accuracy.equal
     period = measurement.period_ms
     assert 0 < period.low <= period.median <= period.high
@@ -60,14 +61,15 @@ def test_a_candidate_with_other_outputs_is_rejected(bench, stages, monkeypatch, 
 
     monkeypatch.setattr(VmStage, "run", run)
     with pytest.raises(StageError, match="outputs differ"):
-        bench.measure(stages)
+        bench.measure(deployed(bench, stages))
 
 
-def test_an_empty_stage_takes_no_time_and_leaves_its_device_unused(branches, stages):
+def test_an_empty_stage_leaves_its_device_unused(branches, stages):
     first, second = stages
     bench = LocalBench(branches, api.device.along(4), QUICK)
-    measurement = bench.measure((first, (), second, ()))
-    assert [ms > 0 for ms in measurement.stage_ms] == [True, False, True, False]
+    deployment = deployed(bench, (first, (), second, ()))
+    assert [s.devices for s in deployment.stages] == [bench.devices[:1], bench.devices[2:3]]
+    assert [ms > 0 for ms in bench.measure(deployment).stage_ms] == [True, True]
 
 
 def test_a_baseline_with_other_outputs_is_rejected(bench, monkeypatch):
@@ -81,7 +83,7 @@ def test_a_candidate_with_other_outputs_is_not_compared(bench, stages, monkeypat
         VmStage, "run", _halved_in(VmStage.run, "stage 1")
     )  # the unsplit model has only stage 0
     with pytest.raises(StageError, match="outputs differ"):
-        bench.compare_interleaved([stages])
+        bench.compare_interleaved([deployed(bench, stages)])
 
 
 def _halved_in(real, thread):
@@ -97,7 +99,7 @@ def _halved_in(real, thread):
 
 
 def test_candidates_and_every_baseline_are_compared(bench, stages):
-    candidates, baselines = bench.compare_interleaved([stages, stages])
+    candidates, baselines = bench.compare_interleaved([deployed(bench, stages)] * 2)
     assert (len(candidates), len(baselines)) == (2, len(bench.unsplit_runs()))
     assert all(s.median > 0 for s in (*candidates, *baselines))
 
@@ -134,7 +136,7 @@ def test_a_lost_server_fails_a_trial_and_ends_any_other_job(
     for servers, elsewhere in (([alive], StageError), ([alive, gone], MachineError)):
         connections[0][:] = servers
         with pytest.raises(StageError, match="ZeroDivisionError"):
-            bench.measure(stages)
+            bench.measure(deployed(bench, stages))
         with pytest.raises(elsewhere, match="ZeroDivisionError") as caught:
             bench.baselines()
         assert ("device 'rpc:b:1' was lost" in str(caught.value)) == (elsewhere is MachineError)
@@ -218,15 +220,16 @@ def test_items_of_an_earlier_comparison_do_not_count():
 def test_a_candidate_with_swapped_inputs_is_rejected(bench, stages, monkeypatch):
     monkeypatch.setattr(VmStage, "run", _swapping(VmStage.run))
     with pytest.raises(StageError, match="outputs differ"):
-        bench.measure(stages)
+        bench.measure(deployed(bench, stages))
 
 
 def test_the_reference_runs_before_the_candidate(branches, stages, monkeypatch):
     # An item that it refuses, such as an index past the end of a table, could crash a kernel.
     monkeypatch.setattr(VmStage, "run", lambda *_: pytest.fail("ran"))
     spoilt = dataclasses.replace(branches, reference=Refuses())
+    bench = LocalBench(spoilt, api.device.along(2), QUICK)
     with pytest.raises(ModelError, match="index out of bounds"):
-        LocalBench(spoilt, api.device.along(2), QUICK).measure(stages)
+        bench.measure(deployed(bench, stages))
 
 
 class Refuses:

@@ -8,6 +8,7 @@ import pytest
 
 from autosplit.cuts import cuts_of
 from autosplit.errors import GraphError, StageError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, from_file, graph_of
 from autosplit.planner import CostModel, Transfer, evaluate, plan, to_workload
 
@@ -17,21 +18,21 @@ TWO = ["cores:0", "cores:1"]
 
 def test_a_measurement_depends_on_seed_and_split_alone(chain_bench: Make) -> None:
     first, second = chain_bench(stages=2), chain_bench(stages=2)
-    halves = plan(first.costs, 2).stages
-    second.measure(((0,), tuple(range(1, 20))))
+    halves = deployed(first, plan(first.costs, 2).stages)
+    second.measure(deployed(second, ((0,), tuple(range(1, 20)))))
     assert first.measure(halves) == second.measure(halves)
 
 
 def test_without_error_and_noise_a_measurement_is_the_cost(chain_bench: Make) -> None:
     bench = chain_bench(stages=2, error=0.0, noise=0.0)
     halves = plan(bench.costs, 2)
-    assert bench.measure(halves.stages).stage_ms == pytest.approx(halves.loads)
+    assert bench.measure(deployed(bench, halves.stages)).stage_ms == pytest.approx(halves.loads)
 
 
 def test_overhead_and_contention_slow_every_stage(chain_bench: Make) -> None:
     bench = chain_bench(stages=3, error=0.0, noise=0.0, overhead=5.0, contention=0.1)
     split = plan(bench.costs, 3)
-    assert bench.measure(split.stages).stage_ms == pytest.approx(
+    assert bench.measure(deployed(bench, split.stages)).stage_ms == pytest.approx(
         [1.2 * load + 5.0 for load in split.loads]
     )
 
@@ -53,7 +54,7 @@ def test_a_graph_file_keeps_its_transfers(tmp_path: Path) -> None:
     document["edges"] = [{**edge, "cost": 0.5} for edge in document["edges"]]
     (tmp_path / "g.json").write_text(json.dumps(document))
     bench = from_file(tmp_path / "g.json", TWO, Simulation(error=0.0, noise=0.0))
-    assert bench.measure(((0, 1), (2,))).stage_ms == pytest.approx((3.5, 3.5))
+    assert bench.measure(deployed(bench, ((0, 1), (2,)))).stage_ms == pytest.approx((3.5, 3.5))
     assert evaluate(bench.costs, ((0, 1), (2,))).period == 3.5
 
 
@@ -66,7 +67,7 @@ def test_a_device_that_cannot_run_an_op_fails_the_candidate() -> None:
     costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0), (1.0, float("inf"))))
     bench = SimulatedBench(graph_of(costs), costs, TWO, Simulation())
     with pytest.raises(StageError, match="'cores:1' cannot run"):
-        bench.measure(((0,), (1,)))
+        bench.measure(deployed(bench, ((0,), (1,))))
 
 
 @pytest.mark.parametrize("text", [None, "{", "[" * 9000, "{}"])

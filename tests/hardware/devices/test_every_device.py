@@ -11,6 +11,7 @@ import pytest
 
 import autosplit
 from autosplit.errors import MachineError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.measure import Budget
@@ -84,7 +85,8 @@ def test_a_study_measures_candidates_on_it_and_the_whole_model_there(branches, t
         devices.along(2, [there, HERE]),
         Budget(seconds=0.1, share=0.5, items=4, latency_items=1),
     )
-    assert bench.measure(branches.split([["first"]]).stages).accuracy.equal
+    candidate = deployed(bench, branches.split([["first"]]).stages)
+    assert bench.measure(candidate).accuracy.equal
     names = [baseline.name for baseline in bench.baselines()]
     assert there in names or there.startswith("cores")
 

@@ -13,6 +13,7 @@ import autosplit
 from autosplit.cli import main
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, StageError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.bench.worker import BenchSetting
@@ -251,11 +252,11 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
         report_phase=kill_server,
     )
     with pytest.raises(StageError, match=rf"device '{server.device}' was lost"):
-        there.measure(split.stages)
+        there.measure(deployed(there, split.stages))
     armed = False
     back = threading.Timer(0.5, server.start)
     back.start()
-    assert there.measure(split.stages).accuracy.equal
+    assert there.measure(deployed(there, split.stages)).accuracy.equal
     back.join()
 
 
@@ -266,7 +267,8 @@ def test_a_worker_measures_on_servers_and_leaves_them_free(model, two):
     try:
         links = far.links()
         assert [link.device for link in links] == [two[0].device, two[1].device]
-        assert far.measure(((0,), tuple(range(1, len(model.graph.ops))))).accuracy.equal
+        stages = ((0,), tuple(range(1, len(model.graph.ops))))
+        assert far.measure(deployed(far, stages)).accuracy.equal
         assert is_right(
             model.split([["skip"]]), model.split([["skip"]]).pipeline([two[0].device] * 2)
         )

@@ -12,6 +12,7 @@ import autosplit
 from autosplit import planner
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.bench.worker import BenchSetting
@@ -163,12 +164,12 @@ def test_a_changed_stage_file_is_refused(split, tmp_path):
 def test_a_bench_measures_candidates_baselines_and_turns(split):
     here = LocalBench(split.model, HERE, BRIEF)
     assert here.identity["backend"] == split.model.runtime_name
-    measurement = here.measure(split.stages)
+    measurement = here.measure(deployed(here, split.stages))
     assert measurement.accuracy.equal
     assert len(measurement.stage_ms) == 2
     names = [b.name for b in here.baselines()]
     assert names == ["one core", "all cores", "replicas"][: 3 if HERE[0] != HERE[1] else 1]
-    candidates, baselines = here.compare_interleaved([split.stages])
+    candidates, baselines = here.compare_interleaved([deployed(here, split.stages)])
     assert (len(candidates), len(baselines)) == (1, len(names))
 
 
@@ -177,7 +178,7 @@ def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
     wrong = [{name: array + 1 for name, array in item.items()} for item in here.expected]
     monkeypatch.setitem(here.__dict__, "expected", wrong)
     with pytest.raises(StageError, match="outputs differ"):
-        here.measure(split.stages)
+        here.measure(deployed(here, split.stages))
 
 
 @pytest.mark.integration
@@ -187,8 +188,9 @@ def test_a_worker_measures_with_the_runtime_it_is_given(split):
     far = IsolatedBench(setting)
     try:
         assert far.identity == dict(LocalBench(model, HERE).identity)
-        assert [tuple(g) for g in far.keep_together] == list(model.runtime.keep_together)
-        assert far.measure(split.stages).accuracy.equal
+        groups = far.keep_together[model.runtime_name]
+        assert [tuple(g) for g in groups] == list(model.runtime.keep_together)
+        assert far.measure(deployed(far, split.stages)).accuracy.equal
     finally:
         far.close()
 

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.measurement.measure import Budget
@@ -88,10 +89,9 @@ def test_a_study_measures_regions_in_its_worker(package, save):
     try:
         external = [i for i, op in enumerate(bench.graph.ops) if op.kernel.startswith("reference_")]
         (profile, *_) = bench.profile()
-        (group,) = bench.keep_together
-        result = bench.measure(
-            (tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops))))
-        )
+        (group,) = bench.keep_together["tvm"]
+        stages = (tuple(range(min(group))), tuple(range(min(group), len(bench.graph.ops))))
+        result = bench.measure(deployed(bench, stages))
     finally:
         bench.close()
     assert set(group) <= set(external)

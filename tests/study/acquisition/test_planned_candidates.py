@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import evaluate
 from autosplit.study.acquisition.expected_improvement import PLANNED, outlook
@@ -21,7 +22,7 @@ def test_after_many_trials_the_best_free_split_is_found_without_a_new_plan(
     space = Space(bench.costs, 3)
     measured = []
     for number, stages in enumerate(space.best(bench.costs, PLANNED + 20)):
-        measurement = bench.measure(stages)
+        measurement = bench.measure(deployed(bench, stages))
         measured.append(
             Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
         )

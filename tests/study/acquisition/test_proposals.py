@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel
 from autosplit.study.acquisition import expected_improvement as outlooks
@@ -24,7 +25,7 @@ def history(bench: SimulatedBench, space: Space, trials: int) -> History:
         known = History(frozenset(space.key(m.stages) for m in measured), tuple(measured))
         stages = planned(space, bench.devices, known, generator(0, number))
         assert stages is not None
-        measurement = bench.measure(stages)
+        measurement = bench.measure(deployed(bench, stages))
         measured.append(
             Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
         )

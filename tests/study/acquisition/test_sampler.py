@@ -6,6 +6,7 @@ import pytest
 
 from autosplit.cuts import cuts_of
 from autosplit.errors import ConfigError, SplitError
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import plan
 from autosplit.study.acquisition.sampler import SAMPLERS, SplitSampler, sampler
@@ -34,7 +35,7 @@ def search(
         trial = next_trial(study)
         stages = splits.assign(study, trial)
         assert stages is not None
-        measurement = bench.measure(stages)
+        measurement = bench.measure(deployed(bench, stages))
         write_trial(study, trial, {"stage_ms": list(measurement.stage_ms)})
         study.tell(trial.number, measurement.period_ms.median)
     return study

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.cli import main
-from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
 from autosplit.hardware.measurement.results import Measurement
@@ -244,10 +244,10 @@ def test_a_trial_that_failed_is_not_exported(
     bench = weighted()
     measure = bench.measure
 
-    def broken(stages: Stages) -> Measurement:
+    def broken(deployment: Deployment) -> Measurement:
         if len(on.study.trials) == 2:
             raise StageError("stage 1 said no")
-        return measure(stages)
+        return measure(deployment)
 
     bench.measure = broken  # type: ignore[method-assign]
     on = opened(bench, BOTH, trials=3)

@@ -12,7 +12,7 @@ from typing import Any
 import optuna
 import pytest
 
-from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.measurement.results import Measurement, Spread
@@ -35,11 +35,11 @@ def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]
     """The bench, raising ``error`` in the measurements of these numbers."""
     measure, counter = bench.measure, Counter[str]()
 
-    def broken(stages: Stages) -> Measurement:
+    def broken(deployment: Deployment) -> Measurement:
         counter["calls"] += 1
         if counter["calls"] - 1 in numbers:
             raise error
-        return measure(stages)
+        return measure(deployment)
 
     bench.measure = broken
     return bench
@@ -166,10 +166,10 @@ def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
     on, progress = opened(bench, trials=3), Notes()
     measure = bench.measure
 
-    def reaped_meanwhile(stages: Stages) -> Measurement:
+    def reaped_meanwhile(deployment: Deployment) -> Measurement:
         if len(on.study.trials) == 1:
             on.study.tell(0, state=optuna.trial.TrialState.FAIL)
-        return measure(stages)
+        return measure(deployment)
 
     bench.measure = reaped_meanwhile
     run_study(on, progress)
@@ -233,9 +233,9 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
         bench.measure,
     )
 
-    def slow(stages: Stages) -> Measurement:
+    def slow(deployment: Deployment) -> Measurement:
         now[0] += 3.0
-        return measure(stages)
+        return measure(deployment)
 
     bench.measure = slow
     run_study(on, progress, clock=lambda: now[0])
@@ -383,10 +383,10 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Op
     first, second = (opened(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
     inner = first.bench.measure
 
-    def while_another_works(stages: Stages) -> Measurement:
+    def while_another_works(deployment: Deployment) -> Measurement:
         if len(second.study.trials) == 1:
             run_study(second, Silent())
-        return inner(stages)
+        return inner(deployment)
 
     first.bench.measure = while_another_works
     run_study(first, Silent())

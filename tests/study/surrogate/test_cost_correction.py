@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from autosplit.cuts.stages import Stages
+from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel
 from autosplit.study.surrogate.cost_correction import Measured, correct
@@ -46,7 +47,8 @@ def test_error_and_noise_are_found_from_the_measurements(chain_bench: Make) -> N
     rng = np.random.default_rng(0)
     cuts = [sorted(rng.choice(range(5, 55), 2, replace=False).tolist()) for _ in range(12)]
     splits = [(tuple(range(a)), tuple(range(a, b)), tuple(range(b, 60))) for a, b in cuts]
-    trials = [measured(n, s, *bench.measure(s).stage_ms) for n, s in enumerate(splits)]
+    times = [bench.measure(deployed(bench, stages)).stage_ms for stages in splits]
+    trials = [measured(n, s, *times[n]) for n, s in enumerate(splits)]
     corrected = correct(bench.costs, bench.devices, trials)
     assert 0.2 <= corrected.error <= 0.8
     assert corrected.noise <= 0.02
