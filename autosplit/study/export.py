@@ -10,10 +10,12 @@ from autosplit.cuts.stages import used
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
+from autosplit.study.config.objectives import of_study
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.persistence import records
+from autosplit.study.persistence.attributes import compared_baselines, spread_of
 from autosplit.study.persistence.storage import storage_errors
-from autosplit.study.trials.results import best_trial
+from autosplit.study.trials.results import best_trial, period_of
 
 if TYPE_CHECKING:
     import optuna
@@ -45,7 +47,11 @@ def export_stored_split(study: optuna.Study, folder: Path, number: int | None = 
 
     attributes = study.user_attrs
     trials = study.get_trials(deepcopy=False)
-    chosen = best_trial(trials, attributes) if number is None else _measured_trial(trials, number)
+    chosen = (
+        best_trial(trials, attributes)
+        if number is None
+        else _measured_trial(trials, attributes, number)
+    )
     if chosen is None:
         raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
     config = stored(attributes.get("config"), study.study_name)
@@ -63,8 +69,10 @@ def export_stored_split(study: optuna.Study, folder: Path, number: int | None = 
     return folder / "split.json"
 
 
-def _measured_trial(trials: Sequence[FrozenTrial], number: int) -> tuple[FrozenTrial, Spread]:
-    periods = {t.number: records.measured_period(t) for t in trials}
+def _measured_trial(
+    trials: Sequence[FrozenTrial], attributes: Mapping[str, Any], number: int
+) -> tuple[FrozenTrial, Spread]:
+    periods = {t.number: period_of(t, of_study(attributes)) for t in trials}
     exportable = sorted(n for n, period in periods.items() if period is not None)
     trial = next((t for t in trials if t.number == number), None)
     period = periods.get(number)
@@ -83,7 +91,7 @@ def _export_trial(
     bench: Bench, attributes: Mapping[str, Any], trial: FrozenTrial, period: Spread, folder: Path
 ) -> None:
     stored = trial.user_attrs
-    latency = records.read_spread(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
+    latency = spread_of(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     accuracy = Accuracy(True, 0.0, float(stored.get("max_rel_error", 0.0)), 0)
     verdict = attributes.get("verdict")
     stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
@@ -94,7 +102,7 @@ def _export_trial(
         SplitResults(
             measured=Measurement(period, latency, stage_ms, accuracy),
             predicted=stored.get("predicted_ms"),
-            baselines=records.read_baselines(attributes.get("baselines")),
+            baselines=compared_baselines(attributes),
             verdict=verdict.get("text") if isinstance(verdict, dict) else None,
         ),
     )

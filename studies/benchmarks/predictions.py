@@ -23,7 +23,8 @@ from typing import Any
 from autosplit.cuts.stages import Stages
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Spread
-from autosplit.study.trials.results import best_trial, compared_baselines
+from autosplit.study.persistence.attributes import compared_baselines
+from autosplit.study.trials.results import best_trial
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import best_split, config_of, finished, in_turns, load
 from studies.benchmarks.result import Bar, arguments, at_most, compared, finish, shown

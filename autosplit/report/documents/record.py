@@ -10,8 +10,9 @@ from autosplit.cuts.stages import cuts_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.report.documents.attributes import StudyAttributes, TrialAttributes
 from autosplit.study.config.objectives import of_study
+from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes
+from autosplit.study.trials.results import best_number, period_of
 
 if TYPE_CHECKING:
     import optuna
@@ -86,18 +87,15 @@ class Study:
         For throughput it is the winner of the final comparison if there was one; ``before`` leaves
         that out.
         """
-        complete = [t for t in self.trials if t.state == "complete"]
+        complete = {t.number: t for t in self.trials if t.state == "complete"}
+        compared = self.final_comparison
         if before is not None:
-            complete = [t for t in complete if t.number < before]
-        if self.objectives[0] != "throughput":
-            valued = [t for t in complete if t.values]
-            return min(valued, key=lambda t: (t.values, t.number), default=None)
-        periods = {t.number: t.period_ms.median for t in complete if t.period_ms}
-        if before is None:
-            compared = {n: p.median for n, p in self.final_comparison.items() if n in periods}
-            periods = compared or periods
-        measured = [t for t in complete if t.number in periods]
-        return min(measured, key=lambda t: (periods[t.number], t.number), default=None)
+            complete = {number: t for number, t in complete.items() if number < before}
+            compared = {}
+        periods = {number: t.period_ms for number, t in complete.items() if t.period_ms}
+        values = {number: t.values for number, t in complete.items()}
+        best = best_number(periods, values, compared, self.objectives)
+        return None if best is None else complete[best]
 
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty if it is not known."""
@@ -142,7 +140,7 @@ def read(study: optuna.Study) -> Study:
     graph = _graph(stored.graph)
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     complete = sum(t.state.name == "COMPLETE" for t in trials)
-    has_period_first = of_study(study.user_attrs)[0] == "throughput"
+    objectives = of_study(study.user_attrs)
     return Study(
         name=study.study_name,
         graph=graph,
@@ -155,7 +153,7 @@ def read(study: optuna.Study) -> Study:
         stopped=stored.stopped,
         identity=stored.identity,
         config=stored.config,
-        trials=tuple(_trial(t, graph, has_period_first) for t in trials),
+        trials=tuple(_trial(t, graph, objectives) for t in trials),
         final_comparison=stored.duel.periods(complete),
         version=stored.autosplit.version,
         machine=stored.machine,
@@ -164,13 +162,9 @@ def read(study: optuna.Study) -> Study:
 
 
 def _trial(
-    trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, has_period_first: bool
+    trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, objectives: Sequence[str]
 ) -> Trial:
     stored = TrialAttributes.model_validate(trial.user_attrs)
-    values = tuple(trial.values or ())
-    period = stored.period_ms
-    if period is None and has_period_first and values:
-        period = TrialAttributes.model_validate({"period_ms": {"median": values[0]}}).period_ms
     stages = tuple(ops for ops in stored.stages if ops)
     # Drawings and tables rely on a legal split; without one a trial is shown by its times.
     if not _is_split(graph, stages):
@@ -187,13 +181,13 @@ def _trial(
         places=places,
         cuts=stored.cuts,
         live=stored.live_tensors(),
-        period_ms=period,
+        period_ms=stored.period_ms or period_of(trial, objectives),
         latency_ms=stored.latency_ms,
         stage_ms=stage_ms,
         predicted_ms=stored.predicted_ms,
         memory_bytes=stored.memory_bytes,
         max_rel_error=stored.max_rel_error,
-        values=values,
+        values=tuple(trial.values or ()),
         error=stored.error,
     )
 

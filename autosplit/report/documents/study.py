@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.planner.dominance import front
 from autosplit.study.config.objectives import of_study
-from autosplit.study.persistence.records import document_of, read_spread
+from autosplit.study.persistence.attributes import compared_baselines, spread_of
+from autosplit.study.persistence.records import document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
-from autosplit.study.trials.results import best_trial, compared_baselines
+from autosplit.study.trials.results import best_trial
 from autosplit.units import between, digits, size
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _cuts_or_error(trial: Mapping[str, Any]) -> str:
 
 
 def _ms(document: object) -> str:
-    spread = read_spread(document)
+    spread = spread_of(document)
     return "" if spread is None else digits(spread.median) + between(spread.low, spread.high)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.study.persistence.records import KEY, LOST, measured_period, read_spread
+from autosplit.study.persistence.attributes import spread_of
+from autosplit.study.persistence.records import KEY, LOST
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured
 
@@ -46,8 +47,8 @@ def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = No
         key, times = keys[trial.number], trial.user_attrs.get("stage_ms")
         if trial.state.name != "COMPLETE" or key is None or not times or not trial.values:
             continue
-        period = measured_period(trial)
-        latency = read_spread(trial.user_attrs.get("latency_ms"))
+        period = spread_of(trial.user_attrs.get("period_ms"))
+        latency = spread_of(trial.user_attrs.get("latency_ms"))
         stage_ms = tuple(map(float, times))
         measured.append(
             Measured(

@@ -13,10 +13,11 @@ from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.loop.verdict import judge
 from autosplit.study.persistence import records
+from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, duration
 from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured
-from autosplit.study.trials.results import best_trial, compared_baselines
+from autosplit.study.trials.results import best_trial
 from autosplit.units import counted
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def covers(comparison: object, chosen: Sequence[Measured], measured: int) -> boo
 
 def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int) -> str:
     """What the comparison is of, and how long it takes where hardware is measured."""
-    baselines = len(records.read_baselines(attributes.get("baselines")))
+    baselines = len(compared_baselines(attributes))
     text = (
         f"final comparison: {counted(candidates, 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"

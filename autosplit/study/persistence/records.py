@@ -1,15 +1,16 @@
 """What a study stores with Optuna: values as plain JSON documents, and back.
 
-What is read back may have been written by anybody: it is checked, and what is malformed left out.
+``attributes`` reads those of studies that anybody may have written.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,6 @@ from autosplit.hardware.measurement.results import Baseline, LinkCost, Measureme
 from autosplit.serialization import load
 from autosplit.study.config.former_names import FORMER_NAMES
 
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
 FORMAT = 1
 KEY = "key"  # attribute of a trial: the text of its split
 LOST = "lost"  # attribute of a failed trial whose split was not measured and is free again
@@ -31,16 +29,8 @@ _INFINITY = float("inf")
 
 
 def document_of(value: Spread | Baseline | Profile | LinkCost) -> Any:
-    """A measured value as a document: an infinite number as null, samples left out."""
+    """A measured value as a document: a number that is not finite as null, no samples."""
     return _plain(asdict(value))
-
-
-def read_spread(document: Any) -> Spread | None:
-    """The spread of a document; None where it is none."""
-    try:
-        return Spread(float(document["median"]), float(document["low"]), float(document["high"]))
-    except (TypeError, KeyError, ValueError):
-        return None
 
 
 def read_profiles(documents: Any) -> list[Profile]:
@@ -51,26 +41,6 @@ def read_profiles(documents: Any) -> list[Profile]:
 def read_links(documents: Any) -> list[LinkCost]:
     """The links of a list of documents; a bandwidth without limit is null."""
     return [load(LinkCost, _with_infinity(document)) for document in documents]
-
-
-def read_baselines(documents: Any) -> list[Baseline]:
-    """The baselines of a list of documents; those that are malformed are left out."""
-    baselines: list[Baseline] = []
-    for document in documents if isinstance(documents, list) else ():
-        period = read_spread(document.get("period_ms")) if isinstance(document, dict) else None
-        if period is None:
-            continue
-        latency = read_spread(document.get("latency_ms")) or period
-        name, copies = str(document.get("name", "?")), int(document.get("copies") or 1)
-        baselines.append(Baseline(name, period, latency, copies))
-    return baselines
-
-
-def measured_period(trial: FrozenTrial) -> Spread | None:
-    """The measured period of a complete trial in ms; None where none is stored."""
-    if trial.state.name != "COMPLETE":
-        return None
-    return read_spread(trial.user_attrs.get("period_ms"))
 
 
 def graph_document(graph: FusedGraph) -> dict[str, Any]:
@@ -164,14 +134,14 @@ def _quoted(value: object) -> str:
 
 
 def _plain(document: Any) -> Any:
-    """A document with null for infinite numbers, which JSON cannot write, and without samples."""
+    """A document with null for numbers that JSON cannot write, and without samples."""
     if isinstance(document, dict):
         return {key: _plain(value) for key, value in document.items() if key != "samples"}
     if isinstance(document, list | tuple):
         return [_plain(item) for item in document]
     if isinstance(document, np.generic):
         document = document.item()
-    return None if document == _INFINITY else document
+    return None if isinstance(document, float) and not math.isfinite(document) else document
 
 
 def _with_infinity(document: Any) -> Any:

@@ -1,14 +1,15 @@
-"""What the trials of a study come to: how many there are, the best one, the baselines beside it."""
+"""What the trials of a study come to: how many there are, their periods, and the best one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.hardware.measurement.results import Spread
 from autosplit.study.config.objectives import of_study
-from autosplit.study.persistence.records import LOST, measured_period, read_baselines, read_spread
+from autosplit.study.persistence.attributes import StudyAttributes, spread_of
+from autosplit.study.persistence.records import LOST
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -46,12 +47,12 @@ def period_of(trial: FrozenTrial, objectives: Sequence[str]) -> Spread | None:
 
     Where none is stored it is the trial's value, if one of the objectives is throughput.
     """
-    period = measured_period(trial)
-    if period is None and trial.state.name == "COMPLETE" and "throughput" in objectives:
-        values = trial.values or []
-        place = list(objectives).index("throughput")
-        value = values[place] if place < len(values) else None
-        period = None if value is None else Spread(value, value, value)
+    if trial.state.name != "COMPLETE":
+        return None
+    period = spread_of(trial.user_attrs.get("period_ms"))
+    if period is None and "throughput" in objectives:
+        values = dict(zip(objectives, trial.values or (), strict=False))
+        period = spread_of({"median": values.get("throughput")})
     return period
 
 
@@ -64,10 +65,12 @@ def best_number(
     """The number of the best trial by the first objective; of equal ones the first.
 
     All mappings go by the number of the trial: ``periods`` and ``values`` of the objectives of the
-    complete ones, ``compared`` the periods of the final comparison, which precede the others.
+    complete ones, ``compared`` the periods of the final comparison, which precede the others. Only
+    a trial with a period can be the best.
     """
-    if objectives[0] != "throughput" and values:
-        return min(values, key=lambda number: (list(values[number]), number))
+    if objectives[0] != "throughput":
+        valued = [number for number in periods if values.get(number)]
+        return min(valued, key=lambda number: (list(values[number]), number), default=None)
     entries = {number: compared[number] for number in compared if number in periods} or periods
     return min(entries, key=lambda number: (entries[number].median, number), default=None)
 
@@ -78,47 +81,17 @@ def best_trial(
     objectives: Sequence[str] | None = None,
 ) -> tuple[FrozenTrial, Spread] | None:
     """The best trial by the first objective of the study, or of ``objectives``, with its period."""
-    aims = objectives or of_study(attributes)
+    aims = of_study(attributes)
     complete = {t.number: t for t in tally(trials).complete}
-    compared = compared_periods(attributes, len(complete))
+    comparison = StudyAttributes.model_validate(attributes).duel
+    compared = comparison.periods(len(complete))
     periods: dict[int, Spread] = {}
     for number, trial in complete.items():
-        period = period_of(trial, of_study(attributes))
+        period = period_of(trial, aims)
         if period is not None:
             periods[number] = period
-    values = {n: t.values for n, t in complete.items() if n in periods and t.values}
-    best = best_number(periods, values, compared, aims)
+    values = {number: trial.values or () for number, trial in complete.items()}
+    best = best_number(periods, values, compared, objectives or aims)
     if best is None:
         return None
     return complete[best], compared.get(best, periods[best])
-
-
-def compared_periods(attributes: Mapping[str, Any], complete: int) -> dict[int, Spread]:
-    """The periods of the final comparison by the number of the trial.
-
-    Empty where it was held over another number of trials than are ``complete`` now.
-    """
-    comparison = attributes.get("duel")
-    if not isinstance(comparison, dict) or comparison.get("measured") != complete:
-        return {}
-    periods: dict[int, Spread] = {}
-    entries = comparison.get("entries")
-    for entry in entries if isinstance(entries, list) else ():
-        period = read_spread(entry.get("period_ms")) if isinstance(entry, dict) else None
-        if period is not None and isinstance(entry.get("number"), int):
-            periods[entry["number"]] = period
-    return periods
-
-
-def compared_baselines(attributes: Mapping[str, Any]) -> list[Baseline]:
-    """The baselines of a study, with the periods of the final comparison where it has them."""
-    baselines = read_baselines(attributes.get("baselines"))
-    comparison = attributes.get("duel")
-    documents = comparison.get("baselines") if isinstance(comparison, dict) else None
-    periods = [read_spread(d) for d in documents] if isinstance(documents, list) else []
-    if len(periods) != len(baselines):
-        return baselines
-    return [
-        replace(baseline, period_ms=period or baseline.period_ms)
-        for baseline, period in zip(baselines, periods, strict=True)
-    ]

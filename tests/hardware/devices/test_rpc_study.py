@@ -12,6 +12,7 @@ from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence import records
+from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Silent
 from tests import nets
@@ -78,7 +79,7 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
     links = records.read_links(study.study.user_attrs["links"])
     assert [link.device for link in links] == [dying.device, other.device]
     assert {dying.device, other.device, "replicas"} == {
-        b.name for b in records.read_baselines(study.study.user_attrs["baselines"])
+        b.name for b in compared_baselines(study.study.user_attrs)
     }
 
 

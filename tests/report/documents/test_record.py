@@ -14,7 +14,8 @@ from optuna.trial import TrialState
 from autosplit.hardware.measurement.results import Spread
 from autosplit.report.documents.record import Study, Trial, read
 from autosplit.report.html.notes import study_note, trial_note
-from autosplit.study.trials.results import best_trial, compared_baselines
+from autosplit.study.persistence.attributes import compared_baselines
+from autosplit.study.trials.results import best_trial
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

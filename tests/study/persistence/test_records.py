@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from autosplit.hardware.measurement.results import (
 from autosplit.study.persistence import records
 
 SPREAD = Spread(2.0, 1.5, 2.5)
-DOCUMENT = {"median": 2.0, "low": 1.5, "high": 2.5}
 
 
 def stored(document: Any) -> Any:
@@ -35,13 +33,6 @@ def test_numbers_of_numpy_become_numbers_of_json() -> None:
     assert stored(document) == {"median": 2.0, "low": 1.5, "high": 3.0}
 
 
-@pytest.mark.parametrize(
-    "document", [None, 3, [], {}, {"median": 1.0, "low": 1.0}, {**DOCUMENT, "high": "much"}]
-)
-def test_what_is_no_spread_is_none(document: Any) -> None:
-    assert records.read_spread(document) is None
-
-
 def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
     profiles = [
         Profile("a", (1.0, math.inf), (0.1, math.inf)),
@@ -52,31 +43,16 @@ def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
     assert records.read_links(stored(list(map(records.document_of, links)))) == links
 
 
-def test_baselines_come_back_and_malformed_ones_are_left_out() -> None:
-    baselines = [
-        Baseline("one core", SPREAD, SPREAD),
-        Baseline("replicas", SPREAD, Spread(5.0, 4.0, 6.0), 2),
-    ]
-    documents = stored([records.document_of(b) for b in baselines])
-    assert records.read_baselines([*documents, 3, {"name": "no period"}]) == baselines
-    assert records.read_baselines([{"period_ms": DOCUMENT}]) == [Baseline("?", SPREAD, SPREAD, 1)]
-    assert records.read_baselines({"not": "a list"}) == []
-    assert records.read_baselines(None) == records.read_baselines(3) == []
-
-
-@pytest.mark.parametrize(
-    ("state", "attributes", "period"),
-    [
-        ("COMPLETE", {"period_ms": DOCUMENT}, SPREAD),
-        ("COMPLETE", {}, None),
-        ("FAIL", {"period_ms": DOCUMENT}, None),
-    ],
-)
-def test_the_measured_period_of_a_trial(
-    state: str, attributes: dict[str, Any], period: Spread | None
-) -> None:
-    trial: Any = SimpleNamespace(state=SimpleNamespace(name=state), user_attrs=attributes)
-    assert records.measured_period(trial) == period
+def test_a_number_that_is_not_finite_is_null() -> None:
+    document = records.document_of(
+        Baseline("a", Spread(1.0, 0.0, math.inf), Spread(*[math.nan] * 3))
+    )
+    assert stored(document) == {
+        "name": "a",
+        "period_ms": {"median": 1.0, "low": 0.0, "high": None},
+        "latency_ms": {"median": None, "low": None, "high": None},
+        "copies": 1,
+    }
 
 
 def fork() -> Any:
@@ -172,17 +148,3 @@ def test_what_differs_is_named_with_both_values(
     recorded: dict[str, str], now: dict[str, str], said: list[str]
 ) -> None:
     assert records.differences(recorded, now) == said
-
-
-def test_a_baseline_that_names_no_copies_is_one() -> None:
-    document = records.read_baselines(
-        [{"name": "a", "period_ms": DOCUMENT, "copies": None}, {"name": "b", "copies": 2}]
-    )
-    assert [(b.name, b.copies) for b in document] == [("a", 1)]
-
-
-def test_a_latency_that_is_missing_is_the_period() -> None:
-    (document,) = records.read_baselines(
-        [{"name": "a", "period_ms": DOCUMENT, "latency_ms": 3, "copies": 2}]
-    )
-    assert document == Baseline("a", SPREAD, SPREAD, 2)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.records import LOST, document_of
-from autosplit.study.trials.results import best_trial, compared_baselines, period_of, tally
+from autosplit.study.trials.results import best_trial, period_of, tally
 
 
 def spread(period: float) -> dict[str, float]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autosplit.hardware.measurement.results import Spread
-from autosplit.report.documents.attributes import StudyAttributes, TrialAttributes
+from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -72,6 +72,7 @@ def test_one_value_that_is_no_number_spoils_a_list(value, numbers):
         ({"median": 2.0, "high": 4.0, "low": "x"}, Spread(2.0, 2.0, 4.0)),
         ({"median": 0}, Spread(0.0, 0.0, 0.0)),
         ({"low": 1.0, "high": 4.0}, None),
+        ([], None),
         ({"median": -1.0}, None),
         (2.0, None),
     ],
@@ -144,6 +145,8 @@ PERIOD = {"median": 2.0}
         ({"name": "", "period_ms": PERIOD}, None),
         ({"period_ms": PERIOD}, None),
         ({"name": "one core"}, None),
+        ({"name": "one core", "period_ms": PERIOD, "copies": None}, (2.0, None, 1)),
+        (3, None),
     ],
 )
 def test_a_baseline_needs_a_name_and_a_period(stored, baseline):

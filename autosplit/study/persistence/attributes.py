@@ -6,6 +6,7 @@ A value of another type becomes empty or None; nothing in a database makes this 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
@@ -40,7 +41,7 @@ def _text(value: Any) -> str:
     return " ".join(value.split())[:_MAX_TEXT] if isinstance(value, str) else ""
 
 
-def _spread(value: Any) -> Spread | None:
+def spread_of(value: Any) -> Spread | None:
     """A median with its interval; an end that is missing is the median."""
     try:
         stored = _Spread.model_validate(value)
@@ -58,7 +59,7 @@ OptionalNumber = Annotated[Number | None, _otherwise(None)]
 Numbers = Annotated[tuple[Number, ...], _otherwise(())]
 Text = Annotated[str, PlainValidator(_text)]
 Texts = Annotated[tuple[Text, ...], _otherwise(())]
-OptionalSpread = Annotated[Spread | None, PlainValidator(_spread)]
+OptionalSpread = Annotated[Spread | None, PlainValidator(spread_of)]
 Index = Annotated[int, Field(strict=True, ge=0)]
 OptionalIndex = Annotated[Index | None, _otherwise(None)]
 Stages = Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES), _otherwise(())]
@@ -171,3 +172,8 @@ class TrialAttributes(BaseModel):
         for cut in self.live:
             cuts.append(tuple((tensor[0], int(tensor[1])) for tensor in cut if tensor))
         return tuple(cuts)
+
+
+def compared_baselines(attributes: Mapping[str, Any]) -> tuple[Baseline, ...]:
+    """The baselines of a study, with the periods of the final comparison where it has them."""
+    return StudyAttributes.model_validate(attributes).compared_baselines()
