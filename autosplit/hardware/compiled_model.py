@@ -13,7 +13,7 @@ import numpy as np
 
 from autosplit import files
 from autosplit.cuts.stages import used
-from autosplit.errors import ConfigError
+from autosplit.errors import AutosplitError, ConfigError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.device_kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
@@ -25,7 +25,7 @@ from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.reference import Reference, reference_of
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
-from autosplit.hardware.runtimes.registry import RUNTIMES, TVM, runtime_class
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
@@ -68,8 +68,38 @@ class CompiledModel:
 
     @cached_property
     def runtime(self) -> Runtime:
-        """What computes the stages."""
-        return runtime_class(self.runtime_name)(self.stage_source)
+        """What computes the stages; with runtime ``auto`` the first of those that can."""
+        return next(iter(self.runtimes.values()))
+
+    @cached_property
+    def runtimes(self) -> Mapping[str, Runtime]:
+        """The runtimes that stages may have, by name."""
+        names = [self.runtime_name]
+        if self.runtime_name == AUTO:
+            names = [name for name in RUNTIMES if name not in self.left_out]
+        return {name: self.runtime_of(name) for name in names}
+
+    @cached_property
+    def left_out(self) -> Mapping[str, str]:
+        """Why runtime ``auto`` leaves out each of the other runtimes, by name."""
+        reasons: dict[str, str] = {}
+        for name in RUNTIMES if self.runtime_name == AUTO else ():
+            if not is_installed(name):
+                reasons[name] = "it is not installed"
+                continue
+            try:
+                self.runtime_of(name).prepare()
+            except AutosplitError as error:
+                reasons[name] = str(error)
+        return reasons
+
+    def runtime_of(self, name: str) -> Runtime:
+        """A runtime by name, whether or not stages may have it."""
+        return self._runtimes[name]
+
+    @cached_property
+    def _runtimes(self) -> dict[str, Runtime]:
+        return {name: runtime_class(name)(self.stage_source) for name in RUNTIMES}
 
     def wiring(self, stages: Sequence[Sequence[int]]) -> Wiring:
         """The connections of a legal split."""
@@ -103,8 +133,16 @@ class CompiledModel:
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""
+        (pipeline,) = self.whole(next(iter(self.runtimes)), device, trace=trace)
+        return pipeline
+
+    def whole(
+        self, runtime: str, device: Device, by_hint: bool = False, trace: bool = False
+    ) -> list[Pipeline]:
+        """The whole model in any runtime; several pipelines where it is asked for throughput."""
         wiring = self.wiring([range(len(self.graph.ops))])
-        return Pipeline(wiring, [self.runtime.whole(wiring.stages[0], device)], trace=trace)
+        stages = self.runtime_of(runtime).whole(wiring.stages[0], device, by_hint)
+        return [Pipeline(wiring, [stage], trace=trace) for stage in stages]
 
     def profile(self, device: Device, seconds: float = 2.0, force: bool = False) -> Profile:
         """The time of every op on a device; measured once on this machine unless ``force``."""

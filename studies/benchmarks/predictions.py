@@ -32,7 +32,7 @@ from studies.benchmarks.result import Bar, arguments, at_most, compared, finish,
 FIRST = 5  # trials that the costs are corrected by before predictions count
 ERROR = 5.0  # percent
 DIFFERENT = "DIFFERENT splits"
-WAYS = ("one core", "all cores", "replicas")
+WAYS = ("1 thread", "2 threads", "2 replicas")  # in the runtime of the stages
 
 
 def main() -> int:
@@ -80,7 +80,7 @@ def once(args: Any) -> int:
                 net,
                 error,
                 shown(best_entry[1]),
-                *(against(best_entry[1], ways.get(w)) for w in WAYS),
+                *(against(best_entry[1], ways.get(f"{args.runtime}, {way}")) for way in WAYS),
                 stored["verdict"]["choice"],
             )
         )

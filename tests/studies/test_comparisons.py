@@ -141,7 +141,7 @@ def test_a_cell_is_shown_as_it_is(cell: str, shown: str) -> None:
 
 def test_the_row_of_a_study_has_gaps_where_a_baseline_is_missing() -> None:
     spread = {"median": 2.0, "low": 2.0, "high": 2.0}
-    baselines = [{"name": "replicas", "period_ms": spread}]
+    baselines = [{"name": "onnxruntime, 2 replicas", "period_ms": spread}]
     study = {"best": None, "baselines": baselines, "verdict": None, "trials": []}
     row = zoo_studies.row("net_onnxruntime", study)
     assert row == ("net", "onnxruntime", "0", "", "", "", "2.00 (2.00 to 2.00)", "")

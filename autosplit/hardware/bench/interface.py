@@ -69,12 +69,18 @@ class Bench(Protocol):
         """
 
     def baselines(self) -> Sequence[Baseline]:
-        """The unsplit model on one core, on all cores, on each other device, and as replicas."""
+        """The unsplit model in each runtime and device, as replicas and by its throughput hint.
+
+        Each is measured briefly: all of them tell which are worth a final comparison.
+        """
 
     def compare_interleaved(
-        self, candidates: Sequence[Deployment]
-    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
-        """The periods in ms of candidates and of the baselines, measured in turns."""
+        self, candidates: Sequence[Deployment], baselines: Sequence[str]
+    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
+        """The periods in ms of candidates, and of baselines by their names, measured in turns.
+
+        A name that is none of a baseline is left out.
+        """
 
     def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """Write a deployment and its results; returns the path of ``split.json``.

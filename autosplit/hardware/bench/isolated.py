@@ -106,11 +106,13 @@ class IsolatedBench:
         return load(list[Baseline], self._call("baselines"))
 
     def compare_interleaved(
-        self, candidates: Sequence[Deployment]
-    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        self, candidates: Sequence[Deployment], baselines: Sequence[str]
+    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
         """See Bench."""
-        answer = self._call("compare_interleaved", candidates=dump(candidates))
-        return load(tuple[list[Spread], list[Spread]], answer)
+        answer = self._call(
+            "compare_interleaved", candidates=dump(candidates), baselines=list(baselines)
+        )
+        return load(tuple[list[Spread], dict[str, Spread]], answer)
 
     def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """See Bench."""

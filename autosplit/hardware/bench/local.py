@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import cycle
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.deployment import Deployment
-from autosplit.errors import MachineError, StageError, line_of
+from autosplit.errors import AutosplitError, MachineError, StageError, line_of
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
@@ -36,7 +37,10 @@ from autosplit.hardware.measurement.results import (
     spread,
 )
 from autosplit.hardware.profiling.cost_model import cost_model
+from autosplit.hardware.runtimes.registry import ready_made
 from autosplit.planner import CostModel
+
+_BRIEFER = 4  # times shorter: the first measurement of a baseline, beside that of a candidate
 
 
 def ignore_phase(phase: str, stages: Mapping[str, int] | None = None) -> None:
@@ -155,31 +159,44 @@ class LocalBench:
         return Measurement(period, latency, busy, accuracy)
 
     def baselines(self) -> Sequence[Baseline]:
-        """See Bench. Without a second core or device, one core is the only one."""
+        """See Bench. A runtime that computes no stages is left out where it fails.
+
+        There are many baselines, so each is measured briefly.
+        """
+        brief = replace(self.budget, seconds=self.budget.seconds / _BRIEFER)
         baselines = []
         for run in self.unsplit_runs():
-            with self.reached(), contextlib.ExitStack() as stack:
-                pipelines = self._open_unsplit(stack, run)
-                period = self._contender(pipelines)(self.budget)
-                latencies = [measure.latency(p, self._items, self.budget) for p in pipelines]
-                baselines.append(Baseline(run.name, period, latencies[0], len(pipelines)))
+            try:
+                with self.reached(), contextlib.ExitStack() as stack:
+                    pipelines = self._open_unsplit(stack, run)
+                    period = self._contender(pipelines)(brief)
+                    latency = measure.latency(pipelines[0], self._items, brief)
+            except MachineError:
+                raise
+            except AutosplitError:
+                if run.runtime in self.model.runtimes:
+                    raise
+                continue
+            baselines.append(Baseline(run.name, period, latency, len(run.devices)))
         return baselines
 
     def compare_interleaved(
-        self, candidates: Sequence[Deployment]
-    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        self, candidates: Sequence[Deployment], baselines: Sequence[str]
+    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
         """See Bench."""
+        runs = [run for run in self.unsplit_runs() if run.name in baselines]
         with self.reached(), contextlib.ExitStack() as stack:
             contenders: list[Contender] = []
             for deployment in candidates:
                 pipeline = stack.enter_context(self._pipeline(deployment))
                 self._verify(pipeline)
                 contenders.append(self._contender([pipeline]))
-            for run in self.unsplit_runs():
+            for run in runs:
                 contenders.append(self._contender(self._open_unsplit(stack, run)))
             self._report_phase("comparing interleaved")
             spreads = compare_interleaved(contenders, self.budget)
-        return spreads[: len(candidates)], spreads[len(candidates) :]
+        of_baselines = zip(runs, spreads[len(candidates) :], strict=True)
+        return spreads[: len(candidates)], {run.name: period for run, period in of_baselines}
 
     def places_of(self, deployment: Deployment) -> tuple[Device, ...]:
         """The device of each stage. Raises ConfigError or MachineError for one that is not here."""
@@ -187,8 +204,16 @@ class LocalBench:
         return with_copies(places)
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
-        """The baselines, on the devices that can run the whole model."""
-        return unsplit_runs([d for d in self.places if self.model.runtime.can_run(d)])
+        """The baselines in every runtime, each on the devices where it can run the whole model.
+
+        TVM is left out unless it computes stages: its kernels take long to compile.
+        """
+        runs: list[UnsplitRun] = []
+        for name in dict.fromkeys([*self.model.runtimes, *ready_made()]):
+            runtime = self.model.runtime_of(name)
+            devices = [d for d in self.places if runtime.can_run(d)]
+            runs += unsplit_runs(name, devices, runtime.has_hint)
+        return runs
 
     @contextlib.contextmanager
     def reached(self, in_trial: bool = False) -> Iterator[None]:
@@ -226,10 +251,12 @@ class LocalBench:
 
     def _open_unsplit(self, stack: contextlib.ExitStack, run: UnsplitRun) -> list[Pipeline]:
         """One verified pipeline for each copy of the model."""
-        self._compile()
+        self._report_phase(f"measuring {run.name}")
+        self.model.runtime_of(run.runtime).prepare(run.devices)
         pipelines = []
         for device in run.devices:
-            pipelines.append(stack.enter_context(self.model.unsplit(device, trace=True)))
+            for pipeline in self.model.whole(run.runtime, device, run.by_hint, trace=True):
+                pipelines.append(stack.enter_context(pipeline))
         for pipeline in pipelines:
             self._verify(pipeline)
         return pipelines

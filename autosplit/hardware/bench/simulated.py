@@ -122,14 +122,14 @@ class SimulatedBench:
         )
 
     def compare_interleaved(
-        self, candidates: Sequence[Deployment]
-    ) -> tuple[Sequence[Spread], Sequence[Spread]]:
+        self, candidates: Sequence[Deployment], baselines: Sequence[str]
+    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
         """See Bench. A longer measurement has a quarter of the noise."""
         noise = self.simulation.noise / 4
         # The word is a part of the seed, so it must not change.
         periods = [max(self._noisy(candidate, "duel", noise)) for candidate in candidates]
         spreads = [Spread(p, p * (1 - 2 * noise), p * (1 + 2 * noise)) for p in periods]
-        return spreads, [b.period_ms for b in self.baselines()]
+        return spreads, {b.name: b.period_ms for b in self.baselines() if b.name in baselines}
 
     def baselines(self) -> Sequence[Baseline]:
         """One core, all cores at a share of the ideal, and replicas, from the true costs."""

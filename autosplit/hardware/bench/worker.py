@@ -110,6 +110,6 @@ _JOBS: Mapping[str, Job] = {
     "measure": lambda bench, job: bench.measure(load(Deployment, job["deployment"])),
     "baselines": lambda bench, job: bench.baselines(),
     "compare_interleaved": lambda bench, job: bench.compare_interleaved(
-        load(list[Deployment], job["candidates"])
+        load(list[Deployment], job["candidates"]), job["baselines"]
     ),
 }

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.measurement.results import Baseline
+from autosplit.units import counted
+
+COMPARED = 4  # baselines in a final comparison at most
 
 
-class UnsplitRun(NamedTuple):
-    """A baseline before it is measured: one copy of the model on each of ``devices``."""
+@dataclass(frozen=True)
+class UnsplitRun:
+    """A baseline before it is measured: a copy of the model in ``runtime`` on each of ``devices``.
 
-    name: str
+    With ``by_hint`` the runtime is asked for throughput on the one device and chooses by itself how
+    many items it computes at once.
+    """
+
+    runtime: str
     devices: tuple[Device, ...]
+    by_hint: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the baseline is called."""
+        if self.by_hint:
+            return f"{self.runtime}, throughput hint"
+        if len(self.devices) > 1:
+            return f"{self.runtime}, {len(self.devices)} replicas"
+        device = self.devices[0]
+        if isinstance(device, Cores):
+            return f"{self.runtime}, {counted(len(device.numbers), 'thread')}"
+        return f"{self.runtime}, {device}"
 
 
-def unsplit_runs(devices: Sequence[Device]) -> list[UnsplitRun]:
-    """One core, all cores, each other device, and replicas on every core and other device."""
+def unsplit_runs(runtime: str, devices: Sequence[Device], has_hint: bool) -> list[UnsplitRun]:
+    """One core, all cores, each other device, and replicas on every core and other device.
+
+    With ``has_hint`` the runtime is also asked for throughput on all cores.
+    """
     numbers: set[int] = set()
     others: dict[str, Device] = {}
     for device in devices:
@@ -28,12 +53,21 @@ def unsplit_runs(devices: Sequence[Device]) -> list[UnsplitRun]:
     cores = sorted(numbers)
     runs = []
     if cores:
-        runs.append(UnsplitRun("one core", (Cores((cores[0],)),)))
+        runs.append(UnsplitRun(runtime, (Cores((cores[0],)),)))
     if len(cores) > 1:
-        runs.append(UnsplitRun("all cores", (Cores(tuple(cores)),)))
-    runs += [UnsplitRun(name, (device,)) for name, device in others.items()]
+        all_cores = (Cores(tuple(cores)),)
+        runs.append(UnsplitRun(runtime, all_cores))
+        if has_hint:
+            runs.append(UnsplitRun(runtime, all_cores, by_hint=True))
+    runs += [UnsplitRun(runtime, (device,)) for device in others.values()]
     replicas: list[Device] = [Cores((core,)) for core in cores]
     replicas += dict.fromkeys(device for device in devices if not isinstance(device, Cores))
     if len(replicas) > 1:
-        runs.append(UnsplitRun("replicas", tuple(replicas)))
+        runs.append(UnsplitRun(runtime, tuple(replicas)))
     return runs
+
+
+def strongest(baselines: Sequence[Baseline]) -> list[str]:
+    """The names of the fastest baselines: those that a final comparison measures again."""
+    fastest = sorted(baselines, key=lambda b: b.period_ms.median)[:COMPARED]
+    return [b.name for b in baselines if b in fastest]

@@ -98,7 +98,7 @@ class LinkCost:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The unsplit model: on ``one core``, ``all cores``, a device by its name, or ``replicas``.
+    """The unsplit model; its name is its runtime and how it runs: ``onnxruntime, 2 threads``.
 
     ``copies`` is how many models run side by side, which multiplies the memory.
     """

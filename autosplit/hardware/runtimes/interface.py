@@ -88,6 +88,9 @@ class Runtime(Protocol):
     suffix: str
     """The suffix of a stage file."""
 
+    has_hint: bool
+    """Whether ``whole`` can be asked for throughput."""
+
     def __init__(self, source: StageSource) -> None: ...
 
     @property
@@ -123,8 +126,12 @@ class Runtime(Protocol):
         """The stage of some ops on a device. Raises SplitError for an unsupported cut."""
         ...
 
-    def whole(self, ports: StagePorts, device: Device) -> Stage:
-        """The unsplit model on a device, as fast as the runtime computes it there."""
+    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> Sequence[Stage]:
+        """The unsplit model on a device, as fast as the runtime computes it there: one stage.
+
+        With ``by_hint`` the runtime is asked for throughput: the stages run at the same time and
+        share one loaded model.
+        """
         ...
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:

@@ -6,6 +6,7 @@ name in RUNTIMES. The command line, study files and ``split.json`` take their na
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
+AUTO = "auto"  # every runtime that is installed and can compute the model competes for each stage
+
+
+def is_installed(name: str) -> bool:
+    """Whether the package of a runtime is there; each runtime is named like its package."""
+    return importlib.util.find_spec(name) is not None
+
+
+def ready_made() -> tuple[str, ...]:
+    """The installed runtimes that compute a model as it is, without compiling kernels for it."""
+    return tuple(name for name in RUNTIMES if name != TVM and is_installed(name))
 
 
 def runtime_class(name: str) -> type[Runtime]:

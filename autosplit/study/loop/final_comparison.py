@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.hardware.bench.interface import Bench, deployed
+from autosplit.hardware.measurement.baselines import strongest
+from autosplit.hardware.measurement.results import Baseline
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.loop.verdict import judge
@@ -42,7 +44,8 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
     if chosen and is_new:
         progress.note(_announcement(opened, attributes, len(chosen)))
         with opened.device_lock.hold():
-            results["duel"] = _compare(opened.bench, chosen, len(history.measured))
+            known = compared_baselines(attributes)
+            results["duel"] = _compare(opened.bench, chosen, known, len(history.measured))
     stored = {**attributes, **results}
     fastest = best_trial(trials, stored, ("throughput",))
     if fastest is not None:
@@ -81,7 +84,7 @@ def covers(comparison: object, chosen: Sequence[Measured], measured: int) -> boo
 
 def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int) -> str:
     """What the comparison is of, and how long it takes where hardware is measured."""
-    baselines = len(compared_baselines(attributes))
+    baselines = len(strongest(compared_baselines(attributes)))
     text = (
         f"final comparison: {counted(candidates, 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
@@ -92,14 +95,20 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
     return f"{text}, about {duration(seconds)}"
 
 
-def _compare(bench: Bench, chosen: Sequence[Measured], measured: int) -> dict[str, Any]:
+def _compare(
+    bench: Bench, chosen: Sequence[Measured], known: Sequence[Baseline], measured: int
+) -> dict[str, Any]:
+    """Compare the finalists with the fastest of the ``known`` baselines; null stands for others."""
     candidates = [deployed(bench, m.stages) for m in chosen]
-    candidate_periods, baseline_periods = bench.compare_interleaved(candidates)
+    candidate_periods, baseline_periods = bench.compare_interleaved(candidates, strongest(known))
     entries = [
         {"number": m.number, "period_ms": records.document_of(period)}
         for m, period in zip(chosen, candidate_periods, strict=True)
     ]
-    baselines = list(map(records.document_of, baseline_periods))
+    baselines: list[Any] = []
+    for baseline in known:
+        period = baseline_periods.get(baseline.name)
+        baselines.append(None if period is None else records.document_of(period))
     return {"measured": measured, "entries": entries, "baselines": baselines}
 
 

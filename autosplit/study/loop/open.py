@@ -229,7 +229,7 @@ def _prepare(
         graph = records.graph_document(bench.graph)
         _store(study, url, {"graph": graph, "bound_ms": float(bound)})
     if "baselines" not in stored:
-        progress.note("measuring the unsplit model on each device, on all cores and as replicas")
+        progress.note("measuring the baselines: the unsplit model in each runtime")
         with lock.hold():
             baselines = bench.baselines()
         with storage_errors(url):

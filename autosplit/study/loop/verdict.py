@@ -60,9 +60,7 @@ def rival_of(baselines: Sequence[Baseline]) -> Baseline:
 
 
 def _described(baseline: Baseline) -> str:
-    if baseline.copies > 1:
-        return f"{baseline.copies} replicas"
-    return f"the whole model on {baseline.name}"
+    return f"the whole model ({baseline.name})"
 
 
 def _text(spread: Spread) -> str:

@@ -58,7 +58,7 @@ ANSWERS = {
     "links": [dump(LINK)],
     "measure": dump(MEASURED),
     "baselines": [dump(BASELINE)],
-    "compare_interleaved": [[dump(SPREAD)], [dump(SPREAD), dump(SPREAD)]],
+    "compare_interleaved": [[dump(SPREAD)], {"one core": dump(SPREAD)}],
     "export": None,
 }
 
@@ -112,7 +112,8 @@ def test_values_cross_unchanged(bench, workers):
     assert bench.cost_model([PROFILE], [LinkCost("cores:0")]).times == ((1.5,),)
     assert bench.measure(DEPLOYMENT) == MEASURED
     assert bench.baselines() == [BASELINE]
-    assert bench.compare_interleaved([DEPLOYMENT]) == ([SPREAD], [SPREAD, SPREAD])
+    compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])
+    assert compared == ([SPREAD], {"one core": SPREAD})
     (worker,) = workers
     kinds = [job["kind"] for job in worker.jobs]
     assert kinds.count("describe") == 1

@@ -19,6 +19,7 @@ from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling import profile_cache
+from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.tvm.stage import VmStage
 from tests.build import node, onnx_model, value
 from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
@@ -83,7 +84,7 @@ def test_a_candidate_with_other_outputs_is_not_compared(bench, stages, monkeypat
         VmStage, "run", _halved_in(VmStage.run, "stage 1")
     )  # the unsplit model has only stage 0
     with pytest.raises(StageError, match="outputs differ"):
-        bench.compare_interleaved([deployed(bench, stages)])
+        bench.compare_interleaved([deployed(bench, stages)], ())
 
 
 def _halved_in(real, thread):
@@ -99,18 +100,18 @@ def _halved_in(real, thread):
 
 
 def test_candidates_and_every_baseline_are_compared(bench, stages):
-    candidates, baselines = bench.compare_interleaved([deployed(bench, stages)] * 2)
-    assert (len(candidates), len(baselines)) == (2, len(bench.unsplit_runs()))
-    assert all(s.median > 0 for s in (*candidates, *baselines))
+    names = [run.name for run in bench.unsplit_runs()]
+    candidates, baselines = bench.compare_interleaved([deployed(bench, stages)] * 2, names)
+    assert (len(candidates), [*baselines]) == (2, names)
+    assert all(s.median > 0 for s in (*candidates, *baselines.values()))
 
 
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):
     monkeypatch.setattr(
         type(branches.runtime), "can_run", lambda self, device: str(device) != bench.devices[0]
     )
-    assert [name for name, _ in bench.unsplit_runs()] == (
-        ["one core"] if len(set(bench.devices)) > 1 else []
-    )
+    names = [run.name for run in bench.unsplit_runs() if run.runtime == "tvm"]
+    assert names == (["tvm, 1 thread"] if len(set(bench.devices)) > 1 else [])
 
 
 @pytest.fixture
@@ -258,26 +259,38 @@ def _swapping(real):
 
 
 def test_every_baseline_is_measured(bench):
-    baselines = {b.name: b for b in bench.baselines()}
-    assert "one core" in baselines
+    baselines = bench.baselines()
+    assert [b.name for b in baselines] == [run.name for run in bench.unsplit_runs()]
+    copies = {b.name: b.copies for b in baselines}
+    assert copies["tvm, 1 thread"] == copies["onnxruntime, 1 thread"] == 1
     if len(api.device.available()) > 1:
-        assert set(baselines) == {"one core", "all cores", "replicas"}
-        assert baselines["replicas"].copies == len(api.device.available())
-    assert all(b.period_ms.median > 0 < b.latency_ms.median for b in baselines.values())
+        assert copies["onnxruntime, 2 threads"] == 1
+        assert copies["onnxruntime, 2 replicas"] == 2
+    assert all(b.period_ms.median > 0 < b.latency_ms.median for b in baselines)
+
+
+def test_a_runtime_that_computes_no_stages_and_fails_has_no_baseline(bench, monkeypatch):
+    def fail(*arguments):
+        raise ModelError("onnxruntime cannot load the model")
+
+    monkeypatch.setattr(OnnxruntimeRuntime, "whole", fail)
+    runtimes = {b.name.partition(",")[0] for b in bench.baselines()}
+    assert "onnxruntime" not in runtimes
+    assert "tvm" in runtimes
 
 
 def test_every_replica_works_while_it_is_measured(bench, branches, monkeypatch):
-    pipelines, unsplit = [], type(branches).unsplit
+    pipelines, whole = [], type(branches).whole
 
-    def open_unsplit(*arguments, **options):
-        pipelines.append(unsplit(*arguments, **options))
-        return pipelines[-1]
+    def open_whole(*arguments, **options):
+        opened = whole(*arguments, **options)
+        pipelines.extend(opened)
+        return opened
 
-    monkeypatch.setattr(type(branches), "unsplit", open_unsplit)
-    assert sum(b.copies for b in bench.baselines()) == len(pipelines)
+    monkeypatch.setattr(type(branches), "whole", open_whole)
+    assert sum(b.copies for b in bench.baselines()) <= len(pipelines)
     verified = 3
-    least = verified + QUICK.latency_items + QUICK.items
-    assert all(len(p.submitted) > least for p in pipelines)
+    assert all(len(p.submitted) > verified + QUICK.items for p in pipelines)
 
 
 @pytest.mark.skipif(

@@ -78,7 +78,7 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
     assert [t.state.name for t in trials[2:]] == ["COMPLETE"] * 3
     links = records.read_links(study.study.user_attrs["links"])
     assert [link.device for link in links] == [dying.device, other.device]
-    assert {dying.device, other.device, "replicas"} == {
+    assert {f"tvm, {dying.device}", f"tvm, {other.device}", "tvm, 2 replicas"} == {
         b.name for b in compared_baselines(study.study.user_attrs)
     }
 

@@ -3,7 +3,8 @@
 import pytest
 
 from autosplit.hardware.devices.device import parse, with_copies
-from autosplit.hardware.measurement.baselines import unsplit_runs
+from autosplit.hardware.measurement.baselines import COMPARED, strongest, unsplit_runs
+from autosplit.hardware.measurement.results import Baseline, Spread
 
 
 @pytest.fixture(autouse=True)
@@ -15,47 +16,74 @@ def four(monkeypatch):
     ("devices", "expected"),
     [
         ([], {}),
-        (["cores:2"], {"one core": ["cores:2"]}),
+        (["cores:2"], {"r, 1 thread": ["cores:2"]}),
         (
             ["cores:3", "cores:1"],
             {
-                "one core": ["cores:1"],
-                "all cores": ["cores:1,3"],
-                "replicas": ["cores:1", "cores:3"],
+                "r, 1 thread": ["cores:1"],
+                "r, 2 threads": ["cores:1,3"],
+                "r, 2 replicas": ["cores:1", "cores:3"],
             },
         ),
         (
             ["cores:8", "cores:1"],
             {
-                "one core": ["cores:1"],
-                "all cores": ["cores:1,8"],
-                "replicas": ["cores:1", "cores:8"],
+                "r, 1 thread": ["cores:1"],
+                "r, 2 threads": ["cores:1,8"],
+                "r, 2 replicas": ["cores:1", "cores:8"],
             },
         ),
         (
             ["cores:0-1", "cores:1,2"],
             {
-                "one core": ["cores:0"],
-                "all cores": ["cores:0,1,2"],
-                "replicas": ["cores:0", "cores:1", "cores:2"],
+                "r, 1 thread": ["cores:0"],
+                "r, 3 threads": ["cores:0,1,2"],
+                "r, 3 replicas": ["cores:0", "cores:1", "cores:2"],
             },
         ),
-        (["cuda:0"], {"cuda:0": ["cuda:0"]}),
+        (["cuda:0"], {"r, cuda:0": ["cuda:0"]}),
         (
             ["cuda:0", "cores:1", "cuda:0"],
-            {"one core": ["cores:1"], "cuda:0": ["cuda:0"], "replicas": ["cores:1", "cuda:0"]},
+            {
+                "r, 1 thread": ["cores:1"],
+                "r, cuda:0": ["cuda:0"],
+                "r, 2 replicas": ["cores:1", "cuda:0"],
+            },
         ),
         (
             ["rpc:b:1", "rpc:a:1"],
-            {"rpc:b:1": ["rpc:b:1"], "rpc:a:1": ["rpc:a:1"], "replicas": ["rpc:b:1", "rpc:a:1"]},
+            {
+                "r, rpc:b:1": ["rpc:b:1"],
+                "r, rpc:a:1": ["rpc:a:1"],
+                "r, 2 replicas": ["rpc:b:1", "rpc:a:1"],
+            },
         ),
         (
             ["tracker:t:1/k", "tracker:t:1/k"],
-            {"tracker:t:1/k": ["tracker:t:1/k"], "replicas": ["tracker:t:1/k", "tracker:t:1/k"]},
+            {
+                "r, tracker:t:1/k": ["tracker:t:1/k"],
+                "r, 2 replicas": ["tracker:t:1/k", "tracker:t:1/k"],
+            },
         ),
     ],
 )
 def test_cores_run_together_other_devices_alone_and_a_replica_on_each(devices, expected):
-    runs = unsplit_runs(with_copies(list(map(parse, devices))))
+    runs = unsplit_runs("r", with_copies(list(map(parse, devices))), has_hint=False)
     assert {run.name: list(map(str, run.devices)) for run in runs} == expected
     assert [run.name for run in runs] == list(expected)
+
+
+@pytest.mark.parametrize(("devices", "count"), [(["cores:0"], 0), (["cores:0", "cores:1"], 1)])
+def test_a_runtime_with_a_hint_for_throughput_is_asked_for_it_on_several_cores(devices, count):
+    runs = unsplit_runs("r", list(map(parse, devices)), has_hint=True)
+    hinted = [run for run in runs if run.by_hint]
+    assert len(hinted) == count
+    assert all(run.name == "r, throughput hint" for run in hinted)
+
+
+def test_the_fastest_few_compete_in_their_order():
+    periods = [5.0, 1.0, 4.0, 2.0, 3.0]
+    spreads = [Spread(period, period, period) for period in periods]
+    names = strongest([Baseline(str(s.median), s, s) for s in spreads])
+    assert names == ["1.0", "4.0", "2.0", "3.0"]
+    assert len(names) == COMPARED

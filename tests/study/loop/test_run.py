@@ -361,7 +361,7 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
     duel = on.study.user_attrs["duel"]
     assert len(duel["entries"]) > 1
     calls = Counter[str]()
-    bench.compare_interleaved = lambda candidates: calls.update("d")
+    bench.compare_interleaved = lambda candidates, baselines: calls.update("d")
     run_study(on, Silent())
     assert not calls
 
@@ -370,9 +370,12 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
     chain_bench: Make, opened: Open
 ) -> None:
     bench = chain_bench(ops=40, stages=3)
-    slow = [Spread(1e3, 1e3, 1e3)] * 3
+    slow = Spread(1e3, 1e3, 1e3)
     compare = bench.compare_interleaved
-    bench.compare_interleaved = lambda candidates: (compare(candidates)[0], slow)
+    bench.compare_interleaved = lambda candidates, names: (
+        compare(candidates, names)[0],
+        dict.fromkeys(names, slow),
+    )
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert on.study.user_attrs["verdict"]["choice"] == "split"
@@ -458,7 +461,8 @@ def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open
     run_study(opened(chain_bench(), trials=1), Silent())
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0
-    bench.compare_interleaved = lambda candidates: ([Spread(1.0, 1.0, 1.0)] * len(candidates), [])
+    period = Spread(1.0, 1.0, 1.0)
+    bench.compare_interleaved = lambda candidates, names: ([period] * len(candidates), {})
     on = opened(bench, trials=2)
     run_study(on, Silent())
     assert len(on.study.trials) == 2

@@ -24,7 +24,7 @@ def test_a_split_that_wins_is_advised_with_its_gain() -> None:
     assert verdict.choice == "split"
     assert verdict.text == (
         "Split: the best split into 2 stages takes 8 ms (7.9 to 8.1) an item, "
-        "1.50 times the throughput of the whole model on all cores at 12 ms (11.9 to 12.1)."
+        "1.50 times the throughput of the whole model (all cores) at 12 ms (11.9 to 12.1)."
     )
 
 
@@ -39,7 +39,7 @@ def test_a_split_that_loses_is_told_so() -> None:
 def test_replicas_that_win_are_advised() -> None:
     verdict = judge(2, spread(15), [ONE, ALL, COPIES])
     assert verdict.choice == "replicate"
-    assert "of 2 replicas at 11 ms" in verdict.text
+    assert "(replicas) at 11 ms" in verdict.text
 
 
 def test_overlapping_intervals_are_a_tie_and_no_win() -> None:
@@ -95,7 +95,7 @@ def test_of_baselines_whose_intervals_touch_the_one_of_fewest_copies_counts(
 
 def test_of_baselines_that_tie_with_as_many_copies_the_fastest_counts() -> None:
     slower, faster = baseline("one core", 12.1), baseline("all cores", 12.0)
-    assert "on all cores" in judge(2, spread(20), [slower, faster]).text
+    assert "(all cores)" in judge(2, spread(20), [slower, faster]).text
 
 
 def test_the_split_is_called_what_it_is_and_a_period_of_nothing_does_not_divide() -> None:

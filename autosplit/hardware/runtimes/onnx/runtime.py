@@ -33,6 +33,7 @@ class SubmodelRuntime(ABC):
 
     source: StageSource
     suffix = ".onnx"
+    has_hint = False
     name: ClassVar[str]
 
     @property

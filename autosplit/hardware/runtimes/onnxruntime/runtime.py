@@ -31,9 +31,9 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See Runtime."""
         return self._session_stage(ports, device, spinning=False)
 
-    def whole(self, ports: StagePorts, device: Device) -> SessionStage:
+    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> list[SessionStage]:
         """See Runtime; waiting threads spin, as they do by default in onnxruntime."""
-        return self._session_stage(ports, device, spinning=True)
+        return [self._session_stage(ports, device, spinning=True)]
 
     def time_nodes(
         self, submodel: Any, item: Item, cores: Cores, seconds: float

@@ -14,13 +14,18 @@ from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
 from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples
 from autosplit.hardware.runtimes.openvino.old_softmax import with_flat_softmax
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
-from autosplit.hardware.runtimes.openvino.stage import OpenvinoStage, require_openvino
+from autosplit.hardware.runtimes.openvino.stage import (
+    OpenvinoStage,
+    compile_model,
+    require_openvino,
+)
 
 
 class OpenvinoRuntime(SubmodelRuntime):
     """Implements Runtime for a model that was read from an ONNX file."""
 
     name = "openvino"
+    has_hint = True
 
     @property
     def version(self) -> str:
@@ -34,12 +39,19 @@ class OpenvinoRuntime(SubmodelRuntime):
     def stage(self, ports: StagePorts, device: Device) -> OpenvinoStage:
         """See Runtime."""
         cores = self.cores(device)
-        with model_file.loadable(self.submodel(ports)) as model:
-            return OpenvinoStage(model, ports.inputs, ports.outputs, cores)
+        compiled = self._compiled(ports, cores)
+        return OpenvinoStage(compiled, ports.inputs, ports.outputs, cores)
 
-    def whole(self, ports: StagePorts, device: Device) -> OpenvinoStage:
-        """See Runtime."""
-        return self.stage(ports, device)
+    def whole(
+        self, ports: StagePorts, device: Device, by_hint: bool = False
+    ) -> list[OpenvinoStage]:
+        """See Runtime; by its hint OpenVINO says how many inferences it would compute at once."""
+        if not by_hint:
+            return [self.stage(ports, device)]
+        cores = self.cores(device)
+        compiled = self._compiled(ports, cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT")
+        count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+        return [OpenvinoStage(compiled, ports.inputs, ports.outputs, cores) for _ in range(count)]
 
     def time_nodes(
         self, submodel: Any, item: Item, cores: Cores, seconds: float
@@ -54,4 +66,9 @@ class OpenvinoRuntime(SubmodelRuntime):
         file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
     ) -> OpenvinoStage:
         """See Runtime."""
-        return OpenvinoStage(file, inputs, outputs, OpenvinoRuntime.cores(device))
+        cores = OpenvinoRuntime.cores(device)
+        return OpenvinoStage(compile_model(file, cores), inputs, outputs, cores)
+
+    def _compiled(self, ports: StagePorts, cores: Cores, **options: Any) -> Any:
+        with model_file.loadable(self.submodel(ports)) as model:
+            return compile_model(model, cores, **options)

@@ -21,13 +21,12 @@ _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't",
 
 
 class OpenvinoStage(SubmodelStage):
-    """Implements Stage with one thread a core; on a single core that is the calling thread."""
+    """Implements Stage for a compiled model; on a single core it runs in the calling thread."""
 
     def __init__(
-        self, model: Path | bytes, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
+        self, compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
     ) -> None:
         super().__init__(inputs, outputs, cores)
-        compiled = compile_model(model, cores)
         # By position: OpenVINO forgets the name of an input that a Dropout node reads.
         _require_shapes("inputs", inputs, compiled.inputs)
         _require_shapes("outputs", outputs, compiled.outputs)

@@ -31,6 +31,7 @@ class TvmRuntime:
 
     source: StageSource
     suffix = ".so"
+    has_hint = False
 
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
@@ -83,9 +84,9 @@ class TvmRuntime:
 
         return RpcStage(rpc.connect(device), key, write_library, ports.inputs, len(ports.outputs))
 
-    def whole(self, ports: StagePorts, device: Device) -> Stage:
+    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> Sequence[Stage]:
         """See Runtime."""
-        return self.stage(ports, device)
+        return [self.stage(ports, device)]
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runtime."""
