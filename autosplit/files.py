@@ -18,11 +18,11 @@ REMEDY = "free the disk or choose another folder"
 
 
 @contextlib.contextmanager
-def atomic_write(file: Path, remedy: str = REMEDY) -> Iterator[Path]:
+def atomic_write(file: Path, remedy: str = REMEDY, durable: bool = True) -> Iterator[Path]:
     """A temporary path beside ``file`` that replaces it when the block ends without an error.
 
-    Another process, a full disk or a power cut never leaves a partial file. Raises MachineError
-    with ``remedy`` where the disk refuses.
+    Another process or a full disk never leaves a partial file, nor does a power cut unless
+    ``durable`` is False. Raises MachineError with ``remedy`` where the disk refuses.
     """
     temporary = None
     try:
@@ -33,7 +33,7 @@ def atomic_write(file: Path, remedy: str = REMEDY) -> Iterator[Path]:
         os.close(handle)
         temporary = Path(name)
         yield temporary
-        replace(temporary, file)
+        replace(temporary, file, durable)
     except OSError as error:
         raise refused(file, error, remedy) from error
     finally:
@@ -41,11 +41,12 @@ def atomic_write(file: Path, remedy: str = REMEDY) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def replace(temporary: Path, file: Path) -> None:
+def replace(temporary: Path, file: Path, durable: bool = True) -> None:
     """Store ``temporary`` on the disk, readable by everybody, then rename it to ``file``."""
     with temporary.open("rb") as stream:
-        # Renamed before its content is stored, the file could be empty after a power cut.
-        os.fsync(stream.fileno())
+        if durable:
+            # Renamed before its content is stored, the file could be empty after a power cut.
+            os.fsync(stream.fileno())
         os.fchmod(stream.fileno(), 0o644)
     os.replace(temporary, file)
 

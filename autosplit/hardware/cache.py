@@ -27,10 +27,11 @@ def keep(file: Path, make: Callable[[Path], object]) -> Path:
     """
     if not _is_whole(file):
         remedy = f"{REMEDY} with AUTOSPLIT_CACHE" if file.is_relative_to(folder()) else REMEDY
-        with atomic_write(file, remedy) as temporary:
+        # A file that a power cut truncates does not match its digest.
+        with atomic_write(file, remedy, durable=False) as temporary:
             make(temporary)
             content = sha256(temporary)
-        with atomic_write(_digest_of(file), remedy) as temporary:
+        with atomic_write(_digest_of(file), remedy, durable=False) as temporary:
             temporary.write_text(content, encoding="ascii")
     return file
 
