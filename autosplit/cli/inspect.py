@@ -3,6 +3,9 @@
 autosplit inspect net.onnx                    one op per line
 autosplit inspect net.onnx --node conv3_relu  which fused op a node is in
 autosplit inspect net.onnx -f json            everything, for programs
+
+A kernel that no rule schedules runs as TVM lowered it, which is slow: the last lines (in JSON
+`unscheduled`) name such kernels. `autosplit tune` finds schedules for them.
 """
 
 from __future__ import annotations
@@ -42,4 +45,7 @@ def run(args: argparse.Namespace) -> int:
     output.emit_table("", columns, inspection.rows(model.graph))
     for folded in document["folded"]:
         output.emit_line(f"folded: {folded['name']} ({folded['reason']})")
+    for kernel in document["unscheduled"]:
+        ops = [op["name"] for op in document["ops"] if op["kernel"] == kernel]
+        output.emit_line(f"no schedule: {kernel} ({', '.join(ops)})")
     return 0

@@ -1,9 +1,10 @@
-"""Tune the kernels of a model: try some schedules per kernel and store the fastest.
+"""Tune the kernels of a model: try some schedules per kernel and store those that are faster.
 
   autosplit tune net.onnx -o tuned/                 8 schedules per kernel, about a second each
   autosplit tune net.onnx -o tuned/ --samples 32    faster kernels, in more time
   autosplit profile net.onnx --tuning tuned/        op times with the tuned kernels
 
+Every kernel starts from its schedule by rule and keeps it unless another is measured to be faster.
 A study file uses the folder with `tuning = "tuned"`. After an interrupt the same command resumes. A
 database written by TVM's MetaSchedule works as well.
 """

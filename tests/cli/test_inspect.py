@@ -4,6 +4,7 @@ import pytest
 
 from autosplit.cli import main
 from tests.build import node, onnx_model
+from tests.nets import net
 
 pytest.importorskip("onnx")
 
@@ -23,7 +24,9 @@ def document(shown, branches):
 
 
 def test_the_document_has_the_keys_of_the_design(document):
-    assert {"model", "inputs", "outputs", "folded", "ops", "tensors", "cuts"} <= set(document)
+    keys = {"model", "inputs", "outputs", "folded", "ops", "tensors", "cuts", "unscheduled"}
+    assert keys <= set(document)
+    assert document["unscheduled"] == []
     assert {"name", "kernel", "sources", "inputs", "outputs"} <= set(document["ops"][0])
     assert {"name", "shape", "dtype", "bytes", "producer", "consumers"} == set(
         document["tensors"][0]
@@ -50,6 +53,15 @@ def test_the_table_shows_every_op_and_what_was_folded(shown, squeezenet):
     )
     assert all(op.name in text for op in squeezenet.graph.ops)
     assert f"folded: {squeezenet.graph.folded[0].name} (identity: passes 'r60' on)" in text
+
+
+def test_kernels_that_no_rule_schedules_are_named(shown, save):
+    text = """g (float[4,32] x) => (float[4,3] y, int64[4,3] at) {
+        k = Constant<value_ints=[3]>()  r = Relu(x)  y, at = TopK(r, k)
+    }"""
+    path = save(net(text, {}))
+    assert json.loads(shown(path, "-f", "json"))["unscheduled"] == ["topk"]
+    assert shown(path).splitlines()[-1] == "no schedule: topk (op1_topk)"
 
 
 def test_a_node_is_found(shown, branches, squeezenet):

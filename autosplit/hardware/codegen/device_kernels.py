@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.hardware.codegen.kernels import Kernels, compile_kernels
+from autosplit.hardware.codegen.schedules import schedule, unscheduled
 from autosplit.hardware.codegen.target import spelled, target_on
 from autosplit.hardware.devices.device import Cores, Device
 
@@ -30,6 +31,11 @@ class DeviceKernels:
     def default(self) -> Kernels:
         """The kernels for ``target`` and one thread."""
         return compile_kernels(self.functions, self.target, self.tuning)
+
+    @property
+    def unscheduled(self) -> frozenset[str]:
+        """The kernels for ``target`` that no record and no rule schedules; compiles nothing."""
+        return unscheduled(schedule(self.functions, self.target, self.tuning))
 
     def target_on(self, device: Device) -> Any:
         """The target of a device. Raises MachineError where the device is not there."""

@@ -7,21 +7,20 @@ one file. All files of a model make one library.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
-from autosplit.hardware.codegen.schedules import is_scheduled, schedule, serial
+from autosplit.hardware.codegen.schedules import completed, only_reshapes, schedule, unscheduled
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.codegen.target import toolchain as versions
-from autosplit.lowering.special_values import keep_special_values
-from autosplit.lowering.vector_math import vectorize_math
+from autosplit.hardware.devices.device import available
 
 
 @dataclass(frozen=True)
@@ -72,15 +71,12 @@ def compile_kernels(
     built, MachineError where the cache cannot be written; with ``partly`` such a kernel is
     ``absent``.
     """
-    views = frozenset(name for name, function in functions.items() if _only_reshapes(function))
+    views = frozenset(name for name, function in functions.items() if only_reshapes(function))
     scheduled = schedule(functions, target, tuning)
-    plain = frozenset(name for name, f in scheduled.items() if not is_scheduled(f)) - views
+    plain = unscheduled(scheduled)
     if target.kind.name == "llvm":
         # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
-        scheduled = {
-            name: keep_special_values(vectorize_math(f if threads else serial(f)))
-            for name, f in scheduled.items()
-        }
+        scheduled = {name: completed(f, threads) for name, f in scheduled.items()}
     where = f"{spelled(target)},{versions()}"
     symbols = {name: _symbol(function, where) for name, function in scheduled.items()}
     by_symbol = {symbols[name]: (name, function) for name, function in scheduled.items()}
@@ -88,17 +84,10 @@ def compile_kernels(
     folder = cache.folder() / "kernels" / cache.digest(where)
     objects: dict[str, Path] = {}
     failed: set[str] = set()
-    for symbol, named in by_symbol.items() if in_files or partly else ():
-        try:
-            if in_files:
-                write = partial(_write, symbol, named, target)
-                objects[symbol] = cache.keep(folder / f"{symbol}.o", write)
-            else:
-                _build({symbol: named}, target)
-        except ModelError:
-            if not partly:
-                raise
-            failed.add(symbol)
+    if in_files:
+        objects, failed = _compile_files(by_symbol, target, folder, partly)
+    elif partly:
+        failed = {symbol for symbol, named in by_symbol.items() if not _can_build(named, target)}
     absent = frozenset(name for name, symbol in symbols.items() if symbol in failed)
     symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
     remaining = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
@@ -111,19 +100,6 @@ def used(symbols: Iterable[str], kernels: Kernels) -> list[Path]:
     return [kernels.objects[symbol] for symbol in sorted(set(symbols))]
 
 
-def _only_reshapes(function: Any) -> bool:
-    """Whether a kernel copies all it reads, in its order.
-
-    TVM's pattern also fits one that copies the first part alone.
-    """
-    from tvm.relax.analysis import has_reshape_pattern
-
-    if not has_reshape_pattern(function):
-        return False
-    read, *_, written = (math.prod(map(int, p.shape)) for p in function.params)
-    return read == written
-
-
 def _symbol(function: Any, where: str) -> str:
     import tvm
 
@@ -133,8 +109,41 @@ def _symbol(function: Any, where: str) -> str:
     return f"k{digest[:24]}"
 
 
-def _write(symbol: str, named: tuple[str, Any], target: Any, file: Path) -> None:
-    _build({symbol: named}, target).write_to_file(str(file))
+def _compile_files(
+    by_symbol: Mapping[str, tuple[str, Any]], target: Any, folder: Path, partly: bool
+) -> tuple[dict[str, Path], set[str]]:
+    """The object file of each symbol, and with ``partly`` the symbols that cannot be built."""
+
+    def compile_file(symbol: str) -> Path:
+        def write(file: Path) -> None:
+            _build({symbol: by_symbol[symbol]}, target).write_to_file(str(file))
+
+        return cache.keep(folder / f"{symbol}.o", write)
+
+    objects: dict[str, Path] = {}
+    failed: set[str] = set()
+    # Threads: LLVM compiles outside Python's lock.
+    pool = ThreadPoolExecutor(len(available()))
+    try:
+        files = {symbol: pool.submit(compile_file, symbol) for symbol in by_symbol}
+        for symbol, file in files.items():
+            try:
+                objects[symbol] = file.result()
+            except ModelError:
+                if not partly:
+                    raise
+                failed.add(symbol)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return objects, failed
+
+
+def _can_build(named: tuple[str, Any], target: Any) -> bool:
+    try:
+        _build({"kernel": named}, target)
+    except ModelError:
+        return False
+    return True
 
 
 def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:

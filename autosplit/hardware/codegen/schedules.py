@@ -5,12 +5,15 @@ On a GPU a kernel without a record takes TVM's default rules.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from autosplit.hardware.codegen.rules.rule import scheduled_by_rule
 from autosplit.hardware.codegen.tuning_database import database, quiet
+from autosplit.lowering.special_values import keep_special_values
+from autosplit.lowering.vector_math import vectorize_math
 
 
 def schedule(
@@ -26,7 +29,7 @@ def schedule(
         if name in tuned:
             scheduled[name] = tuned[name]
         elif target.kind.name == "llvm":
-            # A kernel that comes with a schedule keeps it.
+            # A kernel that a model file brings with a schedule keeps it.
             by_rule = None if is_scheduled(function) else scheduled_by_rule(function, target)
             scheduled[name] = by_rule or function
         else:
@@ -39,8 +42,38 @@ def is_scheduled(function: Any) -> bool:
     return bool((function.attrs or {}).get("tirx.is_scheduled", False))
 
 
-def serial(function: Any) -> Any:
-    """The kernel for a stage with one thread: a parallel loop hides from LLVM what aliases what."""
+def unscheduled(scheduled: Mapping[str, Any]) -> frozenset[str]:
+    """The kernels, of those that ``schedule`` returns, that run as TVM lowered them.
+
+    One that only reshapes does not run at all.
+    """
+    return frozenset(
+        name
+        for name, function in scheduled.items()
+        if not is_scheduled(function) and not only_reshapes(function)
+    )
+
+
+def only_reshapes(function: Any) -> bool:
+    """Whether a kernel copies all it reads, in its order.
+
+    TVM's pattern also fits one that copies the first part alone.
+    """
+    from tvm.relax.analysis import has_reshape_pattern
+
+    if not has_reshape_pattern(function):
+        return False
+    read, *_, written = (math.prod(map(int, p.shape)) for p in function.params)
+    return read == written
+
+
+def completed(function: Any, threads: bool) -> Any:
+    """A scheduled kernel as LLVM compiles it; without ``threads`` for a stage with one thread."""
+    return keep_special_values(vectorize_math(function if threads else _serial(function)))
+
+
+def _serial(function: Any) -> Any:
+    """The kernel without parallel loops, which hide from LLVM what aliases what."""
     import tvm_ffi
     from tvm import tirx
 
@@ -77,22 +110,7 @@ def _on_gpu(function: Any, target: Any) -> Any:
     gpu = dlight.gpu
     rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
     try:
-        if is_scheduled(function):
-            return _one_thread_an_element(function)
         with target:
             return dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))["main"]
     except Exception:  # TVM raises errors of many kinds
         return function
-
-
-def _one_thread_an_element(function: Any) -> Any:
-    """A kernel that copies elements, scheduled for CPUs, which the rules of GPUs pass over."""
-    import tvm
-    from tvm import s_tir
-
-    sch = s_tir.Schedule(tvm.IRModule({"main": function}))
-    (copy,) = sch.get_child_blocks(sch.get_sblock("root"))
-    block, thread = sch.split(sch.fuse(*sch.get_loops(copy)), [None, 256])
-    sch.bind(block, "blockIdx.x")
-    sch.bind(thread, "threadIdx.x")
-    return sch.mod["main"]

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 SUFFIX = "channels_last"
+SWAP = "swap_channels"
 
 
 def to_last(rank: int) -> list[int]:
@@ -38,20 +39,12 @@ def swap_kernel(dtype: str) -> Any:
     Stages call it for a tensor that crosses a cut: it has the layout of the source there, whatever
     the runtimes on both sides.
     """
-    import tvm
-    from tvm import s_tir, te, tirx
+    from tvm import te, tirx
 
     n, a, b = (tirx.Var(name, "int64") for name in "nab")
     x = te.placeholder((n, a, b), dtype, name="x")
-    y = te.compute((n, b, a), lambda i, j, k: x[i, k, j], name="swap")
-    function = te.create_prim_func([x, y])
-    sch = s_tir.Schedule(tvm.IRModule({"main": function}))
-    i, j, k = sch.get_loops(sch.get_sblock("swap"))
-    # A cache line that is read holds 16 numbers; the 16 lines they go to stay in the cache until
-    # the next reads have filled them.
-    outer, inner = sch.split(j, [None, 16])
-    sch.reorder(i, outer, k, inner)
-    return sch.mod["main"].with_attr("tirx.is_scheduled", True)
+    y = te.compute((n, b, a), lambda i, j, k: x[i, k, j], name=SWAP)
+    return te.create_prim_func([x, y])
 
 
 def as_swap(shape: tuple[int, ...], channels_last: bool) -> tuple[int, int, int]:

@@ -35,6 +35,7 @@ def document(model: CompiledModel) -> dict[str, Any]:
         "ops": [asdict(op) for op in graph.ops],
         "tensors": [tensor(graph, name) for name in graph.tensors],
         "cuts": asdict(cuts.count(graph)),
+        "unscheduled": sorted(model.kernels.unscheduled),
     }
 
 

@@ -228,8 +228,7 @@ def test_the_share_of_arithmetic_without_a_schedule_is_known(fresh, branches, mo
     assert branches.runtime.untuned(core) == 0
     monkeypatch.setattr(schedules, "scheduled_by_rule", lambda *_: None)
     plain = compile_kernels(branches.lowered.kernels, branches.target)
-    swap = {name for name in branches.lowered.kernels if name.startswith("swap_")}
-    assert plain.unscheduled == set(branches.lowered.kernels) - plain.views - swap
+    assert plain.unscheduled == set(branches.lowered.kernels) - plain.views
 
 
 def test_much_arithmetic_without_a_schedule_is_worth_a_hint():

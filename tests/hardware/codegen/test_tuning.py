@@ -64,6 +64,17 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(
         assert compare(pipeline.run(items), tuned.expected(items)).equal
 
 
+@pytest.mark.integration
+def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small: Path, tmp_path: Path):
+    model = api.load_model(small)
+    results = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
+    replaced = {t.kernel for t in results if t.after_ms is not None and t.after_ms < t.before_ms}
+    assert replaced == {t.kernel for t in results if not t.note}
+    tuned = api.load_model(small, tuning=tmp_path / "db").kernels.default.symbols
+    by_rule = model.kernels.default.symbols
+    assert replaced == {name for name in by_rule if tuned[name] != by_rule[name]}
+
+
 def test_a_time_limit_ends_before_the_next_kernel(small: Path, tmp_path: Path):
     model = api.load_model(small)
     assert (

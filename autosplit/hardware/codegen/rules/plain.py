@@ -39,6 +39,16 @@ def schedule_plain(sch: Any, registers: Registers) -> None:
             parallelize(sch, sch.get_loops(block)[: len(spatial) - 1])
 
 
+def schedule_swap(sch: Any, block: Any) -> None:
+    """Schedule a copy of (n, a, b) to (n, b, a) of any size."""
+    i, j, k = sch.get_loops(block)
+    # A cache line that is read holds 16 numbers; the 16 lines they go to stay in the cache until
+    # the next reads have filled them.
+    outer, inner = sch.split(j, [None, 16])
+    sch.reorder(i, outer, k, inner)
+    sch.parallel(outer)
+
+
 def _reduce_rows(sch: Any, block: Any, rank: int, reduction: list[Any], lanes: int) -> None:
     """Reduce what lies in a row to a few vectors first, and these to a number."""
     length = extent(sch, reduction[-1])

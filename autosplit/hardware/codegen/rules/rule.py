@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.hardware.codegen.rules.blocks import named_blocks
-from autosplit.hardware.codegen.rules.plain import schedule_plain
+from autosplit.hardware.codegen.rules.plain import schedule_plain, schedule_swap
 from autosplit.hardware.codegen.rules.products import schedule_product
 from autosplit.lowering.layout.convolution import PACKED as CONVOLUTION
 from autosplit.lowering.layout.matmul import PACKED as MATMUL
+from autosplit.lowering.layout.order import SWAP
 from autosplit.lowering.layout.tiles import registers_of
 
 
@@ -21,9 +22,12 @@ def scheduled_by_rule(function: Any, target: Any) -> Any | None:
     registers = registers_of(target)
     try:
         sch = s_tir.Schedule(tvm.IRModule({"main": main}))
-        names = [name for name in named_blocks(sch) if name in (CONVOLUTION, MATMUL)]
+        blocks = named_blocks(sch)
+        names = [name for name in blocks if name in (CONVOLUTION, MATMUL)]
         if len(names) == 1:
             schedule_product(sch, names[0], registers)
+        elif SWAP in blocks:
+            schedule_swap(sch, blocks[SWAP])
         else:
             schedule_plain(sch, registers)
     except Exception:  # TVM raises errors of many kinds for loops that a rule does not expect
