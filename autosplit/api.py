@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
 from autosplit.cuts.stages import Stages, used
+from autosplit.deployment import Deployment
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
 from autosplit.hardware.compiled_model import CompiledModel
@@ -77,13 +78,14 @@ class Model(CompiledModel):
         return ops
 
     def _require_whole_groups(self, number: int, downset: int) -> None:
+        name = next(iter(self.runtimes))
         for group in map(cuts.bitset, self.runtime.keep_together):
             before, after = group & downset, group & ~downset
             if before and after:
                 first = self.graph.ops[next(cuts.members(before))].name
                 second = self.graph.ops[next(cuts.members(after))].name
                 raise SplitError(
-                    f"cut {number}: {self.runtime_name} runs ops '{first}' and '{second}' as one "
+                    f"cut {number}: {name} runs ops '{first}' and '{second}' as one "
                     f"and they cannot be separated; cut after both with --after {first},{second}"
                 )
 
@@ -105,7 +107,8 @@ class Part:
 
         Raises ConfigError for a misspelt device, MachineError for one that is not there.
         """
-        return self.model.run_on(self.wiring, device.along(1, (on,) if on else ()))
+        (place,) = device.along(1, (on,) if on else ())
+        return self.model.run_on(self.wiring, self.model.deployment([self.ops], [str(place)]))
 
     def export(self, file: str | Path) -> Path:
         """Write it as the library ``file``, with its manifest and, where it can be, as ONNX.
@@ -140,7 +143,7 @@ class Split:
         stage. Raises ConfigError for another number of devices than stages, MachineError for a
         device that is not there, SplitError where the runtime cannot cut so.
         """
-        return self.model.pipeline(self.stages, self._along(devices), depth, trace)
+        return self.model.pipeline(self._along(devices), depth, trace)
 
     def export(self, folder: str | Path, devices: Sequence[str] = (), **results: Any) -> Path:
         """Write ``split.json`` and one loadable file a stage into ``folder``; returns the former.
@@ -151,11 +154,12 @@ class Split:
         """
         from autosplit.deploy.export import write_split
 
-        places, known = self._along(devices), SplitResults(**results)
-        return write_split(self.model, self.stages, places, Path(folder), known)
+        known = SplitResults(**results)
+        return write_split(self.model, self._along(devices), Path(folder), known)
 
-    def _along(self, devices: Sequence[str]) -> tuple[Device, ...]:
-        return device.along(len(self.stages), devices or self.devices)
+    def _along(self, devices: Sequence[str]) -> Deployment:
+        places = device.along(len(self.stages), devices or self.devices)
+        return self.model.deployment(self.stages, list(map(str, places)))
 
 
 def load_model(

@@ -14,11 +14,11 @@ import numpy as np
 from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export_folder import replace_export
+from autosplit.deployment import DeployedStage, Deployment, cores_of
 from autosplit.errors import ConfigError, MachineError
 from autosplit.files import require_path, sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
-from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import StagePorts, part
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import SplitResults
@@ -33,13 +33,9 @@ Items = list[dict[str, np.ndarray[Any, Any]]]
 
 
 def write_split(
-    model: CompiledModel,
-    stages: Sequence[Sequence[int]],
-    devices: Sequence[Device],
-    folder: Path,
-    results: SplitResults,
+    model: CompiledModel, deployment: Deployment, folder: Path, results: SplitResults
 ) -> Path:
-    """Write a split into ``folder`` in place of the export there; returns its ``split.json``.
+    """Write a deployment into ``folder`` in place of the export there; returns its ``split.json``.
 
     A split that was not measured, and so not compared with the model, is compared first where its
     devices are cores of this machine. Raises StageError where its outputs differ from the model's,
@@ -50,15 +46,15 @@ def write_split(
     # Before anything is written: a split that computes something else leaves no files.
     reference = _reference_outputs(model)
     if reference and not results.measured:
-        _require_equal(model, stages, devices, *reference)
-    wiring = model.wiring(stages)
+        _require_equal(model, deployment, *reference)
+    wiring = model.wiring(deployment.splits)
     # Read once for all stages: the file can have gigabytes.
-    original = _original_onnx(model)
+    original = _original_onnx(model, deployment.runtimes)
     with replace_export(folder) as new:
         parts = []
-        for index, (ports, device) in enumerate(zip(wiring.stages, devices, strict=True)):
-            file = new.file(f"stage{index}", model.runtime.suffix)
-            parts.append(_write_stage(model, ports, file, index, device, original))
+        for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
+            file = new.file(f"stage{index}", model.runtimes[stage.runtime].suffix)
+            parts.append(_write_stage(model, ports, stage, file, index, original))
         document = m.Manifest(
             model=m.ModelPart(
                 name=model.graph.name,
@@ -95,8 +91,10 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
         )
     wiring = part(model.graph, ops, model.lowered.outputs)
     # Only its target counts: the part runs wherever it is loaded.
-    place = device.along(1)[0]
-    stage = _write_stage(model, wiring.stages[0], file, 0, place, _original_onnx(model))
+    runtime, place = next(iter(model.runtimes)), str(device.along(1)[0])
+    original = _original_onnx(model, (runtime,))
+    deployed = DeployedStage(tuple(ops), runtime, (place,))
+    stage = _write_stage(model, wiring.stages[0], deployed, file, 0, original)
     document = m.Manifest(
         model=m.ModelPart(
             name=f"{model.graph.name}/{file.stem}",
@@ -115,23 +113,24 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     return file.with_suffix(".json")
 
 
-def _original_onnx(model: CompiledModel) -> submodels.OnnxModel | None:
+def _original_onnx(model: CompiledModel, runtimes: Sequence[str]) -> submodels.OnnxModel | None:
     """The ONNX model that stages of TVM are cut out of as well, None where there is none."""
-    return submodels.read_original(model.stage_source) if model.runtime_name == TVM else None
+    return submodels.read_original(model.stage_source) if TVM in runtimes else None
 
 
 def _write_stage(
     model: CompiledModel,
     ports: StagePorts,
+    stage: DeployedStage,
     file: Path,
     index: int,
-    device: Device,
     original: submodels.OnnxModel | None,
 ) -> m.StagePart:
     """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
-    weights = model.runtime.write(ports, file, device)
+    runtime, place = model.runtimes[stage.runtime], device.parse(stage.devices[0])
+    weights = runtime.write(ports, file, place)
     onnx, onnx_absent = None, None
-    if model.runtime.suffix == ".onnx":
+    if runtime.suffix == ".onnx":
         onnx = _onnx_part(file, weights)
     elif original is None:
         onnx_absent = "the model was not read from an ONNX file"
@@ -142,18 +141,18 @@ def _write_stage(
             onnx = _onnx_part(onnx_file, model_file.write(submodel, onnx_file))
         except submodels.NoSubmodel as reason:
             onnx_absent = str(reason)
-    target = spelled(model.kernels.target_on(device))
+    target = spelled(model.kernels.target_on(place))
     ops = [model.graph.ops[op] for op in ports.ops]
     return m.StagePart(
         index=index,
-        device=str(device),
+        device=str(place),
         target=None if target == spelled(model.target) else target,
         file=file.name,
         sha256=sha256(file),
         ops=tuple(m.OpPart(name=op.name, sources=op.sources) for op in ops),
         inputs=m.tensor_ports(ports.inputs),
         outputs=m.tensor_ports(ports.outputs),
-        runtime=model.runtime_name,
+        runtime=stage.runtime,
         onnx=onnx,
         onnx_absent=onnx_absent,
     )
@@ -179,17 +178,13 @@ def _reference_outputs(model: CompiledModel) -> tuple[Items, Items] | None:
 
 
 def _require_equal(
-    model: CompiledModel,
-    stages: Sequence[Sequence[int]],
-    devices: Sequence[Device],
-    items: Items,
-    expected: Items,
+    model: CompiledModel, deployment: Deployment, items: Items, expected: Items
 ) -> None:
     # Servers and GPUs need not be there to write files for them.
-    if not all(isinstance(device, Cores) for device in devices):
+    if not all(cores_of(name) for stage in deployment.stages for name in stage.devices):
         return
     try:
-        pipeline = model.pipeline(stages, devices)
+        pipeline = model.pipeline(deployment)
     except MachineError:  # cores of another machine, or code for another processor
         return
     with pipeline:

@@ -104,7 +104,7 @@ def _pipeline(
             for loaded in stages:
                 loaded.close()
             raise
-    return Pipeline(wiring, stages, depth, trace)
+    return Pipeline(wiring, [[stage] for stage in stages], depth, trace)
 
 
 def _copy_stage(folder: Path, stage: StagePart, private: Path) -> Path:

@@ -27,6 +27,5 @@ def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:
 
     deployment = load(Deployment, job["deployment"])
     results = load(SplitResults, job["results"])
-    places, folder = bench.places_of(deployment), Path(job["folder"])
     with bench.reached():
-        return str(write_split(bench.model, deployment.splits, places, folder, results))
+        return str(write_split(bench.model, deployment, Path(job["folder"]), results))

@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autosplit import files
-from autosplit.cuts.stages import used
+from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.device_kernels import DeviceKernels
@@ -33,11 +34,12 @@ from autosplit.versions import require_pair
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A model lowered for a target, and the runtime that computes its stages.
+    """A model lowered for a target, and the runtimes that can compute its stages.
 
     ``path`` is the original file, None for an object; ``onnx_file`` the same where it is ONNX.
     ``targets`` gives devices, by their spelling, targets of their own; the graph is the same for
-    all. ``reference`` computes the original without stages. A stage is a tuple of op indices.
+    all. ``reference`` computes the original without stages. Of ``runtimes`` the first computes
+    what is asked for without a runtime.
     """
 
     path: Path | None
@@ -66,7 +68,7 @@ class CompiledModel:
         """What a runtime makes the stages from."""
         return StageSource(self.lowered, self.sha256, self.kernels, self.onnx_file, self.shapes)
 
-    @cached_property
+    @property
     def runtime(self) -> Runtime:
         """What computes the stages; with runtime ``auto`` the first of those that can."""
         return next(iter(self.runtimes.values()))
@@ -105,31 +107,35 @@ class CompiledModel:
         """The connections of a legal split."""
         return self.stage_source.wiring(stages)
 
-    def pipeline(
-        self,
-        stages: Sequence[Sequence[int]],
-        devices: Sequence[Device],
-        depth: int = 2,
-        trace: bool = False,
-    ) -> Pipeline:
-        """Link the stages and put stage i on device i; an empty stage leaves its device unused."""
-        if any(stages):
-            stages, devices = [s for s in stages if s], used(stages, devices)
-        return self.run_on(self.wiring(stages), devices, depth, trace)
+    def deployment(self, stages: Sequence[Sequence[int]], devices: Sequence[str]) -> Deployment:
+        """Stage i on device i, in the first runtime."""
+        return Deployment.of_split(stages, devices, next(iter(self.runtimes)))
+
+    def pipeline(self, deployment: Deployment, depth: int = 2, trace: bool = False) -> Pipeline:
+        """Link the stages of a deployment and put every replica on its device.
+
+        Raises ConfigError for a misspelt device, MachineError for one that is not there, SplitError
+        where a runtime cannot cut so.
+        """
+        return self.run_on(self.wiring(deployment.splits), deployment, depth, trace)
 
     def run_on(
-        self, wiring: Wiring, devices: Sequence[Device], depth: int = 2, trace: bool = False
+        self, wiring: Wiring, deployment: Deployment, depth: int = 2, trace: bool = False
     ) -> Pipeline:
-        """Link the stages of a wiring and put stage i on device i."""
-        stages: list[Stage] = []
+        """Link the stages of a wiring as ``pipeline`` does."""
+        replicas: list[list[Stage]] = []
+        places = iter(devices.places_of(deployment))
         try:
-            for ports, device in zip(wiring.stages, devices, strict=True):
-                stages.append(self.runtime.stage(ports, device))
+            for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
+                runtime = self.runtimes[deployed.runtime]
+                replicas.append([])
+                for _ in deployed.devices:
+                    replicas[-1].append(runtime.stage(ports, next(places)))
         except BaseException:
-            for stage in stages:
+            for stage in chain.from_iterable(replicas):
                 stage.close()
             raise
-        return Pipeline(wiring, stages, depth, trace)
+        return Pipeline(wiring, replicas, depth, trace)
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""
@@ -142,7 +148,7 @@ class CompiledModel:
         """The whole model in any runtime; several pipelines where it is asked for throughput."""
         wiring = self.wiring([range(len(self.graph.ops))])
         stages = self.runtime_of(runtime).whole(wiring.stages[0], device, by_hint)
-        return [Pipeline(wiring, [stage], trace=trace) for stage in stages]
+        return [Pipeline(wiring, [[stage]], trace=trace) for stage in stages]
 
     def profile(self, device: Device, seconds: float = 2.0, force: bool = False) -> Profile:
         """The time of every op on a device; measured once on this machine unless ``force``."""
@@ -173,7 +179,7 @@ class CompiledModel:
             "shapes": self.stage_source.input_shapes,
             "target": spelled(self.target),
             "tuning": files.sha256(self.tuning / RECORDS) if self.tuning else "by rule",
-            "versions": self.runtime.versions,
+            "versions": ",".join(runtime.versions for runtime in self.runtimes.values()),
         }
         if self.lowered.composites:
             composites = sorted(c.key for c in self.lowered.composites.values())

@@ -17,7 +17,6 @@ from typing import Any
 
 from autosplit import api
 from autosplit.cuts.stages import Stages
-from autosplit.hardware.devices.device import along
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
@@ -103,7 +102,7 @@ def contender(
     expected: Sequence[Item],
 ) -> Contender:
     """A split's pipeline, kept full of ``items``; open while ``stack`` is, and right first."""
-    pipeline = stack.enter_context(model.pipeline(stages, along(len(stages)), trace=True))
+    pipeline = stack.enter_context(api.Split(model, stages).pipeline(trace=True))
     require_equal(compare(pipeline.run(items), expected))
     return partial(streamed, pipeline, items)
 

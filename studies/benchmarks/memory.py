@@ -22,10 +22,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from autosplit import cuts
+from autosplit import api, cuts
 from autosplit.errors import MachineError
 from autosplit.graph import FusedGraph
-from autosplit.hardware.devices.device import along
 from autosplit.hardware.isolation.worker import release_memory
 from studies.benchmarks.finished_study import load
 from studies.benchmarks.result import arguments, at_most, finish
@@ -120,7 +119,7 @@ def run_candidates(net: str, candidates: int) -> tuple[FusedGraph, int]:
     for number in range(1, candidates + 1):
         cut = cuts.closure(model.graph, [draw.choice(places[:-1])])
         stages = cuts.stages(model.graph, [cut])
-        with model.pipeline(stages, along(2)) as pipeline:
+        with api.Split(model, stages).pipeline() as pipeline:
             pipeline.run(items)
         del pipeline
         release_memory()

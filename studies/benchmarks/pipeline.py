@@ -90,14 +90,14 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
     """The periods, in ms, of the pipeline and of each of its stages alone, round by round."""
     model = api.load_model(catalog.cached(net))
     devices = along(2)
-    stages = api.plan(model, 2).stages
+    split = api.plan(model, 2)
     with contextlib.ExitStack() as stack:
-        pipeline = stack.enter_context(model.pipeline(stages, devices, trace=True))
+        pipeline = stack.enter_context(split.pipeline(trace=True))
         contenders = [partial(streamed, pipeline, model.items(3))]
         results: dict[str, Any] = dict(model.items(1)[0])
-        for ports, device in zip(model.wiring(stages).stages, devices, strict=True):
+        for ports, device in zip(model.wiring(split.stages).stages, devices, strict=True):
             one = stack.enter_context(
-                Pipeline(by_itself(ports), [model.runtime.stage(ports, device)], trace=True)
+                Pipeline(by_itself(ports), [[model.runtime.stage(ports, device)]], trace=True)
             )
             item = {p.name: results[p.name] for p in ports.inputs}
             results |= one.run([item])[0]
@@ -124,7 +124,7 @@ def idle_period(stages: int, items: int) -> float:
     last = Connection(f"t{stages}", 1 << 20, (stages - 1, 0), (), (f"t{stages}",))
     wiring = Wiring((tensor(0),), (tensor(stages),), ports, (first, *inner, last))
     item = {"t0": np.zeros(1 << 18, np.float32)}
-    with Pipeline(wiring, [Idle() for _ in range(stages)]) as pipeline:
+    with Pipeline(wiring, [[Idle()] for _ in range(stages)]) as pipeline:
         pipeline.run([item] * 100)
         start = time.perf_counter()
         pipeline.run([item] * items)

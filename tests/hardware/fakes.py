@@ -77,11 +77,15 @@ def fake_pipeline(
     depth: int = 2,
     trace: bool = False,
     before: dict[int, Callable[[int], object]] | None = None,
+    replicas: Sequence[int] = (),
 ) -> tuple[Pipeline, list[FakeStage]]:
-    """A pipeline of fake stages, and the stages."""
+    """A pipeline of fake stages, one replica each by default, and all replicas in order."""
     wiring = wire(graph, stages, [(o, o) for o in outputs])
-    fakes = [FakeStage(graph, p, (before or {}).get(s)) for s, p in enumerate(wiring.stages)]
-    return Pipeline(wiring, fakes, depth, trace), fakes
+    fakes: list[list[FakeStage]] = []
+    for stage, ports in enumerate(wiring.stages):
+        count = replicas[stage] if replicas else 1
+        fakes.append([FakeStage(graph, ports, (before or {}).get(stage)) for _ in range(count)])
+    return Pipeline(wiring, fakes, depth, trace), [fake for copies in fakes for fake in copies]
 
 
 class Scripted:

@@ -62,7 +62,9 @@ def test_a_tensor_with_an_onnx_name_holds_that_tensor(model, known):
         (name, name) for name in known if name in model.graph.tensors and name not in item
     )
     stages = [(i,) for i in range(len(model.graph.ops))]
-    with model.run_on(wire(model.graph, stages, outputs), device.along(len(stages))) as pipeline:
+    devices = list(map(str, device.along(len(stages))))
+    deployment = model.deployment(stages, devices)
+    with model.run_on(wire(model.graph, stages, outputs), deployment) as pipeline:
         got = pipeline.run([item])
     assert compare(got, [{name: known[name] for name, _ in outputs}]).equal
     assert len(outputs) > 0.5 * len(

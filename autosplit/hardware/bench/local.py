@@ -20,7 +20,7 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import rpc
-from autosplit.hardware.devices.device import Device, parse, with_copies
+from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import measure
@@ -70,7 +70,8 @@ class LocalBench:
         self._report_phase = report_phase
         self._wait_s = wait_s
         self._items = model.items(items)
-        model.runtime.check(self.places)
+        for runtime in model.runtimes.values():
+            runtime.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
         # Every server has answered once: one that is away from now on may return.
@@ -89,12 +90,12 @@ class LocalBench:
     @property
     def runtimes(self) -> tuple[str, ...]:
         """See Bench."""
-        return (self.model.runtime_name,)
+        return tuple(self.model.runtimes)
 
     @property
     def keep_together(self) -> Mapping[str, Sequence[Sequence[int]]]:
         """See Bench."""
-        return {self.model.runtime_name: self.model.runtime.keep_together}
+        return {name: r.keep_together for name, r in self.model.runtimes.items()}
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
@@ -119,7 +120,7 @@ class LocalBench:
         identity = {**self.model.identity}
         if other_targets:
             identity["targets"] = " ".join(other_targets)
-        identity["backend"] = self.model.runtime_name  # the key in stored studies
+        identity["backend"] = " ".join(self.runtimes)  # the key in stored studies
         identity["devices"] = " ".join(self.devices)
         return identity
 
@@ -198,11 +199,6 @@ class LocalBench:
         of_baselines = zip(runs, spreads[len(candidates) :], strict=True)
         return spreads[: len(candidates)], {run.name: period for run, period in of_baselines}
 
-    def places_of(self, deployment: Deployment) -> tuple[Device, ...]:
-        """The device of each stage. Raises ConfigError or MachineError for one that is not here."""
-        places = [self._distinct.get(d) or parse(d) for s in deployment.stages for d in s.devices]
-        return with_copies(places)
-
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines in every runtime, each on the devices where it can run the whole model.
 
@@ -242,12 +238,13 @@ class LocalBench:
 
     def _compile(self) -> None:
         self._report_phase("compiling kernels")
-        self.model.runtime.prepare(self.places)
+        for runtime in self.model.runtimes.values():
+            runtime.prepare(self.places)
 
     def _pipeline(self, deployment: Deployment) -> Pipeline:
         self._compile()
         self._report_phase("building")
-        return self.model.pipeline(deployment.splits, self.places_of(deployment), trace=True)
+        return self.model.pipeline(deployment, trace=True)
 
     def _open_unsplit(self, stack: contextlib.ExitStack, run: UnsplitRun) -> list[Pipeline]:
         """One verified pipeline for each copy of the model."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
@@ -165,6 +166,12 @@ def with_copies(devices: Sequence[Device]) -> tuple[Device, ...]:
         else:
             numbered.append(device)
     return tuple(numbered)
+
+
+def places_of(deployment: Deployment) -> tuple[Device, ...]:
+    """The devices of all replicas, stage by stage. Raises as ``parse``."""
+    names = [name for stage in deployment.stages for name in stage.devices]
+    return with_copies(list(map(parse, names)))
 
 
 def _cores(text: str, rest: str) -> Cores:

@@ -1,4 +1,4 @@
-"""The channels between the stages of a pipeline, as its wiring asks for them."""
+"""What travels through a pipeline: tickets, and the edges that its wiring asks for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Condition, Lock
+from threading import Condition
 from typing import Any, Generic, TypeVar
 
 from autosplit.hardware.execution.wiring import Wiring
@@ -77,68 +77,53 @@ CALLER = -1
 
 
 class Ticket(Future[Mapping[str, Any]]):
-    """One item inside a pipeline. Its result are the outputs by name, once every stage ran it."""
+    """One item inside a pipeline. Its result are the outputs by name, once every stage ran it.
 
-    def __init__(self, number: int, stages: int, outputs: dict[str, Any]) -> None:
+    ``inputs`` are those of each stage, of which ``missing`` edges have not delivered yet.
+    """
+
+    def __init__(
+        self, number: int, inputs: list[list[Any]], missing: list[int], outputs: dict[str, Any]
+    ) -> None:
         super().__init__()
         self.number = number
-        self._missing = stages
-        self._outputs = outputs
-        self._lock = Lock()
-
-    def deliver(self, outputs: Mapping[str, Any]) -> bool:
-        """Add what one stage computed; whether it was the last stage."""
-        with self._lock:
-            self._outputs.update(outputs)
-            self._missing -= 1
-            return self._missing == 0
-
-    def complete(self) -> None:
-        """Hand the outputs to whoever waits for them."""
-        self.set_result(self._outputs)
+        self.inputs = inputs
+        self.missing = missing
+        self.outputs = outputs
+        self.unfinished = len(inputs)
 
 
 @dataclass(frozen=True)
 class Edge:
-    """Messages from one stage, or the caller, to another.
+    """The values that stage ``reader`` takes from one stage, or from the caller.
 
-    ``senders`` are the positions of the values among those of the sender, ``readers`` their
-    positions among the inputs of the reader.
+    ``routes`` pairs the position of each value at the sender with that among the reader's inputs.
+    The sender may begin an item while fewer than ``reach`` items lie between it and the first item
+    that the reader has not begun.
     """
 
-    channel: Channel[tuple[Ticket, Sequence[Any]]]
-    senders: tuple[int, ...]
-    readers: tuple[int, ...]
-
-    def send(self, ticket: Ticket, values: Sequence[Any]) -> None:
-        """Pass on the values that the reader needs; waits while the channel is full."""
-        self.channel.put((ticket, [values[i] for i in self.senders]))
+    reader: int
+    routes: tuple[tuple[int, int], ...]
+    reach: int
 
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges by the stage that reads them, and by the stage (or CALLER) that writes to them.
+    """Edges by the stage, or CALLER, that sends.
 
-    ``outputs`` are, for each stage, the model outputs it computes, with their position.
+    ``senders`` are the stages that each stage reads from, ``incoming`` the number of its edges with
+    that of the caller. ``outputs`` are, for each stage, the model outputs it computes, with their
+    position.
     """
 
-    into: tuple[tuple[Edge, ...], ...]
     out_of: Mapping[int, tuple[Edge, ...]]
+    senders: tuple[tuple[int, ...], ...]
+    incoming: tuple[int, ...]
     outputs: tuple[tuple[tuple[str, int], ...], ...]
 
-    def close(self) -> None:
-        """Close every channel."""
-        for edges in self.into:
-            for edge in edges:
-                edge.channel.close()
 
-
-def connect(wiring: Wiring, depth: int, capacity: int) -> Edges:
-    """One edge for each pair of stages that share a tensor, and from the caller to the inputs.
-
-    The caller's edges hold ``capacity`` messages. The others hold ``depth`` for each stage they
-    span: a stage that is skipped has as many items inside, so a skip never holds them back.
-    """
+def connect(wiring: Wiring, replicas: Sequence[int], depth: int) -> Edges:
+    """One edge for each pair of stages that share a tensor, and from the caller to the inputs."""
     stages = range(len(wiring.stages))
     input_index = {port.name: i for i, port in enumerate(wiring.inputs)}
     positions = [{port.name: i for i, port in enumerate(s.inputs)} for s in wiring.stages]
@@ -157,13 +142,23 @@ def connect(wiring: Wiring, depth: int, capacity: int) -> Edges:
         # A stage that reads nothing still has to know when to run.
         if all(target != reader for _, target in routes):
             routes[CALLER, reader] = []
-    edges = {}
+    edges: dict[int, list[Edge]] = {stage: [] for stage in (CALLER, *stages)}
     for (sender, reader), pairs in routes.items():
-        size = capacity if sender == CALLER else depth * (reader - sender)
-        senders, readers = tuple(i for i, _ in pairs), tuple(p for _, p in pairs)
-        edges[sender, reader] = Edge(Channel(size), senders, readers)
+        edges[sender].append(Edge(reader, tuple(pairs), _reach(sender, reader, replicas, depth)))
     return Edges(
-        tuple(tuple(e for (_, r), e in edges.items() if r == reader) for reader in stages),
-        {s: tuple(e for (t, _), e in edges.items() if t == s) for s in (CALLER, *stages)},
+        {sender: tuple(leaving) for sender, leaving in edges.items()},
+        tuple(tuple(s for s, r in routes if r == reader and s != CALLER) for reader in stages),
+        tuple(sum(r == reader for _, r in routes) for reader in stages),
         tuple(map(tuple, outputs)),
     )
+
+
+def _reach(sender: int, reader: int, replicas: Sequence[int], depth: int) -> int:
+    """``depth`` items wait for every replica on the way, and one is in each that sends.
+
+    Stages that an edge skips have as many items inside, so a skip never holds them back.
+    """
+    if sender == CALLER:
+        return 0  # the caller waits for room in the whole pipeline
+    waiting = depth * sum(replicas[sender + 1 : reader + 1])
+    return waiting + sum(replicas[sender:reader])

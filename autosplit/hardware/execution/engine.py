@@ -7,12 +7,14 @@ collected, and its engine stops.
 from __future__ import annotations
 
 import atexit
+import heapq
 import os
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 from autosplit.errors import StageError, line_of
@@ -22,7 +24,7 @@ from autosplit.hardware.runtimes.interface import Stage
 
 
 class StageEvent(NamedTuple):
-    """Stage ``stage`` computed item ``item`` from ``start`` to ``end``.
+    """A replica of stage ``stage`` computed item ``item`` from ``start`` to ``end``.
 
     A pipeline writes seconds of ``time.perf_counter``, a drawing takes milliseconds.
     """
@@ -31,48 +33,95 @@ class StageEvent(NamedTuple):
     item: int
     start: float
     end: float
+    replica: int = 0
 
 
 CLOSE_TIMEOUT_S = 5.0
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class Engine:
-    """One thread for each stage. Items enter one by one, and every stage runs them in that order.
+class StageQueue:
+    """The items that have all inputs of a stage; the lock of the engine guards it.
 
-    At most ``capacity`` items are inside. The first stage that fails stops the engine. ``unread``
+    Every item before ``first`` was taken by a replica.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self.changed = threading.Condition(lock)
+        self.ready: list[tuple[int, Ticket]] = []  # a heap
+        self.first = 0
+        self._taken: set[int] = set()  # none is before ``first``
+        self.is_held_back = False  # a replica waits for a reader
+
+    def put(self, ticket: Ticket) -> None:
+        """Add an item and wake one replica."""
+        heapq.heappush(self.ready, (ticket.number, ticket))
+        self.changed.notify()
+
+    def take(self) -> Ticket:
+        """Remove the oldest item."""
+        number, ticket = heapq.heappop(self.ready)
+        self._taken.add(number)
+        while self.first in self._taken:
+            self._taken.remove(self.first)
+            self.first += 1
+        return ticket
+
+    def wake_held_back(self) -> None:
+        """Let the replicas look again whether they may begin an item."""
+        if self.is_held_back:
+            self.is_held_back = False
+            self.changed.notify_all()
+
+
+class Engine:
+    """One thread for each replica of a stage.
+
+    Items enter one by one. A free replica takes the oldest item that waits for its stage, so a slow
+    replica takes fewer items. It begins none whose results would have no room, so no thread ever
+    waits with a result: the oldest item inside always has room, and nothing can block it.
+
+    At most ``capacity`` items are inside. The first replica that fails stops the engine. ``unread``
     are the tickets of ``Pipeline.submit`` whose results nobody has read.
     """
 
-    def __init__(self, wiring: Wiring, stages: Sequence[Stage], depth: int, trace: bool) -> None:
-        self.capacity = depth * (len(stages) + 1)
+    def __init__(
+        self, wiring: Wiring, replicas: Sequence[Sequence[Stage]], depth: int, trace: bool
+    ) -> None:
+        counts = tuple(map(len, replicas))
+        self.capacity = depth * (sum(counts) + 1)
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self.unread: Channel[Ticket] = Channel(self.capacity)
         self._trace = trace
-        self._stages = stages
+        self._replicas = replicas
         self._widths = [len(ports.inputs) for ports in wiring.stages]
-        self._edges = connect(wiring, depth, self.capacity)
+        self._edges = connect(wiring, counts, depth)
         self._pid = os.getpid()
         self._inside: set[Ticket] = set()
         self._entered = 0
-        # Guards the items inside and the two lines below. It is re-entrant, because garbage
-        # collection may stop another engine, or this one, while a thread holds it.
-        self._changed = threading.Condition()
+        # Guards the items inside, the queues and the two lines below. It is re-entrant, because
+        # garbage collection may stop another engine, or this one, while a thread holds it.
+        self._lock = threading.RLock()
+        self._has_room = threading.Condition(self._lock)
+        self._queues = [StageQueue(self._lock) for _ in replicas]
         self._is_stopped = False
         self._failure: tuple[str, BaseException] | None = None
-        self._entering = threading.Lock()  # every edge gets the items in one order
         self._starting = threading.Lock()
         self._is_started = False
-        self._threads = [
-            threading.Thread(target=self._work, args=(s,), name=f"stage {s}", daemon=True)
-            for s in range(len(stages))
-        ]
+        # Each with the stage and the replica that it runs.
+        self._threads: list[tuple[int, int, threading.Thread]] = []
+        for stage, count in enumerate(counts):
+            for number in range(count):
+                name = replica_name(stage, number, count)
+                work = (stage, number, name)
+                thread = threading.Thread(target=self._work, args=work, name=name, daemon=True)
+                self._threads.append((stage, number, thread))
 
     @property
     def threads(self) -> dict[str, int]:
         """The stage of each running thread, by its identifier as faulthandler writes it."""
-        return {f"0x{t.ident:016x}": s for s, t in enumerate(self._threads) if t.ident is not None}
+        return {f"0x{t.ident:016x}": s for s, _, t in self._threads if t.ident is not None}
 
     def start(self) -> None:
         """Start the threads unless they run."""
@@ -83,7 +132,7 @@ class Engine:
             self._is_started = True
             _running.add(self)
             try:
-                for thread in self._threads:
+                for _, _, thread in self._threads:
                     thread.start()
             except BaseException:
                 self.stop()
@@ -95,13 +144,10 @@ class Engine:
         Raises Closed once the engine is stopped.
         """
         self.start()
-        with self._entering:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._is_stopped or len(self._inside) < self.capacity
-                )
+        with self._lock:
+            self._has_room.wait_for(lambda: self._is_stopped or len(self._inside) < self.capacity)
             try:
-                return self._send(values, outputs)
+                return self._admit(values, outputs)
             except BaseException as error:
                 # Some stages may have got the item and others not.
                 self.stop(("the pipeline was interrupted", error))
@@ -132,16 +178,18 @@ class Engine:
         """Let every thread end after its current item; who waits gets ``failure``. Idempotent."""
         if os.getpid() != self._pid:
             return  # threads that do not exist here may hold the locks
-        with self._changed:
+        with self._lock:
             if not self._is_stopped:
                 self._is_stopped, self._failure = True, failure
             discarded = list(self._inside)
             self._inside.clear()
-            self._changed.notify_all()
-        # Outside the condition: a stage may hold a channel and wait for it.
-        self._edges.close()
+            self._has_room.notify_all()
+            for queue in self._queues:
+                queue.ready.clear()
+                queue.changed.notify_all()
         self.unread.close()
         for ticket in discarded:
+            ticket.inputs.clear()
             ticket.set_exception(Closed())
 
     def close(self) -> None:
@@ -156,75 +204,106 @@ class Engine:
         with self._starting:
             if not self._is_started:
                 # Stages are closed by their threads, which were never started.
-                for stage in self._stages:
+                for stage in chain.from_iterable(self._replicas):
                     stage.close()
                 self._is_started = True
-        for index, thread in enumerate(self._threads):
+        for _, _, thread in self._threads:
             if thread.ident is None or thread is threading.current_thread():
                 continue
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                text = f"stage {index} does not end; its thread is abandoned"
+                text = f"{thread.name} does not end; its thread is abandoned"
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
 
-    def _send(self, values: Sequence[Any], outputs: dict[str, Any]) -> Ticket:
-        ticket = Ticket(self._entered, len(self._stages), outputs)
-        with self._changed:
-            if self._is_stopped:
-                raise Closed
-            self._inside.add(ticket)
+    def _admit(self, values: Sequence[Any], outputs: dict[str, Any]) -> Ticket:
+        if self._is_stopped:
+            raise Closed
+        inputs: list[list[Any]] = [[None] * width for width in self._widths]
+        ticket = Ticket(self._entered, inputs, list(self._edges.incoming), outputs)
+        self._inside.add(ticket)
         self._entered += 1
         if self._trace:
             self.submitted.append(time.perf_counter())
-        for edge in self._edges.out_of[CALLER]:
-            edge.send(ticket, values)
+        self._deliver(CALLER, ticket, values)
         return ticket
 
-    def _work(self, index: int) -> None:
-        """Run the items of one stage until the engine stops."""
-        stage = self._stages[index]
+    def _work(self, stage: int, number: int, name: str) -> None:
+        """Run items in one replica of a stage until the engine stops."""
+        replica = self._replicas[stage][number]
         try:
-            stage.open()
+            replica.open()
             while True:
-                self._run_next(index, stage)
+                ticket, values = self._take(stage)
+                start = time.perf_counter()
+                results = replica.run(values)
+                if self._trace:
+                    end = time.perf_counter()
+                    self.events.append(StageEvent(stage, ticket.number, start, end, number))
+                self._finish(stage, ticket, results)
+                # What the next wait would keep in memory.
+                del ticket, values, results
         except Closed:
             pass
         except BaseException as error:  # raised again in the thread of whoever waits
-            self.stop((f"stage {index} failed", error))
+            self.stop((f"{name} failed", error))
         finally:
-            stage.close()
+            replica.close()
 
-    def _run_next(self, index: int, stage: Stage) -> None:
-        ticket, values = self._next_item(index)
-        start = time.perf_counter()
-        results = stage.run(values)
-        if self._trace:
-            self.events.append(StageEvent(index, ticket.number, start, time.perf_counter()))
-        outputs = {name: results[i] for name, i in self._edges.outputs[index]}
-        for edge in self._edges.out_of[index]:
-            edge.send(ticket, results)
-        if ticket.deliver(outputs):
-            # One that ``stop`` removed has its exception already.
-            with self._changed:
-                self._inside.discard(ticket)
-                is_stopped = self._is_stopped
-                self._changed.notify_all()
-            if not is_stopped:
-                ticket.complete()
-
-    def _next_item(self, index: int) -> tuple[Ticket, list[Any]]:
-        values: list[Any] = [None] * self._widths[index]
-        ticket: Ticket | None = None
-        for edge in self._edges.into[index]:
-            sender_ticket, received = edge.channel.take()
-            # All edges carry the items in one order; this is the proof of it.
-            if ticket not in (None, sender_ticket):
-                raise StageError("a stage received the inputs of two items at once")
-            ticket = sender_ticket
-            for position, value in zip(edge.readers, received, strict=True):
-                values[position] = value
-        assert ticket is not None, "every stage has an edge"
+    def _take(self, stage: int) -> tuple[Ticket, list[Any]]:
+        """The next item of a stage with its inputs; waits for one that the stage may begin."""
+        queue = self._queues[stage]
+        with self._lock:
+            while not self._may_take(stage):
+                queue.changed.wait()
+            ticket = queue.take()
+            for sender in self._edges.senders[stage]:
+                self._queues[sender].wake_held_back()
+            values, ticket.inputs[stage] = ticket.inputs[stage], []
         return ticket, values
+
+    def _may_take(self, stage: int) -> bool:
+        if self._is_stopped:
+            raise Closed
+        queue = self._queues[stage]
+        if not queue.ready:
+            return False
+        oldest = queue.ready[0][0]
+        for edge in self._edges.out_of[stage]:
+            if oldest >= self._queues[edge.reader].first + edge.reach:
+                queue.is_held_back = True
+                return False
+        return True
+
+    def _finish(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
+        """Hand the results of a stage to those that read them."""
+        with self._lock:
+            if self._is_stopped:
+                raise Closed
+            self._deliver(stage, ticket, results)
+            for name, position in self._edges.outputs[stage]:
+                ticket.outputs[name] = results[position]
+            ticket.unfinished -= 1
+            if not ticket.unfinished:
+                self._inside.discard(ticket)
+                self._has_room.notify_all()
+            # One that ``stop`` discarded has its exception already.
+            is_complete = not ticket.unfinished and not self._is_stopped
+        if is_complete:
+            ticket.set_result(ticket.outputs)
+
+    def _deliver(self, sender: int, ticket: Ticket, values: Sequence[Any]) -> None:
+        for edge in self._edges.out_of[sender]:
+            reader, inputs = edge.reader, ticket.inputs[edge.reader]
+            for position, place in edge.routes:
+                inputs[place] = values[position]
+            ticket.missing[reader] -= 1
+            if not ticket.missing[reader]:
+                self._queues[reader].put(ticket)
+
+
+def replica_name(stage: int, number: int, count: int) -> str:
+    """What a replica is called; the only one of a stage has the name of the stage."""
+    return f"stage {stage}" if count == 1 else f"replica {number} of stage {stage}"
 
 
 @atexit.register

@@ -21,23 +21,31 @@ Item = Mapping[str, Array]
 
 
 class Pipeline:
-    """Runs items through stages, one thread a stage; results come in the order of the items.
+    """Runs items through stages, one thread a replica; results come in the order of the items.
+
+    A stage may have several replicas, ``replicas[i]`` those of stage i. A free replica takes the
+    oldest item that waits for its stage, so unequal replicas share the items by their speed.
 
     Any number of threads may call ``run``, ``submit`` and ``results`` at once, in any mixture: a
     call of ``run`` returns the results of its items, and ``results`` yields those of the submitted
-    items. When ``run`` ends by an exception, its items inside are computed and discarded. A stage
+    items. When ``run`` ends by an exception, its items inside are computed and discarded. A replica
     that fails closes the pipeline, and whoever uses it gets a StageError.
 
-    ``depth`` items wait between neighbouring stages, and at most ``capacity`` items are inside.
+    ``depth`` items wait in front of each replica, and at most ``capacity`` items are inside.
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.
     """
 
     def __init__(
-        self, wiring: Wiring, stages: Sequence[Stage], depth: int = 2, trace: bool = False
+        self,
+        wiring: Wiring,
+        replicas: Sequence[Sequence[Stage]],
+        depth: int = 2,
+        trace: bool = False,
     ) -> None:
         self.wiring = wiring
-        self._engine = Engine(wiring, stages, depth, trace)
+        self.replicas = tuple(map(len, replicas))
+        self._engine = Engine(wiring, replicas, depth, trace)
         self.capacity = self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted
@@ -117,7 +125,7 @@ class Pipeline:
         return self._engine.threads
 
     def start(self) -> None:
-        """Start the threads of the stages; the first item does so too."""
+        """Start the threads of the replicas; the first item does so too."""
         self._engine.start()
 
     def _enter(self, item: Item) -> Ticket:

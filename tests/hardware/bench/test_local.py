@@ -308,9 +308,8 @@ def test_a_stage_stays_on_the_cores_of_its_device(branches, stages, monkeypatch)
 
     monkeypatch.setattr(VmStage, "run", run)
     cores = devices.available()
-    with branches.pipeline(
-        stages, [devices.Cores(cores[-1:]), devices.Cores(cores[:2])]
-    ) as pipeline:
+    names = [str(devices.Cores(cores[-1:])), str(devices.Cores(cores[:2]))]
+    with branches.pipeline(branches.deployment(stages, names)) as pipeline:
         pipeline.run(branches.items(1))
     assert places == {
         ("stage 0", frozenset(cores[-1:]), 1),

@@ -175,13 +175,10 @@ def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
     ops = len(squeezenet.graph.ops)
     cut = [cuts.closure(squeezenet.graph, [1 + k % (ops - 2)]) for k in range(100)]
     pipelines = [
-        squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2))
-        for c in cut[:3]
+        api.Split(squeezenet, cuts.stages(squeezenet.graph, [c])).pipeline() for c in cut[:3]
     ]
     before = resident_bytes()
-    pipelines += [
-        squeezenet.pipeline(cuts.stages(squeezenet.graph, [c]), api.device.along(2)) for c in cut
-    ]
+    pipelines += [api.Split(squeezenet, cuts.stages(squeezenet.graph, [c])).pipeline() for c in cut]
     assert len(pipelines) == 103
     assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
 

@@ -125,7 +125,8 @@ def test_a_profile_has_a_time_for_every_op(model):
 
 
 def test_a_profile_is_kept_apart_by_runtime(model):
-    other = replace(model, runtime_name=next(b for b in RUNTIMES if b != model.runtime_name))
+    other_name = next(b for b in RUNTIMES if b != model.runtime_name)
+    other = replace(model, runtime_name=other_name)
     profile = model.profile(HERE[0], seconds=0.1)
     assert other.profile(HERE[0], seconds=0.1) != profile == model.profile(HERE[0], seconds=0.1)
 
