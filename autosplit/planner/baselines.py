@@ -14,9 +14,10 @@ from autosplit.planner.exact.downset_table import prefixes, to_words
 from autosplit.planner.exact.search import search
 from autosplit.planner.exact.stage_loads import load_table
 from autosplit.planner.problem.constraints import FREE
-from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, Problem, pose
+from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.planner.problem.scaling import scale
 
 _BISECTION_GAP = 0.01  # of the period: where a bisection on measured times stops

@@ -83,12 +83,27 @@ class Chain:
 
 
 def least_period(model, stages):
-    """The optimum, None where there is no split. One device row, model inputs not supported."""
-    chain = Chain(model, stages)
+    """The optimum, None where there is no split. One device row, model inputs not supported.
+
+    z[s, r] = 1 where stage s has runtime r; only the load in that runtime counts.
+    """
+    runtimes = model.runtimes or (model,)
+    chain = Chain(model, stages, stages * len(runtimes))
+    z = lambda s, r: chain.first_extra + s * len(runtimes) + r  # noqa: E731
+    most = sum(model.send[0]) + sum(model.receive[0])
+    most += sum(sum(runtime.times[0]) + runtime.overheads[0] for runtime in runtimes)
     for s in range(stages):
         chain.add(chain.all_on(s, [1] * chain.n), 1)
-        load = chain.minus_load(s, model.times[0])
-        chain.add([(chain.period, 1), *load], model.overheads[0])
+        chain.add([(z(s, r), 1) for r in range(len(runtimes))], 1)
+        for r, runtime in enumerate(runtimes):
+            load = chain.minus_load(s, runtime.times[0])
+            bound = runtime.overheads[0] - most
+            chain.add([(chain.period, 1), *load, (z(s, r), -most)], bound)
+            for group in runtime.groups:
+                ops = [i for i in range(chain.n) if group >> i & 1]
+                for i, j in zip(ops, ops[1:] + ops[:1], strict=True):
+                    together = [*chain.on(i, s, 1), *chain.on(j, s, -1)]
+                    chain.add([*together, (z(s, r), -1)], -1)
         if model.memory[0] < float("inf"):
             chain.add(chain.all_on(s, [-size for size in model.sizes]), -model.memory[0])
     return minimised(chain.rows, chain.period)

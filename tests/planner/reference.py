@@ -35,18 +35,30 @@ def file_loads(document, stages):
     return [float(x) for x in load], [float(x) for x in sizes]
 
 
+def least_time(model, device, ops):
+    """Overhead and ops of a stage in its best runtime, 10**12 and more where there is none."""
+    pick = lambda rows: rows[device] if len(rows) > 1 else rows[0]  # noqa: E731
+    totals = []
+    for runtime in model.runtimes or (model,):
+        total = Fraction(pick(runtime.overheads)) if ops else Fraction(0)
+        for i in ops:
+            time = pick(runtime.times)[i]
+            total += Fraction(time) if time != float("inf") else Fraction(10**12)
+        for group in runtime.groups:
+            inside = {i in ops for i in range(len(model.names)) if group >> i & 1}
+            total += Fraction(10**12) if len(inside) > 1 else 0
+        totals.append(total)
+    return min(totals)
+
+
 def model_cost(model, stages):
     """(period, latency, bytes moved, memory per stage, loads) of stages under a CostModel."""
     where = {i: s for s, ops in enumerate(stages) for i in ops}
     pick = lambda rows, d: rows[d] if len(rows) > 1 else rows[0]  # noqa: E731
     loads, memory, bytes_moved = [], [], Fraction(0)
     for d, ops in enumerate(stages):
-        load = Fraction(pick(model.overheads, d)) if ops else Fraction(0)
-        memory_bytes = Fraction(0)
-        for i in ops:
-            time = pick(model.times, d)[i]
-            load = load + (Fraction(time) if time != float("inf") else Fraction(10**12))
-            memory_bytes += Fraction(model.sizes[i])
+        load = least_time(model, d, ops)
+        memory_bytes = sum((Fraction(model.sizes[i]) for i in ops), Fraction(0))
         for t, tensor in enumerate(model.tensors):
             maker = -1 if tensor.producer is None else where[tensor.producer]
             readers = {where[c] for c in tensor.consumers}

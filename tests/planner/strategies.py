@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -55,6 +56,24 @@ def models(draw, most=7, devices=1, memory=False, groups=False, inputs=False, un
     )
 
 
+@st.composite
+def with_runtimes(draw, model, devices=1):
+    """A model of which each stage has one of two or three runtimes."""
+    n = len(model.names)
+    time = st.one_of(COST, st.just(math.inf))
+    rows = st.lists(st.lists(time, min_size=n, max_size=n).map(tuple), min_size=1, max_size=devices)
+    runtimes = {}
+    for name in draw(st.sampled_from([("tvm", "openvino"), ("tvm", "openvino", "onnxruntime")])):
+        times = draw(rows.filter(lambda rows: len(rows) in (1, devices)).map(tuple))
+        overheads = draw(st.lists(COST, min_size=devices, max_size=devices).map(tuple))
+        groups = st.sets(st.integers(0, n - 1), min_size=min(2, n), max_size=3)
+        separate = draw(st.lists(groups, max_size=2).map(_bits))
+        runtimes[name] = replace(
+            model, times=times, overheads=overheads, groups=(*model.groups, *separate)
+        )
+    return CostModel.of_runtimes(runtimes)
+
+
 def _bits(groups):
     return tuple(sum(1 << i for i in g) for g in groups)
 
@@ -63,14 +82,17 @@ def _bits(groups):
 def questions(draw, most=6, stages=None):
     """(model, stages, allow_empty), with all that makes a model hard switched on at times."""
     k = stages or draw(st.integers(1, 4))
+    devices = draw(st.sampled_from([1, k]))
     model = draw(
         models(
             most=most,
-            devices=draw(st.sampled_from([1, k])),
+            devices=devices,
             memory=draw(st.booleans()),
             groups=draw(st.booleans()),
             inputs=draw(st.booleans()),
             unsupported=draw(st.booleans()),
         )
     )
+    if draw(st.booleans()):
+        model = draw(with_runtimes(model, devices))
     return model, k, draw(st.booleans())

@@ -7,6 +7,7 @@ each stage is timed once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,8 +20,9 @@ from autosplit.cuts import bitset
 from autosplit.cuts.stages import Stages
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.evaluation import stage_cost
+from autosplit.planner.problem.evaluation import StageCost, stage_cost
 from autosplit.planner.problem.problem import Array, Index
+from autosplit.planner.problem.runtime_costs import RuntimeCosts
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,8 @@ class StageBatch:
 
     ``ops``: those of all, one stage after the other; ``first``: where each begins; ``device``: of
     each stage its place in the pipeline; ``transfer``: what its transfers cost, in ms; ``memory``:
-    bytes. An empty stage costs nothing and begins where the next one does.
+    bytes; ``separated``: a row a runtime, true where the stage holds a part of its groups. An empty
+    stage costs nothing and begins where the next one does.
     """
 
     ops: Index
@@ -37,6 +40,7 @@ class StageBatch:
     device: Index
     transfer: Array
     memory: Array
+    separated: NDArray[np.bool_]
 
     @cached_property
     def sizes(self) -> Index:
@@ -45,16 +49,23 @@ class StageBatch:
 
     def loads(self, costs: CostModel) -> Array:
         """The time of each stage under ``costs``, which differ in times and overheads only."""
-        times = np.array(costs.times)
-        if len(times) == 1:
-            op_times = times[0][self.ops]
+        times = [self._times(runtime) for runtime in costs.each_runtime]
+        least = np.min(np.where(self.separated, math.inf, times), axis=0)
+        loads: Array = np.where(self.sizes == 0, 0.0, least)
+        return loads
+
+    def _times(self, runtime: RuntimeCosts) -> Array:
+        """The time of each stage in a runtime."""
+        rows = np.array(runtime.times)
+        if len(rows) == 1:
+            op_times = rows[0][self.ops]
         else:
-            op_times = times[np.repeat(self.device, self.sizes), self.ops]
+            op_times = rows[np.repeat(self.device, self.sizes), self.ops]
         # Empty last stages begin behind the last op; the zero gives them something to add up.
-        work = np.add.reduceat(np.append(op_times, 0.0), self.first)
-        overheads = np.array(costs.overheads)
-        overhead = overheads[self.device] if len(overheads) > 1 else overheads
-        return np.where(self.sizes == 0, 0.0, work + self.transfer + overhead)
+        work: Array = np.add.reduceat(np.append(op_times, 0.0), self.first)
+        overheads = np.array(runtime.overheads)
+        overhead: Array = overheads[self.device] if len(overheads) > 1 else overheads
+        return work + self.transfer + overhead
 
     def joined(self, other: StageBatch) -> StageBatch:
         """These stages, then the other's."""
@@ -64,6 +75,7 @@ class StageBatch:
             np.append(self.device, other.device),
             np.append(self.transfer, other.transfer),
             np.append(self.memory, other.memory),
+            np.append(self.separated, other.separated, axis=1),
         )
 
 
@@ -118,8 +130,9 @@ class BatchEvaluator:
     def __init__(self, costs: CostModel) -> None:
         no_times = tuple((0.0,) * len(costs.names) for _ in costs.times)
         no_overheads = tuple(0.0 for _ in costs.overheads)
-        self._transfers = replace(costs, times=no_times, overheads=no_overheads)
-        self._stage_costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+        self._transfers = replace(costs, times=no_times, overheads=no_overheads, runtimes=())
+        self._runtimes = costs.each_runtime
+        self._stage_costs: dict[tuple[int, tuple[int, ...]], StageCost] = {}
         self._outputs: dict[int, list[int]] = {}
         self._inputs: dict[int, list[int]] = {}
         for t, tensor in enumerate(costs.tensors):
@@ -137,18 +150,20 @@ class BatchEvaluator:
         parts = [numbers.setdefault(part, len(numbers)) for part in every_part]
         sizes = [len(ops) for _, ops in numbers]
         stage_costs = [self._stage_cost(device, ops) for device, ops in numbers]
-        transfer, memory = np.array(stage_costs).reshape(-1, 2).T
+        every_stage = [bitset(ops) for _, ops in numbers]
+        separated = [list(map(r.separated_by, every_stage)) for r in self._runtimes]
         table = StageBatch(
             np.fromiter(chain.from_iterable(ops for _, ops in numbers), np.intp, sum(sizes)),
             np.cumsum([0, *sizes])[:-1],
             np.array([device for device, _ in numbers], dtype=np.intp),
-            transfer,
-            memory,
+            np.array([cost.load for cost in stage_costs]),
+            np.array([cost.memory for cost in stage_costs]),
+            np.array(separated, dtype=bool),
         )
         width = len(stages[0]) if stages else 0
         return SplitBatch(stages, np.array(parts, dtype=np.intp).reshape(len(stages), width), table)
 
-    def _stage_cost(self, device: int, ops: tuple[int, ...]) -> tuple[float, float]:
+    def _stage_cost(self, device: int, ops: tuple[int, ...]) -> StageCost:
         """What the transfers of a stage cost, in ms, and the bytes that it holds."""
         key = device, ops
         if key not in self._stage_costs:

@@ -9,16 +9,18 @@ differ. Stages that are too long are left out in blocks, and so are cuts out of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
 
 from autosplit.planner.batch.best_paths import SAME
 from autosplit.planner.exact.layered_search import Arcs, Network, collect_arcs
-from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.problem import Array, Index
+from autosplit.planner.problem.runtime_costs import of_device
 
 _BLOCK = 32_768  # numbers of a block: about what the caches near a core hold
 _FILLED = 0.4  # approximate share of the pairs of cuts that are short enough
@@ -28,23 +30,26 @@ _FILLED = 0.4  # approximate share of the pairs of cuts that are short enough
 class StageTimes:
     """Stage times of a table (see ``StageTable`` for ``transfers``) under some cost models.
 
-    ``before``: cost model by device (or one for all) by cut, the time of the ops before the cut, in
-    an order in which the larger of two nested cuts stands later; ``least``: cost model by cut, the
-    same on the device that is fastest for each op; ``overheads``: cost model by device.
+    ``before``: per runtime, cost model by device (or one for all) by cut, the time of the ops
+    before the cut, in an order in which the larger of two nested cuts stands later; ``least``: cost
+    model by cut, the same where each op is fastest; ``overheads``: per runtime, cost model by
+    device.
     """
 
     stages: int
-    before: Array
+    before: Sequence[Array]
     least: Array
-    overheads: Array
-    transfers: Sequence[Array]
+    overheads: Sequence[Array]
+    transfers: Sequence[Sequence[Array]]
 
     def network(self, limit: float) -> Network:
         """The stages within ``limit`` under the only cost model, stored; nodes are cuts."""
         limits = np.array([limit])
         ranges = self._ranges(limits)
         # Stages between the same cuts are the same for equal devices.
-        equal = self.before.shape[1] == self.overheads.shape[1] == len(self.transfers) == 1
+        tables = (*self.before, *self.overheads)
+        equal = all(len(rows) == 1 for rows in self.transfers)
+        equal &= all(table.shape[1] == 1 for table in tables)
         stored: dict[tuple[int, int, int, int, int], int] = {}
         every_arc: list[Arcs] = []
         for stage, (tails, heads) in enumerate(pairwise(ranges)):
@@ -85,9 +90,9 @@ class StageTimes:
         """Some of the cost models."""
         return replace(
             self,
-            before=self.before[models],
+            before=[before[models] for before in self.before],
             least=self.least[models],
-            overheads=self.overheads[models],
+            overheads=[overheads[models] for overheads in self.overheads],
         )
 
     def _ranges(self, limits: Array) -> list[slice]:
@@ -111,19 +116,16 @@ class StageTimes:
         With each block come the loads, cost model by cut before by cut after.
         """
         tails, heads = ranges[stage], ranges[stage + 1]
-        before, after, transfers = self._parts(stage)
-        width = len(before) * max(1.0, _FILLED * (heads.stop - heads.start))
+        runtimes = list(self._parts(stage))
+        width = len(limits) * max(1.0, _FILLED * (heads.stop - heads.start))
         rows = max(1, int(_BLOCK / width))
         for start in range(tails.start, tails.stop, rows):
-            stop = min(start + rows, tails.stop)
+            part = slice(start, min(start + rows, tails.stop))
             first = max(heads.start, start + 1)
-            # Cuts are ordered by time, so a stage to a later cut has more work.
-            longest = before[:, start:stop].max(axis=1) + limits + SAME * before[:, -1]
-            short = np.flatnonzero((before[:, first : heads.stop] <= longest[:, None]).any(axis=0))
-            if len(short):
-                columns = slice(first, first + int(short[-1]) + 1)
-                times = after[:, None, columns] - before[:, start:stop, None]
-                yield slice(start, stop), columns, transfers[start:stop, columns] + times
+            stop = max(r.last_short(part, slice(first, heads.stop), limits) for r in runtimes)
+            if stop > first:
+                columns = slice(first, stop)
+                yield part, columns, _least(r.loads(part, columns) for r in runtimes)
 
     def _most_even(self, limits: Array) -> Index:
         """Cost model by layer: the cuts of the most even path with no stage above the limit."""
@@ -136,13 +138,11 @@ class StageTimes:
 
         squares = self._forward(ranges, limits, add_square)
         path = np.zeros((len(limits), self.stages + 1), dtype=np.intp)
-        path[:, -1] = self.before.shape[2] - 1
+        path[:, -1] = self.least.shape[1] - 1
         # From the last cut back: the stage before each cut that has the least sum.
         for stage in reversed(range(self.stages)):
             tails, head = ranges[stage], path[:, stage + 1]
-            before, after, transfers = self._parts(stage)
-            reached = np.take_along_axis(after, head[:, None], 1)
-            load = transfers[tails, head].T + (reached - before[:, tails])
+            load = _least(r.loads_to(tails, head) for r in self._parts(stage))
             total = np.where(load <= limits[:, None], load * load + squares[stage], math.inf)
             path[:, stage] = tails.start + total.argmin(axis=1)
         return path
@@ -164,11 +164,52 @@ class StageTimes:
             least.append(reached)
         return least
 
-    def _parts(self, stage: int) -> tuple[Array, Array, Array]:
-        """Of a stage: the times before its first cut, those before its last, the transfers."""
-        before = self.before[:, stage if self.before.shape[1] > 1 else 0]
-        overhead = self.overheads[:, stage if self.overheads.shape[1] > 1 else 0, None]
-        return before, before + overhead, of_device(self.transfers, stage)
+    def _parts(self, stage: int) -> Iterator[_RuntimeTimes]:
+        """The times of a stage in each runtime."""
+        for before, overheads, transfers in zip(
+            self.before, self.overheads, self.transfers, strict=True
+        ):
+            work = before[:, stage if before.shape[1] > 1 else 0]
+            overhead = overheads[:, stage if overheads.shape[1] > 1 else 0, None]
+            yield _RuntimeTimes(work, work + overhead, of_device(transfers, stage))
+
+
+@dataclass(frozen=True, eq=False)
+class _RuntimeTimes:
+    """One stage in one runtime.
+
+    ``before`` and ``after``: cost model by cut, the times before the first and the last cut of the
+    stage; ``transfers``: cut before by cut after.
+    """
+
+    before: Array
+    after: Array
+    transfers: Array
+
+    def last_short(self, rows: slice, heads: slice, limits: Array) -> int:
+        """The end of the cuts after that some stage from ``rows`` reaches within its limit."""
+        # Cuts are ordered by time, so a stage to a later cut has more work.
+        longest = self.before[:, rows].max(axis=1) + limits + SAME * self.before[:, -1]
+        short = np.flatnonzero((self.before[:, heads] <= longest[:, None]).any(axis=0))
+        return int(heads.start + short[-1] + 1 if len(short) else heads.start)
+
+    def loads(self, rows: slice, columns: slice) -> Array:
+        """Cost model by cut before by cut after: the stages of a block."""
+        times = self.after[:, None, columns] - self.before[:, rows, None]
+        load: Array = self.transfers[rows, columns] + times
+        return load
+
+    def loads_to(self, rows: slice, head: Index) -> Array:
+        """Cost model by cut before: the stages that end at one cut of each model."""
+        reached = np.take_along_axis(self.after, head[:, None], 1)
+        load: Array = self.transfers[rows, head].T + (reached - self.before[:, rows])
+        return load
+
+
+def _least(loads: Iterable[Array]) -> Array:
+    """The load of each stage in its best runtime."""
+    result: Array = reduce(np.minimum, loads)
+    return result
 
 
 def _shifted(part: slice, whole: slice) -> slice:
@@ -177,20 +218,26 @@ def _shifted(part: slice, whole: slice) -> slice:
 
 
 def stage_times(
-    stages: int, inside: Array, transfers: Sequence[Array], costs: Sequence[CostModel]
+    stages: int, inside: Array, transfers: Sequence[Sequence[Array]], costs: Sequence[CostModel]
 ) -> StageTimes:
     """The times of a table (see ``StageTable``) for costs that differ in times and overheads."""
-    devices = max(len(c.times) for c in costs)
-    rows = np.stack([_with_rows(np.array(c.times, dtype=np.float64), devices) for c in costs])
-    # ``transfers`` are infinite where a device cannot run an op.
-    rows = np.where(np.isfinite(rows), rows, 0.0)
-    places = max(len(c.overheads) for c in costs)
-    overheads = np.stack([_with_rows(np.array(c.overheads), places) for c in costs])
-    # The lower bound of any split: each op on its fastest device.
-    least = rows.min(axis=1) @ inside.T
-    return StageTimes(stages, rows @ inside.T, least, overheads, transfers)
+    every_row, overheads = [], []
+    for runtimes in zip(*(model.each_runtime for model in costs), strict=True):
+        every_row.append(_stacked([r.times for r in runtimes]))
+        overheads.append(_stacked([r.overheads for r in runtimes]))
+    # The lower bound of any split: each op where it is fastest.
+    least = _least(rows.min(axis=1) for rows in every_row)
+    before = [_finite(rows) @ inside.T for rows in every_row]
+    return StageTimes(stages, before, _finite(least) @ inside.T, overheads, transfers)
 
 
-def _with_rows(table: Array, devices: int) -> Array:
-    """A table with a row for each device."""
-    return np.broadcast_to(table, (devices, *table.shape[1:]))
+def _finite(times: Array) -> Array:
+    """Zero for ops that cannot run: ``transfers`` are infinite there."""
+    return np.where(np.isfinite(times), times, 0.0)
+
+
+def _stacked(tables: Sequence[Sequence[object]]) -> Array:
+    """One array of a table for each cost model, with a row for each device."""
+    devices = max(map(len, tables))
+    arrays = [np.array(table, dtype=np.float64) for table in tables]
+    return np.stack([np.broadcast_to(a, (devices, *a.shape[1:])) for a in arrays])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,14 @@ from autosplit.planner.exact.downset_table import (
     to_words,
 )
 from autosplit.planner.exact.layered_search import Network
-from autosplit.planner.exact.stage_loads import load_table
+from autosplit.planner.exact.stage_loads import differ, load_table, partial_groups
 from autosplit.planner.problem.constraints import FREE
-from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.problem import Array, Problem, pose
+from autosplit.planner.problem.runtime_costs import RuntimeCosts, of_device
 from autosplit.planner.problem.scaling import scale
 
-ENTRIES = 4_000_000  # pairs of cuts, over all different devices
+ENTRIES = 4_000_000  # pairs of cuts, over all different devices and runtimes
 _LARGE = 0.8  # share of the mean stage from which on a single op may decide the period
 _FIRST_STEP = 0.01  # how far above its bound the least period is looked for first
 
@@ -43,15 +44,15 @@ class StageTable:
     """All cuts of a space of ``stages`` stages, as bitsets of ops, by the time of the ops before.
 
     So the empty one is the first, the full one the last, and of two nested ones the larger stands
-    later. ``inside``: cut by op, 1 where the op lies before the cut. ``transfers``: a matrix a
-    device or one for all, cut before by cut after: what the stage's transfers cost in ms, infinite
-    where the pair makes no stage that the device can run.
+    later. ``inside``: cut by op, 1 where the op lies before the cut. ``transfers``: per runtime a
+    matrix a device or one for all, cut before by cut after: what the stage's transfers cost in ms,
+    infinite where the pair makes no stage that the runtime can compute there.
     """
 
     stages: int
     cuts: tuple[int, ...]
     inside: Array
-    transfers: tuple[Array, ...]
+    transfers: tuple[tuple[Array, ...], ...]
 
     def best(self, costs: CostModel, count: int, limit: float = math.inf) -> list[Stages]:
         """The ``count`` best splits in order of period and latency, fewer where there are no more.
@@ -60,8 +61,10 @@ class StageTable:
         in times and overheads only.
         """
         times = self._times([costs])
-        transfer = max(float(t.max(where=np.isfinite(t), initial=0.0)) for t in self.transfers)
-        longest = float(times.before.max()) + transfer + max(costs.overheads)
+        matrices = chain.from_iterable(self.transfers)
+        transfer = max(float(t.max(where=np.isfinite(t), initial=0.0)) for t in matrices)
+        overhead = max(max(runtime.overheads) for runtime in costs.each_runtime)
+        longest = max(float(before.max()) for before in times.before) + transfer + overhead
         top = min(limit, longest)
         low = self._work_bound(costs, longest) if limit == math.inf else limit
         network, paths = _network_with(times, 1, low, top)
@@ -104,10 +107,10 @@ class StageTable:
     def _stage_bound(self, costs: CostModel) -> float:
         """A lower bound of the period: the least stage with the op that takes longest.
 
-        It is 0 where devices differ or no op may decide the period.
+        It is 0 where devices or runtimes differ, or no op may decide the period.
         """
-        devices = max(len(costs.times), len(costs.overheads), len(self.transfers))
-        if devices > 1 or math.inf in costs.times[0]:
+        kinds = (costs.times, costs.overheads, self.transfers, *self.transfers)
+        if max(map(len, kinds)) > 1 or math.inf in costs.times[0]:
             return 0.0
         times = np.array(costs.times[0])
         op = int(times.argmax())
@@ -116,7 +119,7 @@ class StageTable:
             return 0.0
         before, after = np.flatnonzero(self.inside[:, op] == 0), np.flatnonzero(self.inside[:, op])
         spent = self.inside @ times
-        load = self.transfers[0][np.ix_(before, after)] + (spent[after] - spent[before, None])
+        load = self.transfers[0][0][np.ix_(before, after)] + (spent[after] - spent[before, None])
         return float(load.min()) + costs.overheads[0]
 
     def _stages(self, path: Sequence[int]) -> Stages:
@@ -136,7 +139,8 @@ def all_stages(costs: CostModel, stages: int) -> StageTable | None:
 
 def most_cuts(costs: CostModel, stages: int) -> int:
     """How many cuts a table can hold."""
-    return math.isqrt(ENTRIES // (1 if costs.devices is None else stages))
+    matrices = len(costs.each_runtime) * (1 if costs.devices is None else stages)
+    return math.isqrt(ENTRIES // matrices)
 
 
 def stages_between(costs: CostModel, stages: int, cuts: Iterable[int]) -> StageTable:
@@ -163,7 +167,10 @@ def _transfer_problem(costs: CostModel, stages: int) -> Problem:
     """The transfers alone: op times and overheads are what gets corrected."""
     times = tuple(map(tuple, np.where(np.isinf(costs.times), math.inf, 0.0).tolist()))
     no_overheads = (0.0,) * len(costs.overheads)
-    return pose(replace(costs, times=times, overheads=no_overheads), stages, FREE)
+    # The groups of the graph itself hold in every runtime.
+    groups = costs.contraction.groups
+    transfers = replace(costs, times=times, overheads=no_overheads, groups=groups, runtimes=())
+    return pose(transfers, stages, FREE)
 
 
 def _table(costs: CostModel, problem: Problem, words: Words) -> StageTable:
@@ -173,10 +180,11 @@ def _table(costs: CostModel, problem: Problem, words: Words) -> StageTable:
     # The searches leave out whole blocks of stages by this order.
     order = _order_by_time(costs, inside)
     words, inside = words[order], inside[order]
-    cuts = tuple(map(to_int, from_bits(inside)))
+    cuts, scaled = from_bits(inside), scale(problem, math.inf)
+    tables = [load_table(scaled, words, device) for device in range(devices)]
     ops = inside.astype(np.float64)
-    transfers = tuple(_transfers(problem, words, ops, d) for d in range(devices))
-    return StageTable(problem.stages, cuts, ops, transfers)
+    transfers = tuple(_transfers(tables, runtime, cuts, ops) for runtime in costs.each_runtime)
+    return StageTable(problem.stages, tuple(map(to_int, cuts)), ops, transfers)
 
 
 def _order_by_time(costs: CostModel, inside: NDArray[np.uint8]) -> list[int]:
@@ -188,9 +196,16 @@ def _order_by_time(costs: CostModel, inside: NDArray[np.uint8]) -> list[int]:
     return sorted(range(len(inside)), key=keys.__getitem__)
 
 
-def _transfers(problem: Problem, words: Words, inside: Array, device: int) -> Array:
-    """What the transfers of all stages on a device cost, from the planner's own arithmetic."""
-    table = load_table(scale(problem, math.inf), words, device)
-    times = np.array(of_device(problem.costs.times, device))
-    unsupported = inside @ np.isinf(times).astype(np.float64)
-    return np.where(unsupported[None, :] > unsupported[:, None], math.inf, table)
+def _transfers(
+    tables: Sequence[Array], runtime: RuntimeCosts, cuts: Words, inside: Array
+) -> tuple[Array, ...]:
+    """What the transfers of all stages cost, per device, infinite where the runtime has none."""
+    partial = partial_groups(runtime.groups, cuts)
+    separated = differ(partial, partial)
+    transfers = []
+    for device, table in enumerate(tables):
+        times = np.array(of_device(runtime.times, device))
+        unsupported = inside @ np.isinf(times).astype(np.float64)
+        impossible = separated | (unsupported[None, :] > unsupported[:, None])
+        transfers.append(np.where(impossible, math.inf, table))
+    return tuple(transfers)

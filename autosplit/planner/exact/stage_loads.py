@@ -7,12 +7,16 @@ B - A costs
         many readers of t,
 because a tensor live at both is made before the stage, and not read in it when no reader was added.
 The last sum is a matrix product over the few tensors that are live somewhere in both sets.
+
+Where several runtimes compete, T(B) - T(A) + overhead is the least of theirs. A runtime does not
+count where a border of the stage separates groups that it keeps together: A and B must then hold
+the same parts of the same groups.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +29,7 @@ from autosplit.planner.exact.downset_table import (
     live_tensors,
     to_bits,
     to_int,
+    to_words,
     weigh,
 )
 from autosplit.planner.problem.problem import Array, Index, Problem
@@ -62,13 +67,25 @@ class Side:
     def __init__(self, scaled: ScaledProblem, words: Words, device: int) -> None:
         self.problem, self.words = scaled.problem, words
         p = scaled.problem
-        over_groups = np.stack([p.at(scaled.times, device), p.sizes], axis=1)
+        times = [p.at(runtime.times, device) for runtime in scaled.runtimes]
+        over_groups = np.stack([*times, p.sizes], axis=1)
         send, receive = p.at(scaled.send, device), p.at(scaled.receive, device)
         over_live = np.stack([send, receive, p.bytes, p.bytes * p.produced], axis=1)
         inner, border = weigh(p, words, over_groups, over_live)
-        self.time, self.weight_bytes = inner.T
+        *self.times, self.weight_bytes = inner.T
         self.send, self.receive, self.live_bytes, self.produced_bytes = border.T
         self.count = _counts(p, words)
+
+    @cached_property
+    def partial(self) -> list[Words | None]:
+        """Per runtime and row its groups that are a part of those kept together.
+
+        None for a runtime that can separate all groups.
+        """
+        return [
+            partial_groups(runtime.together, self.words) if runtime.together else None
+            for runtime in self.problem.runtimes
+        ]
 
     @cached_property
     def parts(self) -> list[_Part]:
@@ -107,6 +124,29 @@ def _counts(problem: Problem, words: Words) -> NDArray[np.int64]:
     return np.concatenate(parts)
 
 
+def partial_groups(together: Sequence[int], words: Words) -> Words:
+    """Per row the members of those sets ``together`` that it holds a part of.
+
+    No border of a stage between two nested rows separates a set where these are equal.
+    """
+    partial = np.zeros_like(words)
+    for groups in to_words(together, 64 * words.shape[1]):
+        inside = words & groups
+        some = inside.any(axis=1) & (inside != groups).any(axis=1)
+        partial[some] |= inside[some]
+    return partial
+
+
+def differ(left: Words, right: Words) -> NDArray[np.bool_]:
+    """For each pair of rows whether they differ."""
+    pairs = np.zeros((len(left), len(right)), dtype=bool)
+    for a, b in zip(left.T, right.T, strict=True):
+        # Most words of partial groups are 0.
+        if a.any() or b.any():
+            pairs |= a[:, None] != b[None, :]
+    return pairs
+
+
 class _Pairs:
     """The arithmetic of one stage on one device between two sides."""
 
@@ -114,12 +154,15 @@ class _Pairs:
         p = scaled.problem
         self.problem, self.left, self.right = p, left, right
         self.send, self.receive = p.at(scaled.send, device), p.at(scaled.receive, device)
-        self.overhead = float(p.at(scaled.overheads, device))
         self.memory = float(p.memory[device])
         most = p.sizes.sum() + (2 * p.bytes.sum() if p.costs.activations else 0.0)
         self.memory_binds = self.memory < most
-        self.start = left.time - left.receive
-        self.end = right.time + right.send + self.overhead
+        self.overheads = [float(p.at(r.overheads, device)) for r in scaled.runtimes]
+        self.start = [time - left.receive for time in left.times]
+        self.end = [
+            time + right.send + overhead
+            for time, overhead in zip(right.times, self.overheads, strict=True)
+        ]
         self.last_features: tuple[tuple[int, int], _Features] | None = None
 
     def blocks(self, limit: float) -> Iterator[Block]:
@@ -128,15 +171,31 @@ class _Pairs:
                 # No pair of the block is nested, or all are too long.
                 if a.all & ~b.any or not self._may_fit(a.slice, b.slice, limit):
                     continue
-                load = self.end[None, b.slice] - self.start[a.slice, None]
+                load = self._least_load(a.slice, b.slice)
                 load -= self._staying(a, b, self.send, self.receive)
                 load[self._forbidden(a, b)] = math.inf
                 yield Block(a.slice, b.slice, load, self)
 
     def _may_fit(self, a: slice, b: slice, limit: float) -> bool:
         """Whether some pair of the block may be within the limit by its ops alone."""
-        least = self.right.time[b].min() - self.left.time[a].max() + self.overhead
+        least = math.inf
+        for left, right, overhead in zip(
+            self.left.times, self.right.times, self.overheads, strict=True
+        ):
+            least = min(least, right[b].min() - left[a].max() + overhead)
         return bool(least <= limit and self.right.count[b].max() > self.left.count[a].min())
+
+    def _least_load(self, a: slice, b: slice) -> Array:
+        """The load of each pair in its best runtime, as if no tensor stayed outside."""
+        least: Array | None = None
+        for r, (start, end) in enumerate(zip(self.start, self.end, strict=True)):
+            load = end[None, b] - start[a, None]
+            left, right = self.left.partial[r], self.right.partial[r]
+            if left is not None and right is not None:
+                load[differ(left[a], right[b])] = math.inf
+            least = load if least is None else np.minimum(least, load, out=least)
+        assert least is not None
+        return least
 
     def _features(self, a: _Part, b: _Part) -> _Features:
         """0/1 columns for both blocks and the signed tensor of each.

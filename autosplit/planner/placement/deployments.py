@@ -34,7 +34,15 @@ from autosplit.planner.exact.stage_loads import Block, Side, loads
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
-from autosplit.planner.problem.problem import Array, Deadline, Index, OutOfTime, Problem, pose
+from autosplit.planner.problem.problem import (
+    Array,
+    Deadline,
+    Index,
+    OutOfTime,
+    Problem,
+    RuntimeTables,
+    pose,
+)
 from autosplit.planner.problem.scaling import ScaledProblem, scale
 
 MOST_CORES = 1024
@@ -106,10 +114,10 @@ class _Search:
         self.scaled = scale(problem, math.inf)
         words = words[_allowed(problem, words)]
         per_core = Side(_core_time(self.scaled, self.thread_counts), words, 0)
-        order = np.argsort(per_core.time, kind="stable")
+        order = np.argsort(per_core.times[0], kind="stable")
         self.words = words[order]
         # The cores that the ops before and after a cut need at least, in core time and in memory.
-        time, memory = per_core.time[order], per_core.weight_bytes[order]
+        time, memory = per_core.times[0][order], per_core.weight_bytes[order]
         self.before = time + per_core.send[order]
         self.after = time[-1] - time + per_core.receive[order]
         replica, fewest = float(problem.memory.max()) * (1 + 1e-9), min(self.thread_counts)
@@ -265,11 +273,13 @@ def _core_time(scaled: ScaledProblem, thread_counts: Sequence[int]) -> ScaledPro
         least: Array = (table * threads).min(axis=0, keepdims=True)
         return least
 
+    times = cheapest(scaled.times)
     return replace(
         scaled,
-        times=cheapest(scaled.times),
+        times=times,
         send=cheapest(scaled.send),
         receive=cheapest(scaled.receive),
+        runtimes=(RuntimeTables(times, np.zeros(1)),),
     )
 
 

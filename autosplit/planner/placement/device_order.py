@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from autosplit.errors import Infeasible
 from autosplit.planner.problem.constraints import FREE, Constraints
-from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, pose, work_bound
+from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.planner.solve import plan
 
 MOST_ORDERS = 5040
@@ -97,7 +98,10 @@ def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
 
 def kinds_of(costs: CostModel, count: int) -> tuple[int, ...]:
     """For each of ``count`` devices the first one that costs the same in every table."""
-    tables = (costs.times, costs.send, costs.receive, costs.overheads, costs.memory)
+    tables: list[Sequence[object]] = [costs.times, costs.send, costs.receive]
+    tables += [costs.overheads, costs.memory]
+    for runtime in costs.runtimes:
+        tables += [runtime.times, runtime.overheads]
     first: dict[object, int] = {}
     kinds = []
     for d in range(count):

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from autosplit.cuts import bitset
 from autosplit.errors import ConfigError, Infeasible
-from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.runtime_costs import of_device
 
 _T = TypeVar("_T")
 

@@ -4,6 +4,8 @@ The load of stage S on device d is
     overhead[d] + sum of times[d][op] over the ops of S
     + receive[d][t] once for each tensor t that S reads and does not make
     + send[d][t] once for each tensor t that S makes and a later stage reads.
+Where several runtimes compete, times and overheads are those of the runtime in which the load is
+least among those that separate no group of theirs at a border of S.
 Its memory is the sum of ``sizes`` over its ops, plus, where ``activations`` is set, the bytes of
 the tensors it receives and of those it sends. An empty stage costs nothing. Times are in ms for
 measured nets and in any one unit for graph files.
@@ -12,7 +14,7 @@ measured nets and in any one unit for graph files.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -20,13 +22,15 @@ from typing import TypeVar
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.errors import ConfigError, GraphError
 from autosplit.graph import FusedGraph, Tensor
+from autosplit.planner.problem.runtime_costs import (
+    Rows,
+    RuntimeCosts,
+    common_groups,
+    least_costs,
+    of_device,
+)
 
 _T = TypeVar("_T")
-
-
-def of_device(table: Sequence[_T], device: int) -> _T:
-    """The row or entry of a device; a table of one serves all devices."""
-    return table[device if len(table) > 1 else 0]
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,12 @@ class CostModel:
     graph file, else names); ``predecessors``: bitset of producers per op; ``times``: infinite where
     a device cannot run the op; ``send`` and ``receive``: per device and tensor; ``memory``: bytes
     per device, infinite for no limit; ``groups``: bitsets of ops that stay on one stage; ``flops``
-    per op, 0 where unknown.
+    per op, 0 where unknown. ``runtimes``: the costs of each runtime that a stage may have;
+    ``times`` and ``overheads`` are then the least over them. ``of_runtimes`` makes such a model.
 
     Raises:
-        GraphError: A cost is negative or NaN, a table has a wrong length, or ops are out of order.
+        GraphError: A cost is negative or NaN, a table has a wrong length, ops are out of order, or
+            times are not the least of the runtimes.
         ConfigError: The tables are for different numbers of devices.
     """
 
@@ -87,6 +93,7 @@ class CostModel:
     groups: tuple[int, ...] = ()
     flops: tuple[float, ...] = ()
     ids: tuple[str | int, ...] = field(default=())
+    runtimes: tuple[RuntimeCosts, ...] = ()
 
     def __post_init__(self) -> None:
         _fill_defaults(self)
@@ -130,6 +137,36 @@ class CostModel:
             flops=tuple(float(op.flops) for op in graph.ops),
         )
 
+    @staticmethod
+    def of_runtimes(models: Mapping[str, CostModel]) -> CostModel:
+        """One model of which each stage has the runtime that computes it fastest.
+
+        ``models``: by name of the runtime, models that differ in times, overheads and groups.
+        """
+        runtimes = tuple(
+            RuntimeCosts(name, model.times, model.overheads, model.groups)
+            for name, model in models.items()
+        )
+        times, overheads = least_costs(runtimes)
+        first = next(iter(models.values()))
+        return replace(first, times=times, overheads=overheads, groups=(), runtimes=runtimes)
+
+    def in_runtime(self, name: str) -> CostModel:
+        """The costs where every stage has one runtime."""
+        runtime = next(runtime for runtime in self.runtimes if runtime.name == name)
+        return replace(
+            self,
+            times=runtime.times,
+            overheads=runtime.overheads,
+            groups=(*self.groups, *runtime.groups),
+            runtimes=(),
+        )
+
+    @property
+    def each_runtime(self) -> tuple[RuntimeCosts, ...]:
+        """The costs of each runtime; those of the model itself where it names none."""
+        return self.runtimes or (RuntimeCosts("", self.times, self.overheads),)
+
     @property
     def devices(self) -> int | None:
         """How many devices the tables distinguish; None where all are alike."""
@@ -139,7 +176,10 @@ class CostModel:
     @cached_property
     def contraction(self) -> Contraction:
         """The groups of ops that a split keeps together, in a topological order."""
-        return contract(self.predecessors, self.groups)
+        groups = self.groups
+        if self.runtimes:
+            groups = common_groups(groups, self.runtimes)
+        return contract(self.predecessors, groups)
 
     @cached_property
     def index(self) -> dict[str | int, int]:
@@ -153,13 +193,18 @@ class CostModel:
     def only_on(self, ops: Iterable[int], allowed: Collection[int], devices: int) -> CostModel:
         """The same costs on ``devices`` devices, of which only the ``allowed`` can run ``ops``."""
         restricted = set(ops)
-        rows = []
-        for d in range(devices):
-            row = list(self.times[d % len(self.times)])
-            if d not in allowed:
-                row = [math.inf if i in restricted else t for i, t in enumerate(row)]
-            rows.append(tuple(row))
-        return replace(self, times=tuple(rows))
+
+        def limit(times: Rows) -> Rows:
+            rows = []
+            for d in range(devices):
+                row = of_device(times, d)
+                if d not in allowed:
+                    row = tuple(math.inf if i in restricted else t for i, t in enumerate(row))
+                rows.append(row)
+            return tuple(rows)
+
+        runtimes = tuple(replace(r, times=limit(r.times)) for r in self.runtimes)
+        return replace(self, times=limit(self.times), runtimes=runtimes)
 
     def on_devices(self, order: Sequence[int]) -> CostModel:
         """The same costs with the devices in another order along the pipeline, or some of them."""
@@ -174,6 +219,9 @@ class CostModel:
             receive=pick(self.receive),
             overheads=pick(self.overheads),
             memory=pick(self.memory),
+            runtimes=tuple(
+                replace(r, times=pick(r.times), overheads=pick(r.overheads)) for r in self.runtimes
+            ),
         )
 
 
@@ -217,12 +265,15 @@ def _fill_defaults(model: CostModel) -> None:
 
 def _check_lengths(model: CostModel) -> None:
     n, t = len(model.names), len(model.tensors)
-    tables = (("times", model.times, n), ("send", model.send, t), ("receive", model.receive, t))
+    tables = [("times", model.times, n), ("send", model.send, t), ("receive", model.receive, t)]
+    tables += [(f"times in {r.name}", r.times, n) for r in model.runtimes]
     for table, rows, width in tables:
         for d, row in enumerate(rows):
             if len(row) != width:
                 raise GraphError(f"{table} of device {d} has {len(row)} values; give {width}")
     lengths = {len(rows) for _, rows, _ in tables} | {len(model.overheads), len(model.memory)}
+    for runtime in model.runtimes:
+        lengths |= {len(runtime.times), len(runtime.overheads)}
     lengths.discard(1)
     if len(lengths) > 1 or 0 in lengths:
         raise ConfigError(
@@ -234,10 +285,11 @@ def _check_lengths(model: CostModel) -> None:
 def _check_values(model: CostModel) -> None:
     tensors = [t.name for t in model.tensors]
     rows: list[tuple[str, Sequence[object], Sequence[float]]] = []
-    rows += [("time", model.names, row) for row in model.times]
+    every_table: tuple[CostModel | RuntimeCosts, ...] = (model, *model.runtimes)
+    rows += [("time", model.names, row) for table in every_table for row in table.times]
     rows += [("transfer cost", tensors, row) for row in (*model.send, *model.receive)]
     rows.append(("size", model.names, model.sizes))
-    rows.append(("overhead", range(len(model.overheads)), model.overheads))
+    rows += [("overhead", range(len(t.overheads)), t.overheads) for t in every_table]
     rows.append(("memory", range(len(model.memory)), model.memory))
     for quantity, names, values in rows:
         may_be_infinite = quantity in ("time", "memory")
@@ -246,6 +298,9 @@ def _check_values(model: CostModel) -> None:
                 raise GraphError(
                     f"the {quantity} of '{name}' is {value}; give a number that is not negative"
                 )
+    least = (model.times, model.overheads)
+    if model.runtimes and least_costs(model.runtimes) != least:
+        raise GraphError("the times are not the least of the runtimes; use CostModel.of_runtimes")
 
 
 def _check_order(model: CostModel) -> None:

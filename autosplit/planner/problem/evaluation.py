@@ -9,10 +9,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from autosplit.cuts import bitset, full, members
 from autosplit.errors import SplitError
-from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.runtime_costs import of_device
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class Plan:
     ``period`` (the largest load) and ``latency`` (their sum: an item goes through the stages one
     after the other) in the model's unit of time; ``memory``: bytes each stage holds;
     ``bytes_moved``: bytes that stages receive from other stages for one item; ``devices``: for each
-    stage the device of the cost model it runs on; ``note``: what limit was met and what was done.
+    stage the device of the cost model it runs on; ``runtimes``: for each stage the runtime that is
+    fastest for it, "" for an empty one, and () where the cost model names no runtimes; ``note``:
+    what limit was met and what was done.
     """
 
     stages: tuple[tuple[int, ...], ...]
@@ -37,6 +41,7 @@ class Plan:
     optimal: bool = False
     devices: tuple[int, ...] = ()
     note: str = ""
+    runtimes: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -81,7 +86,7 @@ def evaluate(
             sent[producer].append(t)
             bytes_moved += tensor.bytes * len(readers)
     stage_costs = [stage_cost(costs, s, ops, received[s], sent[s]) for s, ops in enumerate(sets)]
-    loads = tuple(load for load, _ in stage_costs)
+    loads = tuple(cost.load for cost in stage_costs)
     return Plan(
         stages=tuple(tuple(members(ops)) for ops in sets),
         cuts=tuple(accumulate(sets, int.__or__))[:-1],
@@ -89,8 +94,9 @@ def evaluate(
         period=max(loads, default=0.0),
         latency=math.fsum(loads),
         bytes_moved=bytes_moved,
-        memory=tuple(memory for _, memory in stage_costs),
+        memory=tuple(cost.memory for cost in stage_costs),
         devices=tuple(range(len(sets))),
+        runtimes=tuple(cost.runtime for cost in stage_costs) if costs.runtimes else (),
     )
 
 
@@ -140,23 +146,34 @@ def check_stages(costs: CostModel, stages: Sequence[Iterable[int]], allow_empty:
             raise SplitError(f"ops {names} must stay on one stage; put them on the same")
 
 
+class StageCost(NamedTuple):
+    """What a stage costs; ``runtime``: the one it is fastest in, "" where the model names none."""
+
+    load: float
+    memory: float
+    runtime: str = ""
+
+
 def stage_cost(
     costs: CostModel, device: int, ops: int, received: Sequence[int], sent: Sequence[int]
-) -> tuple[float, float]:
-    """The load and the memory of a stage on a device.
+) -> StageCost:
+    """The cost of a stage on a device.
 
     ``ops`` is a bitset; ``received`` and ``sent`` are the tensors that the stage moves.
     """
     if not ops:
-        return 0.0, 0.0
-    times = of_device(costs.times, device)
+        return StageCost(0.0, 0.0)
     send, receive = of_device(costs.send, device), of_device(costs.receive, device)
-    parts = [of_device(costs.overheads, device)]
-    parts += [times[i] for i in members(ops)]
-    parts += [receive[t] for t in received]
-    parts += [send[t] for t in sent]
+    transfers = [receive[t] for t in received] + [send[t] for t in sent]
     memory = math.fsum(costs.sizes[i] for i in members(ops))
     if costs.activations:
         memory += math.fsum(costs.tensors[t].bytes for t in (*received, *sent))
-    # fsum rounds once, so a stage costs the same whatever the order of its ops.
-    return math.fsum(parts), memory
+    load, name = math.inf, ""
+    for runtime in costs.each_runtime:
+        times = of_device(runtime.times, device)
+        parts = [times[i] for i in members(ops)]
+        # fsum rounds once, so a stage costs the same whatever the order of its ops.
+        total = math.fsum((of_device(runtime.overheads, device), *parts, *transfers))
+        if total < load and not runtime.separated_by(ops):
+            load, name = total, runtime.name
+    return StageCost(load, memory, name)

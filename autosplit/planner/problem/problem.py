@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import chain
 from typing import Any
 
@@ -20,8 +20,9 @@ from autosplit.planner.problem.constraints import (
     pinned_groups,
     required_tensors,
 )
-from autosplit.planner.problem.cost_model import CostModel, of_device
+from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan, evaluate_cuts
+from autosplit.planner.problem.runtime_costs import disjoint, of_device
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -35,10 +36,23 @@ class OutOfTime(Exception):
 
 
 @dataclass(frozen=True)
+class RuntimeTables:
+    """``times`` and ``overheads`` of one runtime, as in ``Problem``.
+
+    ``together``: bitsets of the groups that only this runtime cannot separate.
+    """
+
+    times: Array
+    overheads: Array
+    together: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Problem:
     """``costs`` for ``stages`` stages, contracted to n groups and t tensors between groups.
 
-    Tables have a row a device, or one for all. ``times``: devices x n, infinite where unsupported;
+    Tables have a row a device, or one for all. ``times``: devices x n, infinite where unsupported,
+    and ``overheads`` are the least over ``runtimes``, where several compete for a stage;
     ``send``, ``receive``: devices x t; ``sizes``: n bytes; ``bytes``: t; ``tensor_counts``: how
     many tensors of the graph each of the t stands for; ``producer``: group or -1 for a model
     input; ``consumers``: bitsets of groups. ``inside``, ``outside``: per layer 0..K the groups
@@ -66,6 +80,7 @@ class Problem:
     required: tuple[int, ...]
     live_tensors: float
     live_bytes: float
+    runtimes: tuple[RuntimeTables, ...]
     empty_last: bool = False
 
     @property
@@ -147,6 +162,7 @@ def pose(
     inside, outside = pinned_groups(costs, group_of, stages, constraints)
     produced = np.array([producer >= 0 for producer, _ in tensors], dtype=bool)
     group_ops = [list(members(ops)) for ops in groups]
+    runtimes = _runtime_tables(costs, contraction, group_ops)
     tensor_bytes = [tensor.bytes for tensor in costs.tensors]
     from_op = [float(tensor.producer is not None) for tensor in costs.tensors]
     return Problem(
@@ -154,7 +170,8 @@ def pose(
         stages=stages,
         allow_empty=allow_empty,
         contraction=contraction,
-        times=_summed(costs.times, group_ops),
+        # Sums first: a group that all runtimes keep together has one of them.
+        times=least_table(runtime.times for runtime in runtimes),
         send=_summed(costs.send, merged) * produced,  # nobody sends a model input
         receive=_summed(costs.receive, merged),
         sizes=_summed([costs.sizes], group_ops)[0],
@@ -162,7 +179,8 @@ def pose(
         tensor_counts=_summed([from_op], merged)[0],
         producer=tuple(producer for producer, _ in tensors),
         consumers=tuple(consumers for _, consumers in tensors),
-        overheads=np.array(costs.overheads),
+        overheads=least_table(runtime.overheads for runtime in runtimes),
+        runtimes=runtimes,
         memory=np.array([of_device(costs.memory, d) for d in range(stages)]),
         inside=inside,
         outside=outside,
@@ -217,6 +235,31 @@ def _tensors_between_groups(
             if costs.tensors[t].name in place_of:
                 place_of[costs.tensors[t].name] = place
     return merged, place_of
+
+
+def _runtime_tables(
+    costs: CostModel, contraction: Contraction, group_ops: Sequence[Sequence[int]]
+) -> tuple[RuntimeTables, ...]:
+    """The tables of each runtime."""
+    group_of = contraction.group_of()
+    tables = []
+    for runtime in costs.each_runtime:
+        # Not contracted: a stage between two groups that form a cycle has none of their ops.
+        together = disjoint(bitset(group_of[op] for op in members(ops)) for ops in runtime.groups)
+        tables.append(
+            RuntimeTables(
+                _summed(runtime.times, group_ops),
+                np.array(runtime.overheads),
+                tuple(groups for groups in together if groups.bit_count() > 1),
+            )
+        )
+    return tuple(tables)
+
+
+def least_table(tables: Iterable[Array]) -> Array:
+    """The least of tables with a row a device or one for all."""
+    result: Array = reduce(np.minimum, tables)
+    return result
 
 
 def _summed(table: Sequence[Sequence[float]], merged: Sequence[Sequence[int]]) -> Array:

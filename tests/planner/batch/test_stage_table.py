@@ -147,7 +147,7 @@ def test_the_table_of_some_cuts_holds_the_stages_between_them(devices: int) -> N
     part = stages_between(known, 3, some)
     assert part.cuts == (whole.cuts[0], *some, whole.cuts[-1])
     places = [whole.cuts.index(cut) for cut in part.cuts]
-    for all_costs, costs_between in zip(whole.transfers, part.transfers, strict=True):
+    for all_costs, costs_between in zip(whole.transfers[0], part.transfers[0], strict=True):
         assert costs_between == pytest.approx(all_costs[np.ix_(places, places)])
 
 
