@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.units import digits
 
@@ -120,13 +121,15 @@ def run(args: argparse.Namespace) -> int:
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
+    runtime = None if _is_graph_file(args) else args.runtime
     if args.cores is not None:
-        runtime = None if _is_graph_file(args) else args.runtime
         document = planned.deployment(costs, args.cores, runtime, deadline)
     else:
         document = planned.document(
             costs,
             args.stages,
+            runtime=runtime,
+            threads=_threads(args),
             deadline=deadline,
             allow_empty=args.allow_empty,
             assign=args.assign,
@@ -303,6 +306,18 @@ def _unit_and_places(args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
     """What a model's times are in and its devices by number; a graph file has neither."""
     if _is_graph_file(args):
         return "", ()
+    return " ms", _places(args)
+
+
+def _places(args: argparse.Namespace) -> tuple[str, ...]:
+    """The devices of a model's stages."""
     from autosplit.hardware.devices import device as devices
 
-    return " ms", tuple(map(str, devices.along(args.stages, options.devices(args.devices))))
+    return tuple(map(str, devices.along(args.stages, options.devices(args.devices))))
+
+
+def _threads(args: argparse.Namespace) -> tuple[int, ...]:
+    """The threads of each device of a model: its cores, and one for any other device."""
+    if _is_graph_file(args):
+        return ()
+    return tuple(len(cores_of(place)) or 1 for place in _places(args))

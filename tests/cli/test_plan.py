@@ -48,6 +48,8 @@ def test_a_graph_file_is_planned_in_its_own_ids(graph, capsys):
     document = planned(capsys, graph(), "--stages", "2")
     assert document["stages"] == [[0, 1, 2], [3]]
     assert document["loads"] == [6.5, 4.5]
+    assert (document["replicas"], document["threads"]) == ([1, 1], [1, 1])
+    assert document["runtimes"] == [None, None]
     assert (document["period"], document["lower_bound"], document["optimal"]) == (6.5, 6.5, True)
     assert document["seconds"] > 0
     assert not {"k_best", "pareto", "baselines", "cuts", "splits"} & set(document)
@@ -267,6 +269,9 @@ def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(graph, measured, ca
     assert planned(capsys, model, "--stages", "2")["stages"] == [[0, 1, 2], [3]]
     planned(capsys, model, "--stages", "2", "--devices", "cores:2 cores:0")
     assert measured == [["cores:0", "cores:1"], ["cores:2", "cores:0"]]
+    wide = planned(capsys, model, "--stages", "2", "--devices", "cores:2 cores:0-1")
+    assert (wide["replicas"], wide["threads"]) == ([1, 1], [1, 2])
+    assert wide["runtimes"] == ["tvm", "tvm"]
 
 
 def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured, capsys):

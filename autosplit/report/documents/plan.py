@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ def document(
     costs: CostModel,
     stages: int,
     *,
+    runtime: str | None = None,
+    threads: Sequence[int] = (),
     deadline: Callable[[], bool] | None = None,
     allow_empty: bool = False,
     assign: bool = False,
@@ -26,7 +28,8 @@ def document(
 ) -> dict[str, Any]:
     """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
 
-    Times are in the unit of the costs. ``assign`` searches the order of the devices too;
+    Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
+    of a graph file; ``threads``: of each device, by default 1. ``assign`` searches the order of the devices too;
     ``max_period`` asks for the least latency under a bound on the period. The others add the
     ``k_best`` splits, the Pareto front, what simple splits lose, and the numbers of legal cuts.
 
@@ -35,6 +38,9 @@ def document(
         ConfigError: a number makes no sense.
     """
     from autosplit import cuts, planner
+
+    def split(plan: Plan) -> dict[str, Any]:
+        return _split(costs, plan, runtime, order, threads)
 
     limits: dict[str, Any] = {"deadline": deadline, "allow_empty": allow_empty}
     order = tuple(range(stages))
@@ -47,17 +53,17 @@ def document(
         best = planner.least_latency(costs, stages, max_period, **limits)
     elif not assign:
         best = planner.plan(costs, stages, **limits)
-    result = _split(costs, best, order)
+    result = split(best)
     result["lower_bound"], result["gap"] = best.lower_bound, best.gap
     result["optimal"], result["note"] = best.optimal, best.note
     if k_best is not None:
         # devices that cost the same are used from the first on
         empty_last = allow_empty and costs.devices is None
         plans = planner.k_best(costs, stages, k_best, **limits, empty_last=empty_last)
-        result["k_best"] = [_split(costs, plan, order) for plan in plans]
+        result["k_best"] = [split(plan) for plan in plans]
     if pareto:
         front = planner.pareto_front(costs, stages, **limits)
-        result["pareto"] = [_split(costs, plan, order) for plan in front.plans]
+        result["pareto"] = [split(plan) for plan in front.plans]
         result["pareto_complete"] = front.complete
     if baselines:
         simple = planner.planned_baselines(costs, stages, deadline=deadline)
@@ -83,13 +89,12 @@ def deployment(
     from autosplit import planner
 
     best = planner.plan_deployment(costs, cores, deadline=deadline)
-    split = _split(costs, best, ())
+    split = _split(costs, best, runtime)
     del split["devices"]
     return {
         **split,
         "replicas": list(best.replicas),
         "threads": list(best.threads),
-        "runtimes": [runtime] * len(best.stages),
         "lower_bound": best.lower_bound,
         "gap": best.gap,
         "optimal": best.optimal,
@@ -101,21 +106,32 @@ def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
     """Remove the empty stages of every split, with their devices; ``alike``: all cost the same."""
     for split in (document, *document.get("k_best", ()), *document.get("pareto", ())):
         used = [n for n, ops in enumerate(split["stages"]) if ops]
-        for key in ("stages", "loads", "memory", "devices"):
+        for key in ("stages", "replicas", "threads", "runtimes", "loads", "memory", "devices"):
             split[key] = [split[key][n] for n in used]
         if alike:
             split["devices"] = list(range(len(used)))
 
 
-def _split(costs: CostModel, plan: Plan, order: tuple[int, ...]) -> dict[str, Any]:
+def _split(
+    costs: CostModel,
+    plan: Plan,
+    runtime: str | None,
+    order: Sequence[int] = (),
+    threads: Sequence[int] = (),
+) -> dict[str, Any]:
+    devices = list(order[: len(plan.stages)])
     return {
         "stages": [[costs.ids[i] for i in ops] for ops in plan.stages],
+        "replicas": [1] * len(plan.stages),
+        "threads": [threads[d] if threads else 1 for d in devices],
+        # A graph file names no runtime, and neither has an empty stage one.
+        "runtimes": [name or None for name in plan.runtimes] or [runtime] * len(plan.stages),
         "loads": list(plan.loads),
         "period": plan.period,
         "latency": plan.latency,
         "bytes_moved": plan.bytes_moved,
         "memory": list(plan.memory),
-        "devices": list(order[: len(plan.stages)]),
+        "devices": devices,
     }
 
 
