@@ -29,9 +29,10 @@ def document(
     """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
 
     Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
-    of a graph file; ``threads``: of each device, by default 1. ``assign`` searches the order of the devices too;
-    ``max_period`` asks for the least latency under a bound on the period. The others add the
-    ``k_best`` splits, the Pareto front, what simple splits lose, and the numbers of legal cuts.
+    of a graph file; ``threads``: of each device, by default 1. ``assign`` searches the order of the
+    devices too; ``max_period`` asks for the least latency under a bound on the period. The others
+    add the ``k_best`` splits, the Pareto front, what simple splits lose, and the numbers of legal
+    cuts.
 
     Raises:
         Infeasible: no split meets the limits.
