@@ -7,6 +7,7 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend.relax import script
+from autosplit.frontend.relax.kernel_bounds import bounded_kernels
 from autosplit.frontend.relax.main_function import bind_shapes, inlined
 from autosplit.frontend.relax.names import source_model
 from autosplit.frontend.relax.saved_module import load_harmless
@@ -66,7 +67,7 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
         s_tir.analysis.OOBChecker()(module)
     except Exception as error:  # a store outside of a buffer would overwrite the process's memory
         raise ModelError("a kernel of the module reads or writes outside of a buffer") from error
-    module = bind_shapes(inlined(module), shapes or {})
+    module = bounded_kernels(bind_shapes(inlined(module), shapes or {}))
     try:
         module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
     except Exception as error:

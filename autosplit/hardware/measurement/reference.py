@@ -19,7 +19,7 @@ from autosplit.frontend import importing
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
-from autosplit.lowering.fuse.indices import bound_indices
+from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.special_values import keep_special_values_in
 
 Item = Mapping[str, np.ndarray[Any, Any]]
@@ -67,11 +67,11 @@ class UnfusedReference:
         from tvm.relax import backend
         from tvm.relax import transform as t
 
-        module = bound_indices(self.source.module)
+        module = self.source.module
         with self.target:
             for step in (
+                bound_lookups,
                 t.DecomposeOpsForInference(),
-                backend.DispatchSampling(),
                 backend.DispatchSortScan(),
                 t.LegalizeOps(),
                 keep_special_values_in,

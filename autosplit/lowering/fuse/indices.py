@@ -1,42 +1,44 @@
 """Indices that stay inside the tensor they look into.
 
-TVM's kernel of ``take`` does not check its indices; one that is out of bounds reads memory that
-is not the tensor's.
+TVM's kernels of lookups do not check their indices: one that is out of bounds reads or overwrites
+memory that is not the tensor's. The indices of a model file are constants as often as inputs.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from autosplit.frontend.relax.main_function import bindings, rebind, with_main
+from autosplit.frontend.relax.kernel_bounds import clamped
+
+LOOKUPS = frozenset({
+    "relax.gather_elements", "relax.gather_nd", "relax.index_put", "relax.index_tensor",
+    "relax.multinomial_from_uniform", "relax.nn.nll_loss", "relax.reverse_sequence",
+    "relax.scatter_elements", "relax.scatter_nd", "relax.take",
+})  # fmt: skip
 
 
-def bound_indices(module: Any) -> Any:
-    """Have each unchecked ``take`` of ``main`` take the nearest element for an index out of bounds.
+def bound_lookups(module: Any) -> Any:
+    """Make the kernels of lookups, where an index out of bounds means the nearest element.
 
-    Other calls and other modes stay as they are.
+    Other calls stay as they are. A target must be in scope.
     """
-    from tvm import relax
+    import tvm
+    from tvm.relax.backend import DispatchSampling
+    from tvm.relax.transform import LegalizeOps
 
-    @relax.expr_functor.mutator
-    class Bound(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_var_binding_(self, binding: Any) -> None:
-            value = self.visit_expr(binding.value)
-            if _is_unchecked(value):
-                value = relax.op.take(*value.args, value.attrs.axis, mode="clip")
-            if value.same_as(binding.value):
-                self.builder_.emit_normalized(binding)
-            else:
-                rebind(self, binding.var, value, binding.var.name)
-
-    main = module["main"]
-    if not any(_is_unchecked(getattr(b, "value", None)) for b in bindings(main)):
-        return module
-    return with_main(module, Bound(module).visit_expr(main))
+    others = [name for name in tvm.ir.Op.list_op_names() if name not in LOOKUPS]
+    legalize = LegalizeOps({"relax.take": _legalize_take}, skip_ops=others)
+    functions = {}
+    for variable, function in legalize(DispatchSampling()(module)).functions.items():
+        is_kernel = isinstance(function, tvm.tirx.PrimFunc)
+        functions[variable] = clamped(function) if is_kernel else function
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _is_unchecked(value: Any) -> bool:
-    from tvm import relax
+def _legalize_take(builder: Any, call: Any) -> Any:
+    from tvm import topi
 
-    is_take = isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.take"
-    return is_take and str(value.attrs.mode) == "fast"
+    # TVM warns on standard error of its mode without a check.
+    mode = "clip" if call.attrs.mode == "fast" else call.attrs.mode
+    data, indices = call.args
+    return builder.call_te(topi.take, data, indices, call.attrs.axis, mode=mode)

@@ -9,7 +9,7 @@ from typing import Any
 
 from autosplit.errors import ModelError, line_of
 from autosplit.lowering.fuse.constants import fold_weights
-from autosplit.lowering.fuse.indices import bound_indices
+from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.fuse.provenance import adopt_names
 from autosplit.lowering.layout.channels_last import channels_last
 from autosplit.lowering.layout.convolution import legalize_conv2d
@@ -43,7 +43,7 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
     simplify = [
         t.FoldBatchnormToConv2D(),
         t.DecomposeOpsForInference(),
-        bound_indices,
+        bound_lookups,
         fold_weights,
         t.FoldConstant(),
     ]
@@ -64,8 +64,7 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         layout, packed = [], {}
     legalise = [
         t.CanonicalizeBindings(),
-        # LegalizeOps leaves sampling and sorting to these two.
-        backend.DispatchSampling(),
+        # LegalizeOps leaves sorting to it.
         backend.DispatchSortScan(),
         t.LegalizeOps(packed),
         t.AnnotateTIROpPattern(),

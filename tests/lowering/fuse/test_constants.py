@@ -12,7 +12,6 @@ from autosplit.frontend.relax import script
 from autosplit.frontend.source import Signature, SourceModel, SourceNode
 from autosplit.lowering.fuse.constants import fold_weights
 from autosplit.lowering.fuse.folded_nodes import MERGED, FoldedNodes
-from autosplit.lowering.fuse.indices import bound_indices
 from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
 
 A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
@@ -186,23 +185,6 @@ def test_arithmetic_is_estimated_and_nothing_where_it_cannot_be() -> None:
     (kernel,) = module.functions.values()
     assert flops_of(kernel) == 16
     assert flops_of(None) == 0
-
-
-@pytest.mark.parametrize("axis", [0, 1])
-def test_an_index_out_of_bounds_takes_the_nearest(axis: int) -> None:
-    from tvm import relax
-
-    builder = relax.BlockBuilder()
-    x, i = (
-        relax.Var("x", relax.TensorType((2, 3), "float32")),
-        relax.Var("i", relax.TensorType((4,), "int64")),
-    )
-    with builder.function("main", [x, i]):
-        with builder.dataflow():
-            result = builder.emit_output(relax.op.take(x, i, axis=axis))
-        builder.emit_func_output(result)
-    (binding,) = bound_indices(builder.get())["main"].body.blocks[0].bindings
-    assert (binding.value.attrs.mode, int(binding.value.attrs.axis)) == ("clip", axis)
 
 
 def source(
