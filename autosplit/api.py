@@ -213,6 +213,7 @@ def most_stages(devices: Sequence[str]) -> int:
 
 def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:
     """The planner's costs, in ms, of a model on ``devices``, measured or from the cache."""
+    model.runtime.check(devices)
     with reached(devices):
         profiles = [model.profile(d) for d in devices]
         links = [model.link(d) for d in devices]

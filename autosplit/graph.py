@@ -37,12 +37,12 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Op:
-    """A fused op: one kernel call, or one composite that an external backend runs.
+    """A fused op: one kernel call, one composite of an external backend, or one opaque op.
 
     ``sources`` are the names of the source nodes whose result it makes, ``parts`` of those it makes
     only a part of (a node may take several kernels); ``inputs`` and ``outputs`` are tensor names.
     ``weight_bytes`` is the size of the constants it reads; ``flops`` an estimate of its arithmetic,
-    0 where unknown.
+    0 where unknown. ``opaque`` is why TVM cannot compute it, empty for every op that it can.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Op:
     weight_bytes: int = 0
     flops: float = 0.0
     parts: tuple[str, ...] = ()
+    opaque: str = ""
 
 
 @dataclass(frozen=True)

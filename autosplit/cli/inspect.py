@@ -43,6 +43,9 @@ def run(args: argparse.Namespace) -> int:
     for line in inspection.ports(document):
         output.emit_line(line)
     output.emit_table("", columns, inspection.rows(model.graph))
+    for op in model.graph.ops:
+        if op.opaque:
+            output.emit_line(f"opaque: {op.name} ({op.opaque}; needs --runtime onnxruntime)")
     for folded in document["folded"]:
         output.emit_line(f"folded: {folded['name']} ({folded['reason']})")
     for kernel in document["unscheduled"]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _MARK = re.compile(r"src(\d+)_")
+OPAQUE = "opaque_"
+"""The beginning of the name of a function whose code ``main`` calls without having it."""
 
 
 def mark(index: int) -> str:
@@ -49,7 +51,8 @@ class SourceModel:
     ``tensors[i]``. ``alias`` maps a source tensor that is only another name of an earlier one to
     that one; ``constants`` are the source tensors known without running the model. Names in
     ``inputs`` and ``outputs`` are the source's, in its order. ``tupled``: ``main`` returns a tuple
-    even if it has one output.
+    even if it has one output. ``opaque``: by the name of a node that ``main`` calls without its
+    code, why TVM cannot compute it.
     """
 
     name: str
@@ -63,3 +66,4 @@ class SourceModel:
     tupled: bool = False
     format: str = "onnx"
     program: Any = None
+    opaque: Mapping[str, str] = field(default_factory=dict)

@@ -166,7 +166,7 @@ def test_d4_element_types_cross_a_cut_unchanged(split, dtype):
     nets.judge(parts.model, parts)
 
 
-def test_d5_onnx_control_flow_is_refused_by_name(split):
+def test_d5_onnx_control_flow_is_opaque(split):
     from onnx import helper
 
     proto = nets.net("g (float[2] x, bool c) => (float[2] y) { r = Relu(x)  y = Exp(r) }")
@@ -178,5 +178,7 @@ def test_d5_onnx_control_flow_is_refused_by_name(split):
         "If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1]
     )
     proto.graph.node[1].CopyFrom(node)
-    with pytest.raises(ModelError, match=r"'choice' is control flow \(If\)"):
-        split(proto)
+    parts = split(proto, ["r"])
+    assert [op.sources for op in parts.model.graph.ops if op.opaque] == [("choice",)]
+    with pytest.raises(ModelError, match="node 'choice' cannot run in TVM"):
+        parts.pipeline()

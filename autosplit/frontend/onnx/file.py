@@ -11,6 +11,8 @@ import numpy as np
 
 from autosplit.errors import ModelError
 from autosplit.extras import require
+from autosplit.frontend.onnx.branches import take_known_branches
+from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.shapes import bind_shapes
 from autosplit.frontend.shapes import Shapes
 
@@ -31,6 +33,7 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     _check_weights(model.graph, onnx)
     _store_constants_as_tensors(model.graph, onnx)
     bind_shapes(model, shapes or {})
+    take_known_branches(model)
     return model
 
 
@@ -164,7 +167,5 @@ def _tensors(graph: Any) -> Iterator[Any]:
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-            if attribute.HasField("g"):
-                yield from _tensors(attribute.g)
-            for inner in attribute.graphs:
-                yield from _tensors(inner)
+        for inner in inner_graphs(node):
+            yield from _tensors(inner)

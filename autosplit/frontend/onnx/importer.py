@@ -12,15 +12,17 @@ import re
 import warnings
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from autosplit.errors import ModelError, line_of
-from autosplit.frontend.onnx import file, normalize, shape_arithmetic
+from autosplit.errors import AutosplitError, ModelError, line_of
+from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
+from autosplit.frontend.onnx.nodes import draws_at_random, tensors_read
 from autosplit.frontend.onnx.shapes import inputs
 from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceNode, mark
 
-_CONTROL_FLOW = {"If", "Loop", "Scan", "SequenceMap"}
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _DOMAINS = {"", "ai.onnx", "com.microsoft"}
 
 
@@ -30,11 +32,15 @@ def load(path: Path, shapes: Shapes | None = None) -> SourceModel:
 
 
 def convert(model: Any, name: str) -> SourceModel:
-    """Import a ModelProto with static input shapes. Raises ModelError if TVM cannot read it."""
+    """Import a ModelProto with static input shapes.
+
+    A node that TVM's importer cannot convert becomes an opaque op. Raises ModelError for one that
+    onnxruntime refuses too, and for a graph that is not sound.
+    """
     nodes = source_nodes(model.graph)
-    _check_supported(model.graph, nodes)
     _check_order(model.graph, nodes)
-    table, module = _import(model, nodes)
+    importer, module = _import(model, nodes)
+    table = importer.table
     _check_types(model, module)
     return SourceModel(
         name=name,
@@ -45,6 +51,7 @@ def convert(model: Any, name: str) -> SourceModel:
         constants=frozenset(table.constants),
         inputs=inputs(model),
         outputs=tuple(o.name for o in model.graph.output),
+        opaque=importer.opaque,
     )
 
 
@@ -60,7 +67,7 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
             names[i] = _unused(f"{name}:{first_outputs[i]}", used)
             used.add(names[i])
     return tuple(
-        SourceNode(name, node.op_type, tuple(i for i in node.input if i), tuple(results))
+        SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results))
         for node, name, results in zip(graph.node, names, outputs, strict=True)
     )
 
@@ -71,23 +78,6 @@ def _unused(name: str, used: set[str]) -> str:
     while unused in used:
         unused, number = f"{name}:{number}", number + 1
     return unused
-
-
-def _check_supported(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
-    from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
-
-    supported = {*_get_convert_map(), "Constant"}
-    for proto, node in zip(graph.node, nodes, strict=True):
-        if node.kind in _CONTROL_FLOW:
-            raise ModelError(
-                f"node '{node.name}' is control flow ({node.kind}), which cannot be split; "
-                "export without it"
-            )
-        if node.kind not in supported or proto.domain not in _DOMAINS:
-            kind = f"{proto.domain}.{node.kind}" if proto.domain else node.kind
-            raise ModelError(
-                f"op {kind} of node '{node.name}' is not supported by TVM's importer; replace it"
-            )
 
 
 def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
@@ -141,27 +131,25 @@ def _check_types(model: Any, module: Any) -> None:
             )
 
 
-def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[NameTable, Any]:
+def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
+    """The importer after its work, and the module."""
     opsets = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    read = {tensor for node in nodes for tensor in node.inputs}
-    read |= {output.name for output in model.graph.output}
-    importer = _importer(model.graph.node, nodes, read)
+    importer = _importer(model, nodes)
     # The importer prints to standard output, where only results belong.
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importer.from_onnx(model.graph, opsets[0] if opsets else 1)
-    except ModelError:
+    except AutosplitError:
+        importer.leave_block()
         raise
     except Exception as error:
-        # A block left open makes the builder write a warning when it goes.
-        with contextlib.suppress(Exception):
-            importer.bb._end_block()
+        importer.leave_block()
         node = nodes[min(importer.position, len(nodes) - 1)]
         raise ModelError(
             f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}"
         ) from error
-    return importer.table, module
+    return importer, module
 
 
 def _reason(error: Exception) -> str:
@@ -169,10 +157,14 @@ def _reason(error: Exception) -> str:
     return re.sub(r"In ir\.Op\(.*\), (?=the )", "", line_of(error))
 
 
-def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any:
-    """TVM's importer with our name table; ``read`` names the tensors that are read."""
+def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
+    """TVM's importer with our name table, in which a node that it cannot convert is opaque."""
     from tvm import relax
-    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
+
+    read = {tensor for node in nodes for tensor in node.inputs}
+    read |= {output.name for output in model.graph.output}
+    kinds = {*_get_convert_map(), "Constant"} - _CONTROL_FLOW
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         position = 0  # of the node that is converted
@@ -180,30 +172,71 @@ def _importer(protos: Any, nodes: tuple[SourceNode, ...], read: set[str]) -> Any
         def __init__(self) -> None:
             super().__init__({}, {}, sanitize=True)
             self._nodes = self.table = NameTable()
+            self.opaque: dict[str, str] = {}
+
+        def leave_block(self) -> None:
+            # A block left open makes the builder write a warning when it goes.
+            with contextlib.suppress(Exception):
+                self.bb._end_block()
+
+        def _check_for_unsupported_ops(self, graph: Any) -> None:
+            """Unsupported ops become opaque."""
 
         def _construct_nodes(self, graph: Any) -> None:
             self.table.builder = self.bb
-            super()._construct_nodes(graph)
+            for self.position, proto in enumerate(graph.node):
+                _refuse_random(nodes[self.position], proto)
+                try:
+                    if proto.op_type not in kinds or proto.domain not in _DOMAINS:
+                        raise ValueError(f"TVM's importer has no {_kind(proto)}")
+                    super()._construct_nodes(SimpleNamespace(node=[proto]))
+                except AutosplitError:
+                    raise
+                except Exception as error:  # TVM raises errors of many kinds
+                    self._construct_opaque(proto, _reason(error))
+
+        def _construct_opaque(self, proto: Any, reason: str) -> None:
+            node = nodes[self.position]
+            values = {name: self.table[name] for name in node.inputs}
+            try:
+                results = opaque.results(model, proto, values, self.bb)
+            except ValueError as error:
+                raise ModelError(
+                    f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"
+                ) from error
+            self.opaque[node.name] = reason
+            for name, value in results.items():
+                self.table[name] = value
 
         def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
-            node, proto = nodes[self.position], protos[self.position]
+            node, proto = nodes[self.position], model.graph.node[self.position]
             values = shape_arithmetic.evaluated(proto, inputs, opset)
             if op_name == "Dropout" and _trains(inputs, attrs):
-                raise ValueError(
-                    "it drops values at random, as in training; export the model for inference"
+                raise ModelError(
+                    f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
+                    "as in training; export the model for inference"
                 )
             # A dropout whose mask nobody reads is an identity.
             if op_name == "Dropout" and not read.intersection(node.outputs[1:]):
                 values = [inputs[0]] * len(node.outputs)
             if values is not None:
-                result: Any = values[0] if len(values) == 1 else relax.Tuple(values)
-            else:
-                convert = super()._convert_operator
-                result = normalize.converted(convert, proto, inputs, attrs, opset, read)
-            self.position += 1
-            return result
+                return values[0] if len(values) == 1 else relax.Tuple(values)
+            convert = super()._convert_operator
+            return normalize.converted(convert, proto, inputs, attrs, opset, read)
 
     return Importer()
+
+
+def _kind(proto: Any) -> str:
+    return f"{proto.domain}.{proto.op_type}" if proto.domain else str(proto.op_type)
+
+
+def _refuse_random(node: SourceNode, proto: Any) -> None:
+    if draws_at_random(proto):
+        raise ModelError(
+            f"node '{node.name}' ({node.kind}) draws random numbers, so no split can be compared "
+            "with the model; make them an input of the model"
+        )
 
 
 def _trains(inputs: Any, attrs: Any) -> bool:

@@ -52,15 +52,21 @@ def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
         shape = fixed_sizes(present[0])
         if shape is not None:
             return [constant(np.int64(math.prod(shape)))]
-    if node.op_type not in _KINDS | _GROWING or not present:
-        return None
-    if node.domain not in ("", "ai.onnx"):
-        return None
     if not all(isinstance(i, tvm.ir.GenericConst) for i in present):
         return None
     names = [name for name in node.input if name]
     arrays = dict(zip(names, (i.value.numpy() for i in present), strict=False))
-    return _run(node, arrays, opset) if _is_small(node.op_type, list(arrays.values())) else None
+    results = computed(node, arrays, opset)
+    return None if results is None else [constant(a) for a in results]
+
+
+def computed(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
+    """The results of an ONNX node on small arrays by name; None if it is not for shapes."""
+    if node.op_type not in _KINDS | _GROWING or node.domain not in ("", "ai.onnx"):
+        return None
+    if not arrays or not _is_small(node.op_type, list(arrays.values())):
+        return None
+    return _run(node, arrays, opset)
 
 
 def fixed_sizes(value: Any) -> list[int] | None:
@@ -109,7 +115,7 @@ def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
             return None
         if any(a.size > _MAX_ELEMENTS for a in results):
             return None
-        return [constant(a) for a in results]
+        return [np.asarray(a) for a in results]
     except Exception:  # what it cannot evaluate is left to the importer, which says why
         return None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.frontend.relax.main_function import bindings
-from autosplit.frontend.source import SourceModel
+from autosplit.frontend.source import OPAQUE, SourceModel
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.external.composites import Composite
 from autosplit.lowering.fuse.attribution import attribute
@@ -126,16 +126,21 @@ class _Reader:
         self, name: str, kernel: str, call: Call, results: list[str], position: int
     ) -> None:
         inputs = dict.fromkeys(t for v in call.reads.values() for t in _tensor_names(v))
+        sources = self.names.sources.get(position, ())
+        parts = self.names.parts.get(position, ())
+        reasons = [self._source.opaque[n] for n in (*sources, *parts) if n in self._source.opaque]
+        is_opaque = kernel.startswith(OPAQUE) and reasons
         self.ops.append(
             Op(
                 name=name,
                 kernel=kernel,
-                sources=self.names.sources.get(position, ()),
+                sources=sources,
                 inputs=tuple(inputs),
                 outputs=tuple(results),
                 weight_bytes=bytes_of(constants(call)),
                 flops=self._flops.get(kernel, 0.0),
-                parts=self.names.parts.get(position, ()),
+                parts=parts,
+                opaque=reasons[0] if is_opaque else "",
             )
         )
         self.calls.append(call)

@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from autosplit.frontend.onnx.nodes import tensors_read
+from autosplit.frontend.onnx.static_shapes import asks_for_shape, inferred_shapes, shape_constant
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.runtimes.interface import StageSource
-from autosplit.hardware.runtimes.onnx.static_shapes import (
-    asks_for_shape,
-    inferred_shapes,
-    shape_constant,
-)
 
 
 class NoSubmodel(Exception):
@@ -98,7 +95,7 @@ class OnnxModel:
         stack = list(outputs)
         while stack:
             tensor = stack.pop()
-            if tensor in visited or not tensor:  # an optional input that is not used has no name
+            if tensor in visited:
                 continue
             visited.add(tensor)
             if tensor in inputs:
@@ -109,7 +106,7 @@ class OnnxModel:
                 node = self.producers[tensor]
                 nodes.add(node)
                 if self._shape_constant(node) is None:
-                    stack.extend(self.proto.graph.node[node].input)
+                    stack.extend(tensors_read(self.proto.graph.node[node]))
             else:
                 undefined[tensor] = None
         return Subgraph(frozenset(nodes), tuple(weights), tuple(inputs_read), tuple(undefined))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,10 +45,13 @@ class TvmRuntime:
         return toolchain()
 
     def check(self, devices: Sequence[Device]) -> None:
-        """TVM supports every device."""
+        """TVM supports every device. Raises ModelError for a model with an opaque op."""
+        self._require_code(self._opaque_ops)
 
     def can_run(self, device: Device) -> bool:
         """See Runtime."""
+        if self._opaque_ops:
+            return False
         if isinstance(device, Cores):
             return True
         return not self.source.kernels.on(device).absent and not self.source.lowered.composites
@@ -95,7 +99,8 @@ class TvmRuntime:
         order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.source.graph.ops)
         key = [order, str(device), machine()]
         if isinstance(device, Cores):
-            return profile_cache.cached(key, lambda: self._profile_in_model(device, seconds), force)
+            measure = self._profile_around_opaque if self._opaque_ops else self._profile_in_model
+            return profile_cache.cached(key, lambda: measure(device, seconds), force)
         # The times of a server depend on how many threads its kernels use.
         key.append(str(rpc.connect(device).call()) if isinstance(device, Rpc) else "")
         return profile_cache.cached(key, lambda: self._profile_single_ops(device, seconds), force)
@@ -139,6 +144,7 @@ class TvmRuntime:
 
     def _require_supported(self, ports: StagePorts, device: Device) -> None:
         """Raises ModelError, naming the op, where a device cannot compute one of a stage."""
+        self._require_code(ports.ops)
         if isinstance(device, Cores):
             return
         composites = self.source.lowered.composites
@@ -155,6 +161,19 @@ class TvmRuntime:
                     "give its stage another device"
                 )
 
+    @property
+    def _opaque_ops(self) -> list[int]:
+        return [i for i, op in enumerate(self.source.graph.ops) if op.opaque]
+
+    def _require_code(self, ops: Iterable[int]) -> None:
+        """Raises ModelError for an op that TVM has no code for."""
+        for op in (self.source.graph.ops[i] for i in ops):
+            if op.opaque:
+                node = " ".join(op.sources or op.parts)
+                raise ModelError(
+                    f"node '{node}' cannot run in TVM: {op.opaque}; use --runtime onnxruntime"
+                )
+
     def _profile_in_model(self, device: Cores, seconds: float) -> Profile:
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)
         ports = self.source.whole
@@ -163,6 +182,12 @@ class TvmRuntime:
         item = self.source.items(1)[0]
         inputs = [item[port.name] for port in ports.inputs]
         return instrumented_profile.profile_ops(lowered, kernels, module, inputs, device, seconds)
+
+    def _profile_around_opaque(self, device: Cores, seconds: float) -> Profile:
+        """Op times where the model cannot run as one; those of opaque ops are infinite."""
+        # The thread's affinity and its pool of kernel threads end with it.
+        with ThreadPoolExecutor(1, "profile", device.bind) as executor:
+            return executor.submit(self._profile_single_ops, device, seconds).result()
 
     def _profile_single_ops(self, device: Device, seconds: float) -> Profile:
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)

@@ -31,14 +31,16 @@ def functions(
 ) -> dict[str, StagePorts]:
     """The function of each op that the device supports, by name; a stage of ``ports`` is one op.
 
-    External backends and kernels that were not compiled for the device are not supported.
+    Opaque ops, external backends and kernels that were not compiled for the device are not
+    supported.
     """
     unsupported = kernels.absent.union(lowered.composites)
-    return {
-        _function_name(stage): stage
-        for stage in ports
-        if lowered.graph.ops[stage.ops[0]].kernel not in unsupported
-    }
+    supported = {}
+    for stage in ports:
+        op = lowered.graph.ops[stage.ops[0]]
+        if not op.opaque and op.kernel not in unsupported:
+            supported[_function_name(stage)] = stage
+    return supported
 
 
 def profile_ops(

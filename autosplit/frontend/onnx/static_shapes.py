@@ -15,19 +15,26 @@ def asks_for_shape(node: Any) -> bool:
     return node.op_type in _SHAPE_OPS and node.domain in ("", "ai.onnx")
 
 
+def shape_value(node: Any, shape: Shape) -> Any:
+    """The array that a Shape or Size node makes of a tensor of that shape; None for others."""
+    import numpy as np
+
+    if not asks_for_shape(node):
+        return None
+    if node.op_type == "Size":
+        return np.array(int(np.prod(shape)), np.int64)
+    bounds = {a.name: a.i for a in node.attribute}
+    return np.array(shape[bounds.get("start") : bounds.get("end")], np.int64)
+
+
 def shape_constant(node: Any, shape: Shape | None) -> Any:
     """The Constant node that a Shape or Size node comes to; None where the shape is not known."""
-    import numpy as np
     from onnx import helper, numpy_helper
 
     if shape is None:
         return None
-    if node.op_type == "Shape":
-        bounds = {a.name: a.i for a in node.attribute}
-        value = np.array(shape[bounds.get("start") : bounds.get("end")], np.int64)
-    else:
-        value = np.array(int(np.prod(shape)), np.int64)
-    return helper.make_node("Constant", [], node.output, value=numpy_helper.from_array(value))
+    value = numpy_helper.from_array(shape_value(node, shape))
+    return helper.make_node("Constant", [], node.output, value=value)
 
 
 def inferred_shapes(model: Any, known: Mapping[str, Shape]) -> dict[str, Shape]:
@@ -51,9 +58,14 @@ def _infer(model: Any) -> dict[str, Shape]:
     import onnx
 
     try:
-        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        return declared_shapes(onnx.shape_inference.infer_shapes(model, data_prop=True))
     except Exception:  # without inference the missing tensor is reported as a dependency
         return {}
+
+
+def declared_shapes(model: Any) -> dict[str, Shape]:
+    """The static shapes that a model states for its tensors."""
+    graph = model.graph
     shapes = {}
     for value in (*graph.value_info, *graph.input, *graph.output):
         dims = value.type.tensor_type.shape.dim

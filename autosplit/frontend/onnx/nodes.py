@@ -1,0 +1,37 @@
+"""What a NodeProto reads, and the graphs inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_RANDOM = frozenset({
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+})  # fmt: skip
+
+
+def inner_graphs(node: Any) -> Iterator[Any]:
+    """The graphs among the attributes of a node."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def tensors_read(node: Any) -> list[str]:
+    """The tensors that a node reads, with those that graphs inside it take from outside."""
+    names = dict.fromkeys(name for name in node.input if name)
+    for graph in inner_graphs(node):
+        inner = {value.name for value in (*graph.input, *graph.initializer)}
+        for child in graph.node:
+            names.update(dict.fromkeys(t for t in tensors_read(child) if t not in inner))
+            inner.update(child.output)
+        names.update(dict.fromkeys(o.name for o in graph.output if o.name not in inner))
+    return list(names)
+
+
+def draws_at_random(node: Any) -> bool:
+    """Whether a node, or one in a graph inside it, draws random numbers."""
+    inner = (child for graph in inner_graphs(node) for child in graph.node)
+    return node.op_type in _RANDOM or any(map(draws_at_random, inner))

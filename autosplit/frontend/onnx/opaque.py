@@ -1,0 +1,133 @@
+"""Opaque ops: source nodes that TVM's importer cannot convert and that only other runtimes compute.
+
+Such a node becomes one call of a function that does not exist, with the shapes and types that
+onnxruntime infers for its results. Fusion leaves the call as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import line_of
+from autosplit.extras import require
+from autosplit.frontend.onnx import shape_arithmetic
+from autosplit.frontend.onnx.static_shapes import Shape, declared_shapes, inferred_shapes
+from autosplit.frontend.source import OPAQUE
+
+# Larger weights have no part in shapes, and a protobuf holds no more than 2 GB.
+_MAX_ELEMENTS = 1 << 20
+_DTYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+    "tensor(bfloat16)": "bfloat16", "tensor(bool)": "bool", "tensor(int8)": "int8",
+    "tensor(int16)": "int16", "tensor(int32)": "int32", "tensor(int64)": "int64",
+    "tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(uint32)": "uint32",
+    "tensor(uint64)": "uint64",
+}  # fmt: skip
+
+
+def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> dict[str, Any]:
+    """The Relax expressions of the results of ``node``, by name.
+
+    ``values`` are the expressions of the tensors that it reads. What depends on constants alone is
+    computed here.
+
+    Raises:
+        ValueError: onnxruntime refuses the node, or a result has no fixed size.
+        MachineError: The package onnxruntime is missing.
+    """
+    import tvm
+    from tvm import relax
+
+    inputs, weights = {}, {}
+    for name, value in values.items():
+        is_constant = isinstance(value, tvm.ir.GenericConst)
+        if is_constant and np.prod(value.value.shape, dtype=float) <= _MAX_ELEMENTS:
+            weights[name] = value
+        else:
+            inputs[name] = value
+    single = _single(model, node, inputs, weights)
+    session = _session(single)
+    outputs = session.get_outputs()
+    if not inputs:
+        arrays = session.run(None, {})
+        return {o.name: shape_arithmetic.constant(a) for o, a in zip(outputs, arrays, strict=True)}
+    shapes = declared_shapes(model) | inferred_shapes(single, {})
+    types = [_type(output, shapes) for output in outputs]
+    call = relax.call_dps_packed(
+        OPAQUE + node.op_type,
+        relax.Tuple(list(values.values())),
+        types if len(types) > 1 else types[0],
+    )
+    variable = builder.emit(call)
+    if len(types) == 1:
+        return {outputs[0].name: variable}
+    items = (relax.TupleGetItem(variable, i) for i in range(len(types)))
+    return {o.name: item for o, item in zip(outputs, items, strict=True)}
+
+
+def _single(model: Any, node: Any, inputs: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
+    """A model of one node; its outputs are declared without a type."""
+    from onnx import ValueInfoProto, helper, numpy_helper
+
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [_declared(name, value) for name, value in inputs.items()],
+        [ValueInfoProto(name=name) for name in node.output if name],
+        [numpy_helper.from_array(w.value.numpy(), name) for name, w in weights.items()],
+    )
+    return helper.make_model(
+        graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4)
+    )
+
+
+def _declared(name: str, value: Any) -> Any:
+    from onnx import TensorProto, helper
+
+    sizes = shape_arithmetic.fixed_sizes(value)
+    if sizes is None:
+        raise ValueError(f"it reads '{name}', which is no tensor of a fixed size")
+    dtype = str(value.ty.dtype)
+    types = {"float32": "FLOAT", "float64": "DOUBLE"}
+    return helper.make_tensor_value_info(
+        name, TensorProto.DataType.Value(types.get(dtype, dtype.upper())), sizes
+    )
+
+
+def _session(model: Any) -> Any:
+    onnxruntime = require("onnxruntime", "onnx")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # an error is raised as an exception, so it need not be logged
+    try:
+        return onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=False,
+        )
+    except Exception as error:
+        reason = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", line_of(error))
+        raise ValueError(f"onnxruntime refuses it: {reason}") from error
+
+
+def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
+    """The Relax type of an output of a session; ``shapes`` are those that ONNX knows."""
+    from tvm import relax
+
+    if output.type not in _DTYPES:
+        raise ValueError(f"its output '{output.name}' is a {output.type}, which cannot cross a cut")
+    # onnxruntime gives a tensor of unknown rank, as a Loop makes it, the shape of a scalar.
+    is_known = output.shape and all(isinstance(size, int) for size in output.shape)
+    shape = output.shape if is_known else shapes.get(output.name)
+    if shape is None:
+        raise ValueError(
+            f"the size of its output '{output.name}' depends on the data, and a split needs fixed "
+            "sizes; replace the node, or leave it and what follows it out of the model"
+        )
+    return relax.TensorType(shape, _DTYPES[output.type])

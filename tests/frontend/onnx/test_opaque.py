@@ -1,0 +1,139 @@
+"""Nodes that TVM cannot convert become opaque ops, which only other runtimes compute."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosplit import api
+from autosplit.cli import main
+from autosplit.errors import ModelError, SplitError
+from autosplit.hardware.devices import device
+from tests import nets
+
+pytest.importorskip("onnxruntime")
+WEIGHTS = {"w": (1, 16, 3), "r": (1, 16, 4)}
+LSTM = """g (float[5,2,3] x) => (float[5,1,2,4] z) {
+    a = Relu(x)  b = Mul(a, a)
+    y, h = LSTM<hidden_size=4>(b, w, r)
+    d = Add(y, h)  z = Exp(d)
+}"""
+LOOP = """g (float[2,3] x, int64 n) => (float[2,3] q, float[2,3] z) {
+    a = Relu(x)
+    q = Loop(n, yes, x) <body = b (int64 i, bool c, float[2,3] v) => (bool co, float[2,3] vo) {
+        co = Identity(c)  vo = Add(v, a)
+    }>
+    z = Exp(q)
+}"""
+
+
+@pytest.fixture
+def lstm(save: Any) -> Any:
+    return save(nets.net(LSTM, WEIGHTS))
+
+
+def opaque(model: api.Model) -> list[tuple[str, ...]]:
+    return [op.sources for op in model.graph.ops if op.opaque]
+
+
+def test_an_opaque_op_has_the_names_shapes_and_weights_of_its_node(lstm: Any) -> None:
+    graph = api.load_model(lstm).graph
+    (op,) = [op for op in graph.ops if op.opaque]
+    assert (op.sources, op.inputs, op.outputs) == (("y",), ("b",), ("y", "h"))
+    assert [graph.tensors[t].shape for t in op.outputs] == [(5, 1, 2, 4), (1, 2, 4)]
+    assert op.weight_bytes == 4 * (16 * 3 + 16 * 4)
+    assert op.opaque == "TVM's importer has no LSTM"
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("after", [["b"], ["y"]])
+def test_another_runtime_computes_it_wherever_the_cut_lies(
+    lstm: Any, runtime: str, after: list[str]
+) -> None:
+    pytest.importorskip(runtime)
+    model = api.load_model(lstm, runtime=runtime)
+    nets.judge(model, model.split([after]))
+
+
+def test_a_split_around_it_is_exported_and_verified(lstm: Any, tmp_path: Any, said: Any) -> None:
+    options = ["--after", "b", "--after", "y", "--runtime", "onnxruntime", "-o", tmp_path / "out"]
+    assert main([*map(str, ["split", lstm, *options])]) == 0
+    assert main(["verify", str(tmp_path / "out")]) == 0
+
+
+def test_the_profile_of_another_runtime_gives_it_a_time(lstm: Any) -> None:
+    model = api.load_model(lstm, runtime="onnxruntime")
+    profile = model.profile(*device.along(1, ()), seconds=0.01, force=True)
+    assert 0 < profile.op_ms[1] < math.inf
+
+
+def test_its_time_in_tvm_is_infinite(lstm: Any) -> None:
+    model = api.load_model(lstm)
+    (core,) = device.along(1, ())
+    profile = model.profile(core, seconds=0.01, force=True)
+    assert [math.isinf(ms) for ms in profile.op_ms] == [False, True, False]
+    assert not model.runtime.can_run(core)
+
+
+def test_tvm_alone_refuses_it_by_name_with_a_remedy(lstm: Any) -> None:
+    model = api.load_model(lstm)
+    for refused in (lambda: api.plan(model, 2), model.split([["y"]]).pipeline):
+        with pytest.raises(ModelError, match=r"node 'y' .* no LSTM; use --runtime onnxruntime"):
+            refused()
+
+
+def test_inspect_says_which_op_is_opaque_and_why(lstm: Any, capsys: Any) -> None:
+    assert main(["inspect", str(lstm)]) == 0
+    assert "opaque: op1_opaque_LSTM (TVM's importer has no LSTM;" in capsys.readouterr().out
+
+
+def test_a_loop_reads_what_its_body_takes_from_outside(save: Any) -> None:
+    model = api.load_model(save(nets.net(LOOP, {"yes": np.array(True)})), runtime="onnxruntime")
+    assert opaque(model) == [("q",)]
+    assert model.graph.ops[1].inputs == ("n", "x", "a")
+    nets.judge(model, model.split([["a"], ["q"]]))
+
+
+def test_a_node_of_constants_alone_is_computed_at_once(save: Any) -> None:
+    text = "g (float[2,3] x) => (float[2,3] y) { k = Hardmax(w)  y = Mul(x, k) }"
+    model = api.load_model(save(nets.net(text, {"w": (2, 3)})))
+    assert opaque(model) == []
+    nets.judge(model, model.split([]))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("n = NonZero(x)  z = Cast<to=1>(n)", "size depends on the data"),
+        ("s = StringNormalizer(x)  z = Cast<to=1>(s)", "onnxruntime refuses it"),
+        ("r = RandomNormalLike(x)  z = Add(x, r)", "node 'r' .* draws random numbers"),
+    ],
+)
+def test_what_no_runtime_can_split_is_refused_by_name(save: Any, line: str, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        api.load_model(save(nets.net(f"g (float[2,3] x) => (float[a,b] z) {{ {line} }}")))
+
+
+IF = """g (float[2,3] x) => (float[2,3] z) {{
+    s = Shape(x)  d = Gather<axis=0>(s, one)  c = Equal(d, {size})  a = Relu(x)
+    y = If(c) <then_branch = t () => (float[2,3] o) {{ k = Abs(a)  o = Exp(k) }},
+               else_branch = e () => (float[N,M] p) {{ k = Neg(a)  p = Tanh(k) }}>
+    k = Abs(y)  z = Sqrt(k)
+}}"""
+
+
+@pytest.mark.parametrize(("size", "branch"), [("three", "Exp"), ("one", "Tanh")])
+def test_an_if_whose_condition_is_known_is_its_branch(save: Any, size: str, branch: str) -> None:
+    numbers = {"one": np.array(1), "three": np.array(3)}
+    model = api.load_model(save(nets.net(IF.format(size=size), numbers)))
+    assert opaque(model) == []
+    assert branch.lower() in " ".join(op.kernel for op in model.graph.ops)
+    nets.judge(model, model.split([]))
+
+
+def test_an_unknown_node_beside_an_opaque_one_is_still_unknown(lstm: Any) -> None:
+    with pytest.raises(SplitError, match="unknown op or source node 'nope'"):
+        api.load_model(lstm).split([["nope"]])
