@@ -43,6 +43,7 @@ COMMANDS = {
     "exhaustive": ("exhaustive", "--within", "1.2"),
     "zoo_studies": ("zoo_studies",),
     "onnxruntime": ("onnxruntime_threads", "--study-seconds", "1", "--seconds", "8"),
+    "onnx_cases": ("onnx_cases",),
     "runtimes": ("runtimes", "--seconds", "3"),
 }
 

@@ -28,7 +28,7 @@ from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME
 from studies.benchmarks.result import arguments, at_least, at_most, finish
 
 EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
@@ -103,12 +103,12 @@ def judge(case: Any) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="autosplit-case-") as folder:
         path = Path(folder) / "case.onnx"
         onnx.save(proto, path)
+        shapes = {name: a.shape for name, a in items[0].items() if a.size}
         try:
             expected = onnxruntime_outputs(path, items)
         except AutosplitError as error:
             return NOT_RUN, line_of(error)
         try:
-            shapes = {name: array.shape for name, array in items[0].items() if min(array.shape, default=1)}
             model = api.load_model(path, shapes)
             if any(op.opaque for op in model.graph.ops):
                 model = api.load_model(path, shapes, runtime=ONNXRUNTIME)
@@ -135,7 +135,6 @@ def _split(model: api.Model) -> api.Split:
 def _model_and_items(case: Any) -> tuple[Any, list[dict[str, np.ndarray[Any, Any]]]] | None:
     """The model of a case and its inputs; None where one is no tensor of numbers."""
     import onnx
-    from onnx import numpy_helper
 
     if case.model is not None:
         proto, data = case.model, case.data_sets
@@ -152,9 +151,14 @@ def _model_and_items(case: Any) -> tuple[Any, list[dict[str, np.ndarray[Any, Any
     names = [port.name for port in proto.graph.input]
     items = []
     for values, _ in data:
-        arrays = [v if isinstance(v, np.ndarray) else numpy_helper.to_array(v) if hasattr(v, "dims") else np.asarray(v) for v in values]
-        items.append(dict(zip(names, arrays, strict=False)))
+        items.append(dict(zip(names, map(_array, values), strict=False)))
     return proto, items
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    from onnx import TensorProto, numpy_helper
+
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 
 if __name__ == "__main__":
