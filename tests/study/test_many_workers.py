@@ -4,7 +4,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from autosplit.errors import MachineError
+from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
@@ -29,6 +29,21 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return storage_url("w", str(tmp_path / "w.db"))
     return str(request.getfixturevalue("server").url)
+
+
+def test_a_server_s_database_of_another_program_is_refused_and_left_as_it_is(
+    server: Server,
+) -> None:
+    import sqlalchemy
+
+    with server.database("other") as url:
+        engine = sqlalchemy.create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("CREATE TABLE orders (x integer)"))
+        with pytest.raises(ConfigError, match=r"other.* belongs to another program.*--storage"):
+            connect(url)
+        assert sqlalchemy.inspect(engine).get_table_names() == ["orders"]
+        engine.dispose()
 
 
 def test_four_workers_one_killed_one_stopped_for_longer_than_its_lease(url: str) -> None:
