@@ -82,7 +82,7 @@ def bench(folder: Path, budget: Budget) -> BenchResult:
     document = manifest_file.read(folder)
     items = sample_items(document, random_items, 3, 0)
     with load(folder, trace=True) as pipeline:
-        period, busy_ms = measure.period_and_stages(pipeline, items, budget)
+        period, busy_ms = measure.period_and_busy(pipeline, items, budget)
         events = tuple(pipeline.events)
         latency = measure.latency(pipeline, items, budget)
     return BenchResult(period, latency, busy_ms, place_stages(document), events)

@@ -109,7 +109,7 @@ def contender(
 
 def streamed(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
     """The period in ms of a pipeline that is kept full."""
-    return measure.period_and_stages(pipeline, items, budget)[0]
+    return measure.period_and_busy(pipeline, items, budget)[0]
 
 
 def looped(session: Any, items: Sequence[Item], budget: Budget) -> Spread:

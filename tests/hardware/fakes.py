@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,7 +91,7 @@ class Scripted:
     """A pipeline of times: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms."""
 
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
-        self.wiring = SimpleNamespace(stages=[None] * stages)
+        self.replicas = (1,) * stages
         self.takes, self.most_inside = takes, 0
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []

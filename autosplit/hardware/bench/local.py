@@ -155,9 +155,9 @@ class LocalBench:
             pipeline.start()
             self._report_phase("running", pipeline.threads)
             accuracy = self._verify(pipeline)
-            period, busy = measure.period_and_stages(pipeline, self._items, self.budget)
+            period, busy = measure.period_and_busy(pipeline, self._items, self.budget)
             latency = measure.latency(pipeline, self._items, self.budget)
-        return Measurement(period, latency, busy, accuracy)
+        return Measurement(period, latency, tuple(map(sum, busy)), accuracy)
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench. A runtime that computes no stages is left out where it fails.
@@ -271,7 +271,7 @@ class LocalBench:
 
 
 def _period(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
-    return measure.period_and_stages(pipeline, items, budget)[0]
+    return measure.period_and_busy(pipeline, items, budget)[0]
 
 
 def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:

@@ -1,4 +1,4 @@
-"""Measuring a pipeline: period in steady state, latency, and busy time of each stage."""
+"""Measuring a pipeline: period in steady state, latency, and busy time of each replica."""
 
 from __future__ import annotations
 
@@ -37,23 +37,24 @@ class Budget:
 Contender = Callable[[Budget], Spread]
 
 
-def period_and_stages(
+def period_and_busy(
     pipeline: Pipeline,
     items: Sequence[Item],
     budget: Budget,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[Spread, tuple[float, ...]]:
-    """The period and the busy time of each stage, in ms, of a pipeline with ``trace``.
+) -> tuple[Spread, tuple[tuple[float, ...], ...]]:
+    """The period and how long each replica of each stage works for a result, in ms.
 
+    The replicas of a stage work in all as long as an item takes there. The pipeline has ``trace``.
     ``items`` are repeated. Results count from the moment the pipeline is full to the moment the
     last item enters.
     """
-    stages = len(pipeline.wiring.stages)
+    threads = sum(pipeline.replicas)
     stream = cycle(items)
     first = len(pipeline.submitted)
     # Enough that no stage waits for the caller, few enough that the pipeline is full soon.
-    inside = max(2 * stages, 2)
-    warm = first + inside + stages
+    inside = max(2 * threads, 2)
+    warm = first + inside + threads
     for _ in range(inside):
         pipeline.submit(next(stream))
     results = pipeline.results()
@@ -63,16 +64,13 @@ def period_and_stages(
         next(results)
         last += 1
         is_enough = last - warm >= budget.items
-        if is_enough and (
-            clock() > deadline or _is_settled(pipeline.events, warm, last, stages, budget)
-        ):
+        if is_enough and (clock() > deadline or _is_settled(pipeline, warm, last, budget)):
             break
         pipeline.submit(next(stream))
     for _ in range(inside - 1):
         next(results)
-    ends = completions(pipeline.events, warm - 1, last)
-    busy = tuple(_busy(pipeline.events, stage, warm, last) for stage in range(stages))
-    return spread(gaps(ends)), busy
+    samples = _period_samples(pipeline, warm, last)
+    return spread(samples), _busy(pipeline, warm, last)
 
 
 def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
@@ -108,23 +106,34 @@ def gaps(ends: Sequence[float], sources: int = 1) -> list[float]:
     return [(ends[i + width] - ends[i]) / width * MS for i in starts]
 
 
-def _is_settled(
-    events: Sequence[StageEvent], warm: int, last: int, stages: int, budget: Budget
-) -> bool:
+def _period_samples(pipeline: Pipeline, warm: int, last: int) -> list[float]:
+    # Items overtake each other where a stage has replicas, and leave these in groups.
+    ends = sorted(completions(pipeline.events, warm - 1, last))
+    return gaps(ends, max(pipeline.replicas, default=1))
+
+
+def _is_settled(pipeline: Pipeline, warm: int, last: int, budget: Budget) -> bool:
     """Whether the period is known well enough, looked at only once in a few results."""
-    if (last - warm) % max(4, stages):
+    if (last - warm) % max(4, sum(pipeline.replicas)):
         return False
-    samples = gaps(completions(events, warm - 1, last))
+    samples = _period_samples(pipeline, warm, last)
     return len(samples) >= _MIN_GAPS and spread(samples).relative_half_width <= budget.share
 
 
-def _busy(events: Sequence[StageEvent], stage: int, first: int, last: int) -> float:
-    """The median time in ms that a stage computes an item."""
-    return median(
-        (event.end - event.start) * MS
-        for event in list(events)
-        if event.stage == stage and first <= event.item < last
-    )
+def _busy(pipeline: Pipeline, first: int, last: int) -> tuple[tuple[float, ...], ...]:
+    """The median time of an item in each replica, times the replica's share of the items."""
+    times: dict[tuple[int, int], list[float]] = {}
+    for event in list(pipeline.events):
+        if first <= event.item < last:
+            computed = times.setdefault((event.stage, event.replica), [])
+            computed.append((event.end - event.start) * MS)
+    busy = []
+    for stage, count in enumerate(pipeline.replicas):
+        computed_by = [times.get((stage, replica), []) for replica in range(count)]
+        shares = [len(computed) / (last - first) for computed in computed_by]
+        medians = [median(computed) if computed else 0.0 for computed in computed_by]
+        busy.append(tuple(m * share for m, share in zip(medians, shares, strict=True)))
+    return tuple(busy)
 
 
 def compare_interleaved(contenders: Sequence[Contender], budget: Budget) -> list[Spread]:

@@ -55,7 +55,10 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measured pipeline: steady-state period, latency of one item, busy time of each stage."""
+    """A measured pipeline: steady-state period, latency of one item, and its time in each stage.
+
+    The time in a stage is that of one replica.
+    """
 
     period_ms: Spread
     latency_ms: Spread

@@ -23,8 +23,8 @@ class BrokenSource(RuntimeError):
     pass
 
 
-def new_pipeline(depth=1, before=None):
-    return fake_pipeline(SKIP, STAGES, ["c", "b"], depth, before=before)[0]
+def new_pipeline(depth=1, before=None, replicas=(1, 1, 1)):
+    return fake_pipeline(SKIP, STAGES, ["c", "b"], depth, before=before, replicas=replicas)[0]
 
 
 def outputs_of(numbers):
@@ -99,8 +99,9 @@ def test_an_interrupted_reader_loses_no_result():
         assert plain(in_time(lambda: [next(results), next(results)])) == outputs_of([1, 2])
 
 
-def test_threads_that_run_at_once_get_their_own_results():
-    with new_pipeline() as pipeline, ThreadPoolExecutor(4) as threads:
+@pytest.mark.parametrize("replicas", [(1, 1, 1), (3, 1, 2)])
+def test_threads_that_run_at_once_get_their_own_results(replicas):
+    with new_pipeline(replicas=replicas) as pipeline, ThreadPoolExecutor(4) as threads:
         calls = [list(range(first, first + 7)) for first in range(0, 560, 7)]
         results = threads.map(lambda numbers: pipeline.run(map(item_of, numbers)), calls)
         assert in_time(lambda: list(map(plain, results))) == list(map(outputs_of, calls))
@@ -135,15 +136,22 @@ def test_a_run_whose_source_waits_does_not_hold_other_callers_back():
 class Calls(RuleBasedStateMachine):
     """Any sequence of calls on one pipeline; every item has a number of its own."""
 
+    replicas = (1, 1, 1)
+
     def __init__(self):
         super().__init__()
         self.numbers = itertools.count()
         self.interrupt_at = self.fail_at = None
         self.has_failed = False
-        self.pipeline = new_pipeline(before={1: self.before})
+        self.counting = threading.Lock()
+        self.pipeline = new_pipeline(before={1: self.before}, replicas=self.replicas)
         self.unread = []
 
     def before(self, number):
+        with self.counting:
+            self.count_down()
+
+    def count_down(self):
         if self.interrupt_at is not None:
             self.interrupt_at -= 1
             if self.interrupt_at < 0:
@@ -228,5 +236,13 @@ class Calls(RuleBasedStateMachine):
         self.has_failed = True
 
 
+class ReplicatedCalls(Calls):
+    """The same with several replicas of each stage."""
+
+    replicas = (2, 3, 2)
+
+
 TestAnySequenceOfCalls = Calls.TestCase
-TestAnySequenceOfCalls.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestAnySequenceOfCallsOnReplicas = ReplicatedCalls.TestCase
+SETTINGS = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestAnySequenceOfCalls.settings = TestAnySequenceOfCallsOnReplicas.settings = SETTINGS

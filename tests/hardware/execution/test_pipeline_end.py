@@ -38,8 +38,9 @@ print("leaves", flush=True)
 '''
 
 
-def test_a_pipeline_without_references_lets_its_threads_end():
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"])
+@pytest.mark.parametrize("replicas", [(1, 1, 1), (2, 1, 3)])
+def test_a_pipeline_without_references_lets_its_threads_end(replicas):
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], replicas=replicas)
     for item in items(pipeline.capacity):
         pipeline.submit(item)
     next(pipeline.results())
@@ -65,10 +66,24 @@ def test_a_stage_that_hangs_does_not_hold_close_up(monkeypatch):
     wait_for(lambda: stages[1].closed == 1)
 
 
+def test_a_replica_that_hangs_does_not_hold_close_up(monkeypatch):
+    monkeypatch.setattr("autosplit.hardware.execution.engine.CLOSE_TIMEOUT_S", 0.3)
+    gate = threading.Event()
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], replicas=(1, 2, 1))
+    stages[1].open = lambda: gate.wait(PATIENCE_S)
+    pipeline.start()
+    with pytest.warns(RuntimeWarning, match="replica 0 of stage 1"):
+        pipeline.close()
+    assert [stage.closed for stage in stages] == [1, 0, 1, 1]
+    gate.set()
+    wait_for(lambda: stages[1].closed == 1)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("is_started", [False, True])
-def test_a_fork_gets_an_error(is_started):
-    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c"])
+@pytest.mark.parametrize("replicas", [(1, 1, 1), (1, 2, 1)])
+def test_a_fork_gets_an_error(is_started, replicas):
+    pipeline, _ = fake_pipeline(CHAIN, STAGES, ["c"], replicas=replicas)
     if is_started:
         pipeline.submit(items(1)[0])
     child = os.fork()

@@ -1,5 +1,6 @@
 """Which results are timed, measured with a scripted pipeline and a clock of the test."""
 
+import time
 from itertools import accumulate, count
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_results_of_two_pipelines_are_averaged_in_pairs():
 def test_a_pipeline_is_empty_again_after_measuring(budget):
     pipeline, stages = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
     with pipeline:
-        period, busy = in_time(lambda: measure.period_and_stages(pipeline, items(3), budget))
+        period, busy = in_time(lambda: measure.period_and_busy(pipeline, items(3), budget))
         latency = in_time(lambda: measure.latency(pipeline, items(3), budget))
         assert len(in_time(lambda: pipeline.run(items(2)))) == 2
     assert 0 < period.low <= period.median <= period.high
@@ -66,7 +67,7 @@ def test_at_least_the_items_of_the_budget_are_timed():
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
     with pipeline:
         period, _ = in_time(
-            lambda: measure.period_and_stages(
+            lambda: measure.period_and_busy(
                 pipeline, items(3), Budget(seconds=1e-9, items=12, share=0)
             )
         )
@@ -82,7 +83,7 @@ def test_a_failing_stage_ends_the_measurement():
 
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True, before={1: fail})
     with pytest.raises(StageError, match="broken"):
-        in_time(lambda: measure.period_and_stages(pipeline, items(3), Budget(seconds=20, share=0)))
+        in_time(lambda: measure.period_and_busy(pipeline, items(3), Budget(seconds=20, share=0)))
 
 
 FILL = 6 + 3  # six items inside, and one more for each of three stages
@@ -90,8 +91,8 @@ FILL = 6 + 3  # six items inside, and one more for each of three stages
 
 def steady(takes, budget, clock=lambda: 0.0):
     scripted = Scripted(takes)
-    period, busy = measure.period_and_stages(scripted, [{}], budget, clock)
-    return period, busy, scripted
+    period, busy = measure.period_and_busy(scripted, [{}], budget, clock)
+    return period, [ms for (ms,) in busy], scripted
 
 
 def test_the_fill_of_the_pipeline_does_not_count():
@@ -99,7 +100,7 @@ def test_the_fill_of_the_pipeline_does_not_count():
     period, busy, scripted = steady(lambda i: 500.0 if i < FILL else 2.0, budget)
     assert len(scripted.submitted) == len(steady(lambda i: 2.0, budget)[2].submitted)
     assert (period.low, period.median, period.high) == pytest.approx((2.0, 2.0, 2.0))
-    assert busy == pytest.approx((0.25, 2.0, 0.25))
+    assert busy == pytest.approx([0.25, 2.0, 0.25])
 
 
 def test_the_drain_of_the_pipeline_does_not_count():
@@ -109,7 +110,7 @@ def test_the_drain_of_the_pipeline_does_not_count():
     )
     assert len(scripted.submitted) > counted
     assert period.high == pytest.approx(2.0)
-    assert busy == pytest.approx((0.25, 2.0, 0.25))
+    assert busy == pytest.approx([0.25, 2.0, 0.25])
 
 
 def test_busy_is_the_median_of_the_items_that_count():
@@ -119,7 +120,7 @@ def test_busy_is_the_median_of_the_items_that_count():
         lambda i: takes.get(i, 500.0), Budget(seconds=1.0, share=1.0, items=len(usual))
     )
     assert len(scripted.submitted) == FILL + len(usual) + 5
-    assert busy == pytest.approx((0.25, 3.0, 0.25))
+    assert busy == pytest.approx([0.25, 3.0, 0.25])
 
 
 def test_items_of_an_earlier_measurement_do_not_count():
@@ -127,17 +128,33 @@ def test_items_of_an_earlier_measurement_do_not_count():
     scripted = Scripted(lambda i: pace[0])
     for pace[0] in (500.0, 2.0):
         before = len(scripted.submitted)
-        period, busy = measure.period_and_stages(
+        period, busy = measure.period_and_busy(
             scripted, [{}], Budget(share=0.01, items=16), lambda: 0.0
         )
-        assert (period.median, busy[1]) == pytest.approx((pace[0], pace[0]))
+        assert (period.median, *busy[1]) == pytest.approx((pace[0], pace[0]))
         assert len(scripted.submitted) - before == FILL + 16 + 5
+
+
+def test_replicas_share_the_time_of_their_stage():
+    def wait(number):
+        time.sleep(0.004)
+
+    pipeline, _ = fake_pipeline(
+        CHAIN, [[0], [1, 2]], ["c"], trace=True, before={1: wait}, replicas=[1, 2]
+    )
+    with pipeline:
+        period, busy = in_time(
+            lambda: measure.period_and_busy(pipeline, items(3), Budget(seconds=0.2, items=30))
+        )
+    assert list(map(len, busy)) == [1, 2]
+    assert sum(busy[1]) > 3.9
+    assert max(busy[1]) < period.median < 0.8 * sum(busy[1])
 
 
 @pytest.mark.parametrize("stages", [1, 2, 5])
 def test_twice_as_many_items_as_stages_are_inside(stages):
     scripted = Scripted(lambda i: 1.0, stages)
-    measure.period_and_stages(scripted, [{}], Budget(share=0.5, items=4))
+    measure.period_and_busy(scripted, [{}], Budget(share=0.5, items=4))
     assert scripted.most_inside == max(2, 2 * stages)
 
 
