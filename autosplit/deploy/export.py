@@ -5,7 +5,7 @@ A stage of TVM is written as ONNX too where its boundary exists in the original 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +53,8 @@ def write_split(
     with replace_export(folder) as new:
         parts = []
         for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
-            file = new.file(f"stage{index}", model.runtimes[stage.runtime].suffix)
-            parts.append(_write_stage(model, ports, stage, file, index, original))
+            files = new.numbered(f"stage{index}", model.runtimes[stage.runtime].suffix)
+            parts.append(_write_stage(model, ports, stage, files, index, original))
         document = m.Manifest(
             model=m.ModelPart(
                 name=model.graph.name,
@@ -94,7 +94,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
     runtime, place = next(iter(model.runtimes)), str(device.along(1)[0])
     original = _original_onnx(model, (runtime,))
     deployed = DeployedStage(tuple(ops), runtime, (place,))
-    stage = _write_stage(model, wiring.stages[0], deployed, file, 0, original)
+    stage = _write_stage(model, wiring.stages[0], deployed, iter([file]), 0, original)
     document = m.Manifest(
         model=m.ModelPart(
             name=f"{model.graph.name}/{file.stem}",
@@ -122,13 +122,23 @@ def _write_stage(
     model: CompiledModel,
     ports: StagePorts,
     stage: DeployedStage,
-    file: Path,
+    files: Iterator[Path],
     index: int,
     original: submodels.OnnxModel | None,
 ) -> m.StagePart:
-    """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest."""
-    runtime, place = model.runtimes[stage.runtime], device.parse(stage.devices[0])
-    weights = runtime.write(ports, file, place)
+    """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest.
+
+    The replicas that have one target share a file.
+    """
+    runtime, file = model.runtimes[stage.runtime], next(files)
+    places = list(map(device.parse, stage.devices))
+    targets = [spelled(model.kernels.target_on(place)) for place in places]
+    weights = runtime.write(ports, file, places[0])
+    file_of = {targets[0]: file}
+    for place, target in zip(places, targets, strict=True):
+        if target not in file_of:
+            file_of[target] = next(files)
+            runtime.write(ports, file_of[target], place)
     onnx, onnx_absent = None, None
     if runtime.suffix == ".onnx":
         onnx = _onnx_part(file, weights)
@@ -141,14 +151,23 @@ def _write_stage(
             onnx = _onnx_part(onnx_file, model_file.write(submodel, onnx_file))
         except submodels.NoSubmodel as reason:
             onnx_absent = str(reason)
-    target = spelled(model.kernels.target_on(place))
+    replicas = []
+    for place, target in zip(places, targets, strict=True):
+        other = file_of[target] if file_of[target] != file else None
+        part = m.ReplicaPart(
+            device=str(place),
+            file=other.name if other else None,
+            sha256=sha256(other) if other else None,
+            target=None if target == spelled(model.target) else target,
+        )
+        replicas.append(part)
     ops = [model.graph.ops[op] for op in ports.ops]
     return m.StagePart(
         index=index,
-        device=str(place),
-        target=None if target == spelled(model.target) else target,
+        device=replicas[0].device,
         file=file.name,
         sha256=sha256(file),
+        replicas=tuple(replicas),
         ops=tuple(m.OpPart(name=op.name, sources=op.sources) for op in ops),
         inputs=m.tensor_ports(ports.inputs),
         outputs=m.tensor_ports(ports.outputs),

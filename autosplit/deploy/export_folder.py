@@ -17,6 +17,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from autosplit.deploy import manifest_file
@@ -38,6 +39,12 @@ class NewExport:
     def file(self, stem: str, extension: str) -> Path:
         """Where to write a file; its name is none of the old export's."""
         return self.folder / f"{stem}{self.suffix}{extension}"
+
+    def numbered(self, stem: str, extension: str) -> Iterator[Path]:
+        """Where to write several files: ``stem``, ``stem_1``, ``stem_2`` and so on."""
+        yield self.file(stem, extension)
+        for number in count(1):
+            yield self.file(f"{stem}_{number}", extension)
 
 
 @contextlib.contextmanager

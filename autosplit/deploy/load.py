@@ -5,11 +5,13 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from autosplit.deploy import manifest_file
-from autosplit.deploy.manifest import Manifest, StagePart, ports_of
+from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, ports_of
 from autosplit.deploy.private_copy import copy_checked
+from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, MachineError, line_of
 from autosplit.hardware.codegen.target import architecture, target_of
 from autosplit.hardware.devices import device, processor
@@ -17,6 +19,7 @@ from autosplit.hardware.devices.device import Device, Rpc
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.registry import TVM, load_stage
+from autosplit.units import counted
 from autosplit.versions import require_pair
 
 
@@ -25,8 +28,9 @@ def load(
 ) -> Pipeline:
     """The pipeline of an exported folder, or of a manifest.
 
-    It runs on ``devices``, else on those it was exported for; where this machine lacks one of those
-    cores, its local stages take the cores there are. A stage for a server is sent there. An export
+    It runs on ``devices``, one a replica, else on those it was exported for; where this machine
+    lacks one of those cores, its local replicas take the cores there are. A stage for a server is
+    sent there. An export
     is code: load only what you would run. Raises ConfigError for a damaged or miswired folder,
     MachineError for a stage of another architecture or processor, a server that is not there, and
     a file that does not load.
@@ -44,27 +48,36 @@ def load(
             document = latest
 
 
-def place_stages(document: Manifest, devices: Sequence[str] = ()) -> tuple[Device, ...]:
-    """The device of each stage here: of ``devices``, of the manifest, or the cores there are."""
-    if devices:
-        return device.along(len(document.stages), devices)
+def place_replicas(
+    document: Manifest, devices: Sequence[str] = ()
+) -> tuple[tuple[Device, ...], ...]:
+    """The devices of the replicas of each stage.
+
+    They are from ``devices``, from the manifest, or the cores there are.
+    """
+    names = [replica.device for stage in document.stages for replica in stage.replicas]
+    if devices and len(devices) != len(names):
+        raise ConfigError(
+            f"the export has {counted(len(names), 'replica')}, "
+            f"but {counted(len(devices), 'device')} are given; give one a replica"
+        )
     try:
-        return device.with_copies([device.parse(s.device) for s in document.stages])
+        places = [device.parse(name) for name in devices or names]
     except MachineError:
-        cores = iter(device.along(len(document.stages)))
-        places = []
-        for stage in document.stages:
-            # A core of the other machine is any core here; a server is the same from everywhere.
-            is_local = stage.device.startswith("cores:")
-            places.append(next(cores) if is_local else device.parse(stage.device))
-        return device.with_copies(places)
+        if devices:
+            raise
+        cores = iter(device.along(len(names)))
+        # A core of the other machine is any core here; a server is the same from everywhere.
+        places = [next(cores) if cores_of(name) else device.parse(name) for name in names]
+    placed = iter(device.with_copies(places))
+    return tuple(tuple(next(placed) for _ in stage.replicas) for stage in document.stages)
 
 
-def require_target(document: Manifest, stage: StagePart) -> None:
-    """Raises MachineError where this machine cannot run the code of a stage."""
+def require_target(document: Manifest, stage: StagePart, replica: ReplicaPart) -> None:
+    """Raises MachineError where this machine cannot run the code of a replica."""
     here = platform.machine()
-    target = target_of(stage.target or document.environment.get("target"))
-    if stage.target:
+    target = target_of(replica.target or document.environment.get("target"))
+    if replica.target:
         exported_for = architecture(target.host or target)
     else:
         exported_for = document.environment.get("architecture", here)
@@ -85,40 +98,49 @@ def _pipeline(
     document: Manifest, folder: Path, devices: Sequence[str], depth: int, trace: bool
 ) -> Pipeline:
     wiring = document.wiring()
-    places = place_stages(document, devices)
+    places = place_replicas(document, devices)
     if any(stage.runtime == TVM for stage in document.stages):
         # With an ffi package of another version TVM may crash the process when it loads a library.
         require_pair()
-        for stage, place in zip(document.stages, places, strict=True):
-            # A server's processor is not known here; loading there says what is wrong.
-            if not isinstance(place, Rpc):
-                require_target(document, stage)
-    stages: list[Stage] = []
+        for stage, stage_places in zip(document.stages, places, strict=True):
+            for replica, place in zip(stage.replicas, stage_places, strict=True):
+                # A server's processor is not known here; loading there says what is wrong.
+                if not isinstance(place, Rpc):
+                    require_target(document, stage, replica)
+    loaded: list[list[Stage]] = []
     # What is loaded stays in memory, so the copies can go once every stage is loaded.
     with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
         try:
-            copies = [_copy_stage(folder, stage, Path(private)) for stage in document.stages]
-            for copy, stage, place in zip(copies, document.stages, places, strict=True):
-                stages.append(_load(copy, stage, place))
+            for stage in document.stages:
+                _copy_stage(folder, stage, Path(private))
+            for stage, stage_places in zip(document.stages, places, strict=True):
+                loaded.append([])
+                for replica, place in zip(stage.replicas, stage_places, strict=True):
+                    loaded[-1].append(_load(Path(private), stage, replica, place))
         except BaseException:
-            for loaded in stages:
-                loaded.close()
+            for replica_stage in chain.from_iterable(loaded):
+                replica_stage.close()
             raise
-    return Pipeline(wiring, [[stage] for stage in stages], depth, trace)
+    return Pipeline(wiring, loaded, depth, trace)
 
 
-def _copy_stage(folder: Path, stage: StagePart, private: Path) -> Path:
-    """A private copy of the stage's file, with the file of weights beside it."""
+def _copy_stage(folder: Path, stage: StagePart, private: Path) -> None:
+    """Make private copies of the files that the stage's replicas run."""
     # Where the stage file is the ONNX model itself, its weights may lie beside it.
     if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
         copy_checked(folder, stage.onnx.data, stage.onnx.data_sha256 or "", private)
-    return copy_checked(folder, stage.file, stage.sha256, private)
+    copy_checked(folder, stage.file, stage.sha256, private)
+    for replica in stage.replicas:
+        if replica.file:
+            copy_checked(folder, replica.file, replica.sha256 or "", private)
 
 
-def _load(file: Path, stage: StagePart, place: Device) -> Stage:
+def _load(private: Path, stage: StagePart, replica: ReplicaPart, place: Device) -> Stage:
     inputs, outputs = ports_of(stage.inputs), ports_of(stage.outputs)
+    file = private / (replica.file or stage.file)
+    digest = replica.sha256 if replica.file else stage.sha256
     try:
-        return load_stage(stage.runtime, file, stage.sha256, inputs, outputs, place)
+        return load_stage(stage.runtime, file, digest or "", inputs, outputs, place)
     except (ConfigError, MachineError):
         raise
     except Exception as error:

@@ -1,7 +1,8 @@
 """The document ``split.json``: everything a program needs to wire and run the stage files.
 
 Version rule: ``format`` goes up when a reader of the old format would go wrong. Fields may be added
-within one format; a reader ignores those it does not know.
+within one format; a reader ignores those it does not know. A document of format 1, whose stages
+have one device and no replicas, is read as one of format 2.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
     PositiveInt,
-    computed_field,
     model_validator,
 )
 
@@ -27,7 +28,8 @@ from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wi
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)
 NAME = "split.json"
 
 
@@ -94,39 +96,73 @@ class OnnxPart(_Part):
     data_sha256: Digest | None = None
 
 
+class ReplicaPart(_Part):
+    """One replica of a stage and the device it was measured on.
+
+    ``file`` and ``sha256`` are None where it runs the file of the stage. ``target`` is what its
+    file was compiled for, where that is not the target of ``environment``.
+    """
+
+    device: str
+    file: FileName | None = None
+    sha256: Digest | None = None
+    target: str | None = None
+
+
+class StatePart(_Part):
+    """A tensor that one item leaves for the next item of its stream."""
+
+    input: str
+    output: str
+    shape: tuple[NonNegativeInt, ...]
+    dtype: str
+
+
 class StagePart(_Part):
-    """One stage: its file, the device it was measured on, and its ports in argument order.
+    """One stage: its file, its replicas, and its ports in argument order.
 
     ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` and
-    ``openvino`` the model of ``onnx`` itself. It is also written as ``backend``, the name that
-    older readers of format 1 know. ``target`` is what the file was compiled for, where that is not
-    the target of ``environment``. ``onnx`` is None where the stage has no ONNX model;
-    ``onnx_absent`` then says why.
+    ``openvino`` the model of ``onnx`` itself. ``device`` is that of the first replica. ``states``
+    is always empty: a stage with states cannot be run yet. ``onnx`` is None where the stage has no
+    ONNX model; ``onnx_absent`` then says why.
     """
 
     index: NonNegativeInt
     device: str
     file: FileName
     sha256: Digest
+    replicas: tuple[ReplicaPart, ...] = Field(min_length=1)
+    states: tuple[StatePart, ...] = Field(default=(), max_length=0)
     ops: tuple[OpPart, ...]
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
     runtime: RuntimeName = TVM
-    target: str | None = None
     onnx: OnnxPart | None = None
     onnx_absent: str | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _named_backend(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "backend" in data:
-            return {"runtime": data["backend"], **data}
-        return data
+    def _from_format_1(cls, data: Any) -> Any:
+        """Format 1 calls the runtime ``backend`` and has one device, with a ``target``."""
+        if not isinstance(data, dict):
+            return data
+        defaults = {}
+        if "backend" in data:
+            defaults["runtime"] = data["backend"]
+        if "device" in data:
+            defaults["replicas"] = [{"device": data["device"], "target": data.get("target")}]
+        return defaults | data
 
-    @computed_field
-    def backend(self) -> str:
-        """The runtime, under its former name."""
-        return self.runtime
+    @property
+    def files(self) -> tuple[tuple[str, str], ...]:
+        """Name and sha256 of every file of the stage."""
+        files = [(self.file, self.sha256)]
+        files += [(r.file, r.sha256 or "") for r in self.replicas if r.file]
+        if self.onnx:
+            files.append((self.onnx.file, self.onnx.sha256))
+        if self.onnx and self.onnx.data:
+            files.append((self.onnx.data, self.onnx.data_sha256 or ""))
+        return tuple(files)
 
 
 class FromInput(_Part):
@@ -240,10 +276,14 @@ class ReferencePart(_Part):
     sha256: Digest
 
 
+def _readable(version: Any) -> Any:
+    return FORMAT if version in READABLE else version
+
+
 class Manifest(_Part):
     """The whole of ``split.json``."""
 
-    format: Literal[1] = 1
+    format: Annotated[Literal[2], BeforeValidator(_readable)] = 2
     model: ModelPart
     stages: tuple[StagePart, ...] = Field(min_length=1)
     connections: tuple[ConnectionPart, ...]
@@ -257,15 +297,10 @@ class Manifest(_Part):
     @property
     def files(self) -> tuple[tuple[str, str], ...]:
         """Name and sha256 of every file of the export."""
-        parts: list[StagePart | OnnxPart | ReferencePart] = [*self.stages]
-        parts += [stage.onnx for stage in self.stages if stage.onnx]
-        parts += [self.reference] if self.reference else []
-        weights = [
-            (stage.onnx.data, stage.onnx.data_sha256 or "")
-            for stage in self.stages
-            if stage.onnx and stage.onnx.data
-        ]
-        return (*((part.file, part.sha256) for part in parts), *weights)
+        files = [file for stage in self.stages for file in stage.files]
+        if self.reference:
+            files.append((self.reference.file, self.reference.sha256))
+        return tuple(files)
 
     def wiring(self) -> Wiring:
         """The wiring to run. Raises ConfigError where the connections do not fit the stages."""

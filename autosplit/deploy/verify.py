@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.deploy import manifest_file
-from autosplit.deploy.load import load, place_stages
+from autosplit.deploy.load import load, place_replicas
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import ConfigError, MachineError, ModelError
@@ -32,12 +32,15 @@ Draw = Callable[..., Items]
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Times in ms: period, latency, busy time of each stage; and the events of the first items."""
+    """Times in ms: period, latency, and how long each replica works for a result; with events.
+
+    ``busy_ms`` and ``devices`` have the replicas of each stage.
+    """
 
     period: Spread
     latency: Spread
-    busy_ms: tuple[float, ...]
-    devices: tuple[Device, ...]
+    busy_ms: tuple[tuple[float, ...], ...]
+    devices: tuple[tuple[Device, ...], ...]
     events: tuple[StageEvent, ...]
 
 
@@ -85,7 +88,7 @@ def bench(folder: Path, budget: Budget) -> BenchResult:
         period, busy_ms = measure.period_and_busy(pipeline, items, budget)
         events = tuple(pipeline.events)
         latency = measure.latency(pipeline, items, budget)
-    return BenchResult(period, latency, busy_ms, place_stages(document), events)
+    return BenchResult(period, latency, busy_ms, place_replicas(document), events)
 
 
 def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items:

@@ -20,6 +20,7 @@ def stage(index: int, inputs: list[str], outputs: list[str]) -> dict[str, Any]:
         "file": f"stage{index}.so",
         "ops": [{"name": f"op{index}", "sources": []}],
         "device": "cores:0",
+        "replicas": [{"device": "cores:0"}],
         "sha256": "0" * 64,
         "inputs": [port(name) for name in inputs],
         "outputs": [port(name) for name in outputs],
@@ -31,7 +32,7 @@ def tensor(name: str, source: dict[str, Any], *to: dict[str, Any]) -> dict[str, 
 
 
 SOUND: dict[str, Any] = {
-    "format": 1,
+    "format": 2,
     "model": {
         "name": "net",
         "sha256": "f" * 64,

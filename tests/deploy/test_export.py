@@ -229,11 +229,11 @@ def test_a_missing_stage_file_is_named(export):
         autosplit.load(export.folder)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, True, [1]])
+@pytest.mark.parametrize("version", [0, 3, "1", None, True, [1]])
 def test_another_format_is_named(export, version):
     export.edit(lambda d: d.update(format=version))
     with pytest.raises(
-        ConfigError, match=r"has format .*, this autosplit reads 1; export it again"
+        ConfigError, match=r"has format .*, this autosplit reads 1 to 2; export it again"
     ):
         autosplit.load(export.folder)
 
@@ -384,7 +384,7 @@ def test_devices_can_be_given(export):
     first = f"cores:{api.device.available()[0]}"
     with loading.load(export.folder, [first] * 3) as pipeline:
         assert len(pipeline.wiring.stages) == 3
-    with pytest.raises(ConfigError, match="3 stages need 3 devices, not 1"):
+    with pytest.raises(ConfigError, match="3 replicas, but 1 device"):
         loading.load(export.folder, [first])
 
 

@@ -23,12 +23,16 @@ def three(monkeypatch):
 def made_for(*names):
     document = sound()
     for stage, name in zip(document["stages"], names, strict=True):
-        stage["device"] = name
+        stage["replicas"] = [{"device": name}]
     return Manifest.model_validate(document)
 
 
+def places_of(document, devices=()):
+    return [d for places in loading.place_replicas(document, devices) for d in places]
+
+
 def placed(*names, devices=()):
-    return [str(d) for d in loading.place_stages(made_for(*names), devices)]
+    return [str(d) for d in places_of(made_for(*names), devices)]
 
 
 def test_stages_run_where_they_were_made_for():
@@ -44,13 +48,13 @@ def test_servers_stay_where_they_are_while_local_stages_move():
 
 
 def test_two_stages_on_a_tracker_s_key_are_on_two_servers():
-    places = loading.place_stages(made_for("tracker:t:1/k", "cores:9", "tracker:t:1/k"))
+    places = places_of(made_for("tracker:t:1/k", "cores:9", "tracker:t:1/k"))
     assert [d.copy for d in places if isinstance(d, Rpc)] == [0, 1]
     assert Cores((0,)) in places
 
 
 def test_so_they_are_where_no_core_is_missing():
-    places = loading.place_stages(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
+    places = places_of(made_for("tracker:t:1/k", "cores:0", "tracker:t:1/k"))
     assert [d.copy for d in places if isinstance(d, Rpc)] == [0, 1]
 
 
@@ -58,7 +62,7 @@ def test_devices_that_are_given_count_and_no_others():
     assert placed("cores:9", "nonsense", "cores:8", devices=["cores:1", "cores:1", "rpc:h:1"]) == [
         "cores:1", "cores:1", "rpc:h:1",
     ]  # fmt: skip
-    with pytest.raises(ConfigError, match="3 stages need 3 devices, not 2"):
+    with pytest.raises(ConfigError, match="3 replicas, but 2 devices"):
         placed("cores:0", "cores:0", "cores:0", devices=["cores:0", "cores:0"])
     with pytest.raises(MachineError, match="needs core 9"):
         placed("cores:0", "cores:0", "cores:0", devices=["cores:0", "cores:0", "cores:9"])
@@ -222,9 +226,9 @@ def target(monkeypatch):
 
 def made_with(environment, stage_target=None):
     document = sound() | {"environment": environment}
-    document["stages"][0]["target"] = stage_target
+    document["stages"][0]["replicas"][0]["target"] = stage_target
     manifest = Manifest.model_validate(document)
-    return manifest, manifest.stages[0]
+    return manifest, manifest.stages[0], manifest.stages[0].replicas[0]
 
 
 @pytest.mark.parametrize(
@@ -264,5 +268,5 @@ def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
 
 
 def test_onnx_stages_need_no_processor(exported, loaded, monkeypatch):
-    monkeypatch.setattr(loading, "require_target", lambda document, stage: pytest.fail("checked"))
+    monkeypatch.setattr(loading, "require_target", lambda *_: pytest.fail("checked"))
     loading.load(exported).close()

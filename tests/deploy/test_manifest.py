@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from autosplit.deploy import manifest, manifest_file
-from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest import Manifest, ReplicaPart
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
 from tests.deploy.manifests import sound
@@ -148,12 +148,28 @@ def test_an_unknown_runtime_is_refused(runtime):
     assert refused(lambda d: d["stages"][0].update(runtime=runtime)) == "stages.0.runtime"
 
 
-def test_the_former_key_of_a_runtime_is_read_and_written(put):
+def test_a_stage_of_format_1_has_one_replica_and_its_runtime_under_another_name(put):
+    document = sound() | {"format": 1}
+    stage = document["stages"][0]
+    del stage["replicas"]
+    stage |= {"backend": "onnxruntime", "target": "llvm", "device": "cores:3"}
+    manifest = manifest_file.read(put(document))
+    assert manifest.format == 2
+    assert manifest.stages[0].runtime == "onnxruntime"
+    assert manifest.stages[0].replicas == (ReplicaPart(device="cores:3", target="llvm"),)
+
+
+def test_a_stage_needs_a_replica_and_has_no_state(put):
+    assert refused(lambda d: d["stages"][1].update(replicas=[])) == "stages.1.replicas"
+    state = {"input": "h", "output": "n", "shape": [1], "dtype": "float32"}
+    assert refused(lambda d: d["stages"][1].update(states=[state])) == "stages.1.states"
+
+
+def test_the_files_of_replicas_belong_to_the_export(put):
     document = sound()
-    document["stages"][0]["backend"] = "onnxruntime"
-    stage = manifest_file.read(put(document)).stages[0]
-    assert stage.runtime == "onnxruntime"
-    assert stage.model_dump()["backend"] == "onnxruntime"
+    other = {"device": "cuda:0", "file": "stage1_1.so", "sha256": "1" * 64, "target": "cuda"}
+    document["stages"][1]["replicas"].append(other)
+    assert ("stage1_1.so", "1" * 64) in manifest_file.read(put(document)).files
 
 
 @pytest.mark.parametrize(
@@ -206,10 +222,10 @@ def test_one_stage_is_a_split_too():
     assert len(Manifest.model_validate(document).wiring().stages) == 1
 
 
-@pytest.mark.parametrize("version", [0, 2, 1.5, "1", None, True, [1]])
+@pytest.mark.parametrize("version", [0, 3, 1.5, "1", None, True, [1]])
 def test_another_format_is_told_before_anything_is_read(put, version):
     with pytest.raises(
-        ConfigError, match=r"has format .*, this autosplit reads 1; export it again"
+        ConfigError, match=r"has format .*, this autosplit reads 1 to 2; export it again"
     ):
         manifest_file.read(put({"format": version, "stages": "nonsense"}))
 

@@ -201,7 +201,7 @@ def test_bench_measures_every_stage(export):
     result = bench(export.folder, Budget(seconds=0.1, items=8))
     for spread in (result.latency, result.period):
         assert 0 < spread.low <= spread.median <= spread.high
-    assert min(result.busy_ms) > 0
+    assert min(result.busy_ms) > (0,)
     assert len(result.busy_ms) == len(result.devices) == 3
     assert {event.stage for event in result.events} == {0, 1, 2}
 
@@ -210,7 +210,10 @@ def test_bench_prints_what_the_design_says(export, capsys):
     assert main(["bench", str(export.folder), "--seconds", "0.1", "-f", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document["period_ms"]) == set(document["latency_ms"]) == {"median", "low", "high"}
-    assert [set(s) for s in document["stages"]] == [{"busy_ms"}] * 3
+    assert [set(s) for s in document["stages"]] == [{"busy_ms", "replicas"}] * 3
+    assert [set(r) for s in document["stages"] for r in s["replicas"]] == [
+        {"device", "busy_ms"}
+    ] * 3
     assert main(["bench", str(export.folder), "--seconds", "0.1"]) == 0
     assert "items/s, latency" in capsys.readouterr().out
 

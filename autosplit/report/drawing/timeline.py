@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from autosplit.errors import ConfigError
@@ -21,17 +22,21 @@ def timeline(
     events: Sequence[StageEvent | tuple[int, int, float, float]],
     names: Sequence[str] = (),
     *,
+    replicas: Sequence[int] = (),
     title: str = "",
     form: Form = "png",
     width: int = 1400,
 ) -> bytes:
-    """One row a stage, one bar an item with its number; hatched where the stage waited.
+    """One row a replica, one bar an item with its number; hatched where the replica waited.
 
     ``events`` are in ms, in any order; of a long run the first whole items are drawn. ``names``
-    label the stages, ``width`` is in pixels. Raises MachineError without matplotlib.
+    label the rows, ``replicas`` are those of each stage, by default one. ``width`` is in pixels.
+    Raises MachineError without matplotlib.
     """
     run = sorted((StageEvent(*e) for e in events), key=lambda e: (e.start, e.stage))
-    rows = max([*(e.stage + 1 for e in run), len(names), 1])
+    stages = max([*(e.stage + 1 for e in run), 1])
+    first_row = [0, *accumulate(replicas or [1] * stages)]
+    rows = max(first_row[-1], len(names))
     items = list(dict.fromkeys(e.item for e in run))
     first_items = set(items[: max(1, _MAX_BARS // rows)])
     drawn = [e for e in run if e.item in first_items]
@@ -48,12 +53,12 @@ def timeline(
     caption = f"{count} in {milliseconds(span)}; a number is an item, hatched is waiting"
     canvas.text(12, 40, caption, px=11)
     scale = (width - _LEFT - _RIGHT) / span
-    for stage in range(rows):
-        y = _TOP + stage * _ROW + 4
-        name = names[stage] if stage < len(names) else f"stage {stage}"
-        of_stage = [e for e in drawn if e.stage == stage]
+    for row in range(rows):
+        y = _TOP + row * _ROW + 4
+        name = names[row] if row < len(names) else f"stage {row}"
+        in_row = [e for e in drawn if first_row[e.stage] + e.replica == row]
         canvas.text(_LEFT - 10, y + (_ROW - 12) / 2, label(name, 24), px=12, ha="right")
-        _bars(canvas, y, of_stage, scale, span)
+        _bars(canvas, y, in_row, scale, span)
     _axis(canvas, span, scale, _TOP + rows * _ROW + 6)
     return canvas.render(form)
 
@@ -61,7 +66,7 @@ def timeline(
 def _bars(
     canvas: Canvas, y: float, events: Sequence[StageEvent], scale: float, span: float
 ) -> None:
-    """The row of one stage, with the share of time that it was busy."""
+    """The row of one replica, with the share of time that it was busy."""
     height = _ROW - 12
     middle = y + height / 2
     busy, previous_end = 0.0, None
@@ -110,11 +115,17 @@ def check(file: Path) -> None:
     Canvas(1, 1)
 
 
-def write(events: Sequence[StageEvent], devices: Sequence[str], file: Path) -> None:
-    """Draw the first items of a traced run. Raises MachineError if the disk refuses."""
-    names = [f"stage {i}, {device}" for i, device in enumerate(devices)]
+def write(events: Sequence[StageEvent], devices: Sequence[Sequence[object]], file: Path) -> None:
+    """Draw the first items of a traced run; ``devices`` are those of each stage's replicas.
+
+    Raises MachineError if the disk refuses.
+    """
+    names = [f"stage {s}, {device}" for s, places in enumerate(devices) for device in places]
+    replicas = list(map(len, devices))
     form = _FORMS[file.suffix.lower()]
-    picture = timeline(rows(events, ITEMS), names, title="A run from its start", form=form)
+    picture = timeline(
+        rows(events, ITEMS), names, replicas=replicas, title="A run from its start", form=form
+    )
     with atomic_write(file) as temporary:
         temporary.write_bytes(picture)
 

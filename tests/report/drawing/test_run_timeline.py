@@ -32,9 +32,9 @@ def test_times_count_in_ms_from_the_first_item():
         StageEvent(0, 2, 11.0, 12.0),
     ]
     assert timeline.rows(events, 2) == [
-        (0, 0, 0.0, 500.0),
-        (1, 0, 500.0, 1000.0),
-        (0, 1, 500.0, 1000.0),
+        StageEvent(0, 0, 0.0, 500.0),
+        StageEvent(1, 0, 500.0, 1000.0),
+        StageEvent(0, 1, 500.0, 1000.0),
     ]
     assert timeline.rows([], 2) == []
 
@@ -54,7 +54,7 @@ def test_an_item_is_computed_by_one_stage_after_the_other(exported):
     with load(exported, trace=True) as pipeline:
         pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}] * 6)
         rows = timeline.rows(pipeline.events, 6)
-    at = {(stage, item): (start, end) for stage, item, start, end in rows}
+    at = {(row.stage, row.item): (row.start, row.end) for row in rows}
     assert len(at) == len(rows) == 18
     assert all(
         at[stage, item][1] <= at[stage + 1, item][0] for stage in (0, 1) for item in range(6)
@@ -66,7 +66,8 @@ def test_an_item_is_computed_by_one_stage_after_the_other(exported):
 
 @pytest.mark.parametrize(("name", "start"), [("run.svg", b"<?xml"), ("run.PNG", b"\x89PNG")])
 def test_the_suffix_says_what_is_drawn(tmp_path, name, start):
-    timeline.write([StageEvent(0, 0, 1.0, 2.0)], ["cores:0"], tmp_path / name)
+    events = [StageEvent(0, 0, 1.0, 2.0), StageEvent(0, 1, 1.5, 2.5, replica=1)]
+    timeline.write(events, [["cores:0", "cores:1"]], tmp_path / name)
     data = (tmp_path / name).read_bytes()
     assert data.startswith(start)
     assert name.endswith("PNG") or ElementTree.fromstring(data).tag.endswith("svg")
