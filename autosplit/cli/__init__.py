@@ -2,13 +2,15 @@
 
 A command has ``HELP``, ``configure(parser)``, ``run(args)`` and, where its user should know what an
 interrupt leaves behind, ``AFTER_INTERRUPT``. It puts parts together and holds no logic of its own.
-``options`` holds what several commands read, ``output`` everything they print. Commands import
-every other package, late: ``--help`` loads nothing heavy.
+``options`` holds what several commands read, ``output`` everything they print, and ``native_log``
+keeps TVM's own log lines away. Commands import every other package, late: ``--help`` loads nothing
+heavy.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import traceback
@@ -23,6 +25,7 @@ from autosplit.cli import (
     export,
     extract,
     inspect,
+    native_log,
     output,
     plan,
     profile,
@@ -54,6 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     _open_closed_streams()
     args = _parser().parse_args(argv)
+    with contextlib.nullcontext() if args.debug else native_log.hidden():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run a parsed command; every exception becomes a line and an exit code."""
     try:
         code = int(COMMANDS[args.command].run(args) or 0)
         # A reader that has left is noticed here, not when Python ends.

@@ -1,0 +1,75 @@
+"""Keeps the lines that TVM's C++ code logs away from the terminal.
+
+They speak of TVM's insides and no option turns them off. Standard error's descriptor leads through
+a pipe, whose reader passes on every other line. Python's own stream goes past the pipe, so it is
+still a terminal where it was one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator
+
+_LOGGED = re.compile(rb"\[\d\d:\d\d:\d\d\] \S+\.(cc|h|cpp):\d+:|note: run with `TVM_BACKTRACE")
+_STDERR = 2
+_DRAIN_S = 1.0  # child processes may keep the pipe open
+
+
+@contextlib.contextmanager
+def hidden() -> Iterator[None]:
+    """While in the context, drop the lines that TVM writes to standard error."""
+    terminal = os.dup(_STDERR)
+    reading, writing = os.pipe()
+    reader = threading.Thread(target=_pass_on, args=(reading, terminal), daemon=True)
+    python_stream = sys.stderr
+    with contextlib.ExitStack() as streams:
+        # A stream that a notebook or a test put there has nothing to do with the descriptor.
+        if _descriptor(python_stream) == _STDERR:
+            past_the_pipe = open(  # noqa: SIM115
+                terminal, "w", buffering=1, closefd=False, encoding=python_stream.encoding,
+                errors=python_stream.errors,
+            )  # fmt: skip
+            streams.enter_context(past_the_pipe)
+            sys.stderr = past_the_pipe
+        python_stream.flush()
+        os.dup2(writing, _STDERR)
+        os.close(writing)
+        reader.start()
+        try:
+            yield
+        finally:
+            sys.stderr = python_stream
+            # The last writer's end closes with it, and the reader sees the end of the pipe.
+            os.dup2(terminal, _STDERR)
+            reader.join(_DRAIN_S)
+    if not reader.is_alive():
+        os.close(terminal)
+
+
+def _descriptor(stream: object) -> int | None:
+    try:
+        return stream.fileno()  # type: ignore[attr-defined,no-any-return]
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _pass_on(reading: int, terminal: int) -> None:
+    with open(reading, "rb", buffering=0) as pipe:
+        rest = b""
+        while chunk := pipe.read(65536):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if not _LOGGED.match(line):
+                    _write(terminal, line + b"\n")
+        if rest and not _LOGGED.match(rest):
+            _write(terminal, rest)
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    # The terminal may be gone.
+    with contextlib.suppress(OSError):
+        os.write(descriptor, content)
