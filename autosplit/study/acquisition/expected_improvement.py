@@ -70,8 +70,11 @@ class Outlook:
         """
         effort = self.source.effort
         count = len(self.history.measured)
+        # The same draws for the same history, so that a resumed study chooses as it would have.
         draws = [self.corrected.draw(generator(count, n)) for n in range(effort.draws)]
         incumbents = self.space.evaluator.batch(self._best_measured)
+        # A gain is over what each draw says of the best measured split: errors that both share
+        # cancel.
         least = np.array([incumbents.periods(costs).min(initial=math.inf) for costs in draws])
         candidates = dict.fromkeys(self.free)
         if not effort.is_quick:
@@ -94,6 +97,7 @@ class Outlook:
         start = None
         for _ in range(CLIMB_LIMIT):
             best = max(gains, key=lambda stages: gains[stages], default=None)
+            # No neighbour promises more: a local optimum.
             if best is None or best == start:
                 return
             start = best
@@ -109,6 +113,7 @@ class Outlook:
     ) -> dict[Stages, float]:
         batch = self.space.evaluator.batch(splits)
         periods = np.array([batch.periods(costs) for costs in draws])
+        # Expected improvement: the mean over the draws, a loss counting as zero.
         gains = np.maximum(0.0, 1 - periods / least[:, None]).mean(axis=0)
         return dict(zip(batch.stages, gains.tolist(), strict=True))
 
@@ -168,6 +173,7 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
         splits = dict.fromkeys([*plan, *listed])
         free = [s for s in splits if space.key(s) not in history.taken][:CANDIDATES]
     if not free:
+        # Everything that was listed is taken: go on around the latest trials.
         starts = [m.stages for m in history.measured[-CANDIDATES:]]
         free = free_splits(space, corrected.contention_costs, history.taken, starts)
     return Outlook(space, history, corrected, tuple(free), source)
@@ -202,6 +208,7 @@ def _listed_outlook(
     space: Space, devices: tuple[str, ...], history: History, corrected: CorrectedCosts
 ) -> Outlook:
     """What was listed at the last power of two of measured trials, weighed again."""
+    # Any process finds the same listing, whichever trials it saw itself.
     last_listing = 1 << len(history.measured).bit_length() - 1
     keys, batch = _listed(space, devices, history.measured[:last_listing])
     centres = np.argsort(batch.periods(corrected.contention_costs), kind="stable")[:CENTRES]

@@ -45,6 +45,7 @@ def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = No
     measured: list[Measured] = []
     for trial in others:
         key, times = keys[trial.number], trial.user_attrs.get("stage_ms")
+        # A database is untrusted, and trials of other programs may be in it.
         if trial.state.name != "COMPLETE" or key is None or not times or not trial.values:
             continue
         period = spread_of(trial.user_attrs.get("period_ms"))
@@ -55,6 +56,7 @@ def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = No
                 trial.number,
                 space.split(key),
                 stage_ms,
+                # Studies of before stored no spread.
                 period.median if period else max(stage_ms),
                 latency.median if latency else 0.0,
             )

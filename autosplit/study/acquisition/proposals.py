@@ -29,6 +29,7 @@ def planned(
     view = outlook(space, devices, history)
     if not view.free:
         return None
+    # Thompson sampling: what one draw calls best, so that wrong costs cannot hide a split for ever.
     if history.measured and rng.random() < EXPLORATION:
         guess = view.guess(rng)
         if space.key(guess) not in history.taken:

@@ -58,6 +58,7 @@ class SplitSampler:
             stages = self.space.split(key) if key else None
             write_trial(study, trial, {"worker": this_worker()})
         elif parameters is not None:
+            # A user may enqueue some of the parameters; the middle stands for the others.
             stages = self.space.decode({n: parameters.get(n, 0.5) for n in self.space.names})
             write_trial(study, trial, self._claim(stages))
         else:
@@ -92,10 +93,12 @@ class SplitSampler:
             write_trial(study, trial, self._claim(stages))
             if stages is None:
                 return None
+            # Read after writing: of two workers, at least one sees the other's claim.
             rivals = self._rivals(study, trial, self.space.key(stages))
             if not rivals:
                 return stages
             rank = sum(number < trial.number for number in rivals)
+        # Every choice had a rival; an empty claim lets the trial fail without a split.
         write_trial(study, trial, self._claim(None))
         return None
 

@@ -99,8 +99,10 @@ def correct(
     for level in _contention_levels(count if empty and trials else 1, count):
         factors, overheads = _mean_corrections(posteriors, weights, level)
         models.append(_corrected(costs, times, factors, overheads))
+    # A period is a little longer than the longest stage: threads hand over and wait.
     ratios = [m.period_ms / max(m.stage_ms) for m in trials if max(m.stage_ms) > 0]
     ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
+    # The grid is logarithmic, so the mean over it is a geometric one.
     error = math.exp(float(weights @ np.log([p.error for p in posteriors])))
     noise = math.exp(float(weights @ np.log([p.noise for p in posteriors])))
     contention_costs = ContentionCosts(tuple(models))
@@ -118,6 +120,7 @@ def _most_informative(measured: Sequence[Measured], count: int) -> list[Measured
     """The trials that tell most of where the best split is: half the best, half the latest."""
     if len(measured) <= count:
         return list(measured)
+    # The best show where the optimum is, the latest what the search has just learned.
     best = sorted(measured, key=lambda m: m.period_ms)[: count // 2]
     latest = [m for m in measured if m not in best][-(count - len(best)) :]
     return sorted((*best, *latest), key=lambda m: m.number)
@@ -125,6 +128,7 @@ def _most_informative(measured: Sequence[Measured], count: int) -> list[Measured
 
 def _corrected(costs: CostModel, times: Array, factors: Array, overheads: Array) -> CostModel:
     """The costs with corrected times and overheads; what a device cannot run stays infinite."""
+    # A draw may be negative, which no time is.
     corrected = times * np.maximum(factors, LEAST)
     profiled = np.array(_row_a_device(costs.times, len(times)))
     corrected = np.where(np.isinf(profiled), profiled, corrected)

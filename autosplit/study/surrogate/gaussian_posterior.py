@@ -85,6 +85,7 @@ class Posterior:
         common = SCALE**2 * np.outer(rows.totals, rows.totals)
         common = common * (0.5 + 0.5 * np.outer(rows.contention, rows.contention))
         correlation = self.correlation[np.ix_(rows.device, rows.device)]
+        # Stages correlate by the ops they share, by the common scale, and by their overheads.
         prior = (self.error**2 * rows.shared + common + self.overhead_variance) * correlation
         # The last two terms keep the matrix positive definite where the noise is next to nothing.
         noise = (self.noise * rows.measured) ** 2 + 1e-9 * np.diag(prior) + 1e-18
@@ -100,6 +101,7 @@ class Posterior:
         residual = self.rows.measured - self.rows.prior
         error, noise = self.error / _USUAL_ERROR, self.noise / _USUAL_NOISE
         log_prior = -0.5 * (math.log(error) ** 2 + math.log(noise) ** 2)
+        # The factor's diagonal gives the determinant without underflow.
         cholesky = np.linalg.cholesky(self.covariance)
         log_determinant = float(np.log(np.diag(cholesky)).sum())
         return log_prior - 0.5 * float(residual @ self.weights) - log_determinant
@@ -130,6 +132,7 @@ class Posterior:
         values, vectors = np.linalg.eigh(self.correlation)
         root = (vectors * np.sqrt(np.maximum(values, 0.0)))[first]
         devices, ops = self.times.shape
+        # Devices of one kind get one draw: they differ by nothing that a profile shows.
         op_errors = self.error * (root @ rng.normal(size=(devices, ops)))[kind]
         scale = SCALE * (root @ rng.normal(size=(devices, 1)))[kind]
         deviation = math.sqrt(self.overhead_variance)
@@ -178,6 +181,7 @@ def likely_posteriors(
     for error in ERRORS:
         grid += [Posterior(times, correlation, rows, error, noise) for noise in NOISES]
     logs = np.array([posterior.log_likelihood() for posterior in grid])
+    # Most of the grid is ruled out by a few trials; what remains is worth its draws.
     likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
     weights = np.exp(logs[likely] - logs.max())
     return tuple(grid[n] for n in likely), weights / weights.sum()

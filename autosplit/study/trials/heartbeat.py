@@ -86,6 +86,8 @@ class SilenceWatch:
         silent: set[int] = set()
         suspects: set[int] = set()
         for number, beat in latest.items():
+            # This process's monotonic clock: that of the database may jump, and would silence
+            # everybody.
             watched = now - self._first_seen[number, beat.time]
             is_suspect = beat.silence > self.lease
             if watched >= self.lease or (is_suspect and watched >= CONFIRMATION * interval):

@@ -89,6 +89,7 @@ class Recovery:
         False for a split that killed too many workers: its trial fails instead.
         """
         deaths = int(trial.user_attrs.get("deaths", 0)) + 1
+        # The split itself seems to kill the process, by memory or a crash.
         if deaths >= DEATHS_LIMIT:
             self.writer.fail(trial, f"the process died {deaths} times while measuring this split")
             return False

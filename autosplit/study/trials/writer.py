@@ -57,6 +57,7 @@ class TrialWriter:
             write_trial(self.study, trial, attributes)
             self.study.tell(trial.number, values, state=state)
         except (UpdateFinishedTrialError, ValueError):
+            # Optuna raises ValueError for other mistakes too.
             if not is_finished(self.study, trial):
                 raise
             self.progress.note(
