@@ -24,6 +24,7 @@ def copy_checked(folder: Path, name: str, sha256: str, private: Path) -> Path:
     if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
         raise ConfigError(f"'{name}' is outside the folder '{folder}'; export the split again")
     try:
+        # From here on the open file is read, whatever the path leads to later.
         source = open_regular(file)
     except FileNotFoundError as error:
         raise ConfigError(f"'{file}' is missing; export the split again") from error

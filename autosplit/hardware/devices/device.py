@@ -42,6 +42,7 @@ class Cores:
 
     def bind(self) -> None:
         """Pin the calling thread, and the kernel threads that it starts later, to these cores."""
+        # Other systems than Linux cannot pin; `doctor` says so.
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, set(self.numbers))
 
@@ -49,6 +50,7 @@ class Cores:
         """Let TVM's thread pool of the calling thread use these cores; each thread has a pool."""
         import tvm
 
+        # TVM's affinity mode kSpecifyOneCorePerThread, which has no name in Python.
         one_core_per_thread = -2
         configure = tvm.get_global_func("runtime.config_threadpool")
         configure(one_core_per_thread, len(self.numbers), [str(n) for n in self.numbers])
@@ -152,6 +154,7 @@ def along(stages: int, devices: Sequence[str] = ()) -> tuple[Device, ...]:
     if devices:
         return with_copies([parse(text) for text in devices])
     cores = available()
+    # More stages than cores share cores in turn.
     return tuple(Cores((cores[i % len(cores)],)) for i in range(stages))
 
 
@@ -203,6 +206,7 @@ def _server(text: str, rest: str, by_tracker: bool) -> Rpc:
             f"device '{text}' has an IPv6 address; "
             f"write the host's name or IPv4 address as in {form}"
         )
+    # TVM resolves the name; here only what could be no name is refused.
     match = _ADDRESS.fullmatch(address)
     if not match or not 0 < int(match["port"]) < 1 << 16:
         raise ConfigError(f"device '{text}' has '{address}' instead of HOST:PORT; write {form}")

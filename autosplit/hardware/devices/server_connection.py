@@ -40,12 +40,14 @@ class ServerConnection:
         self._socket = connected_socket
         self._is_silent = False
         if connected_socket is not None:
+            # TVM has no time limit of its own for a call.
             _limit_silence(connected_socket, SILENCE_S)
             weakref.finalize(self, connected_socket.close)
         self._lock = threading.Lock()
         self._file_count = 0
         self._modules: OrderedDict[str, tuple[int, Any]] = OrderedDict()
         self.tvm_device = session.device(device.kind, device.number)
+        # Any function that computes nothing and is in every TVM.
         self._ping = session.get_function("runtime.NumThreads")
 
     @property
@@ -86,6 +88,7 @@ class ServerConnection:
         with self._lock:
             if key not in self._modules:
                 self._modules[key] = self._send(write)
+            # Used last, removed last.
             self._modules.move_to_end(key)
             # The least recently used libraries go first; the last one stays whatever its size.
             while len(self._modules) > 1 and self._loaded_bytes() > LOADED_BYTES:
@@ -143,6 +146,7 @@ class ServerConnection:
 
 def _limit_silence(connected_socket: socket.socket, seconds: float) -> None:
     """End a send or receive that makes no progress, whoever calls it, with EAGAIN."""
+    # A struct timeval, as the kernel reads it.
     whole_seconds = int(seconds)
     limit = struct.pack("ll", whole_seconds, int((seconds - whole_seconds) * 1e6))
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):

@@ -51,6 +51,7 @@ def named(
     backend = _installed(name) or Backend(name)
     return replace(
         backend,
+        # A backend that cannot merge stays so, whatever the user asks for.
         merge=backend.merge and merge,
         markers=tuple(dict.fromkeys((*backend.markers, *markers))),
         regions=tuple(map(tuple, keep_together)),
@@ -100,6 +101,7 @@ def _ops_of_region(
 ) -> list[int]:
     ops: list[int] = []
     for name in names:
+        # A source node may have been split into several ops; all of them are meant.
         matches = [i for i, op in enumerate(graph.ops) if name == op.name or name in op.sources]
         if not matches:
             raise SplitError(

@@ -30,6 +30,7 @@ def generate(
 
     _require_generators(composites, names)
     alone = {s for s, c in composites.items() if not (merge and c.backend.merge)}
+    # TVM merges what it is given, so composites that stay alone are regions before it runs.
     module = t.MergeCompositeFunctions()(_with_functions(module, composites, alone))
     module = _with_symbols(_renamed_regions(module, composites))
     try:
@@ -108,6 +109,7 @@ def _stand_in(symbol: str, kinds: Sequence[Any], result: Any) -> Any:
     is_tuple = isinstance(result, relax.TupleType)
     fields = list(result.fields) if is_tuple else [result]
     with builder.function("main", params):
+        # The body is never run; it only has to have the kernel's type.
         zeros = [builder.emit(relax.op.zeros(f.shape, f.dtype)) for f in fields]
         builder.emit_func_output(relax.Tuple(zeros) if is_tuple else zeros[0])
     return builder.get()["main"].without_attr("global_symbol").with_attr(_STANDS_FOR, symbol)
@@ -178,6 +180,7 @@ def _renamed_regions(module: Any, composites: Mapping[str, Composite]) -> Any:
 
     functions = {g: f for g, f in module.functions.items() if g not in names}
     for old, new in names.items():
+        # A new variable has no type, and a call of it needs one.
         relax.expr._update_type(new, old.ty)
         functions[new] = module[old].with_attr("global_symbol", new.name_hint)
     main = _main(functions)

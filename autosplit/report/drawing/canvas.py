@@ -47,6 +47,7 @@ def label(text: str, limit: int = 40) -> str:
     # The font lacks other characters: they would be drawn as boxes, with a warning each.
     text = "".join(c if c.isprintable() and ord(c) < 0x250 else "?" for c in " ".join(text.split()))
     if len(text) > limit:
+        # Names of ops differ at their ends, so more of the end is left.
         tail = max(limit - 1, 0) * 2 // 3
         text = text[: limit - 1 - tail] + "…" + text[len(text) - tail :]
     # A dollar sign would start mathematics.
@@ -110,6 +111,7 @@ def render(figure: Figure, form: Form) -> bytes:
     """The figure as PNG, or as SVG whose text is text, in the first common font that is there."""
     import matplotlib
 
+    # The same picture for the same data, byte for byte: no date in the file.
     buffer = io.BytesIO()
     scale = _PNG_SCALE if form == "png" else 1
     metadata = {"Date": None} if form == "svg" else None

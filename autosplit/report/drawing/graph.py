@@ -61,6 +61,7 @@ class _PlacedRow:
         self.heights: dict[Slot, float] = {}
         for column in columns:
             self.heights |= {s: len(text[s]) * _LINE + 8.0 if text[s] else 8.0 for s in column}
+        # Each row is arranged by itself: its first column repeats the cut that ends the row above.
         centres = arrange(columns, self.edges, self.heights, _GAP)
         self.at = {slot: (row.xs[slot.column], top + _ROW_HEAD + y) for slot, y in centres.items()}
         lower_edges = [y + self.heights[slot] / 2 for slot, (_, y) in self.at.items()]
@@ -75,6 +76,7 @@ class _PlacedRow:
         columns = [c for c in self.row.columns if self.paths.stage(c) == stage]
         if not columns:
             return None
+        # The shade of a stage stands out a little on both sides of its boxes.
         aside = self.box / 2 + 9
         return self.row.xs[columns[0]] - aside, self.row.xs[columns[-1]] + aside
 
@@ -127,6 +129,7 @@ class _Picture:
             return self._op_text(slot.ops)
         if slot.kind == "tensor":
             total = size(sum(tensors[t].bytes for t in slot.tensors))
+            # The smallest tensors of a crowded cut share a box.
             if len(slot.tensors) > 1:
                 return [f"{len(slot.tensors)} tensors", total]
             return [*lines(slot.tensors[0], 15), total]
@@ -147,6 +150,7 @@ class _Picture:
         return [kind, *lines(passing[0], 15)] if len(passing) == 1 else [f"{len(passing)} {kind}s"]
 
     def _op_text(self, ops: Sequence[int]) -> list[str]:
+        # A name is broken where its box ends, since SVG does not wrap text.
         limit = int((self.box - 8) / _CHARACTER)
         names = [self.graph.ops[i].name for i in ops]
         if len(names) == 1:
@@ -193,6 +197,7 @@ class _Picture:
             text = f"cut {number}: {total} in {counted(len(tensors), 'tensor')}"
             style = {"weight": "bold", "ha": "center"}
             if column in self.seams and column == row.row.columns[0]:
+                # A cut between two rows is drawn at both; its size is written once.
                 text, x, style["ha"] = f"cut {number}, from above", x - PILL / 2, "left"
             elif column in self.seams:
                 x, style["ha"] = x + PILL / 2, "right"
@@ -223,6 +228,7 @@ class _Picture:
             bold = len(text) - 1
         elif len(slot.ops) > 3:
             bold = 0
+        # The lines stand in the middle of their box.
         top = y - (len(text) - 1) * _LINE / 2
         for i, line in enumerate(text):
             weight = "bold" if i == bold else "normal"
@@ -236,6 +242,7 @@ def _draw_edge(canvas: Canvas, row: _PlacedRow, producer: Slot, reader: Slot) ->
     start = (row.at[producer][0] + row.half_width(producer), row.at[producer][1])
     end = (row.at[reader][0] - row.half_width(reader), row.at[reader][1])
     middle = (start[0] + end[0]) / 2
+    # Control points at half the way make the curve leave and arrive level.
     bends = [(middle, start[1]), (middle, end[1])]
     route = Path([start, *bends, end], [Path.MOVETO, *[Path.CURVE4] * 3])
     is_passing = reader.kind == "through"

@@ -42,6 +42,7 @@ def crossings(columns: Sequence[Sequence[Node]], after: Mapping[Node, Sequence[N
     count = 0
     for left, right in pairwise(columns):
         place = {n: i for i, n in enumerate(right)}
+        # Two edges cross where their ends are in opposite orders.
         joined = [(i, place[b]) for i, a in enumerate(left) for b in after[a]]
         count += sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for a, b in combinations(joined, 2))
     return count
@@ -55,6 +56,7 @@ def _order(
     """The best order of barycentre sweeps: each node goes to the mean place of its neighbours."""
     best, fewest = [list(c) for c in columns], crossings(columns, after)
     for sweep in range(_SWEEPS):
+        # Downwards by what is before a node, upwards by what comes after it, in turn.
         if sweep % 2 == 0:
             order, step, neighbours = range(1, len(columns)), -1, before
         else:
@@ -65,6 +67,7 @@ def _order(
             mean = {n: _mean([fixed[m] for m in neighbours[n]], places[n]) for n in places}
             columns[column].sort(key=mean.__getitem__)
         count = crossings(columns, after)
+        # A sweep may make it worse, so the best order is remembered.
         if count < fewest:
             best, fewest = [list(c) for c in columns], count
     return best
@@ -87,6 +90,7 @@ def _place(
         y.update(_spaced(column, [0.0] * len(column), heights, gap))
     for sweep in range(2 * _SWEEPS):
         for column in columns if sweep % 2 == 0 else reversed(columns):
+            # A node without neighbours stays where it is.
             targets = [_mean([y[m] for m in (*before[n], *after[n])], y[n]) for n in column]
             y.update(_spaced(column, targets, heights, gap))
     top = min((y[n] - heights[n] / 2 for n in y), default=0.0)

@@ -58,6 +58,7 @@ def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int) -> P
     """The columns and edges of a split. Raises SplitError if ``stages`` are no split."""
     cuts = cuts_of(graph, stages)
     groups = collapse(graph, stages, columns)
+    # A stage is as wide as the longest chain of its boxes.
     widths = [1 + max(g.band for g in groups if g.stage == s) for s in range(len(stages))]
     # column 0 holds inputs; a cut follows each stage
     starts = list(accumulate((w + 1 for w in widths), initial=1))
@@ -97,12 +98,14 @@ class _Tracer:
         here = Slot("input", 0, tensors=(name,))
         if tensor.producer is not None:
             here = self._box[tensor.producer]
+        # A box may hold both ends of a tensor: then nothing is drawn.
         readers = {self._box[c] for c in tensor.consumers} - {here}
         if output:
             readers.add(Slot("output", self._last, tensors=(name,)))
         self._slots.setdefault(here)
         anchor = here
         end = max((r.column for r in readers), default=0)
+        # An edge joins neighbouring columns alone, so a long one passes a slot in each column.
         for column in range(here.column + 1, end + 1):
             in_column = [r for r in readers if r.column == column]
             for reader in sorted(in_column, key=lambda r: r.ops):
@@ -130,6 +133,7 @@ class _Tracer:
 
 def _cut_slots(graph: FusedGraph, column: int, names: Sequence[str]) -> dict[str, Slot]:
     """For each tensor on a cut the slot that shows it."""
+    # What costs most is shown by itself.
     alone = sorted(names, key=lambda n: -graph.tensors[n].bytes)
     rest: list[str] = []
     if len(alone) > _MAX_TENSORS:

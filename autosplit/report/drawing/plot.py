@@ -61,6 +61,7 @@ def _draw(axes: Axes, series: Series) -> None:
         style |= {"linestyle": "-.", "linewidth": 1.4}
         if series.colour == INK:
             style |= {"linestyle": "--", "linewidth": 1.2}
+        # A level is one value for all trials.
         for level in series.y[:1]:
             axes.axhline(level, **style)
     elif series.kind == "line":
@@ -94,9 +95,11 @@ def _title_and_legend(figure: Figure, axes: Axes, title: str) -> None:
     """The title and, below it, the legend of the first 18 series, where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
     handles, names = handles[:_LEGEND_MOST], names[:_LEGEND_MOST]
+    # Rounded up.
     rows = -(-len(names) // _LEGEND_COLUMNS)
     height = rows * _LEGEND_ROW
     box, whole = axes.get_position(), figure.get_figheight() * DPI
+    # The legend takes its room from the plot, so that the picture keeps its size.
     axes.set_position((box.x0, box.y0, box.width, box.height - height / whole))
     pad = points(12 + height)
     style: dict[str, Any] = {"fontsize": points(13), "fontweight": "bold", "color": INK}

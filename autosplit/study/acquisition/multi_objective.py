@@ -76,6 +76,7 @@ class Prospects:
         if not self.history.measured or (needs_times and not self.history.tells_errors):
             return not self.free
         factors = 1 - np.array(self.margins)
+        # A split has to be better than a measured one by the margin in some objective.
         limits = [tuple((factors * point).tolist()) for point in self._measured_front()]
 
         def is_within(point: Point) -> bool:
@@ -98,6 +99,7 @@ class Prospects:
         if not splits.stages:
             return []
         loads = splits.times(costs or self.corrected.contention_costs)
+        # The longest stage sets the pace; the ratio is what handing over adds.
         periods = self.corrected.ratio * loads.max(axis=1)
         latencies = self.latency_ratio * loads.sum(axis=1)
         rows = zip(periods.tolist(), latencies.tolist(), splits.memory.tolist(), strict=True)
@@ -112,10 +114,13 @@ class Prospects:
         if not expected:
             return ()
         worst = np.max([*expected, *measured], axis=0)
+        # A little beyond the worst of all, so that the ends of the front dominate some volume too.
         reference = tuple(np.where(worst > 0, 1.1 * worst, 1.0).tolist())
         scores: list[tuple[float, float, Point, int]] = []
         for n, point in enumerate(expected):
             gain = volume_gain(point, measured, reference) if measured else 0.0
+            # Many gain nothing: of those the nearest to the front may, once the costs are known
+            # better.
             scores.append((-gain, _distance(point, measured), tuple(point), n))
         return tuple(free.stages[n] for *_, n in sorted(scores))
 
@@ -169,6 +174,7 @@ def prospects(
         last_listing = 1 << last_listing.bit_length() - 1
     corrected = corrected_costs(space, devices, measured)
     timed = [m for m in measured if sum(m.stage_ms) > 0 and m.latency_ms > 0]
+    # Hand-overs make an item take longer than its stages together.
     ratio = float(np.median([m.latency_ms / sum(m.stage_ms) for m in timed])) if timed else 1.0
     splits = dict.fromkeys(_listed(space, devices, objectives, measured[:last_listing]))
     batch = space.evaluator.batch(splits)
