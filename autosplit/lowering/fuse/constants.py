@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.frontend.relax.main_function import rebind, with_main
+from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -54,6 +54,37 @@ def fold_weights(module: Any) -> Any:
             return self.constants.get(var) or super().visit_dataflow_var_(var)
 
     return with_main(module, Fold(module).visit_expr(module["main"]))
+
+
+def fold_others(module: Any) -> Any:
+    """Run FoldConstant where a call of ``main`` reads constants alone.
+
+    Where none does it changes nothing, in a millisecond a call.
+    """
+    from tvm import relax
+
+    constants: set[Any] = set()
+    for binding in bindings(module["main"]):
+        value = getattr(binding, "value", None)
+        if isinstance(value, relax.Call):
+            if all(_is_known(argument, constants) for argument in value.args):
+                return relax.transform.FoldConstant()(module)
+        elif _is_known(value, constants):
+            constants.add(binding.var)
+    return module
+
+
+def _is_known(value: Any, constants: set[Any]) -> bool:
+    """Whether an expression is a constant, one of the variables ``constants``, or made of those."""
+    from tvm import relax
+
+    if isinstance(value, relax.Var):
+        return value in constants
+    if isinstance(value, relax.Tuple):
+        return all(_is_known(field, constants) for field in value.fields)
+    if isinstance(value, relax.TupleGetItem):
+        return _is_known(value.tuple_value, constants)
+    return not isinstance(value, relax.Call)
 
 
 def _folded(value: Any, kind: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
-from autosplit.lowering.fuse.constants import fold_weights
+from autosplit.lowering.fuse.constants import fold_others, fold_weights
 from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.fuse.provenance import adopt_names
 from autosplit.lowering.layout.channels_last import channels_last
@@ -45,7 +45,7 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         t.DecomposeOpsForInference(),
         bound_lookups,
         fold_weights,
-        t.FoldConstant(),
+        fold_others,
     ]
     registers = registers_of(target)
     packed = {

@@ -10,7 +10,7 @@ import pytest
 
 from autosplit.frontend.relax import script
 from autosplit.frontend.source import Signature, SourceModel, SourceNode
-from autosplit.lowering.fuse.constants import fold_weights
+from autosplit.lowering.fuse.constants import fold_others, fold_weights
 from autosplit.lowering.fuse.folded_nodes import MERGED, FoldedNodes
 from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
 
@@ -113,6 +113,22 @@ def test_what_fills_with_a_number_stays_for_the_compiler() -> None:
 
 def test_what_is_not_in_the_table_stays() -> None:
     assert weight(lambda a, b: ops().exp(a)) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (lambda a, b: ops().exp(a), np.exp(A)),
+        (lambda a, b: ops().concat([a, b], 1), np.concatenate([A, B], 1)),
+    ],
+)
+def test_what_is_not_in_the_table_is_folded_by_the_compiler(body: Any, expected: Any) -> None:
+    import tvm
+
+    (block,) = fold_others(module(body))["main"].body.blocks
+    constant = block.bindings[-1].value.args[1]
+    assert isinstance(constant, tvm.ir.GenericConst)
+    np.testing.assert_allclose(constant.value.numpy(), expected, rtol=1e-6)
 
 
 def test_what_depends_on_the_input_stays() -> None:
