@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ def merge(*parts: Words) -> Words:
     return np.unique(np.concatenate(parts), axis=0)
 
 
-def chunks(words: Words, size: int = _CHUNK) -> Iterator[slice]:
+def chunks(words: NDArray[Any], size: int = _CHUNK) -> Iterator[slice]:
     """Slices of a size that stays in the cache."""
     return (slice(i, min(i + size, len(words))) for i in range(0, len(words), size))
 

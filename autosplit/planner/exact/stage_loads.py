@@ -36,8 +36,10 @@ from autosplit.planner.problem.problem import Array, Index, Problem
 from autosplit.planner.problem.scaling import ScaledProblem
 
 _BLOCK = 512  # rows of a block: its matrices stay in the cache
+_ONE_THREAD = 2**18  # multiplications up to which OpenBLAS starts no threads
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
-_Features = tuple[Array, Array, Index]
+Mask = NDArray[np.bool_]
+Counts = NDArray[np.uint16]
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,64 @@ class _Part:
         for t in np.flatnonzero(tensors.live.any(axis=0)).tolist():
             columns[t] = tensors.live[:, t].copy(), tensors.readers_inside[:, t].astype(np.uint16)
         return columns
+
+
+class _Features:
+    """0/1 columns for the rows of two blocks, and what each column stands for.
+
+    The product of a column's entries at A and B is 1 where a tensor is live at both, or where it is
+    so with equally many readers inside.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: list[int] = []
+        self.kinds: list[tuple[bool, bool]] = []  # live at both ends, not read between them
+        self._columns: list[tuple[NDArray[np.bool_], NDArray[np.bool_]]] = []
+
+    def add(self, t: int, live_a: Mask, readers_a: Counts, live_b: Mask, readers_b: Counts) -> None:
+        """The columns of a tensor from its liveness and its readers at the rows of both blocks."""
+        numbers = set(readers_a[live_a].tolist()), set(readers_b[live_b].tolist())
+        # With one number of readers at all rows, of which most tensors have none, both are equal.
+        if len(numbers[0] | numbers[1]) == 1:
+            self._append(t, (True, True), live_a, live_b)
+            return
+        self._append(t, (True, False), live_a, live_b)
+        for number in numbers[0] & numbers[1]:
+            unread = live_a & (readers_a == number), live_b & (readers_b == number)
+            self._append(t, (False, True), *unread)
+
+    def _append(self, t: int, kind: tuple[bool, bool], a: Mask, b: Mask) -> None:
+        self.tensors.append(t)
+        self.kinds.append(kind)
+        self._columns.append((a, b))
+
+    @cached_property
+    def left(self) -> Array:
+        """A row for each row of the block before the stage."""
+        return np.array([a for a, _ in self._columns], dtype=np.float64).T
+
+    @cached_property
+    def right(self) -> Array:
+        """A row for each row of the block after the stage."""
+        return np.array([b for _, b in self._columns], dtype=np.float64).T
+
+    def weights(self, live: Array, unread: Array) -> Array:
+        """The weight of each column."""
+        weights = np.stack([live[self.tensors], unread[self.tensors]], axis=1) * self.kinds
+        total: Array = weights.sum(axis=1)
+        return total
+
+
+def _product(left: Array, right: Array) -> Array:
+    """``left @ right.T`` in parts that OpenBLAS computes in the calling thread.
+
+    Its threads wait for each other: on a busy machine they take ten times as long.
+    """
+    product = np.empty((len(left), len(right)))
+    rows = max(1, _ONE_THREAD // right.size)
+    for part in chunks(left, rows):
+        np.matmul(left[part], right.T, out=product[part])
+    return product
 
 
 def _counts(problem: Problem, words: Words) -> NDArray[np.int64]:
@@ -198,39 +258,23 @@ class _Pairs:
         return least
 
     def _features(self, a: _Part, b: _Part) -> _Features:
-        """0/1 columns for both blocks and the signed tensor of each.
-
-        The tensor is t for "live", -1-t for "live with r readers inside".
-        """
+        """The columns of both blocks whose products are 1 where a tensor stays outside a stage."""
         key = (a.slice.start, b.slice.start)
         if self.last_features is not None and self.last_features[0] == key:
             return self.last_features[1]
-        left, right, tensors = [], [], []
+        features = _Features()
         # Only a tensor live on both sides can be live at both ends of a pair.
         for t in a.live.keys() & b.live.keys():
-            (live_a, readers_a), (live_b, readers_b) = a.live[t], b.live[t]
-            left.append(live_a)
-            right.append(live_b)
-            tensors.append(t)
-            for r in np.intersect1d(readers_a[live_a], readers_b[live_b]):
-                left.append(live_a & (readers_a == r))
-                right.append(live_b & (readers_b == r))
-                tensors.append(-1 - t)
-        features = (
-            np.array(left, dtype=np.float64).reshape(len(left), len(a.words)).T,
-            np.array(right, dtype=np.float64).reshape(len(right), len(b.words)).T,
-            np.array(tensors, dtype=np.intp),
-        )
+            features.add(t, *a.live[t], *b.live[t])
         self.last_features = (key, features)
         return features
 
     def _staying(self, a: _Part, b: _Part, live: Array, unread: Array) -> Array | float:
         """Per pair the weights of the tensors live at both ends, and of those not read between."""
-        left, right, tensors = self._features(a, b)
-        if not len(tensors):
+        features = self._features(a, b)
+        if not features.tensors:
             return 0.0
-        product: Array = (left * _feature_weights(tensors, live, unread)) @ right.T
-        return product
+        return _product(features.left * features.weights(live, unread), features.right)
 
     def _forbidden(self, a: _Part, b: _Part) -> NDArray[np.bool_]:
         """Pairs that are no stage, and stages that break a constraint on a stage."""
@@ -259,21 +303,17 @@ class _Pairs:
         return memory
 
     def bytes_moved(self, a: slice, b: slice, i: Index, j: Index) -> Array:
-        left, right, tensors = self._features(self.left.part(a), self.right.part(b))
+        received: Array = self.left.produced_bytes[a][i]
+        features = self._features(self.left.part(a), self.right.part(b))
+        if not features.tensors:
+            return received
         produced = self.problem.bytes * self.problem.produced
-        weights = _feature_weights(tensors, np.zeros_like(produced), produced)
-        if 4 * len(i) > len(left) * len(right):
+        left = features.left * features.weights(np.zeros_like(produced), produced)
+        if 4 * len(i) > len(left) * len(features.right):
             # All pairs at once are quicker; bytes are whole, so sums are exact.
-            staying: Array = ((left * weights) @ right.T)[i, j]
-        else:
-            staying = ((left[i] * weights) * right[j]).sum(axis=1)
-        received: Array = self.left.produced_bytes[a][i] - staying
-        return received
-
-
-def _feature_weights(tensors: Index, live: Array, unread: Array) -> Array:
-    """The weight of each feature column."""
-    return np.where(tensors >= 0, live[np.maximum(tensors, 0)], unread[np.maximum(-1 - tensors, 0)])
+            return received - _product(left, features.right)[i, j]
+        staying: Array = (left[i] * features.right[j]).sum(axis=1)
+        return received - staying
 
 
 def loads(

@@ -19,7 +19,7 @@ from autosplit.planner.exact.search import SearchResult, search
 from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, Problem
 
-_ROWS = 6000
+ROWS = 6000
 _CLOSE = 1e-4  # a gap not worth another round
 
 
@@ -41,19 +41,24 @@ def improve(
     while idle_rounds < rounds and not (deadline is not None and deadline()):
         if best is not None and best.period <= bound * (1 + _CLOSE):
             break
-        table = _table(problem, best, sorted(cheap), random)
+        table = rows_around(problem, best, sorted(cheap), random)
         plan = search(problem, table, best, deadline).plan
         better = plan is not None and (best is None or plan.period < best.period)
         best, idle_rounds = plan, 0 if better else idle_rounds + 1
     return SearchResult(best, bound, best is not None and best.period <= bound)
 
 
-def _table(problem: Problem, best: Plan | None, cheap: list[int], random: Random) -> Words:
-    """Cuts of the best split, cuts along random orders, and unions and intersections of some."""
+def rows_around(
+    problem: Problem, best: Plan | None, cheap: list[int], random: Random, size: int = ROWS
+) -> Words:
+    """Cuts of the best split, cuts along random orders, and unions and intersections of some.
+
+    About ``size`` cuts.
+    """
     before = problem.contraction.predecessors
     cuts = problem.group_cuts(best) if best is not None else []
     downsets = {0, problem.whole, *cuts}
-    for n in range(max(4, _ROWS // (2 * problem.size))):
+    for n in range(max(4, size // (2 * problem.size))):
         chain = _nested(cheap, random)
         # By turns through the best cuts, through cheap ones, and anywhere.
         if n % 3 == 0:
@@ -63,7 +68,7 @@ def _table(problem: Problem, best: Plan | None, cheap: list[int], random: Random
         order = _order_through(before, chain, random)
         downsets.update(accumulate((1 << g for g in order), int.__or__))
     # Unions and intersections of cuts are cuts: they combine branches.
-    for a, b in _similar_pairs(sorted(downsets), cuts, random):
+    for a, b in _similar_pairs(sorted(downsets), cuts, size // 8, random):
         downsets |= {a | b, a & b}
     return merge(to_words(sorted(downsets), problem.size))
 
@@ -95,7 +100,7 @@ def _order_through(before: Sequence[int], cuts: Sequence[int], random: Random) -
 
 
 def _similar_pairs(
-    downsets: Sequence[int], cuts: Sequence[int], random: Random
+    downsets: Sequence[int], cuts: Sequence[int], count: int, random: Random
 ) -> list[tuple[int, int]]:
     """Some pairs of downsets of about the size of a cut of the best split."""
     if not cuts:
@@ -103,7 +108,7 @@ def _similar_pairs(
     by_size = sorted(downsets, key=int.bit_count)
     sizes = [d.bit_count() for d in by_size]
     pairs = []
-    for _ in range(_ROWS // 8):
+    for _ in range(count):
         size = random.choice(list(cuts)).bit_count()
         one, other = _place_near(sizes, size, random), _place_near(sizes, size, random)
         pairs.append((by_size[one], by_size[other]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +26,14 @@ from autosplit.planner.exact.downset_table import (
     chunks,
     list_rows,
     live_tensors,
+    merge,
     prefixes,
     to_bits,
     to_int,
 )
 from autosplit.planner.exact.search import row_limit, start_rows
 from autosplit.planner.exact.stage_loads import Block, Side, loads
+from autosplit.planner.large.anytime import rows_around
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
@@ -47,6 +50,8 @@ from autosplit.planner.problem.scaling import ScaledProblem, scale
 
 MOST_CORES = 1024
 _SAME = 1e-11  # periods nearer than this, relative, count as equal
+_FEW_ROWS = 4000  # rows of a table that is searched in a moment
+_ROUNDS, _PATIENT_ROUNDS = 8, 24  # such tables, before all cuts and where those are too many
 _CLOSE = 1e-4  # from this relative gap on, the rest of it is tried at once
 
 
@@ -79,11 +84,19 @@ def plan_deployment(
     met = best is not None and best.period <= bound * (1 + _SAME)
     # Nothing has fewer cores or less latency than a whole model that meets the bound.
     if not (met and best and len(best.stages) == len(thread_counts) == 1):
+        random = Random(0)
         try:
-            words = list_rows(problem.contraction.predecessors, limit)
+            words, rounds = list_rows(problem.contraction.predecessors, limit), _ROUNDS
         except TooManyDownsets:
-            words = start_rows(problem)
-            note = f"more than {limit} legal cuts: searched among those along a few op orders"
+            words, rounds = start_rows(problem), _PATIENT_ROUNDS
+            note = f"more than {limit} legal cuts: searched among some of them"
+        # A good deployment spares the search over all cuts most of its steps.
+        for _ in range(rounds if note or len(words) > _FEW_ROWS else 0):
+            near = rows_around(problem, best, [], random, _FEW_ROWS)
+            near_search = _Search(problem, near, cores, thread_counts, deadline)
+            best, _ = near_search.least(bound, best)
+            if note:
+                words = merge(words, near)
         search = _Search(problem, words, cores, thread_counts, deadline)
         best, searched_bound = search.least(bound, best)
         # A table of some cuts proves nothing about the others.
@@ -133,21 +146,24 @@ class _Search:
         ``best``: one whose cuts are in the table.
         """
         low, galloping, step = bound, bound > 0, 0.002
+        confirming = best is not None
         try:
             best = best or self._within(self.scaled.top)
             while best is not None and best.period > low * (1 + _SAME):
                 strictly_better = best.period - self._same(best.period)
                 # Low limits leave few cuts to look at, so the limit moves up from the bound.
                 limit = low * (1 + step) if galloping else (low + best.period) / 2
-                if best.period < low * (1 + _CLOSE) or limit > strictly_better:
+                if confirming or best.period < low * (1 + _CLOSE) or limit > strictly_better:
                     limit = strictly_better
                 better = self._within(limit)
                 if better is not None and better.period < best.period:
-                    best, galloping = better, False
+                    best, confirming = better, False
+                    galloping = galloping and limit == strictly_better
                 elif limit == strictly_better:
                     low = best.period
                 else:
-                    low, step = limit, step * 2
+                    # Once something was better, the best so far may well be the best of all.
+                    low, step, confirming = limit, step * 2, not galloping
         except OutOfTime:
             return best, low
         return best, math.inf if best is None else low

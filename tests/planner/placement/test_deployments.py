@@ -14,7 +14,7 @@ from autosplit.planner.placement import deployments
 from tests.planner.graphs import branchy, parallel_chains, random_dag
 from tests.planner.milp import least_deployment_period
 from tests.planner.reference import all_splits, model_cost
-from tests.planner.strategies import models
+from tests.planner.strategies import models, with_runtimes
 
 WORKLOADS = Path(__file__).parents[3] / ".." / "shared" / "workloads"
 # (workload, share of the model that a replica holds): period on 6 cores, replicas, loads.
@@ -97,6 +97,8 @@ def questions(draw):
             unsupported=draw(st.booleans()),
         )
     )
+    if draw(st.booleans()):
+        model = draw(with_runtimes(model, len(thread_counts)))
     return model, draw(st.integers(max(thread_counts), 4)), thread_counts
 
 
