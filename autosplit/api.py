@@ -78,16 +78,20 @@ class Model(CompiledModel):
         return ops
 
     def _require_whole_groups(self, number: int, downset: int) -> None:
-        name = next(iter(self.runtimes))
-        for group in map(cuts.bitset, self.runtime.keep_together):
-            before, after = group & downset, group & ~downset
-            if before and after:
-                first = self.graph.ops[next(cuts.members(before))].name
-                second = self.graph.ops[next(cuts.members(after))].name
-                raise SplitError(
-                    f"cut {number}: {name} runs ops '{first}' and '{second}' as one "
-                    f"and they cannot be separated; cut after both with --after {first},{second}"
-                )
+        """Raises SplitError for a cut where every runtime runs the ops on both sides as one."""
+        messages: list[str] = []
+        for name, runtime in self.runtimes.items():
+            groups = map(cuts.bitset, runtime.keep_together)
+            separated = next((g for g in groups if g & downset and g & ~downset), None)
+            if separated is None:
+                return
+            first = self.graph.ops[next(cuts.members(separated & downset))].name
+            second = self.graph.ops[next(cuts.members(separated & ~downset))].name
+            messages.append(
+                f"cut {number}: {name} runs ops '{first}' and '{second}' as one "
+                f"and they cannot be separated; cut after both with --after {first},{second}"
+            )
+        raise SplitError(messages[0])
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,15 @@ class Split:
     """A model and its stages, each a tuple of op indices.
 
     ``predicted_ms`` is the period planned for them, ``devices`` are those it was planned for.
+    ``runtimes`` are those of the stages; without any each stage has the one that computes it
+    fastest by the measured profile.
     """
 
     model: Model
     stages: Stages
     predicted_ms: float | None = None
     devices: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
 
     def pipeline(
         self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
@@ -159,7 +166,8 @@ class Split:
 
     def _along(self, devices: Sequence[str]) -> Deployment:
         places = device.along(len(self.stages), devices or self.devices)
-        return self.model.deployment(self.stages, list(map(str, places)))
+        runtimes = self.runtimes or fastest_runtimes(self.model, self.stages, places)
+        return self.model.deployment(self.stages, list(map(str, places)), runtimes)
 
 
 def load_model(
@@ -203,7 +211,9 @@ def plan(
     best = planner.plan(costs, len(along), allow_empty=stages == "auto")
     # Without a list of devices, ``pipeline`` takes the first cores for the stages that are left.
     used_devices = tuple(used(best.stages, names)) if devices else ()
-    return Split(model, tuple(ops for ops in best.stages if ops), best.period, used_devices)
+    runtimes = tuple(name for name in best.runtimes if name)
+    stages_used = tuple(ops for ops in best.stages if ops)
+    return Split(model, stages_used, best.period, used_devices, runtimes)
 
 
 def most_stages(devices: Sequence[str]) -> int:
@@ -211,13 +221,33 @@ def most_stages(devices: Sequence[str]) -> int:
     return len(devices) or len(device.available())
 
 
+def fastest_runtimes(
+    model: CompiledModel, stages: Stages, devices: Sequence[Device]
+) -> tuple[str, ...]:
+    """The runtime of each stage by the measured profile; none where only one competes.
+
+    Raises SplitError where no runtime can cut so.
+    """
+    from autosplit import planner
+
+    if len(model.runtimes) == 1:
+        return ()
+    runtimes = planner.evaluate(measured_costs(model, devices), stages).runtimes
+    if "" in runtimes:
+        raise SplitError(
+            f"no runtime can compute stage {runtimes.index('')} as it is cut; cut elsewhere"
+        )
+    return runtimes
+
+
 def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:
     """The planner's costs, in ms, of a model on ``devices``, measured or from the cache."""
     model.runtime.check(devices)
     with reached(devices):
-        profiles = [model.profile(d) for d in devices]
+        profiles = model.profiles(devices)
         links = [model.link(d) for d in devices]
-    return cost_model(model.graph, profiles, links, model.runtime.keep_together)
+    groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
+    return cost_model(model.graph, profiles, links, groups)
 
 
 def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:

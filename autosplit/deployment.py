@@ -26,11 +26,11 @@ class Deployment:
 
     @classmethod
     def of_split(
-        cls, stages: Sequence[Sequence[int]], devices: Sequence[str], runtime: str
+        cls, stages: Sequence[Sequence[int]], devices: Sequence[str], runtimes: Sequence[str]
     ) -> Deployment:
-        """Stage i on device i; an empty stage leaves its device unused."""
-        pairs = zip(stages, devices, strict=True)
-        return cls(tuple(DeployedStage(tuple(ops), runtime, (d,)) for ops, d in pairs if ops))
+        """Stage i on device i in runtime i; an empty stage leaves its device unused."""
+        rows = zip(stages, devices, runtimes, strict=True)
+        return cls(tuple(DeployedStage(tuple(ops), r, (d,)) for ops, d, r in rows if ops))
 
     @property
     def splits(self) -> tuple[tuple[int, ...], ...]:

@@ -6,7 +6,9 @@ from autosplit.deployment import DeployedStage, Deployment, cores_of
 
 
 def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
-    deployment = Deployment.of_split(((0, 1), (), (2,)), ("cores:0", "cores:1", "cuda:0"), "tvm")
+    deployment = Deployment.of_split(
+        ((0, 1), (), (2,)), ("cores:0", "cores:1", "cuda:0"), ["tvm"] * 3
+    )
     assert [stage.devices for stage in deployment.stages] == [("cores:0",), ("cuda:0",)]
     assert deployment.splits == ((0, 1), (2,))
     assert deployment.runtimes == ("tvm", "tvm")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from autosplit.errors import ConfigError
-from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 
 if TYPE_CHECKING:
     from autosplit.api import Model
@@ -84,7 +84,7 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
     """What runs the stages."""
     parser.add_argument(
         "--runtime",
-        choices=tuple(RUNTIMES),
+        choices=(*RUNTIMES, AUTO),
         default=TVM,
         help="runtime of the stages (default tvm)",
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 from autosplit import files
 from autosplit.deployment import Deployment
-from autosplit.errors import AutosplitError, ConfigError
+from autosplit.errors import AutosplitError, ConfigError, MachineError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.device_kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
@@ -70,7 +71,7 @@ class CompiledModel:
 
     @property
     def runtime(self) -> Runtime:
-        """What computes the stages; with runtime ``auto`` the first of those that can."""
+        """The first of the runtimes."""
         return next(iter(self.runtimes.values()))
 
     @cached_property
@@ -107,9 +108,12 @@ class CompiledModel:
         """The connections of a legal split."""
         return self.stage_source.wiring(stages)
 
-    def deployment(self, stages: Sequence[Sequence[int]], devices: Sequence[str]) -> Deployment:
-        """Stage i on device i, in the first runtime."""
-        return Deployment.of_split(stages, devices, next(iter(self.runtimes)))
+    def deployment(
+        self, stages: Sequence[Sequence[int]], devices: Sequence[str], runtimes: Sequence[str] = ()
+    ) -> Deployment:
+        """Stage i on device i in runtime i, in the first runtime without any."""
+        names = runtimes or [next(iter(self.runtimes))] * len(stages)
+        return Deployment.of_split(stages, devices, names)
 
     def pipeline(self, deployment: Deployment, depth: int = 2, trace: bool = False) -> Pipeline:
         """Link the stages of a deployment and put every replica on its device.
@@ -150,13 +154,64 @@ class CompiledModel:
         stages = self.runtime_of(runtime).whole(wiring.stages[0], device, by_hint)
         return [Pipeline(wiring, [[stage]], trace=trace) for stage in stages]
 
-    def profile(self, device: Device, seconds: float = 2.0, force: bool = False) -> Profile:
-        """The time of every op on a device; measured once on this machine unless ``force``."""
-        return self.runtime.profile(device, seconds, force)
+    def profile(
+        self, device: Device, seconds: float = 2.0, force: bool = False, runtime: str | None = None
+    ) -> Profile:
+        """The time of every op on a device; measured once on this machine unless ``force``.
+
+        Without ``runtime`` it is the first one.
+        """
+        name = runtime or next(iter(self.runtimes))
+        return replace(self.runtime_of(name).profile(device, seconds, force), runtime=name)
+
+    def profiles(
+        self, places: Sequence[Device], seconds: float = 2.0, force: bool = False
+    ) -> list[Profile]:
+        """``profile`` on each device, for one runtime after the other.
+
+        With runtime ``auto`` one that cannot compute the model has infinite times and a note.
+        """
+        profiles: list[Profile] = []
+        for name in self.runtimes:
+            try:
+                self.runtime_of(name).prepare(places)
+                by_device: dict[str, Profile] = {}
+                for device in places:
+                    if str(device) not in by_device:
+                        profile = self._profile_where_possible(name, device, seconds, force)
+                        by_device[str(device)] = profile
+                profiles += [by_device[str(device)] for device in places]
+            except MachineError:
+                raise
+            except AutosplitError as error:
+                if self.runtime_name != AUTO:
+                    raise
+                profiles += [self._no_profile(name, device, str(error)) for device in places]
+        for name, reason in self.left_out.items():
+            profiles += [self._no_profile(name, device, reason) for device in places]
+        return profiles
+
+    def _profile_where_possible(
+        self, runtime: str, device: Device, seconds: float, force: bool
+    ) -> Profile:
+        if self.runtime_name == AUTO:
+            try:
+                self.runtime_of(runtime).check([device])
+            except ConfigError as error:
+                return self._no_profile(runtime, device, str(error))
+        return self.profile(device, seconds, force, runtime)
+
+    def _no_profile(self, runtime: str, device: Device, reason: str) -> Profile:
+        count = len(self.graph.ops)
+        return Profile(str(device), (math.inf,) * count, (0.0,) * count, runtime, reason)
 
     def link(self, device: Device) -> LinkCost:
-        """The costs of sending tensors to a device and of calling it, measured now."""
-        return self.runtime.link(device)
+        """The costs of sending tensors to a device and of calling it, measured now.
+
+        They are the same in every runtime that supports the device.
+        """
+        runtimes = (self.runtime_of(TVM),) if self.runtime_name == AUTO else self.runtimes.values()
+        return next(iter(runtimes)).link(device)
 
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input by name."""
@@ -203,7 +258,9 @@ def load_model(
     inputs by name. ``target`` defaults to this machine's processor; ``targets`` are those of
     devices by their spelling, and a device without one is asked. ``tuning`` is the folder of a
     tuning database. ``backends`` are external code generators for the ops that they match.
-    ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file.
+    ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file. With
+    ``auto`` each stage has the one that is fastest for it, of those that are installed and can
+    compute the model.
 
     Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
     package.
@@ -224,7 +281,8 @@ def load_model(
         reference=reference_of(source, path, tvm_target),
         shapes=static_shapes,
         tuning=tuning,
-        runtime_name=runtime,
+        # External backends are TVM's.
+        runtime_name=TVM if backends and runtime == AUTO else runtime,
         targets=_device_targets(targets or {}),
         onnx_file=path if source.format == "onnx" else None,
     )
@@ -232,9 +290,9 @@ def load_model(
 
 def _check_options(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
     """Raises ConfigError for an unknown runtime and for options that are for another one."""
-    if runtime not in RUNTIMES:
-        raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join(RUNTIMES)}")
-    if runtime != TVM and (tuning or backends):
+    if runtime not in (*RUNTIMES, AUTO):
+        raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join((*RUNTIMES, AUTO))}")
+    if runtime not in (TVM, AUTO) and (tuning or backends):
         option = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
         raise ConfigError(
             f"{option} is for TVM, but the stages run in {runtime}; remove one of the two"

@@ -97,7 +97,7 @@ def _export_trial(
     stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
     stage_ms = tuple(used(stages, stored["stage_ms"]))
     bench.export(
-        deployed(bench, stages),
+        deployed(bench, stages, stored.get("runtimes") or ()),
         folder,
         SplitResults(
             measured=Measurement(period, latency, stage_ms, accuracy),

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from autosplit.cuts.stages import Stages
-from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices.device import along
@@ -132,7 +131,7 @@ def screened(net: str, model: Any, splits: Sequence[Stages], budget: Budget) -> 
     periods: dict[Stages, float] = {}
     for stages in splits:
         try:
-            deployment = Deployment.of_split(stages, bench.devices, bench.runtimes[0])
+            deployment = model.deployment(stages, bench.devices)
             periods[stages] = bench.measure(deployment).period_ms.median
         except AutosplitError as error:
             print(f"{net}: {error}", file=sys.stderr)

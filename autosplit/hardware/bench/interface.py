@@ -92,6 +92,7 @@ class Bench(Protocol):
         """Release processes and devices. Idempotent."""
 
 
-def deployed(bench: Bench, stages: Stages) -> Deployment:
-    """A split along the devices of a bench, in its first runtime."""
-    return Deployment.of_split(stages, bench.devices, bench.runtimes[0])
+def deployed(bench: Bench, stages: Stages, runtimes: Sequence[str] = ()) -> Deployment:
+    """A split along the devices of a bench, in its first runtime or in one for each stage."""
+    names = runtimes or [bench.runtimes[0]] * len(stages)
+    return Deployment.of_split(stages, bench.devices, names)

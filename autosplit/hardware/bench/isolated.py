@@ -95,7 +95,7 @@ class IsolatedBench:
 
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """See Bench."""
-        return cost_model(self.graph, profile, links, self.keep_together[self.runtimes[0]])
+        return cost_model(self.graph, profile, links, self.keep_together)
 
     def measure(self, deployment: Deployment) -> Measurement:
         """See Bench. Raises StageError if the worker dies; ``log_tail`` is the end of its log."""

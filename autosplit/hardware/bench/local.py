@@ -37,7 +37,7 @@ from autosplit.hardware.measurement.results import (
     spread,
 )
 from autosplit.hardware.profiling.cost_model import cost_model
-from autosplit.hardware.runtimes.registry import ready_made
+from autosplit.hardware.runtimes.registry import AUTO, ready_made
 from autosplit.planner import CostModel
 
 _BRIEFER = 4  # times shorter: the first measurement of a baseline, beside that of a candidate
@@ -70,8 +70,8 @@ class LocalBench:
         self._report_phase = report_phase
         self._wait_s = wait_s
         self._items = model.items(items)
-        for runtime in model.runtimes.values():
-            runtime.check(self.places)
+        if model.runtime_name != AUTO:
+            model.runtime.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
         # Every server has answered once: one that is away from now on may return.
@@ -106,7 +106,7 @@ class LocalBench:
         """See Bench."""
         with self.reached():
             self._report_phase("compiling kernels")
-            return self.model.runtime.untuned(self.places[0])
+            return min(r.untuned(self.places[0]) for r in self.model.runtimes.values())
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -130,12 +130,19 @@ class LocalBench:
         return self.model.expected(self._items)
 
     def profile(self) -> Sequence[Profile]:
-        """See Bench. Devices with the same spelling are profiled once."""
+        """See Bench. Devices with the same spelling are profiled once.
+
+        With runtime ``auto`` one whose outputs differ is left out.
+        """
         with self.reached():
-            self._compile()
             self._report_phase("profiling")
-            profiles = {name: self.model.profile(d) for name, d in self._distinct.items()}
-        return [profiles[name] for name in self.devices]
+            profiles = self.model.profiles(self.places)
+            if self.model.runtime_name != AUTO:
+                return profiles
+            self._report_phase("comparing runtimes with the reference")
+            possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
+            refusals = {runtime: self._refusal(runtime) for runtime in possible}
+        return [p.without_times(refusals.get(p.runtime) or p.note) for p in profiles]
 
     def links(self) -> Sequence[LinkCost]:
         """See Bench. Devices with the same spelling are measured once."""
@@ -146,7 +153,7 @@ class LocalBench:
 
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """See Bench."""
-        return cost_model(self.graph, profile, links, self.keep_together[self.runtimes[0]])
+        return cost_model(self.graph, profile, links, self.keep_together)
 
     def measure(self, deployment: Deployment) -> Measurement:
         """See Bench. Outputs are compared first: a candidate that is wrong has no period."""
@@ -160,7 +167,7 @@ class LocalBench:
         return Measurement(period, latency, tuple(map(sum, busy)), accuracy)
 
     def baselines(self) -> Sequence[Baseline]:
-        """See Bench. A runtime that computes no stages is left out where it fails.
+        """See Bench. Only a runtime that was asked for by name may not fail.
 
         There are many baselines, so each is measured briefly.
         """
@@ -175,7 +182,7 @@ class LocalBench:
             except MachineError:
                 raise
             except AutosplitError:
-                if run.runtime in self.model.runtimes:
+                if run.runtime == self.model.runtime_name:
                     raise
                 continue
             baselines.append(Baseline(run.name, period, latency, len(run.devices)))
@@ -236,13 +243,26 @@ class LocalBench:
         """The first device of each spelling: servers of one key are alike."""
         return {str(d): d for d in reversed(self.places)}
 
-    def _compile(self) -> None:
-        self._report_phase("compiling kernels")
-        for runtime in self.model.runtimes.values():
-            runtime.prepare(self.places)
+    def _refusal(self, runtime: str) -> str:
+        """Why stages cannot have a runtime; empty where its outputs of the model are right."""
+        supported = filter(self.model.runtime_of(runtime).can_run, self.places)
+        device = next(supported, None)
+        if device is None:  # no device runs the whole model
+            return ""
+        try:
+            (pipeline,) = self.model.whole(runtime, device)
+            with pipeline:
+                self._verify(pipeline)
+        except MachineError:
+            raise
+        except AutosplitError as error:
+            return str(error)
+        return ""
 
     def _pipeline(self, deployment: Deployment) -> Pipeline:
-        self._compile()
+        self._report_phase("compiling kernels")
+        for name in dict.fromkeys(deployment.runtimes):
+            self.model.runtime_of(name).prepare(self.places)
         self._report_phase("building")
         return self.model.pipeline(deployment, trace=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 _Z = 1.96  # of the standard normal distribution, for 95 %
@@ -78,11 +78,26 @@ class SplitResults:
 
 @dataclass(frozen=True)
 class Profile:
-    """The time of every fused op on one device; ``spread_ms`` is half its interval."""
+    """The time of every fused op on one device; ``spread_ms`` is half its interval.
+
+    Times are infinite where the runtime cannot compute ops there; ``note`` says why.
+    """
 
     device: str
     op_ms: tuple[float, ...]
     spread_ms: tuple[float, ...]
+    runtime: str = ""
+    note: str = ""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the device can compute any op."""
+        return any(t != math.inf for t in self.op_ms)
+
+    def without_times(self, reason: str) -> Profile:
+        """The profile of a runtime that is left out; without a ``reason`` as it is."""
+        times = (math.inf,) * len(self.op_ms) if reason else self.op_ms
+        return replace(self, op_ms=times, note=reason)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph
@@ -16,13 +17,38 @@ def cost_model(
     graph: FusedGraph,
     profiles: Sequence[Profile],
     links: Sequence[LinkCost] = (),
-    keep_together: Iterable[Iterable[int]] = (),
+    keep_together: Mapping[str, Iterable[Iterable[int]]] = MappingProxyType({}),
 ) -> CostModel:
     """The costs of a graph, in ms, on the devices along a pipeline; equal devices share one row.
 
-    ``links`` are in the order of ``profiles``; without them moving a tensor costs nothing.
-    ``keep_together`` are sets of ops, by index, that no cut may separate.
+    ``profiles`` are in the order of the devices, for one runtime after the other. ``links`` are
+    those of the devices; without them moving a tensor costs nothing. ``keep_together`` are for each
+    runtime sets of ops, by index, that no cut may separate. Raises ConfigError where no runtime
+    can compute the model.
     """
+    by_runtime: dict[str, list[Profile]] = {}
+    for profile in profiles:
+        by_runtime.setdefault(profile.runtime, []).append(profile)
+    models: dict[str, CostModel] = {}
+    for name, rows in by_runtime.items():
+        # A stored profile of one runtime may lack its name.
+        groups = keep_together.get(name, ()) if name else [*keep_together.values(), ()][0]
+        if any(profile.is_possible for profile in rows):
+            models[name] = _in_one_runtime(graph, rows, links, groups)
+    if not models:
+        reasons = dict.fromkeys(profile.note for profile in profiles)
+        raise ConfigError(f"no runtime can compute '{graph.name}': {'; '.join(reasons)}")
+    if len(by_runtime) == 1:
+        return next(iter(models.values()))
+    return CostModel.of_runtimes(models)
+
+
+def _in_one_runtime(
+    graph: FusedGraph,
+    profiles: Sequence[Profile],
+    links: Sequence[LinkCost],
+    keep_together: Iterable[Iterable[int]],
+) -> CostModel:
     rows = [profile.op_ms for profile in profiles]
     if len(set(rows)) == 1:
         rows = rows[:1]

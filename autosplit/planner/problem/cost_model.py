@@ -162,6 +162,20 @@ class CostModel:
             runtimes=(),
         )
 
+    def in_runtimes(self, names: Sequence[str]) -> CostModel:
+        """The costs where the stage on device i has the runtime ``names[i]``, whatever it groups.
+
+        An unknown name stands for the first runtime.
+        """
+        by_name = {runtime.name: runtime for runtime in reversed(self.runtimes)}
+        chosen = [by_name.get(name, self.runtimes[0]) for name in names]
+        return replace(
+            self,
+            times=tuple(of_device(r.times, d) for d, r in enumerate(chosen)),
+            overheads=tuple(of_device(r.overheads, d) for d, r in enumerate(chosen)),
+            runtimes=(),
+        )
+
     @property
     def each_runtime(self) -> tuple[RuntimeCosts, ...]:
         """The costs of each runtime; those of the model itself where it names none."""

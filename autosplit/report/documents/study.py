@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
 
-_STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
+_STORED = (
+    "cuts",
+    "runtimes",
+    "period_ms",
+    "latency_ms",
+    "stage_ms",
+    "error",
+    "predicted_ms",
+    "memory_bytes",
+)
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
@@ -106,6 +115,8 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     columns = dict(_COLUMNS)
     if "memory" not in (study["objective"] or ()):
         del columns["memory MB"]
+    if not any(trial["runtimes"] for trial in document["trials"]):
+        del columns["runtimes"]
     rows = []
     for trial in document["trials"]:
         cells = (cell(trial) for cell in columns.values())
@@ -164,5 +175,6 @@ _COLUMNS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "latency ms": lambda trial: _ms(trial["latency_ms"]),
     "memory MB": _memory,
     "stages ms": _stage_times,
+    "runtimes": lambda trial: ", ".join(name or "-" for name in trial["runtimes"] or ()),
     "cut after, or error": _cuts_or_error,
 }

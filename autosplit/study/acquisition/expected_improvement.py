@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from autosplit.study.acquisition.candidate_sources import (
 from autosplit.study.acquisition.history import History, generator
 from autosplit.study.space.search_space import Space
 from autosplit.study.space.unmeasured import CANDIDATES, free_splits
-from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured, correct
+from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured, correct, period_in
 
 INCUMBENTS = 8  # measured splits of which one is the best
 PLANNED = 32  # measured trials from which on the plan is renewed only when they have doubled
@@ -72,10 +73,9 @@ class Outlook:
         count = len(self.history.measured)
         # The same draws for the same history, so that a resumed study chooses as it would have.
         draws = [self.corrected.draw(generator(count, n)) for n in range(effort.draws)]
-        incumbents = self.space.evaluator.batch(self._best_measured)
         # A gain is over what each draw says of the best measured split: errors that both share
         # cancel.
-        least = np.array([incumbents.periods(costs).min(initial=math.inf) for costs in draws])
+        least = np.array([self._least_measured(costs) for costs in draws])
         candidates = dict.fromkeys(self.free)
         if not effort.is_quick:
             gains = self._gains(candidates, draws, least)
@@ -83,7 +83,7 @@ class Outlook:
                 return gains
         limits = least[: effort.planned].tolist()
         for stages in self.source.best_of_each(draws[: effort.planned], limits):
-            if stages is not None and self._is_free(stages):
+            if stages is not None and self.is_free(stages):
                 candidates[stages] = None
         gains = self._gains(candidates, draws, least)
         if effort.climbs:
@@ -104,7 +104,7 @@ class Outlook:
             neighbours = [
                 stages
                 for stages in self.space.neighbours(start)
-                if stages not in gains and self._is_free(stages)
+                if stages not in gains and self.is_free(stages)
             ]
             gains.update(self._gains(neighbours, draws, least))
 
@@ -133,13 +133,19 @@ class Outlook:
             return not self.free
         return max(self.gains.values(), default=0.0) < self.worth
 
-    def _is_free(self, stages: Stages) -> bool:
-        return self.space.key(stages) not in self.history.taken
+    def is_free(self, stages: Stages) -> bool:
+        """Whether no trial has a split, in the runtimes that are fastest by the corrected costs."""
+        costs = self.corrected.contention_costs
+        return self.space.key(stages, costs) not in self.history.taken
 
-    @property
-    def _best_measured(self) -> list[Stages]:
-        """The measured splits that are best by the corrected costs."""
-        return _best(self.space, self.corrected, self.history.measured, INCUMBENTS)
+    def _least_measured(self, costs: ContentionCosts) -> float:
+        """The least period, under some costs, of the measured splits that are likely the best."""
+        measured = _best(self.space, self.corrected, self.history.measured, INCUMBENTS)
+        if self.space.costs.runtimes:
+            periods = [period_in(costs, m.stages, m.runtimes) for m in measured]
+            return min(periods, default=math.inf)
+        batch = self.space.evaluator.batch(m.stages for m in measured)
+        return float(batch.periods(costs).min(initial=math.inf))
 
 
 @lru_cache(maxsize=4)
@@ -171,7 +177,8 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
         count = len(history.taken) + CANDIDATES
         listed = table.best(costs_at(corrected.contention_costs, space.stages), count)
         splits = dict.fromkeys([*plan, *listed])
-        free = [s for s in splits if space.key(s) not in history.taken][:CANDIDATES]
+        view = Outlook(space, history, corrected, (), source)
+        free = list(filter(view.is_free, splits))[:CANDIDATES]
     if not free:
         # Everything that was listed is taken: go on around the latest trials.
         starts = [m.stages for m in history.measured[-CANDIDATES:]]
@@ -181,11 +188,13 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
 
 def _best(
     space: Space, corrected: CorrectedCosts, measured: Sequence[Measured], count: int
-) -> list[Stages]:
+) -> list[Measured]:
     """The measured splits of least corrected period, best first; of equal ones the earliest."""
+    if space.costs.runtimes:
+        return sorted(measured, key=lambda m: corrected.period(m.stages, m.runtimes))[:count]
     batch = space.evaluator.batch(m.stages for m in measured)
     order = np.argsort(batch.periods(corrected.contention_costs), kind="stable")
-    return [batch.stages[n] for n in order[:count].tolist()]
+    return [measured[n] for n in order[:count].tolist()]
 
 
 def _plan_and_table(
@@ -201,7 +210,8 @@ def _plan_and_table(
         plan = space.best(corrected.contention_costs, 1)
     except Infeasible:
         return [], None
-    return plan, space.table_near([*plan, *_best(space, corrected, measured, INCUMBENTS)])
+    best = [m.stages for m in _best(space, corrected, measured, INCUMBENTS)]
+    return plan, space.table_near([*plan, *best])
 
 
 def _listed_outlook(
@@ -219,9 +229,9 @@ def _listed_outlook(
     added = {key: stages for key, stages in neighbours.items() if key not in keys}
     batch = batch.joined(space.evaluator.batch(added.values()))
     order = np.argsort(batch.periods(corrected.contention_costs), kind="stable")
-    all_keys = [*keys, *added]
-    free = [batch.stages[n] for n in order if all_keys[n] not in history.taken]
-    return Outlook(space, history, corrected, tuple(free[:CANDIDATES]), ListedSplits(batch))
+    view = Outlook(space, history, corrected, (), ListedSplits(batch))
+    free = (batch.stages[n] for n in order if view.is_free(batch.stages[n]))
+    return replace(view, free=tuple(islice(free, CANDIDATES)))
 
 
 @lru_cache(maxsize=2)

@@ -59,6 +59,7 @@ def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = No
                 # Studies of before stored no spread.
                 period.median if period else max(stage_ms),
                 latency.median if latency else 0.0,
+                space.runtimes_of(key),
             )
         )
     return History(frozenset(key for key in keys.values() if key is not None), tuple(measured))

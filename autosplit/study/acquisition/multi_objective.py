@@ -107,8 +107,8 @@ class Prospects:
 
     def _ranked(self, costs: ContentionCosts) -> tuple[Stages, ...]:
         """The free splits by the volume that they gain, then by their distance to the front."""
-        taken = self.history.taken
-        is_free = [self.space.key(s) not in taken for s in self.splits.stages]
+        taken, corrected = self.history.taken, self.corrected.contention_costs
+        is_free = [self.space.key(s, corrected) not in taken for s in self.splits.stages]
         free = self.splits.only(np.array(is_free, dtype=bool))
         expected, measured = self._expected(free, costs), self._measured_front(costs)
         if not expected:

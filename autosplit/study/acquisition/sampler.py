@@ -14,7 +14,9 @@ import numpy as np
 
 from autosplit.cuts.stages import Stages
 from autosplit.errors import ConfigError
+from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.acquisition import multi_objective, proposals
+from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import History, generator, history_of, key_of
 from autosplit.study.persistence.optuna_internals import (
     enqueued_parameters,
@@ -39,10 +41,14 @@ Choose = Callable[["optuna.Study", "FrozenTrial", History, np.random.Generator],
 
 @dataclass(frozen=True)
 class SplitSampler:
-    """Chooses the splits of ``space``, by one of the functions of this module."""
+    """Chooses the splits of ``space``, by one of the functions of this module.
+
+    ``costs``: those by which runtimes are chosen for the stages of a split, where they compete.
+    """
 
     space: Space
     choose: Choose
+    costs: Callable[[History], ContentionCosts | None]
     seed: int = 0
 
     def assign(self, study: optuna.Study, trial: FrozenTrial) -> Stages | None:
@@ -60,7 +66,7 @@ class SplitSampler:
         elif parameters is not None:
             # A user may enqueue some of the parameters; the middle stands for the others.
             stages = self.space.decode({n: parameters.get(n, 0.5) for n in self.space.names})
-            write_trial(study, trial, self._claim(stages))
+            write_trial(study, trial, self._claim(self.space.key(stages)))
         else:
             record_heartbeat(study, trial)
             stages = self._choose_free(study, trial)
@@ -82,29 +88,41 @@ class SplitSampler:
             history = history_of(self.space, trials, trial.number)
             # Lost trials do not count, so an interrupted study goes on as if it had not been.
             before = [t for t in trials if t.number < trial.number and not t.user_attrs.get(LOST)]
-            stages = None
+            key = ""
             for _ in range(rank + 1):
                 rng = generator(self.seed, len(before), attempt)
                 known = History(history.taken | tried, history.measured)
-                stages = self.choose(study, trial, known, rng)
-                if stages is None:
+                key = self._choose_key(study, trial, known, rng)
+                if not key:
                     break
-                tried.add(self.space.key(stages))
-            write_trial(study, trial, self._claim(stages))
-            if stages is None:
+                tried.add(key)
+            write_trial(study, trial, self._claim(key))
+            if not key:
                 return None
             # Read after writing: of two workers, at least one sees the other's claim.
-            rivals = self._rivals(study, trial, self.space.key(stages))
+            rivals = self._rivals(study, trial, key)
             if not rivals:
-                return stages
+                return self.space.split(key)
             rank = sum(number < trial.number for number in rivals)
         # Every choice had a rival; an empty claim lets the trial fail without a split.
-        write_trial(study, trial, self._claim(None))
+        write_trial(study, trial, self._claim(""))
         return None
 
-    def _claim(self, stages: Stages | None) -> dict[str, object]:
+    def _choose_key(
+        self, study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
+    ) -> str:
+        """The key of the split to measure; empty where none is left."""
+        if history.taken:
+            # A study is never slower than one held to the runtime of its best split.
+            for key in self.space.keys_in_one_runtime:
+                if key not in history.taken:
+                    return key
+        stages = self.choose(study, trial, history, rng)
+        return "" if stages is None else self.space.key(stages, self.costs(history))
+
+    def _claim(self, key: str) -> dict[str, object]:
         """What records a choice; an empty key says that no split is left."""
-        return {"worker": this_worker(), KEY: "" if stages is None else self.space.key(stages)}
+        return {"worker": this_worker(), KEY: key}
 
     def _rivals(self, study: optuna.Study, trial: FrozenTrial, key: str) -> list[int]:
         """The numbers of the other trials that have the split."""
@@ -126,8 +144,15 @@ def sampler(
     """
     if name not in SAMPLERS:
         raise ConfigError(f"sampler is '{name}'; use one of {', '.join(SAMPLERS)}")
-    choose = SAMPLERS[name](space, tuple(devices), tuple(objectives))
-    return SplitSampler(space, choose, seed)
+    names = tuple(devices)
+    choose = SAMPLERS[name](space, names, tuple(objectives))
+
+    def costs(history: History) -> ContentionCosts | None:
+        if name != "planner" or not space.costs.runtimes:
+            return None
+        return corrected_costs(space, names, history.measured).contention_costs
+
+    return SplitSampler(space, choose, costs, seed)
 
 
 def _planner(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:

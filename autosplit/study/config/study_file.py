@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import available
-from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 from autosplit.study.config.explain import explain
 from autosplit.study.config.former_names import with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
@@ -63,7 +63,7 @@ def _known_runtime(name: str) -> str:
     return name
 
 
-_RUNTIMES = [*RUNTIMES, "simulated"]
+_RUNTIMES = [*RUNTIMES, AUTO, "simulated"]
 RuntimeName = Annotated[
     str, AfterValidator(_known_runtime), Field(json_schema_extra={"enum": list(_RUNTIMES)})
 ]
@@ -160,9 +160,9 @@ class StudyConfig(Section):
     def _runtime_problem(self) -> str | None:
         if self.simulated and self.runtime != "simulated":
             return f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
-        if self.tuning and self.runtime not in (TVM, "simulated"):
+        if self.tuning and self.runtime not in (TVM, AUTO, "simulated"):
             return f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
-        if self.regions and self.runtime != TVM:
+        if self.regions and self.runtime not in (TVM, AUTO):
             return f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
         if self.export and self.runtime == "simulated":
             return "export is given, but simulated hardware builds no stages; remove export"

@@ -52,7 +52,14 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
         trial, period = fastest
         stages = opened.space.split(trial.user_attrs[records.KEY])
         name = "best" if opened.config.objectives[0] == "throughput" else "fastest"
-        verdict = judge(sum(map(bool, stages)), period, compared_baselines(stored), name)
+        runtimes = opened.space.runtimes_of(trial.user_attrs[records.KEY])
+        verdict = judge(
+            sum(map(bool, stages)),
+            period,
+            compared_baselines(stored),
+            name,
+            [runtime for runtime in runtimes if runtime],
+        )
         results["verdict"] = {"choice": verdict.choice, "text": verdict.text}
     with storage_errors(opened.url):
         for key, value in results.items():
@@ -64,7 +71,7 @@ def finalists(corrected: CorrectedCosts, measured: Sequence[Measured]) -> list[M
 
     They are the likeliest few by all that was measured, and the one that was measured fastest.
     """
-    expected = {m.number: corrected.period(m.stages) for m in measured}
+    expected = {m.number: corrected.period(m.stages, m.runtimes) for m in measured}
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]
@@ -99,7 +106,7 @@ def _compare(
     bench: Bench, chosen: Sequence[Measured], known: Sequence[Baseline], measured: int
 ) -> dict[str, Any]:
     """Compare the finalists with the fastest of the ``known`` baselines; null stands for others."""
-    candidates = [deployed(bench, m.stages) for m in chosen]
+    candidates = [deployed(bench, m.stages, m.runtimes) for m in chosen]
     candidate_periods, baseline_periods = bench.compare_interleaved(candidates, strongest(known))
     entries = [
         {"number": m.number, "period_ms": records.document_of(period)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -161,7 +161,10 @@ class StudyLoop:
         """Measure a split and write the result; a candidate that fails is a failed trial."""
         opened = self.opened
         with storage_errors(opened.url):
-            self._describe(trial, stages)
+            # The sampler has just stored it.
+            key = self._trials()[trial.number].user_attrs[records.KEY]
+            runtimes = opened.space.runtimes_of(key)
+            self._describe(trial, stages, runtimes)
         try:
             if not opened.space.fits(stages):
                 raise SplitError(
@@ -169,7 +172,7 @@ class StudyLoop:
                     "enqueue another"
                 )
             with renewed_heartbeat(self.study, trial), opened.device_lock.hold():
-                measurement = opened.bench.measure(deployed(opened.bench, stages))
+                measurement = opened.bench.measure(deployed(opened.bench, stages, runtimes))
         except MachineError:
             raise
         except AutosplitError as error:
@@ -187,14 +190,16 @@ class StudyLoop:
         with storage_errors(opened.url):
             self.writer.complete(trial, attributes, values)
 
-    def _describe(self, trial: FrozenTrial, stages: Stages) -> None:
+    def _describe(self, trial: FrozenTrial, stages: Stages, runtimes: Sequence[str]) -> None:
         """Store what is known of a split before it is measured."""
         space = self.opened.space
         history = history_of(space, self._trials(), trial.number)
         devices = tuple(self.opened.bench.devices)
         corrected = corrected_costs(space, devices, history.measured)
         attributes = records.split_attributes(self.opened.bench.graph, stages)
-        attributes["predicted_ms"] = float(corrected.period(stages))
+        if runtimes:
+            attributes["runtimes"] = list(runtimes)
+        attributes["predicted_ms"] = float(corrected.period(stages, runtimes))
         attributes["memory_bytes"] = int(space.memory(stages))
         self.writer.describe(trial, attributes)
 

@@ -48,7 +48,9 @@ def stop_reason(
     if search.stagnation is not None and stagnant >= search.stagnation:
         return f"stopped: no improvement in {stagnant} trials (limit)"
     history = history_of(space, trials)
-    if space.size is not None and len(history.taken) >= space.size:
+    # Where runtimes compete, a split may be measured in several.
+    is_counted = space.size is not None and not space.costs.runtimes
+    if is_counted and len(history.taken) >= (space.size or 0):
         return f"exhausted: all {space.size} legal splits are measured"
     if search.sampler != "planner" or not search.converge:
         return None

@@ -21,19 +21,25 @@ class Verdict:
 
 
 def judge(
-    stages: int, period: Spread, baselines: Sequence[Baseline], name: str = "best"
+    stages: int,
+    period: Spread,
+    baselines: Sequence[Baseline],
+    name: str = "best",
+    runtimes: Sequence[str] = (),
 ) -> Verdict:
     """Compare the ``period`` in ms of the best split with the baselines.
 
-    ``name`` is what the split is called. A split must win: where intervals overlap it ties, and the
-    simpler way is advised, the whole model before replicas. A single stage is no split: where it
-    wins the model is left whole, on the device of that stage.
+    ``name`` is what the split is called, ``runtimes`` are those of its stages. A split must win:
+    where intervals overlap it ties, and the simpler way is advised, the whole model before
+    replicas. A single stage is no split: where it wins the model is left whole, on the device of
+    that stage.
     """
-    split_text = f"the {name} split into {stages} stages takes {_text(period)} an item"
+    within = f" ({', '.join(runtimes)})" if runtimes else ""
+    split_text = f"the {name} split into {stages} stages{within} takes {_text(period)} an item"
     winner, loser_text = "Split", "so splitting loses"
     winning_choice: Choice = "split"
     if stages == 1:
-        split_text = f"as one stage it takes {_text(period)} an item"
+        split_text = f"as one stage{within} it takes {_text(period)} an item"
         winner, loser_text = "Do not split, leave the model whole", "which is faster"
         winning_choice = "leave"
     if not baselines:

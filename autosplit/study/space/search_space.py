@@ -8,6 +8,7 @@ every split is the nearest to some values, so a trial also has its exact split a
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import time
@@ -21,7 +22,7 @@ import numpy as np
 
 from autosplit.cuts import bitset, full, members, topological
 from autosplit.cuts.stages import Stages
-from autosplit.errors import ConfigError, SplitError
+from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.batch import stage_table
 from autosplit.planner.batch.evaluation import BatchEvaluator
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 RANDOM_DRAWS = 100  # random splits, until one fits the devices
 NEAR_CUTS = 1_000  # cuts near some splits, where there are too many cuts for a table of all
+WORTH_A_TRIAL = 1.5  # times the period of the best runtime's own plan
 LISTED = 20_000  # splits that are listed at most
 
 
@@ -106,13 +108,38 @@ class Space:
                 return layouts[-1]
         return layouts[0]
 
-    def key(self, stages: Stages) -> str:
+    def key(self, stages: Stages, costs: CostModel | ContentionCosts | None = None) -> str:
         """The canonical text of a split.
 
         It is the number of stages, then each cut as the hexadecimal bitset of the ops before it.
+        Where runtimes compete, the one of each stage follows: that in which it is fastest under
+        ``costs``, by default those of the profile.
         """
+        text = self._cuts_text(stages)
+        if not self.costs.runtimes:
+            return text
+        return f"{text}:{','.join(self.evaluate(stages, costs).runtimes)}"
+
+    def _cuts_text(self, stages: Stages) -> str:
         cuts = accumulate(map(bitset, stages[:-1]), int.__or__)
         return f"{len(stages)}:" + ".".join(f"{cut:x}" for cut in cuts)
+
+    def runtimes_of(self, key: str) -> tuple[str, ...]:
+        """The runtime of each stage of a key; none where only one competes.
+
+        A key by hand may name none: then they are the fastest by the profile. Raises SplitError
+        for an unknown one.
+        """
+        known = {"", *(runtime.name for runtime in self.costs.runtimes)}
+        stages, (*_, names) = self.split(key), key.split(":")
+        runtimes = tuple(names.split(","))
+        if not self.costs.runtimes or key.count(":") < 2:
+            return self.evaluate(stages).runtimes
+        if len(runtimes) != len(stages) or not known.issuperset(runtimes):
+            raise SplitError(
+                f"'{key[:60]}' does not name a runtime for each stage; use {', '.join(known)}"
+            )
+        return runtimes
 
     def split(self, key: str) -> Stages:
         """The split of a key. Raises SplitError where it is no split of the space."""
@@ -127,6 +154,7 @@ class Space:
 
     def _parse(self, key: str) -> Stages:
         count, _, text = key.partition(":")
+        text, _, _ = text.partition(":")  # what follows are runtimes
         try:
             cuts = [int(digits, 16) for digits in text.split(".")] if text else []
         except ValueError:
@@ -190,7 +218,11 @@ class Space:
         tensor_bytes = sum(t.bytes for t in costs.tensors) if costs.activations else 0.0
         if min(costs.memory) < sum(costs.sizes) + 2 * tensor_bytes:
             return False
-        return all(max(row) < math.inf for row in costs.times)
+        # Where runtimes compete, one that can run everything is enough.
+        return any(
+            not runtime.groups and all(max(row) < math.inf for row in runtime.times)
+            for runtime in costs.each_runtime
+        )
 
     def random(self, rng: np.random.Generator) -> Stages | None:
         """A random split that fits; None where none was drawn."""
@@ -261,6 +293,20 @@ class Space:
         return self.placement.canonical(
             plan(self.costs, self.stages, allow_empty=self.empty).stages
         )
+
+    @cached_property
+    def keys_in_one_runtime(self) -> tuple[str, ...]:
+        """Where runtimes compete, the best split held to each that may be worth a trial."""
+        keys: dict[str, float] = {}
+        for runtime in self.costs.runtimes if len(self.costs.runtimes) > 1 else ():
+            costs = self.costs.in_runtime(runtime.name)
+            with contextlib.suppress(Infeasible):
+                best = plan(costs, self.stages, allow_empty=self.empty)
+                stages = self.placement.canonical(best.stages)
+                names = (runtime.name if ops else "" for ops in stages)
+                keys[f"{self._cuts_text(stages)}:{','.join(names)}"] = best.period
+        limit = WORTH_A_TRIAL * min(keys.values(), default=0.0)
+        return tuple(key for key, period in keys.items() if period <= limit)
 
     @cached_property
     def whole_model(self) -> Stages | None:

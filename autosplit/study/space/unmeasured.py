@@ -32,10 +32,10 @@ def free_splits(
         best = space.best(costs, count)
     except Infeasible:
         return []
-    splits = {space.key(stages): stages for stages in best}
+    splits = {space.key(stages, costs): stages for stages in best}
     if len(best) < count and (space.size is None or len(splits) < space.size):
         for stages in _around(space, [*best[:CANDIDATES], *starts]):
-            splits.setdefault(space.key(stages), stages)
+            splits.setdefault(space.key(stages, costs), stages)
     batch = space.evaluator.batch(stages for key, stages in splits.items() if key not in taken)
     order = np.argsort(batch.periods(costs), kind="stable")
     return [batch.stages[n] for n in order[:CANDIDATES]]

@@ -13,6 +13,7 @@ from autosplit.cuts.stages import Stages
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
+from autosplit.planner.problem.runtime_costs import least_costs
 from autosplit.study.surrogate.gaussian_posterior import (
     Array,
     Posterior,
@@ -20,6 +21,7 @@ from autosplit.study.surrogate.gaussian_posterior import (
     contention_level,
     device_correlation,
     likely_posteriors,
+    runtime_correlation,
 )
 
 T = TypeVar("T")
@@ -32,7 +34,8 @@ REMEMBERED = 96  # measured stages that are looked at: half of the best trials, 
 class Measured:
     """A measured split: the time of each stage, the period and the latency in ms.
 
-    The latency is 0 where it is not known.
+    The latency is 0 where it is not known; ``runtimes`` are those of the stages where several
+    compete.
     """
 
     number: int
@@ -40,6 +43,7 @@ class Measured:
     stage_ms: tuple[float, ...]
     period_ms: float
     latency_ms: float = 0.0
+    runtimes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,17 +71,24 @@ class CorrectedCosts:
         """Costs drawn from the posterior, error and noise too."""
         drawn = int(rng.choice(len(self._posteriors), p=self._weights))
         posterior = self._posteriors[drawn]
-        levels = _contention_levels(len(self.contention_costs.costs), len(posterior.times))
+        levels = _contention_levels(len(self.contention_costs.costs), posterior.devices)
         models = [
             _corrected(self._prior, posterior.times, factors, overheads)
             for factors, overheads in posterior.draw(rng, levels)
         ]
         return ContentionCosts(tuple(models))
 
-    def period(self, stages: Stages) -> float:
-        """The expected period of a split in ms."""
-        model = self.contention_costs.at(sum(map(bool, stages)))
-        return self.ratio * max(evaluate(model, stages, allow_empty=True).loads)
+    def period(self, stages: Stages, runtimes: Sequence[str] = ()) -> float:
+        """The expected period of a split in ms, in the fastest runtimes or in some."""
+        return self.ratio * period_in(self.contention_costs, stages, runtimes)
+
+
+def period_in(costs: ContentionCosts, stages: Stages, runtimes: Sequence[str]) -> float:
+    """The largest load of a split in the runtimes of its stages, in the fastest without any."""
+    model = costs.at(sum(map(bool, stages)))
+    if runtimes:
+        model = model.in_runtimes(runtimes)
+    return max(evaluate(model, stages, allow_empty=True).loads)
 
 
 def correct(
@@ -90,11 +101,17 @@ def correct(
     count = len(devices)
     complete = [m for m in measured if len(m.stage_ms) == len(m.stages) == count]
     trials = _most_informative(complete, max(2, REMEMBERED // count))
-    times = np.array(_row_a_device(costs.times, count), dtype=np.float64)
+    # A row for each device in the first runtime, then one for each in the next.
+    times = np.array(
+        [row for runtime in costs.each_runtime for row in _row_a_device(runtime.times, count)],
+        dtype=np.float64,
+    )
     # What a device cannot run says nothing of it; `_corrected` leaves it infinite.
     times = np.where(np.isfinite(times), times, 0.0)
-    rows = _stage_rows(costs, times, trials)
-    posteriors, weights = likely_posteriors(times, device_correlation(devices), rows)
+    rows = _stage_rows(costs, times, count, trials)
+    between_runtimes = runtime_correlation(len(costs.each_runtime))
+    correlation = np.kron(between_runtimes, device_correlation(devices)).astype(np.float64)
+    posteriors, weights = likely_posteriors(times, correlation, rows, count)
     models: list[CostModel] = []
     for level in _contention_levels(count if empty and trials else 1, count):
         factors, overheads = _mean_corrections(posteriors, weights, level)
@@ -128,19 +145,33 @@ def _most_informative(measured: Sequence[Measured], count: int) -> list[Measured
 
 def _corrected(costs: CostModel, times: Array, factors: Array, overheads: Array) -> CostModel:
     """The costs with corrected times and overheads; what a device cannot run stays infinite."""
+    runtimes = costs.each_runtime
     # A draw may be negative, which no time is.
     corrected = times * np.maximum(factors, LEAST)
-    profiled = np.array(_row_a_device(costs.times, len(times)))
-    corrected = np.where(np.isinf(profiled), profiled, corrected)
-    rows = [tuple(row) for row in corrected.tolist()]
-    old_overheads = _row_a_device(costs.overheads, len(times))
-    new_overheads = np.maximum(0.0, np.array(old_overheads) + overheads).tolist()
-    # One row for all devices where they are equal: that plans faster.
+    devices = len(times) // len(runtimes)
+    new_runtimes = []
+    for number, runtime in enumerate(runtimes):
+        part = slice(number * devices, (number + 1) * devices)
+        profiled = np.array(_row_a_device(runtime.times, devices))
+        rows = np.where(np.isinf(profiled), profiled, corrected[part]).tolist()
+        old_overheads = _row_a_device(runtime.overheads, devices)
+        new_overheads = np.maximum(0.0, np.array(old_overheads) + overheads[part]).tolist()
+        new_runtimes.append(
+            replace(
+                runtime, times=_merged(list(map(tuple, rows))), overheads=_merged(new_overheads)
+            )
+        )
+    if not costs.runtimes:
+        return replace(costs, times=new_runtimes[0].times, overheads=new_runtimes[0].overheads)
+    least_times, least_overheads = least_costs(new_runtimes)
     return replace(
-        costs,
-        times=tuple(rows[:1] if len(set(rows)) == 1 else rows),
-        overheads=tuple(new_overheads[:1] if len(set(new_overheads)) == 1 else new_overheads),
+        costs, times=least_times, overheads=least_overheads, runtimes=tuple(new_runtimes)
     )
+
+
+def _merged(rows: list[T]) -> tuple[T, ...]:
+    """One row for all devices where they are equal: that plans faster."""
+    return tuple(rows[:1] if len(set(rows)) == 1 else rows)
 
 
 def _row_a_device(rows: Sequence[T], devices: int) -> list[T]:
@@ -148,23 +179,30 @@ def _row_a_device(rows: Sequence[T], devices: int) -> list[T]:
     return [rows[0]] * devices if len(rows) == 1 else list(rows)
 
 
-def _stage_rows(costs: CostModel, times: Array, trials: Sequence[Measured]) -> StageRows:
-    """A row for each measured stage that has ops."""
+def _stage_rows(
+    costs: CostModel, times: Array, count: int, trials: Sequence[Measured]
+) -> StageRows:
+    """A row for each measured stage that has ops; ``times`` has ``count`` rows a runtime."""
+    names = [runtime.name for runtime in costs.each_runtime]
     devices: list[int] = []
     contention: list[float] = []
     prior: list[float] = []
     measured: list[float] = []
     ops: list[Array] = []
     for trial in trials:
-        level = contention_level(sum(map(bool, trial.stages)), len(times))
-        loads = evaluate(costs, trial.stages, allow_empty=True).loads
+        level = contention_level(sum(map(bool, trial.stages)), count)
+        model = costs.in_runtimes(trial.runtimes) if trial.runtimes else costs
+        loads = evaluate(model, trial.stages, allow_empty=True).loads
         for device, members in enumerate(trial.stages):
             if not members:
                 continue
+            place = device
+            if trial.runtimes:
+                place += count * names.index(trial.runtimes[device])
             row = np.zeros(times.shape[1])
-            row[list(members)] = times[device, list(members)]
+            row[list(members)] = times[place, list(members)]
             ops.append(row)
-            devices.append(device)
+            devices.append(place)
             contention.append(level)
             prior.append(loads[device])
             measured.append(trial.stage_ms[device])

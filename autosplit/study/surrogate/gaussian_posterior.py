@@ -8,8 +8,9 @@ row a measured stage (Rasmussen and Williams, Gaussian Processes for Machine Lea
 2.2). ``error`` and the noise are taken from a small grid, weighed by the likelihood of the
 measurements (section 5.2).
 
-Devices of one kind (``cores:0``, ``cores:1``) share their errors, others by half. Where stages may
-stay empty, half of the variance of g grows with the number of stages that run at once.
+Devices of one kind (``cores:0``, ``cores:1``) share their errors, others by half, and so do
+runtimes that compete for a stage. Where stages may stay empty, half of the variance of g grows with
+the number of stages that run at once.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class StageRows:
 class Posterior:
     """The posterior for one pair of error and noise.
 
-    ``times``: device by op; ``correlation``: of the errors of each pair of devices.
+    ``times``: device by op; ``correlation``: of the errors of each pair of devices. Where runtimes
+    compete, a device counts once in each of them; ``devices`` is their number in one.
     """
 
     times: Array
@@ -72,11 +74,12 @@ class Posterior:
     rows: StageRows
     error: float
     noise: float
+    devices: int
 
     @cached_property
     def overhead_variance(self) -> float:
         """Of the overhead of a stage, in ms²."""
-        return float((OVERHEAD * self.times.sum(axis=1).mean() / len(self.times)) ** 2)
+        return float((OVERHEAD * self.times.sum(axis=1).mean() / self.devices) ** 2)
 
     @cached_property
     def covariance(self) -> Array:
@@ -171,15 +174,15 @@ class Posterior:
 
 
 def likely_posteriors(
-    times: Array, correlation: Array, rows: StageRows
+    times: Array, correlation: Array, rows: StageRows, devices: int
 ) -> tuple[tuple[Posterior, ...], Array]:
     """The posteriors for each pair of error and noise that is not ruled out, and their weights."""
     if not len(rows.measured):
-        usual = Posterior(times, correlation, rows, _USUAL_ERROR, _USUAL_NOISE)
+        usual = Posterior(times, correlation, rows, _USUAL_ERROR, _USUAL_NOISE, devices)
         return (usual,), np.ones(1)
     grid: list[Posterior] = []
     for error in ERRORS:
-        grid += [Posterior(times, correlation, rows, error, noise) for noise in NOISES]
+        grid += [Posterior(times, correlation, rows, error, noise, devices) for noise in NOISES]
     logs = np.array([posterior.log_likelihood() for posterior in grid])
     # Most of the grid is ruled out by a few trials; what remains is worth its draws.
     likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
@@ -195,6 +198,12 @@ def device_correlation(devices: Sequence[str]) -> Array:
             kinds[place] = device
     rows = [[1.0 if kind == other else OTHER_KIND for other in kinds] for kind in kinds]
     return np.array(rows)
+
+
+def runtime_correlation(count: int) -> Array:
+    """The correlation of the errors of each pair of runtimes on one device."""
+    correlation: Array = np.full((count, count), OTHER_KIND) + (1 - OTHER_KIND) * np.eye(count)
+    return correlation
 
 
 def contention_level(used: int, devices: int) -> float:

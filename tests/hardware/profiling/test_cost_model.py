@@ -85,5 +85,24 @@ def test_each_stage_takes_the_times_of_its_device_and_what_its_link_costs():
 
 
 def test_what_no_cut_may_part_stays_together():
-    costs = cost_model(CHAIN, profiles((3.0, 3.0, 1.0)), keep_together=[[0, 1]])
+    costs = cost_model(CHAIN, profiles((3.0, 3.0, 1.0)), keep_together={"tvm": [[0, 1]]})
     assert plan(costs, 2).stages == ((0, 1), (2,))
+
+
+def test_each_runtime_has_its_times_and_its_groups():
+    rows = [Profile("cores:0", times, (0.0,) * 3, name) for name, times in RUNTIME_TIMES.items()]
+    costs = cost_model(CHAIN, rows, keep_together={"quick": [[0, 1]]})
+    assert [runtime.name for runtime in costs.runtimes] == ["slow", "quick"]
+    assert evaluate(costs, [[0], [1, 2]]).runtimes == ("slow", "slow")
+    assert evaluate(costs, [[0, 1], [2]]).runtimes == ("quick", "quick")
+
+
+def test_a_runtime_that_computes_nothing_is_left_out():
+    none = Profile("cores:0", (math.inf,) * 3, (0.0,) * 3, "none", "it is not installed")
+    one = Profile("cores:0", (1.0, 2.0, 3.0), (0.0,) * 3, "one")
+    assert [runtime.name for runtime in cost_model(CHAIN, [none, one]).runtimes] == ["one"]
+    with pytest.raises(ConfigError, match="it is not installed"):
+        cost_model(CHAIN, [none])
+
+
+RUNTIME_TIMES = {"slow": (2.0, 2.0, 2.0), "quick": (1.0, 1.0, 1.0)}

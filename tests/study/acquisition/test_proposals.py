@@ -91,7 +91,7 @@ def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
     branchy_bench: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autosplit.planner.batch.stage_table.ENTRIES", 2_500)  # 50 cuts of 219
-    bench = branchy_bench(blocks=6)
+    bench = branchy_bench(blocks=6, stages=4)
     space = Space(bench.costs, 4)
     known = history(bench, space, 5)
     view = outlook(space, bench.devices, known)
@@ -112,7 +112,7 @@ def test_with_too_many_cuts_many_trials_are_weighed_alike(
 ) -> None:
     monkeypatch.setattr("autosplit.planner.batch.stage_table.ENTRIES", 2_500)
     monkeypatch.setattr(outlooks, "PLANNED", 4)
-    bench = branchy_bench(blocks=6)
+    bench = branchy_bench(blocks=6, stages=4)
     known = history(bench, Space(bench.costs, 4), 7)
     again = history(bench, Space(bench.costs, 4), 7)
     assert len(known.taken) == 7

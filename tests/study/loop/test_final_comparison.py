@@ -49,7 +49,7 @@ def test_a_split_that_is_clearly_worse_does_not_compete() -> None:
 def test_within_three_times_the_noise_of_the_best_a_split_competes() -> None:
     expected = {((0,),): 1.0, ((1,),): 1.29, ((2,),): 1.31}
     measured = [Measured(n, stages, (1.0,), 1.0 + n) for n, stages in enumerate(expected)]
-    corrected: Any = SimpleNamespace(noise=0.1, period=expected.__getitem__)
+    corrected: Any = SimpleNamespace(noise=0.1, period=lambda stages, _: expected[stages])
     assert [m.number for m in finalists(corrected, measured)] == [0, 1]
 
 

@@ -1,0 +1,124 @@
+"""Runtime "auto": which runtimes compete, and what each stage gets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import autosplit
+from autosplit import api
+from autosplit.errors import ModelError, SplitError
+from autosplit.hardware import compiled_model
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
+from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, TVM
+
+pytest.importorskip("onnxruntime")
+HERE = devices.along(2)
+QUICK = Budget(seconds=0.05, items=4, latency_items=1)
+
+
+@pytest.fixture
+def model(branches):
+    return replace(branches, runtime_name=AUTO)
+
+
+def noted(profiles):
+    """The note of each runtime that computes nothing."""
+    return {p.runtime: p.note for p in profiles if not p.is_possible}
+
+
+def test_every_installed_runtime_competes(model):
+    assert {TVM, ONNXRUNTIME} <= set(model.runtimes)
+    profiles = model.profiles(HERE, seconds=0.05)
+    assert [p.runtime for p in profiles][::2] == [*model.runtimes]
+    assert all(0 < min(p.op_ms) < math.inf for p in profiles)
+
+
+def test_a_runtime_that_is_not_installed_is_left_out(model, monkeypatch):
+    monkeypatch.setattr(compiled_model, "is_installed", lambda name: name != ONNXRUNTIME)
+    assert ONNXRUNTIME not in model.runtimes
+    assert noted(model.profiles(HERE, seconds=0.05))[ONNXRUNTIME] == "it is not installed"
+
+
+def test_a_model_that_was_not_read_from_onnx_runs_in_tvm_alone(branches):
+    model = replace(branches, runtime_name=AUTO, onnx_file=None)
+    assert [*model.runtimes] == [TVM]
+    assert "needs an ONNX file" in model.left_out[ONNXRUNTIME]
+    split = autosplit.plan(model, 2)
+    assert split.runtimes == (TVM, TVM)
+
+
+def test_a_runtime_that_cannot_be_profiled_is_left_out(model, monkeypatch):
+    def fail(*arguments):
+        raise ModelError("onnxruntime cannot load the model")
+
+    monkeypatch.setattr(OnnxruntimeRuntime, "profile", fail)
+    assert noted(model.profiles(HERE, seconds=0.05)) == {
+        ONNXRUNTIME: "onnxruntime cannot load the model"
+    }
+    alone = replace(model, runtime_name=ONNXRUNTIME)
+    with pytest.raises(ModelError, match="cannot load"):
+        alone.profiles(HERE, seconds=0.05)
+
+
+def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch):
+    real = OnnxruntimeRuntime.whole
+
+    def whole(self, *arguments):
+        (stage,) = real(self, *arguments)
+        run = stage.run
+        monkeypatch.setattr(stage, "run", lambda values: [v + 1 for v in run(values)])
+        return [stage]
+
+    monkeypatch.setattr(OnnxruntimeRuntime, "whole", whole)
+    bench = LocalBench(model, HERE, QUICK)
+    profiles = bench.profile()
+    assert "outputs differ" in noted(profiles)[ONNXRUNTIME]
+    costs = bench.cost_model(profiles, ())
+    assert ONNXRUNTIME not in [runtime.name for runtime in costs.runtimes]
+
+
+def test_stages_in_several_runtimes_equal_the_model(model):
+    split = model.split([["first"]])
+    items = model.items()
+    for runtimes in ((TVM, ONNXRUNTIME), (ONNXRUNTIME, TVM)):
+        mixed = replace(split, runtimes=runtimes)
+        with mixed.pipeline() as pipeline:
+            assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_stages_of_several_runtimes_are_exported_and_loaded(model, tmp_path):
+    split = replace(model.split([["first"]]), runtimes=(TVM, ONNXRUNTIME))
+    split.export(tmp_path)
+    assert {file.suffix for file in tmp_path.glob("stage*")} >= {".so", ".onnx"}
+    items = model.items()
+    with autosplit.load(tmp_path) as pipeline:
+        assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_a_split_by_hand_has_the_fastest_runtime_for_each_stage(model, monkeypatch):
+    split = model.split([["first"]])
+    times = {TVM: 1.0, ONNXRUNTIME: 2.0, "openvino": 3.0}
+
+    def profile(self, device, seconds, force, runtime):
+        count = len(self.graph.ops)
+        times_of = (times[runtime],) * count
+        return compiled_model.Profile(str(device), times_of, (0.0,) * count, runtime)
+
+    monkeypatch.setattr(type(model), "profile", profile)
+    assert api.fastest_runtimes(model, split.stages, HERE) == (TVM, TVM)
+
+
+def test_a_cut_that_one_runtime_can_make_is_legal(model, monkeypatch):
+    everything = (tuple(range(len(model.graph.ops))),)
+    monkeypatch.setattr(OnnxruntimeRuntime, "keep_together", everything)
+    assert len(model.split([["first"]]).stages) == 2
+    alone = replace(model, runtime_name=ONNXRUNTIME)
+    with pytest.raises(SplitError, match="cannot be separated"):
+        alone.split([["first"]])
