@@ -1,8 +1,8 @@
 """What computes a stage: TVM's virtual machine, onnxruntime or OpenVINO, behind one interface.
 
-Read ``interface`` (the protocols) and ``registry`` (the runtimes by name) first. ``tvm``,
-``onnxruntime`` and ``openvino`` are the runtimes; ``onnx`` holds what every runtime of ONNX
-submodels shares.
+Read ``interface`` (the protocols), ``registry`` (the runtimes by name) and ``arrays`` (tensors
+between runtimes) first. ``tvm``, ``onnxruntime`` and ``openvino`` are the runtimes; ``onnx`` holds
+what every runtime of ONNX submodels shares.
 
 Imports ``devices``, ``codegen``, ``profiling``, ``execution.wiring`` and ``measurement``. No
 runtime imports ``compiled_model`` or another runtime.

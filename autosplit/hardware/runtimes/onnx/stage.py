@@ -8,6 +8,7 @@ from typing import Any
 from autosplit.errors import ModelError
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.runtimes.arrays import array_of
 
 
 class SubmodelStage:
@@ -32,8 +33,7 @@ class SubmodelStage:
 
     def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
         """The array of each input."""
-        arrays = (v.numpy() if hasattr(v, "numpy") else v for v in values)
-        return dict(zip(self._inputs, arrays, strict=True))
+        return dict(zip(self._inputs, map(array_of, values), strict=True))
 
 
 def _require_names(kind: str, ports: list[str], tensors: list[str]) -> None:

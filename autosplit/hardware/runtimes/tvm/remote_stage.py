@@ -12,6 +12,7 @@ from autosplit.errors import StageError
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.server_connection import ServerConnection
 from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.runtimes.arrays import array_of
 
 
 class RpcStage:
@@ -78,6 +79,6 @@ def empty(port: Port, tvm_device: Any) -> Any:
 
 def send(value: Any, tensor: Any) -> None:
     """Copy an array or a tensor into the memory of ``tensor``, which may be on another device."""
-    array = value.numpy() if hasattr(value, "numpy") else value
+    array = array_of(value)
     if array.size:
         tensor.copyfrom(np.ascontiguousarray(array))

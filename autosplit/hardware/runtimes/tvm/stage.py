@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.hardware.devices.device import Cores, LocalDevice
+from autosplit.hardware.runtimes.arrays import tensor_of
 
 
 class VmStage:
@@ -29,22 +30,15 @@ class VmStage:
         self._device.bind_kernels()
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
-        """See Stage. Results of TVM stages in the same memory are not copied."""
-        results = tuple(self._main(*map(self._on_device, values), *self._weights))
+        """See Stage. Values in the same memory are not copied where TVM can use them."""
+        tensors = [tensor_of(value, self._tvm_device) for value in values]
+        results = tuple(self._main(*tensors, *self._weights))
         if not self._is_local:
             self._tvm_device.sync()  # a call only starts the kernels of a GPU
         return results
 
     def close(self) -> None:
         """The machine ends with its last reference."""
-
-    def _on_device(self, value: Any) -> Any:
-        import tvm
-
-        if isinstance(value, tvm.runtime.Tensor) and value.device == self._tvm_device:
-            return value
-        array = value.numpy() if hasattr(value, "numpy") else value
-        return tvm.runtime.tensor(array, self._tvm_device)
 
 
 def local_machine(module: Any, device: LocalDevice) -> Any:

@@ -1,0 +1,65 @@
+"""Tensors cross from one runtime to another without a copy where their memory allows it."""
+
+import numpy as np
+import pytest
+
+from autosplit.hardware.runtimes.arrays import array_of, tensor_of
+
+tvm = pytest.importorskip("tvm")
+
+
+def aligned(shape=(4, 16), dtype="float32"):
+    """An array as onnxruntime returns it: its memory begins at a multiple of 64 bytes."""
+    count = int(np.prod(shape))
+    memory = np.zeros(count * np.dtype(dtype).itemsize + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    array = memory[start:-64] if start == 0 else memory[start : start - 64]
+    return array.view(dtype).reshape(shape)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8", "bool"])
+def test_an_aligned_array_is_shared(dtype):
+    array = aligned(dtype=dtype)
+    tensor = tensor_of(array, tvm.cpu())
+    array[1, 2] = 1
+    assert (tensor.dtype, tuple(tensor.shape)) == (dtype, (4, 16))
+    assert tensor.numpy()[1, 2] == 1
+
+
+def test_a_tensor_is_shared_as_an_array():
+    tensor = tvm.runtime.tensor(np.ones((3, 5), np.float32))
+    assert np.shares_memory(array_of(tensor), array_of(tensor))
+
+
+def test_an_array_of_one_tensor_is_the_same_tensor_again():
+    tensor = tvm.runtime.tensor(np.ones((3, 5), np.float32))
+    assert tensor_of(tensor, tvm.cpu()) is tensor
+    again = tensor_of(array_of(tensor), tvm.cpu())
+    assert array_of(again).ctypes.data == array_of(tensor).ctypes.data
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        aligned().reshape(-1)[1:17],
+        aligned().T,
+        np.broadcast_to(aligned((1, 16)), (4, 16)),
+        np.zeros((0, 3), np.float32),
+    ],
+    ids=["odd address", "transposed", "read only", "empty"],
+)
+def test_any_other_array_is_copied_with_its_values(array):
+    tensor = tensor_of(array, tvm.cpu())
+    assert tensor.numpy().tolist() == array.tolist()
+
+
+def test_results_of_onnxruntime_reach_tvm_without_a_copy(branches):
+    pytest.importorskip("onnxruntime")
+    from autosplit.hardware.devices.device import along
+
+    ports = branches.split([["first"]])
+    first = branches.wiring(ports.stages).stages[0]
+    stage = branches.runtime_of("onnxruntime").stage(first, along(1)[0])
+    (item,) = branches.items(1)
+    (result, *_) = stage.run([item[port.name] for port in first.inputs])
+    assert array_of(tensor_of(result, tvm.cpu())).ctypes.data == result.ctypes.data
