@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit import cuts
 from autosplit.cuts.stages import Stages, used
-from autosplit.deployment import Deployment
+from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph
 from autosplit.hardware.compiled_model import CompiledModel
@@ -199,16 +199,17 @@ def plan(
     """The best split into ``stages`` for the measured profile of each device and its links.
 
     ``"auto"`` weighs any number of stages up to the devices. ``devices`` are one a stage, a core
-    each by default. ``regions`` gives external backends the device that their ops run on. Raises
-    Infeasible for too many stages, ConfigError for a device of regions that is none of the devices,
-    MachineError for one that is not there.
+    each by default; the loads of stages on one core add up. ``regions`` gives external backends the
+    device that their ops run on. Raises Infeasible for too many stages, ConfigError for a device of
+    regions that is none of the devices, MachineError for one that is not there.
     """
     from autosplit import planner
 
     along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
     names = list(map(str, along))
     costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
-    best = planner.plan(costs, len(along), allow_empty=stages == "auto")
+    resources = list(map(resources_of, names))
+    best = planner.plan_shared(costs, len(along), resources, allow_empty=stages == "auto")
     # Without a list of devices, ``pipeline`` takes the first cores for the stages that are left.
     used_devices = tuple(used(best.stages, names)) if devices else ()
     runtimes = tuple(name for name in best.runtimes if name)

@@ -63,3 +63,14 @@ def cores_of(device: str) -> tuple[int, ...]:
         first, _, last = part.partition("-")
         numbers += range(int(first), int(last or first) + 1)
     return tuple(dict.fromkeys(numbers))
+
+
+def resources_of(device: str) -> tuple[str, ...]:
+    """What two stages on one device would have to share: cores, a GPU or a server.
+
+    A tracker finds another server for each stage, so those share nothing.
+    """
+    cores = cores_of(device)
+    if cores or device.startswith("tracker:"):
+        return tuple(f"core {number}" for number in cores)
+    return (device,)

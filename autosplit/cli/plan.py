@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
-from autosplit.deployment import cores_of
+from autosplit.deployment import cores_of, resources_of
 from autosplit.errors import ConfigError
 from autosplit.units import digits
 
@@ -130,6 +130,7 @@ def run(args: argparse.Namespace) -> int:
             args.stages,
             runtime=runtime,
             threads=_threads(args),
+            resources=_resources(args),
             deadline=deadline,
             allow_empty=args.allow_empty,
             assign=args.assign,
@@ -321,3 +322,8 @@ def _threads(args: argparse.Namespace) -> tuple[int, ...]:
     if _is_graph_file(args):
         return ()
     return tuple(len(cores_of(place)) or 1 for place in _places(args))
+
+
+def _resources(args: argparse.Namespace) -> list[tuple[str, ...]]:
+    """The cores of each device of a model; a graph file's devices share nothing."""
+    return [] if _is_graph_file(args) else list(map(resources_of, _places(args)))

@@ -9,7 +9,7 @@ Read in this order:
 - ``large``: graphs with too many cuts to list: a bound and an anytime search.
 - ``solve``: the questions, answered by the packages above. ``explain``: which conditions clash.
 - ``placement``: stages with replicas and threads on equal cores (``deployments``), the order of
-  unequal devices, and stages that stay empty.
+  unequal devices, devices that share cores, and stages that stay empty.
 - ``batch``: the same search for many cost models, as a study asks after each trial.
 - ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autosplit.planner.baselines import PlannedBaseline, planned_baselines
     from autosplit.planner.placement.deployments import plan_deployment
     from autosplit.planner.placement.device_order import plan_assigned
+    from autosplit.planner.placement.shared_resources import plan_shared
     from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
 
@@ -39,10 +40,12 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from autosplit.planner import baselines, solve
-    from autosplit.planner.placement import deployments, device_order
+    from autosplit.planner.placement import deployments, device_order, shared_resources
 
     if name == "plan_assigned":
         return device_order.plan_assigned
+    if name == "plan_shared":
+        return shared_resources.plan_shared
     if name == "plan_deployment":
         return deployments.plan_deployment
     if name in ("PlannedBaseline", "planned_baselines"):
@@ -71,6 +74,7 @@ __all__ = [
     "plan",
     "plan_assigned",
     "plan_deployment",
+    "plan_shared",
     "planned_baselines",
     "shares_of",
     "to_workload",

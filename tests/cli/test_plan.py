@@ -274,6 +274,16 @@ def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(graph, measured, ca
     assert wide["runtimes"] == ["tvm", "tvm"]
 
 
+def test_stages_on_one_core_add_their_loads_and_a_line_says_so(graph, measured, capsys):
+    model = graph().replace(".json", ".onnx")
+    two = "--stages", "2", "--devices", "cores:1 cores:1", "--k-best", "2"
+    document = planned(capsys, model, *two)
+    assert document["period"] == pytest.approx(sum(document["loads"]))
+    assert document["lower_bound"] <= document["period"] <= document["k_best"][1]["period"]
+    assert main(["plan", model, *two]) == 0
+    assert "devices share cores" in capsys.readouterr().out
+
+
 def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured, capsys):
     model = graph().replace(".json", ".onnx")
     planned(capsys, model, "--stages", "auto")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ def document(
     *,
     runtime: str | None = None,
     threads: Sequence[int] = (),
+    resources: Sequence[Sequence[str]] = (),
     deadline: Callable[[], bool] | None = None,
     allow_empty: bool = False,
     assign: bool = False,
@@ -29,7 +30,8 @@ def document(
     """The document of ``plan -f json`` without ``seconds``, whose keys stay as they are.
 
     Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
-    of a graph file; ``threads``: of each device, by default 1. ``assign`` searches the order of the
+    of a graph file; ``threads``: of each device, by default 1; ``resources``: of each device its
+    cores, by default its own. ``assign`` searches the order of the
     devices too; ``max_period`` asks for the least latency under a bound on the period. The others
     add the ``k_best`` splits, the Pareto front, what simple splits lose, and the numbers of legal
     cuts.
@@ -39,10 +41,17 @@ def document(
         ConfigError: a number makes no sense.
     """
     from autosplit import cuts, planner
+    from autosplit.planner.placement.shared_resources import slowed, with_shared_loads
+
+    def real(plan: Plan) -> Plan:
+        """The plan with the loads of stages that share cores added up."""
+        cores = [resources[d] for d in order] if resources else [()] * len(plan.stages)
+        return with_shared_loads(plan, real_costs, cores)
 
     def split(plan: Plan) -> dict[str, Any]:
         return _split(costs, plan, runtime, order, threads)
 
+    real_costs, costs = costs, slowed(costs, resources) if resources else costs
     limits: dict[str, Any] = {"deadline": deadline, "allow_empty": allow_empty}
     order = tuple(range(stages))
     # More devices than stages: which ones are used is a part of the question.
@@ -50,10 +59,12 @@ def document(
         best = planner.plan_assigned(costs, stages, **limits)
         order = best.devices
         costs = costs.on_devices(order) if costs.devices else costs
+        real_costs = real_costs.on_devices(order) if real_costs.devices else real_costs
     if max_period is not None:
         best = planner.least_latency(costs, stages, max_period, **limits)
     elif not assign:
         best = planner.plan(costs, stages, **limits)
+    best = real(best)
     result = split(best)
     result["lower_bound"], result["gap"] = best.lower_bound, best.gap
     result["optimal"], result["note"] = best.optimal, best.note
@@ -61,14 +72,17 @@ def document(
         # devices that cost the same are used from the first on
         empty_last = allow_empty and costs.devices is None
         plans = planner.k_best(costs, stages, k_best, **limits, empty_last=empty_last)
-        result["k_best"] = [split(plan) for plan in plans]
+        result["k_best"] = list(map(split, sorted(map(real, plans), key=lambda p: p.rank)))
     if pareto:
         front = planner.pareto_front(costs, stages, **limits)
-        result["pareto"] = [split(plan) for plan in front.plans]
+        result["pareto"] = [split(real(plan)) for plan in front.plans]
         result["pareto_complete"] = front.complete
     if baselines:
         simple = planner.planned_baselines(costs, stages, deadline=deadline)
-        result["baselines"] = [_baseline(baseline, best) for baseline in simple]
+        result["baselines"] = [
+            _baseline(replace(baseline, plan=baseline.plan and real(baseline.plan)), best)
+            for baseline in simple
+        ]
     if count:
         result["cuts"] = asdict(cuts.count(costs.contraction, deadline=deadline))
         splits = cuts.count_splits(costs.contraction, stages, deadline=deadline)

@@ -9,10 +9,12 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from autosplit.deployment import resources_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.profiling.cost_model import place_regions
-from autosplit.planner import plan
+from autosplit.planner import plan_shared
+from autosplit.planner.placement.shared_resources import slowed
 from autosplit.study.acquisition.sampler import SplitSampler, sampler
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
@@ -223,9 +225,14 @@ def _prepare(
         _region_devices(config),
         bench.devices,
     )
-    space = Space(costs, len(bench.devices), empty=config.stages == "auto")
+    resources = list(map(resources_of, bench.devices))
+    slow_costs = slowed(costs, resources)
+    if slow_costs is not costs:
+        progress.note("some devices share cores, so the loads on a core add up")
+    space = Space(slow_costs, len(bench.devices), empty=config.stages == "auto")
     if "bound_ms" not in stored:
-        bound = plan(space.costs, space.stages, allow_empty=space.empty).lower_bound
+        best = plan_shared(costs, space.stages, resources, allow_empty=space.empty)
+        bound = best.lower_bound
         graph = records.graph_document(bench.graph)
         _store(study, url, {"graph": graph, "bound_ms": float(bound)})
     if "baselines" not in stored:

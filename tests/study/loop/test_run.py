@@ -76,6 +76,17 @@ def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Ope
     } <= on.study.user_attrs.keys()
 
 
+def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, opened: Open) -> None:
+    bench = chain_bench(ops=12, stages=3)
+    bench.devices = ("cores:0", "cores:1", "cores:0")
+    on = opened(bench, trials=1)
+    assert on.study.user_attrs["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (1 - 1e-9)
+    run_study(on, Silent())
+    first, _, last = on.study.trials[0].user_attrs["stages"]
+    shared = sum(bench.costs.times[0][op] for op in (*first, *last))
+    assert shared < 1.2 * on.study.user_attrs["bound_ms"]
+
+
 def test_a_trial_holds_what_the_reports_read(chain_bench: Make, opened: Open) -> None:
     on = opened(chain_bench(ops=12, stages=3), trials=1)
     run_study(on, Silent())
