@@ -34,6 +34,8 @@ COMMANDS = {
     "overhead": ("search", "--overhead"),
     "faults": ("faults",),
     "kernels": ("kernels",),
+    "kernels_avx2": ("kernels", "--target", "llvm -mcpu=x86-64-v3"),
+    "kernels_threads": ("kernels", "--threads", "2"),
     "link": ("link", "--repeat", "3"),
     "memory": ("memory",),
     "pipeline": ("pipeline", "--seconds", "3"),

@@ -1,0 +1,173 @@
+"""Nets as users bring them: transformers for texts and images, and a ConvNeXt.
+
+They have few layers, of the sizes that are usual. ``NETS`` names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.nets import net
+
+_CONSTANTS = {
+    "half": np.array(0.5, np.float32),
+    "one": np.array(1, np.float32),
+    "root": np.array(np.sqrt(0.5), np.float32),
+}
+
+
+def bert(layers: int = 2, width: int = 768, length: int = 128) -> Any:
+    """An encoder over the embeddings of a text."""
+    return _text_net(layers, width, length, causal=False)
+
+
+def gpt(layers: int = 2, width: int = 768, length: int = 128) -> Any:
+    """A decoder without a cache: a token attends to those before it."""
+    return _text_net(layers, width, length, causal=True)
+
+
+def vit(layers: int = 2, width: int = 768, size: int = 224, patch: int = 16) -> Any:
+    """An encoder over the patches of an image and a class token."""
+    patches = (size // patch) ** 2
+    length = patches + 1
+    body, weights = _encoder("embedded", layers, width, length)
+    weights |= {
+        "w_patch": (width, 3, patch, patch),
+        "b_patch": (width,),
+        "flat": np.array([1, width, patches]),
+        "class_token": (1, 1, width),
+        "position": (1, length, width),
+    }
+    text = f"""g (float[1,3,{size},{size}] x) => (float[1,{length},{width}] y) {{
+        patched = Conv<strides=[{patch},{patch}]>(x, w_patch, b_patch)
+        flattened = Reshape(patched, flat)
+        tokens = Transpose<perm=[0,2,1]>(flattened)
+        joined = Concat<axis=1>(class_token, tokens)
+        embedded = Add(joined, position)
+        {body}
+    }}"""
+    return net(text, weights)
+
+
+def convnext(depths: tuple[int, ...] = (1, 1, 2, 1), width: int = 96, size: int = 224) -> Any:
+    """Wide depthwise convolutions, each with a layer norm and two linear layers behind it."""
+    weights: dict[str, Any] = _CONSTANTS | {"w_stem": (width, 3, 4, 4), "b_stem": (width,)}
+    body = "x_0_0 = Conv<strides=[4,4]>(x, w_stem, b_stem)"
+    source = "x_0_0"
+    for stage, depth in enumerate(depths):
+        channels = width << stage
+        if stage:
+            weights[f"w_down{stage}"] = (channels, channels // 2, 2, 2)
+            body += f"\nx_{stage}_0 = Conv<strides=[2,2]>({source}, w_down{stage})"
+            source = f"x_{stage}_0"
+        for block in range(1, depth + 1):
+            is_last = (stage, block) == (len(depths) - 1, depth)
+            result = "y" if is_last else f"x_{stage}_{block}"
+            body += _convnext_block(f"_{stage}_{block}", source, result, channels)
+            weights |= {
+                f"w_{stage}_{block}": (channels, 1, 7, 7),
+                **_mlp_weights(f"_{stage}_{block}", channels),
+            }
+            source = result
+    last = size >> (len(depths) + 1)
+    text = f"g (float[1,3,{size},{size}] x) => (float[1,{channels},{last},{last}] y) {{ {body} }}"
+    return net(text, weights)
+
+
+NETS: dict[str, Callable[[], Any]] = {"bert": bert, "gpt": gpt, "vit": vit, "convnext": convnext}
+
+
+def _text_net(layers: int, width: int, length: int, causal: bool) -> Any:
+    body, weights = _encoder("x", layers, width, length, causal)
+    shape = f"float[1,{length},{width}]"
+    return net(f"g ({shape} x) => ({shape} y) {{ {body} }}", weights)
+
+
+def _encoder(
+    source: str, layers: int, width: int, length: int, causal: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """The layers from ``source`` to ``y``, and their weights."""
+    head = 64
+    weights: dict[str, Any] = _CONSTANTS | {
+        "split": np.array([1, length, width // head, head]),
+        "join": np.array([1, length, width]),
+        "scale": np.array(head**-0.5, np.float32),
+        "mask": np.triu(np.full((length, length), -1e9 if causal else 0, np.float32), 1),
+    }
+    body = ""
+    for layer in range(layers):
+        result = "y" if layer == layers - 1 else f"y{layer}"
+        body += _attention(layer, source) + _mlp(f"{layer}", f"n{layer}", f"f{layer}")
+        body += f"""
+            g{layer} = Add(f{layer}, n{layer})
+            {result} = LayerNormalization<axis=-1>(g{layer}, scale{layer}, bias{layer})
+        """
+        weights |= {f"w_{name}{layer}": (width, width) for name in ("q", "k", "v", "o")}
+        weights |= {f"b_q{layer}": (width,), **_mlp_weights(f"{layer}", width)}
+        source = result
+    return body, weights
+
+
+def _attention(layer: int, source: str) -> str:
+    """Attention from ``source``, added to it and normalised: ``n``."""
+    return f"""
+        q0{layer} = MatMul({source}, w_q{layer})
+        q1{layer} = Add(q0{layer}, b_q{layer})
+        q2{layer} = Reshape(q1{layer}, split)
+        q{layer} = Transpose<perm=[0,2,1,3]>(q2{layer})
+        k0{layer} = MatMul({source}, w_k{layer})
+        k1{layer} = Reshape(k0{layer}, split)
+        k{layer} = Transpose<perm=[0,2,3,1]>(k1{layer})
+        v0{layer} = MatMul({source}, w_v{layer})
+        v1{layer} = Reshape(v0{layer}, split)
+        v{layer} = Transpose<perm=[0,2,1,3]>(v1{layer})
+        s0{layer} = MatMul(q{layer}, k{layer})
+        s1{layer} = Mul(s0{layer}, scale)
+        s2{layer} = Add(s1{layer}, mask)
+        s{layer} = Softmax<axis=-1>(s2{layer})
+        c0{layer} = MatMul(s{layer}, v{layer})
+        c1{layer} = Transpose<perm=[0,2,1,3]>(c0{layer})
+        c{layer} = Reshape(c1{layer}, join)
+        o{layer} = MatMul(c{layer}, w_o{layer})
+        r{layer} = Add(o{layer}, {source})
+        n{layer} = LayerNormalization<axis=-1>(r{layer}, scale{layer}, bias{layer})
+    """
+
+
+def _mlp(name: str, source: str, result: str) -> str:
+    """Two linear layers with a GELU in between, as exporters write it."""
+    return f"""
+        e0{name} = MatMul({source}, w_expand{name})
+        e1{name} = Add(e0{name}, b_expand{name})
+        e2{name} = Mul(e1{name}, root)
+        e3{name} = Erf(e2{name})
+        e4{name} = Add(e3{name}, one)
+        e5{name} = Mul(e1{name}, e4{name})
+        e6{name} = Mul(e5{name}, half)
+        {result} = MatMul(e6{name}, w_reduce{name})
+    """
+
+
+def _mlp_weights(name: str, width: int) -> dict[str, Any]:
+    """The weights of two linear layers and a layer norm."""
+    return {
+        f"w_expand{name}": (width, 4 * width),
+        f"b_expand{name}": (4 * width,),
+        f"w_reduce{name}": (4 * width, width),
+        f"scale{name}": (width,),
+        f"bias{name}": (width,),
+    }
+
+
+def _convnext_block(name: str, source: str, result: str, channels: int) -> str:
+    return f"""
+        c{name} = Conv<group={channels}, pads=[3,3,3,3]>({source}, w{name})
+        t{name} = Transpose<perm=[0,2,3,1]>(c{name})
+        n{name} = LayerNormalization<axis=-1>(t{name}, scale{name}, bias{name})
+        {_mlp(name, f"n{name}", f"m{name}")}
+        v{name} = Transpose<perm=[0,3,1,2]>(m{name})
+        {result} = Add({source}, v{name})
+    """
