@@ -12,6 +12,7 @@ the source has them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,16 @@ class _Rules:
             return None
         return relax.Call(call.op, operands, call.attrs, call.ty_args)
 
+    def _quantize(self, _: str, call: Any) -> Any:
+        from tvm import relax
+
+        data, *parameters = call.args
+        if any(not is_constant(p) or prod(shape_of(p)) != 1 for p in parameters):
+            # They differ along an axis, as those of weights do.
+            return None
+        operand = self._of(data, len(call.ty.shape))
+        return relax.Call(call.op, [operand, *parameters], call.attrs, call.ty_args)
+
     def _conv2d(self, _: str, call: Any) -> Any:
         from tvm import relax
 
@@ -365,10 +376,12 @@ class _SourceLayout:
 
 _RULES: dict[str, Callable[..., Any]] = {
     "concat": _Rules._concat,
+    "dequantize": _Rules._quantize,
     "expand_dims": _Rules._reshape,
     "image.resize2d": _Rules._resize2d,
     "nn.avg_pool3d": _Rules._avg_pool3d,
     "nn.conv2d": _Rules._conv2d,
+    "quantize": _Rules._quantize,
     "permute_dims": _Rules._permute_dims,
     "reshape": _Rules._reshape,
     "split": _Rules._split,
