@@ -12,7 +12,7 @@ from autosplit.lowering.fuse.constants import fold_others, fold_weights
 from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.fuse.provenance import adopt_names
 from autosplit.lowering.layout.channels_last import channels_last
-from autosplit.lowering.layout.convolution import legalize_conv2d
+from autosplit.lowering.layout.convolution import legalize_convolutions
 from autosplit.lowering.layout.matmul import legalize_matmul
 from autosplit.lowering.layout.sums import add_for_sum
 from autosplit.lowering.layout.tiles import registers_of
@@ -48,10 +48,7 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         fold_others,
     ]
     registers = registers_of(target)
-    packed = {
-        "relax.nn.conv2d": legalize_conv2d(registers),
-        "relax.matmul": legalize_matmul(registers),
-    }
+    packed = {**legalize_convolutions(registers), "relax.matmul": legalize_matmul(registers)}
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
     layout = [
         t.CanonicalizeBindings(),

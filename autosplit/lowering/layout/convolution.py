@@ -2,7 +2,8 @@
 
 Packed weights are [blocks of output channels, KH, KW, input channels, channels of a block]: the
 innermost loop of a kernel reads them from front to back. Where the channels of a group are no
-multiple of the vector, zeros are appended and the result is cut.
+multiple of the vector, zeros are appended and the result is cut. A convolution over rows of pixels
+is one over images of height 1.
 """
 
 from __future__ import annotations
@@ -17,12 +18,24 @@ from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_w
 
 PACKED = "conv2d_packed"
 DEPTHWISE = "conv2d_depthwise"
+# How each op calls the layouts of the source: its data and its weight.
+_SOURCE_LAYOUTS = {
+    "relax.nn.conv1d": ("NCW", "OIW"),
+    "relax.nn.conv2d": ("NCHW", "OIHW"),
+    "relax.nn.conv1d_transpose": ("NCW", "IOW"),
+    "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
+}
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """The sizes of a convolution; ``padded`` are the output channels of a group with zeros."""
+    """The sizes of a convolution over tensors of a rank, 3 for rows and 4 for images.
 
+    The kernel, strides, dilation and sizes are those of height and width, the padding that at the
+    top, left, bottom and right. With ``is_image`` the input has the layout of the source.
+    """
+
+    rank: int
     batch: int
     height: int
     width: int
@@ -49,64 +62,98 @@ class _Shape:
     def is_depthwise(self) -> bool:
         return self.group_inputs == 1 and self.group_outputs == 1 and not self.is_image
 
+    def last(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
+        """A position, or the sizes, of a tensor with channels last."""
+        return (n, h, w, c) if self.rank == 4 else (n, w, c)
+
+    def read(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
+        """A position, or the sizes, of the input."""
+        if not self.is_image:
+            return self.last(n, h, w, c)
+        return (n, c, h, w) if self.rank == 4 else (n, c, w)
+
 
 def can_pack(call: Any) -> bool:
-    """Whether a conv2d of the source is one whose weights can be packed now."""
+    """Whether a call of the source is a convolution whose weights can be packed now."""
+    layouts = _SOURCE_LAYOUTS.get(str(getattr(getattr(call, "op", None), "name", "")))
+    if layouts is None:
+        return False
     data, weight = call.args
     attrs = call.attrs
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
-    is_plain = layouts[:2] == ("NCHW", "OIHW") and layouts[2] in ("", "NCHW")
+    is_plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == layouts
+    is_plain = is_plain and str(attrs.out_layout) in ("", layouts[0])
     dtypes = {str(data.ty.dtype), str(weight.ty.dtype), str(call.ty.dtype)}
+    if layouts[1].startswith("IO"):
+        # Wider padding would take pixels away from the input.
+        kernel = [int(size) for size in list(weight.ty.shape)[2:]]
+        is_plain = is_plain and all(int(step) == 1 for step in attrs.dilation)
+        is_plain = is_plain and max(map(int, attrs.padding)) < min(kernel)
     return is_plain and is_constant(weight) and dtypes == {"float32"}
 
 
-def legalize_conv2d(registers: Registers) -> Any:
-    """The function that LegalizeOps calls for conv2d."""
-    from tvm import relax
+def legalize_convolutions(registers: Registers) -> dict[str, Any]:
+    """The functions that LegalizeOps calls for convolutions, by the name of the op."""
+    from tvm.relax.transform.legalize_ops import nn
 
     # A weight that several convolutions read stays one constant.
     packed_weights: dict[Any, Any] = {}
 
     def legalize(builder: Any, call: Any) -> Any:
-        if str(call.attrs.out_layout) != "NHWC" or not is_constant(call.args[1]):
-            return relax.transform.legalize_ops.nn._nn_conv2d(builder, call)
-        shape = _shape_of(call)
-        weight = call.args[1].value.numpy()
-        if shape.is_depthwise:
-            packed = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
-            return builder.call_te(
-                lambda x, w: _depthwise(shape, _padded(shape, x), w),
-                call.args[0],
-                relax.const(packed),
-                primfunc_name_hint="conv2d",
-            )
-        padded = padded_channels(shape.group_outputs, registers)
-        tile = tile_of(shape.out_height, shape.out_width, padded, registers)
-        key = (call.args[1], shape.groups, padded, tile.channels)
-        if key not in packed_weights:
-            packed_weights[key] = relax.const(_packed(shape, weight, padded, tile.channels))
-        width = padded_width(shape.out_width, tile)
+        name = call.op.name.removeprefix("relax.nn.")
+        if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(call.args[1]):
+            return getattr(nn, f"_nn_{name}")(builder, call)
+        return _packed_call(builder, call, name, registers, packed_weights)
 
-        def compute(x: Any, w: Any) -> Any:
-            y = _convolution(shape, _padded(shape, x), w, padded, width)
-            is_whole = padded == shape.group_outputs and width == shape.out_width
-            return y if is_whole else _cut(shape, y, padded)
+    return dict.fromkeys(_SOURCE_LAYOUTS, legalize)
 
+
+def _packed_call(
+    builder: Any, call: Any, name: str, registers: Registers, packed_weights: dict[Any, Any]
+) -> Any:
+    """The call of a kernel that computes a convolution from packed weights."""
+    from tvm import relax
+
+    result = shape = _shape_of(call)
+    weight = call.args[1].value.numpy()
+    if shape.rank == 3:
+        weight = np.expand_dims(weight, 2)
+    if name.endswith("transpose"):
+        shape, weight = _as_convolution(shape, weight)
+    elif shape.is_depthwise:
+        packed = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
         return builder.call_te(
-            compute, call.args[0], packed_weights[key], primfunc_name_hint="conv2d"
+            lambda x, w: _depthwise(shape, _padded(shape, x), w),
+            call.args[0],
+            relax.const(packed),
+            primfunc_name_hint=name,
         )
+    padded = padded_channels(shape.group_outputs, registers)
+    tile = tile_of(shape.out_height, shape.out_width, padded, registers)
+    key = (call.args[1], name, shape.strides, shape.groups, padded, tile.channels)
+    if key not in packed_weights:
+        packed_weights[key] = relax.const(_packed(shape, weight, padded, tile.channels))
+    width = padded_width(shape.out_width, tile)
 
-    return legalize
+    def compute(x: Any, w: Any) -> Any:
+        y = _convolution(shape, _padded(shape, x), w, padded, width)
+        is_whole = padded == shape.group_outputs and width == shape.out_width
+        return y if is_whole and result is shape else _cut(result, shape, y, padded)
+
+    return builder.call_te(compute, call.args[0], packed_weights[key], primfunc_name_hint=name)
 
 
 def _shape_of(call: Any) -> _Shape:
+    """The sizes of a convolution whose output has channels last."""
     data, weight = call.args
     attrs = call.attrs
-    is_image = str(attrs.data_layout) == "NCHW"
-    sizes = [int(s) for s in data.ty.shape]
-    batch, height, width, channels = (sizes[0], sizes[2], sizes[3], sizes[1]) if is_image else sizes
-    _, out_height, out_width, out_channels = (int(s) for s in call.ty.shape)
+    is_image = str(attrs.data_layout)[1] == "C"
+    batch, *sizes = (int(size) for size in data.ty.shape)
+    channels = sizes.pop(0 if is_image else -1)
+    _, *out_sizes, out_channels = (int(size) for size in call.ty.shape)
+    height, width = _two(sizes)
+    out_height, out_width = _two(out_sizes)
     return _Shape(
+        len(data.ty.shape),
         batch,
         height,
         width,
@@ -114,22 +161,70 @@ def _shape_of(call: Any) -> _Shape:
         out_height,
         out_width,
         out_channels,
-        (int(weight.ty.shape[2]), int(weight.ty.shape[3])),
-        (int(attrs.strides[0]), int(attrs.strides[1])),
-        (int(attrs.dilation[0]), int(attrs.dilation[1])),
-        _four_sides([int(p) for p in attrs.padding]),
+        _two([int(size) for size in list(weight.ty.shape)[2:]]),
+        _two([int(stride) for stride in attrs.strides]),
+        _two([int(step) for step in attrs.dilation]),
+        _four_sides([int(p) for p in attrs.padding], len(sizes)),
         int(attrs.groups),
         is_image,
     )
 
 
-def _four_sides(padding: list[int]) -> tuple[int, int, int, int]:
-    """Top, left, bottom and right of a padding given by one, two or four numbers."""
+def _two(sizes: list[int]) -> tuple[int, int]:
+    """Those of height and width; a row has height 1."""
+    height, width = sizes if len(sizes) == 2 else (1, *sizes)
+    return height, width
+
+
+def _four_sides(padding: list[int], axes: int) -> tuple[int, int, int, int]:
+    """Top, left, bottom and right of a padding given by a number for all, an axis or a side."""
     if len(padding) == 1:
-        padding = padding * 4
-    top, left, *others = padding
-    bottom, right = others or (top, left)
+        padding = padding * 2 * axes
+    if len(padding) == axes:
+        padding = padding * 2
+    if axes == 1:
+        return 0, padding[0], 0, padding[1]
+    top, left, bottom, right = padding
     return top, left, bottom, right
+
+
+def _as_convolution(shape: _Shape, weight: Any) -> tuple[_Shape, Any]:
+    """The sizes and weights of a convolution that computes a transposed one.
+
+    With a stride s the output pixels h with the same (h + padding) % s read the same of the
+    weights, every s-th: they are the output of a convolution with stride 1. Its channels are the
+    pixels of a stride and their channels: [groups, s, s, channels of a group].
+    """
+    (top, left, _, _), (sh, sw) = shape.padding, shape.strides
+    taps = tuple(-(-k // s) for k, s in zip(shape.kernel, shape.strides, strict=True))
+    first = (top // sh, left // sw)
+    last = ((shape.out_height - 1 + top) // sh, (shape.out_width - 1 + left) // sw)
+    before = [tap - 1 - start for tap, start in zip(taps, first, strict=True)]
+    after = [max(0, last[0] - shape.height + 1), max(0, last[1] - shape.width + 1)]
+    wide = np.zeros((*weight.shape[:2], taps[0] * sh, taps[1] * sw), weight.dtype)
+    wide[:, :, : shape.kernel[0], : shape.kernel[1]] = weight
+    outputs = shape.group_outputs
+    by_phase = wide.reshape(shape.groups, -1, outputs, taps[0], sh, taps[1], sw)
+    # The input is read backwards: output q reads input q - t for tap t.
+    turned = by_phase[:, :, :, ::-1, :, ::-1].transpose(0, 4, 6, 2, 1, 3, 5)
+    channels = shape.out_channels * sh * sw
+    convolution = _Shape(
+        shape.rank,
+        shape.batch,
+        shape.height,
+        shape.width,
+        shape.channels,
+        last[0] - first[0] + 1,
+        last[1] - first[1] + 1,
+        channels,
+        (taps[0], taps[1]),
+        (1, 1),
+        (1, 1),
+        (before[0], before[1], after[0], after[1]),
+        shape.groups,
+        shape.is_image,
+    )
+    return convolution, turned.reshape(channels, shape.group_inputs, *taps)
 
 
 def _packed(shape: _Shape, weight: Any, padded: int, block: int) -> Any:
@@ -148,45 +243,47 @@ def _padded(shape: _Shape, x: Any) -> Any:
     top, left, bottom, right = shape.padding
     if not any(shape.padding):
         return x
-
-    def inside(h: Any, w: Any) -> Any:
-        return tirx.all(h >= top, h < top + shape.height, w >= left, w < left + shape.width)
-
-    zero = tirx.const(0.0, "float32")
     height, width = shape.height + top + bottom, shape.width + left + right
-    if shape.is_image:
-        return te.compute(
-            (shape.batch, shape.channels, height, width),
-            lambda n, c, h, w: tirx.if_then_else(inside(h, w), x[n, c, h - top, w - left], zero),
-            name="pad",
-        )
-    return te.compute(
-        (shape.batch, height, width, shape.channels),
-        lambda n, h, w, c: tirx.if_then_else(inside(h, w), x[n, h - top, w - left, c], zero),
-        name="pad",
-    )
+
+    def pixel(*at: Any) -> Any:
+        n, h, w, c = _coordinates(at, shape.is_image)
+        inside = [w >= left, w < left + shape.width]
+        if shape.rank == 4:
+            inside += [h >= top, h < top + shape.height]
+        zero = tirx.const(0.0, "float32")
+        return tirx.if_then_else(tirx.all(*inside), x[shape.read(n, h - top, w - left, c)], zero)
+
+    sizes = shape.read(shape.batch, height, width, shape.channels)
+    return te.compute(sizes, pixel, name="pad")
+
+
+def _coordinates(position: tuple[Any, ...], is_image: bool = False) -> tuple[Any, Any, Any, Any]:
+    """Item, row, column and channel of a position; a row of pixels is row 0."""
+    n, *pixel = position
+    channel = pixel.pop(0 if is_image else -1)
+    h, w = pixel if len(pixel) == 2 else (0, *pixel)
+    return n, h, w, channel
 
 
 def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) -> Any:
     from tvm import te, tirx
 
     block = int(weight.shape[4])
-    rh = te.reduce_axis((0, shape.kernel[0]), "rh")
-    rw = te.reduce_axis((0, shape.kernel[1]), "rw")
+    rh, rw = _window(shape)
     rc = te.reduce_axis((0, shape.group_inputs), "rc")
 
-    def product(n: Any, h: Any, w: Any, o: Any) -> Any:
+    def product(*at: Any) -> Any:
+        n, h, w, o = _coordinates(at)
         if width != shape.out_width:
             # Rows too many repeat the last one, for there is no input behind it.
             w = tirx.min(w, shape.out_width - 1)
-        row = h * shape.strides[0] + rh * shape.dilation[0]
-        column = w * shape.strides[1] + rw * shape.dilation[1]
         channel = o // padded * shape.group_inputs + rc if shape.groups > 1 else rc
-        pixel = x[n, channel, row, column] if shape.is_image else x[n, row, column, channel]
-        return te.sum(pixel * weight[o // block, rh, rw, rc, o % block], axis=[rh, rw, rc])
+        pixel = x[shape.read(n, *_covered(shape, h, w, rh, rw), channel)]
+        factor = weight[o // block, rh, rw, rc, o % block]
+        return te.sum(pixel * factor, axis=[r for r in (rh, rw, rc) if not isinstance(r, int)])
 
     return te.compute(
-        (shape.batch, shape.out_height, width, shape.groups * padded),
+        shape.last(shape.batch, shape.out_height, width, shape.groups * padded),
         product,
         name=PACKED,
         attrs={
@@ -197,35 +294,53 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) ->
     )
 
 
+def _window(shape: _Shape) -> tuple[Any, Any]:
+    """The axes that a convolution reduces over in an image; row 0 where there are no others."""
+    from tvm import te
+
+    rh = te.reduce_axis((0, shape.kernel[0]), "rh") if shape.rank == 4 else 0
+    return rh, te.reduce_axis((0, shape.kernel[1]), "rw")
+
+
+def _covered(shape: _Shape, h: Any, w: Any, rh: Any, rw: Any) -> tuple[Any, Any]:
+    """Row and column of the input that output (h, w) reads at (rh, rw) of its window."""
+    (sh, sw), (dh, dw) = shape.strides, shape.dilation
+    return h * sh + rh * dh, w * sw + rw * dw
+
+
 def _depthwise(shape: _Shape, x: Any, weight: Any) -> Any:
     from tvm import te
 
-    rh = te.reduce_axis((0, shape.kernel[0]), "rh")
-    rw = te.reduce_axis((0, shape.kernel[1]), "rw")
+    rh, rw = _window(shape)
 
-    def product(n: Any, h: Any, w: Any, o: Any) -> Any:
-        row = h * shape.strides[0] + rh * shape.dilation[0]
-        column = w * shape.strides[1] + rw * shape.dilation[1]
-        return te.sum(x[n, row, column, o] * weight[rh, rw, o], axis=[rh, rw])
+    def product(*at: Any) -> Any:
+        n, h, w, o = _coordinates(at)
+        pixel = x[shape.last(n, *_covered(shape, h, w, rh, rw), o)]
+        axes = [r for r in (rh, rw) if not isinstance(r, int)]
+        return te.sum(pixel * weight[rh, rw, o], axis=axes)
 
-    return te.compute(
-        (shape.batch, shape.out_height, shape.out_width, shape.out_channels),
-        product,
-        name=DEPTHWISE,
-    )
+    sizes = shape.last(shape.batch, shape.out_height, shape.out_width, shape.out_channels)
+    return te.compute(sizes, product, name=DEPTHWISE)
 
 
-def _cut(shape: _Shape, y: Any, padded: int) -> Any:
-    """The result without appended channels and rows too many."""
+def _cut(result: _Shape, shape: _Shape, y: Any, padded: int) -> Any:
+    """The result without appended channels and rows too many.
+
+    The pixels of a stride of a transposed convolution lie in the channels of ``y``.
+    """
     from tvm import te
 
-    outputs = shape.group_outputs
+    outputs = result.group_outputs
+    is_transposed = result is not shape
+    (top, left, _, _), (sh, sw) = result.padding, result.strides
 
-    def channel(o: Any) -> Any:
-        return o // outputs * padded + o % outputs if shape.groups > 1 else o
+    def pixel(*at: Any) -> Any:
+        n, h, w, o = _coordinates(at)
+        channel = o // outputs * padded + o % outputs if result.groups > 1 else o
+        if is_transposed:
+            channel += ((h + top) % sh * sw + (w + left) % sw) * outputs
+            h, w = (h + top) // sh - top // sh, (w + left) // sw - left // sw
+        return y[result.last(n, h, w, channel)]
 
-    return te.compute(
-        (shape.batch, shape.out_height, shape.out_width, shape.out_channels),
-        lambda n, h, w, o: y[n, h, w, channel(o)],
-        name="cut",
-    )
+    sizes = result.last(result.batch, result.out_height, result.out_width, result.out_channels)
+    return te.compute(sizes, pixel, name="cut")

@@ -1,7 +1,8 @@
 """The order of axes in memory.
 
-With channels last a tensor (N, C..., H, W) of any rank from 4 on lies as (N, H, W, C...). The name
-of a variable that lies so ends in ``SUFFIX``, which passes carry along.
+With channels last a tensor (N, C..., H, W) of any rank from 4 on lies as (N, H, W, C...), one
+(N, C, W) as (N, W, C). The name of a variable that lies so ends in ``SUFFIX``, which passes carry
+along.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ SUFFIX = "channels_last"
 SWAP = "swap_channels"
 
 
+def pixel_axes(rank: int) -> list[int]:
+    """The axes of a tensor of the source that are those of its images, or rows."""
+    return list(range(max(2, rank - 2), rank))
+
+
 def to_last(rank: int) -> list[int]:
     """The axes of a tensor of the source in the order of memory."""
-    return [0, rank - 2, rank - 1, *range(1, rank - 2)]
+    pixels = pixel_axes(rank)
+    return [0, *pixels, *range(1, rank - len(pixels))]
 
 
 def to_source(rank: int) -> list[int]:
@@ -49,5 +56,7 @@ def swap_kernel(dtype: str) -> Any:
 
 def as_swap(shape: tuple[int, ...], channels_last: bool) -> tuple[int, int, int]:
     """The sizes (n, a, b) of a swap to channels last, or back, of a tensor of the source."""
-    pixels, channels = prod(shape[-2:]), prod(shape[1:-2])
+    axes = pixel_axes(len(shape))
+    pixels = prod(shape[axis] for axis in axes)
+    channels = prod(shape[1 : -len(axes)])
     return (shape[0], channels, pixels) if channels_last else (shape[0], pixels, channels)

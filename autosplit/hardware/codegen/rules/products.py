@@ -32,10 +32,11 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
     behind = [blocks[other] for other in names[names.index(name) + 1 :]]
     inline_all(sch, behind[:-1])
     spatial, reduction = loops_of(sch, product)
-    rank, is_matrix = len(spatial), len(reduction) == 1
+    # Images have rows of pixels, and windows of several rows.
+    rank, is_image = len(spatial), len(reduction) == 3
     annotations = sch.get(product).annotations
     padded, width = int(annotations["padded_channels"]), int(annotations["row_width"])
-    height = 1 if is_matrix else extents(sch, product)[1]
+    height = extents(sch, product)[1] if is_image else 1
     tile = tile_of(height, width, padded, registers)
     last = behind[-1] if behind else None
     result = _result_of(sch, product, last, rank, tile.lanes)
@@ -46,7 +47,7 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
     w_tile, w_inner = sch.split(w, [None, tile.width])
     inner = [w_inner, o_vector]
     image = []
-    if not is_matrix:
+    if is_image:
         h_tile, h_inner = sch.split(outer.pop(), [None, tile.height])
         image, inner = [h_tile], [h_inner, *inner]
     # One block of weights goes over the whole image before the next, so it is read from memory

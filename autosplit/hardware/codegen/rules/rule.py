@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from autosplit.hardware.codegen.rules.blocks import named_blocks
@@ -14,7 +15,10 @@ from autosplit.lowering.layout.tiles import registers_of
 
 
 def scheduled_by_rule(function: Any, target: Any) -> Any | None:
-    """The kernel with its schedule, None where no rule fits."""
+    """The kernel with its schedule, None where no rule fits.
+
+    A rule does not fit where a step of it raises ScheduleError; another error is a warning too.
+    """
     import tvm
     from tvm import s_tir
 
@@ -30,6 +34,9 @@ def scheduled_by_rule(function: Any, target: Any) -> Any | None:
             schedule_swap(sch, blocks[SWAP])
         else:
             schedule_plain(sch, registers)
-    except Exception:  # TVM raises errors of many kinds for loops that a rule does not expect
+    except s_tir.ScheduleError:
+        return None
+    except Exception as error:  # TVM raises errors of many kinds
+        warnings.warn(f"no schedule for a kernel: {error!r}", stacklevel=2)
         return None
     return sch.mod["main"].with_attr("tirx.is_scheduled", True)

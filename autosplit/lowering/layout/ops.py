@@ -1,0 +1,263 @@
+"""How each op is written with channels last.
+
+A rule gets the values of a pass, the name of the op and its call in the source. It returns the new
+expression, or None where the op needs the layout of the source. ``order`` says what channels last
+is of a tensor of any rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, Protocol
+
+from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.lowering.layout.order import pixel_axes, to_last
+
+# An input of so few channels is read as it lies: a kernel loads it number by number anyway.
+_IMAGE_CHANNELS = 4
+_ELEMENTWISE = frozenset({
+    "abs", "add", "astype", "ceil", "clip", "cos", "divide", "equal", "erf", "exp", "floor",
+    "greater", "greater_equal", "isnan", "less", "less_equal", "log", "logical_and",
+    "logical_not", "maximum", "minimum", "multiply", "negative", "nn.gelu", "nn.gelu_tanh",
+    "nn.leakyrelu", "nn.relu", "nn.silu", "nn.softplus", "power", "round", "rsqrt", "sigmoid",
+    "sign", "sin", "sqrt", "square", "subtract", "tanh", "where",
+})  # fmt: skip
+_REDUCTIONS = frozenset({"max", "mean", "min", "sum"})
+_POOLS = frozenset({
+    "nn.adaptive_avg_pool2d", "nn.avg_pool1d", "nn.avg_pool2d", "nn.max_pool1d", "nn.max_pool2d",
+})  # fmt: skip
+CONVOLUTIONS = frozenset({
+    "nn.conv1d", "nn.conv1d_transpose", "nn.conv2d", "nn.conv2d_transpose",
+})  # fmt: skip
+
+
+class Values(Protocol):
+    """The values that a pass has made so far.
+
+    ``last`` maps a variable of the old ``main`` to its value with channels last, ``tuples`` to the
+    tuple it is of such variables; ``builder`` and ``mutator`` are those of the pass.
+    """
+
+    builder: Any
+    mutator: Any
+    last: dict[Any, Any]
+    tuples: dict[Any, Any]
+
+    def operand(self, expression: Any, rank: int) -> Any:
+        """An operand with channels last, None where it cannot be had."""
+
+
+Rule = Callable[[Values, str, Any], Any]
+
+
+class SourceLayout:
+    """The result of a rule that is the same in both layouts."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def has_few_channels(data: Any) -> bool:
+    """Whether an input is read as it lies."""
+    return shape_of(data)[1] <= _IMAGE_CHANNELS
+
+
+def shape_of(expression: Any) -> tuple[int, ...]:
+    """The static shape of a Relax expression."""
+    return tuple(int(size) for size in expression.ty.shape)
+
+
+def _elementwise(values: Values, _: str, call: Any) -> Any:
+    from tvm import relax
+
+    operands = [values.operand(a, len(call.ty.shape)) for a in call.args]
+    if any(operand is None for operand in operands):
+        return None
+    return relax.Call(call.op, operands, call.attrs, call.ty_args)
+
+
+def _quantize(values: Values, _: str, call: Any) -> Any:
+    from tvm import relax
+
+    data, *parameters = call.args
+    if any(not is_constant(p) or prod(shape_of(p)) != 1 for p in parameters):
+        # They differ along an axis, as those of weights do.
+        return None
+    operand = values.operand(data, len(call.ty.shape))
+    return relax.Call(call.op, [operand, *parameters], call.attrs, call.ty_args)
+
+
+def _convolution(values: Values, name: str, call: Any) -> Any:
+    from tvm import relax
+
+    attrs, (data, weight) = call.attrs, call.args
+    rank = len(shape_of(data))
+    source, last = ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
+    is_transposed = name.endswith("transpose")
+    is_image = not is_transposed and data not in values.last and has_few_channels(data)
+    options = {"output_padding": list(attrs.output_padding)} if is_transposed else {}
+    return getattr(relax.op.nn, name.removeprefix("nn."))(
+        values.mutator.visit_expr(data) if is_image else values.operand(data, rank),
+        weight,
+        strides=list(attrs.strides),
+        padding=list(attrs.padding),
+        dilation=list(attrs.dilation),
+        groups=int(attrs.groups),
+        data_layout=source if is_image else last,
+        kernel_layout=str(attrs.kernel_layout),
+        out_layout=last,
+        out_dtype=attrs.out_dtype,
+        **options,
+    )
+
+
+def _pool(values: Values, name: str, call: Any) -> Any:
+    from tvm import relax
+
+    attrs, rank = call.attrs, len(call.ty.shape)
+    source, last = ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
+    if str(attrs.layout) != source or str(attrs.out_layout) not in ("", source):
+        return None
+    data = values.operand(call.args[0], rank)
+    if name == "nn.adaptive_avg_pool2d":
+        return relax.op.nn.adaptive_avg_pool2d(data, list(attrs.output_size), last)
+    return getattr(relax.op.nn, name.removeprefix("nn."))(
+        data,
+        list(attrs.pool_size),
+        list(attrs.strides),
+        list(attrs.padding),
+        list(attrs.dilation),
+        bool(attrs.ceil_mode),
+        bool(attrs.count_include_pad),
+        last,
+    )
+
+
+def _avg_pool3d(values: Values, _: str, call: Any) -> Any:
+    """The mean over neighbouring channels in a local response normalisation."""
+    from tvm import relax
+
+    data, attrs = values.operand(call.args[0], 5), call.attrs
+    size, *others = (int(s) for s in attrs.pool_size)
+    padding = [int(p) for p in attrs.padding]
+    batch, height, width, one, channels = shape_of(data)
+    plain = {*others, *map(int, attrs.strides), *map(int, attrs.dilation)} == {1}
+    if one != 1 or not plain or any(padding[i] for i in (1, 2, 4, 5)):
+        return None
+    rows = values.builder.emit(relax.op.reshape(data, [batch, height * width, 1, channels]))
+    pooled = relax.op.nn.avg_pool2d(
+        rows,
+        [1, size],
+        padding=[0, padding[0], 0, padding[3]],
+        count_include_pad=bool(attrs.count_include_pad),
+    )
+    return relax.op.reshape(values.builder.emit(pooled), shape_of(data))
+
+
+def _reduction(values: Values, name: str, call: Any) -> Any:
+    from tvm import relax
+
+    rank = len(call.args[0].ty.shape)
+    reduce, data = getattr(relax.op, name), values.operand(call.args[0], rank)
+    axes = [int(a) % rank for a in call.attrs.axis or range(rank)]
+    axes_in_memory = sorted(to_last(rank).index(axis) for axis in axes)
+    if call.attrs.keepdims:
+        return reduce(data, axes_in_memory, True)
+    if not set(pixel_axes(rank)) <= set(axes):
+        return None
+    # Without the pixels nothing is left whose order a layout could change.
+    return SourceLayout(reduce(data, axes_in_memory))
+
+
+def _concat(values: Values, _: str, call: Any) -> Any:
+    from tvm import relax
+
+    fields = getattr(values.tuples.get(call.args[0], call.args[0]), "fields", None)
+    if fields is None:
+        return None
+    rank = len(call.ty.shape)
+    operands = [values.operand(field, rank) for field in fields]
+    if any(operand is None for operand in operands):
+        return None
+    return relax.op.concat(operands, to_last(rank).index(int(call.attrs.axis) % rank))
+
+
+def _split(values: Values, _: str, call: Any) -> Any:
+    from tvm import relax
+
+    rank = len(call.args[0].ty.shape)
+    sections = call.attrs.indices_or_sections
+    parts = int(sections) if hasattr(sections, "value") else [int(i) for i in sections]
+    axis = to_last(rank).index(int(call.attrs.axis) % rank)
+    return relax.op.split(values.operand(call.args[0], rank), parts, axis)
+
+
+def _reshape(values: Values, _: str, call: Any) -> Any:
+    from tvm import relax
+
+    before, after = shape_of(call.args[0]), shape_of(call)
+    data = values.operand(call.args[0], len(before))
+    pixels = prod(before[axis] for axis in pixel_axes(len(before)))
+    if pixels == 1:
+        return SourceLayout(relax.op.reshape(data, after))
+    if len(after) < 3 or before[0] != after[0]:
+        return None
+    if pixels != prod(after[axis] for axis in pixel_axes(len(after))):
+        return None
+    return relax.op.reshape(data, [after[axis] for axis in to_last(len(after))])
+
+
+def _permute_dims(values: Values, _: str, call: Any) -> Any:
+    from tvm import relax
+
+    rank = len(call.ty.shape)
+    axes = [int(a) % rank for a in call.attrs.axes or reversed(range(rank))]
+    data = values.operand(call.args[0], rank)
+    if axes == to_last(rank):
+        # The source permutes to what lies in memory.
+        return SourceLayout(relax.op.reshape(data, shape_of(call)))
+    pixels = pixel_axes(rank)
+    if axes[0] != 0 or axes[-len(pixels) :] != pixels:
+        return None
+    axes_in_memory = [to_last(rank).index(axes[axis]) for axis in to_last(rank)]
+    return relax.op.permute_dims(data, axes_in_memory)
+
+
+def _resize2d(values: Values, _: str, call: Any) -> Any:
+    from tvm import relax
+
+    attrs = call.attrs
+    if str(attrs.layout) != "NCHW":
+        return None
+    return relax.op.image.resize2d(
+        values.operand(call.args[0], 4),
+        call.args[1],
+        roi=[float(r) for r in attrs.roi],
+        layout="NHWC",
+        method=attrs.method,
+        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
+        rounding_method=attrs.rounding_method,
+        cubic_alpha=float(attrs.cubic_alpha),
+        cubic_exclude=int(attrs.cubic_exclude),
+        extrapolation_value=float(attrs.extrapolation_value),
+        out_dtype=attrs.out_dtype,
+    )
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_POOLS, _pool),
+    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(CONVOLUTIONS, _convolution),
+    "concat": _concat,
+    "dequantize": _quantize,
+    "expand_dims": _reshape,
+    "image.resize2d": _resize2d,
+    "nn.avg_pool3d": _avg_pool3d,
+    "permute_dims": _permute_dims,
+    "quantize": _quantize,
+    "reshape": _reshape,
+    "split": _split,
+    "squeeze": _reshape,
+}
