@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
+from autosplit.states import match_states
 
 # A busy machine takes long to start servers; a test that passes waits no longer than it needs.
 PATIENCE_S = 120.0
@@ -77,14 +78,18 @@ def fake_pipeline(
     trace: bool = False,
     before: dict[int, Callable[[int], object]] | None = None,
     replicas: Sequence[int] = (),
+    states: Mapping[str, str] | None = None,
+    streams: int | None = None,
 ) -> tuple[Pipeline, list[FakeStage]]:
     """A pipeline of fake stages, one replica each by default, and all replicas in order."""
-    wiring = wire(graph, stages, [(o, o) for o in outputs])
+    pairs = [(o, o) for o in outputs]
+    wiring = wire(graph, stages, pairs, match_states(graph, pairs, states or {}))
     fakes: list[list[FakeStage]] = []
     for stage, ports in enumerate(wiring.stages):
         count = replicas[stage] if replicas else 1
         fakes.append([FakeStage(graph, ports, (before or {}).get(stage)) for _ in range(count)])
-    return Pipeline(wiring, fakes, depth, trace), [fake for copies in fakes for fake in copies]
+    pipeline = Pipeline(wiring, fakes, depth, trace, streams)
+    return pipeline, [fake for copies in fakes for fake in copies]
 
 
 class Scripted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Condition
@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from autosplit.hardware.execution.wiring import Wiring
 
 T = TypeVar("T")
+Stream = Hashable  # whatever the caller names a stream by
 
 
 class Closed(Exception):
@@ -80,13 +81,22 @@ class Ticket(Future[Mapping[str, Any]]):
     """One item inside a pipeline. Its result are the outputs by name, once every stage ran it.
 
     ``inputs`` are those of each stage, of which ``missing`` edges have not delivered yet.
+    ``stream`` is the stream of the item; with ``initial`` its states begin anew at these values.
     """
 
     def __init__(
-        self, number: int, inputs: list[list[Any]], missing: list[int], outputs: dict[str, Any]
+        self,
+        number: int,
+        inputs: list[list[Any]],
+        missing: list[int],
+        outputs: dict[str, Any],
+        stream: Stream,
+        initial: Mapping[str, Any] | None,
     ) -> None:
         super().__init__()
         self.number = number
+        self.stream = stream
+        self.initial = initial
         self.inputs = inputs
         self.missing = missing
         self.outputs = outputs

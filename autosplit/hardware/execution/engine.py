@@ -7,18 +7,19 @@ collected, and its engine stops.
 from __future__ import annotations
 
 import atexit
-import heapq
 import os
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 from autosplit.errors import StageError, line_of
-from autosplit.hardware.execution.edges import CALLER, Channel, Closed, Ticket, connect
+from autosplit.hardware.execution.edges import CALLER, Channel, Closed, Stream, Ticket, connect
+from autosplit.hardware.execution.stage_queue import StageQueue
+from autosplit.hardware.execution.stream_states import StreamStates
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.interface import Stage
 
@@ -40,40 +41,6 @@ CLOSE_TIMEOUT_S = 5.0
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class StageQueue:
-    """The items that have all inputs of a stage; the lock of the engine guards it.
-
-    Every item before ``first`` was taken by a replica.
-    """
-
-    def __init__(self, lock: threading.RLock) -> None:
-        self.changed = threading.Condition(lock)
-        self.ready: list[tuple[int, Ticket]] = []  # a heap
-        self.first = 0
-        self._taken: set[int] = set()  # none is before ``first``
-        self.is_held_back = False  # a replica waits for a reader
-
-    def put(self, ticket: Ticket) -> None:
-        """Add an item and wake one replica."""
-        heapq.heappush(self.ready, (ticket.number, ticket))
-        self.changed.notify()
-
-    def take(self) -> Ticket:
-        """Remove the oldest item."""
-        number, ticket = heapq.heappop(self.ready)
-        self._taken.add(number)
-        while self.first in self._taken:
-            self._taken.remove(self.first)
-            self.first += 1
-        return ticket
-
-    def wake_held_back(self) -> None:
-        """Let the replicas look again whether they may begin an item."""
-        if self.is_held_back:
-            self.is_held_back = False
-            self.changed.notify_all()
-
-
 class Engine:
     """One thread for each replica of a stage.
 
@@ -86,7 +53,12 @@ class Engine:
     """
 
     def __init__(
-        self, wiring: Wiring, replicas: Sequence[Sequence[Stage]], depth: int, trace: bool
+        self,
+        wiring: Wiring,
+        replicas: Sequence[Sequence[Stage]],
+        depth: int,
+        trace: bool,
+        streams: int | None = None,
     ) -> None:
         counts = tuple(map(len, replicas))
         self.capacity = depth * (sum(counts) + 1)
@@ -104,7 +76,11 @@ class Engine:
         # garbage collection may stop another engine, or this one, while a thread holds it.
         self._lock = threading.RLock()
         self._has_room = threading.Condition(self._lock)
-        self._queues = [StageQueue(self._lock) for _ in replicas]
+        self.states = StreamStates(wiring, streams)
+        self._queues = [
+            StageQueue(self._lock, count, self.states.has_any(stage))
+            for stage, count in enumerate(counts)
+        ]
         self._is_stopped = False
         self._failure: tuple[str, BaseException] | None = None
         self._starting = threading.Lock()
@@ -138,20 +114,39 @@ class Engine:
                 self.stop()
                 raise
 
-    def enter(self, values: Sequence[Any], outputs: dict[str, Any]) -> Ticket:
-        """Hand in one item, with the ``outputs`` that are known; waits for room inside.
+    def enter(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream = 0) -> Ticket:
+        """Hand in one item of a stream, with the ``outputs`` that are known; waits for room inside.
 
         Raises Closed once the engine is stopped.
         """
         self.start()
         with self._lock:
             self._has_room.wait_for(lambda: self._is_stopped or len(self._inside) < self.capacity)
+            self.states.require_room(stream)
             try:
-                return self._admit(values, outputs)
+                return self._admit(values, outputs, stream)
             except BaseException as error:
                 # Some stages may have got the item and others not.
                 self.stop(("the pipeline was interrupted", error))
                 raise
+
+    def reset(self, stream: Stream, state: Mapping[str, Any] | None) -> None:
+        """Let the next item of a stream begin anew. Raises Closed once the engine is stopped."""
+        self.require_process()
+        with self._lock:
+            if self._is_stopped:
+                raise Closed
+            self.states.reset(stream, state)
+            if self.states.is_idle(stream):
+                for queue in self._queues:
+                    queue.forget(stream)
+
+    def state(self, stream: Stream) -> dict[str, Any]:
+        """The states of a stream, once no item of it is inside."""
+        self.require_process()
+        with self._lock:
+            self._has_room.wait_for(lambda: self._is_stopped or self.states.is_idle(stream))
+            return self.states.of(stream)
 
     def raise_failure(self) -> NoReturn:
         """Raise StageError with the reason why the engine is stopped."""
@@ -159,7 +154,9 @@ class Engine:
             raise StageError("the pipeline is closed; make a new one") from None
         text, cause = self._failure
         reason = f"{type(cause).__name__}: {line_of(cause)}"
-        raise StageError(f"{text}: {reason}; the pipeline is closed") from cause
+        lost = self.states.lost
+        streams = f"; lost streams: {', '.join(lost)}" if lost else ""
+        raise StageError(f"{text}: {reason}; the pipeline is closed{streams}") from cause
 
     @property
     def has_failed(self) -> bool:
@@ -182,11 +179,11 @@ class Engine:
             if not self._is_stopped:
                 self._is_stopped, self._failure = True, failure
             discarded = list(self._inside)
+            self.states.lose(ticket.stream for ticket in discarded)
             self._inside.clear()
             self._has_room.notify_all()
             for queue in self._queues:
-                queue.ready.clear()
-                queue.changed.notify_all()
+                queue.discard()
         self.unread.close()
         for ticket in discarded:
             ticket.inputs.clear()
@@ -215,12 +212,16 @@ class Engine:
                 text = f"{thread.name} does not end; its thread is abandoned"
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
 
-    def _admit(self, values: Sequence[Any], outputs: dict[str, Any]) -> Ticket:
+    def _admit(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream) -> Ticket:
         if self._is_stopped:
             raise Closed
         inputs: list[list[Any]] = [[None] * width for width in self._widths]
-        ticket = Ticket(self._entered, inputs, list(self._edges.incoming), outputs)
+        initial = self.states.begin_item(stream)
+        missing = list(self._edges.incoming)
+        ticket = Ticket(self._entered, inputs, missing, outputs, stream, initial)
         self._inside.add(ticket)
+        for queue in self._queues:
+            queue.expect(ticket)
         self._entered += 1
         if self._trace:
             self.submitted.append(time.perf_counter())
@@ -233,12 +234,14 @@ class Engine:
         try:
             replica.open()
             while True:
-                ticket, values = self._take(stage)
+                ticket, values = self._take(stage, number)
+                self.states.restore(stage, ticket, values)
                 start = time.perf_counter()
                 results = replica.run(values)
                 if self._trace:
                     end = time.perf_counter()
                     self.events.append(StageEvent(stage, ticket.number, start, end, number))
+                self.states.keep(stage, ticket, results)
                 self._finish(stage, ticket, results)
                 # What the next wait would keep in memory.
                 del ticket, values, results
@@ -249,25 +252,25 @@ class Engine:
         finally:
             replica.close()
 
-    def _take(self, stage: int) -> tuple[Ticket, list[Any]]:
+    def _take(self, stage: int, replica: int) -> tuple[Ticket, list[Any]]:
         """The next item of a stage with its inputs; waits for one that the stage may begin."""
         queue = self._queues[stage]
         with self._lock:
-            while not self._may_take(stage):
+            while not self._may_take(stage, replica):
                 queue.changed.wait()
-            ticket = queue.take()
+            ticket = queue.take(replica)
             for sender in self._edges.senders[stage]:
                 self._queues[sender].wake_held_back()
             values, ticket.inputs[stage] = ticket.inputs[stage], []
         return ticket, values
 
-    def _may_take(self, stage: int) -> bool:
+    def _may_take(self, stage: int, replica: int) -> bool:
         if self._is_stopped:
             raise Closed
         queue = self._queues[stage]
-        if not queue.ready:
+        oldest = queue.oldest(replica)
+        if oldest is None:
             return False
-        oldest = queue.ready[0][0]
         for edge in self._edges.out_of[stage]:
             if oldest >= self._queues[edge.reader].first + edge.reach:
                 queue.is_held_back = True
@@ -285,6 +288,7 @@ class Engine:
             ticket.unfinished -= 1
             if not ticket.unfinished:
                 self._inside.discard(ticket)
+                self.states.end_item(ticket.stream)
                 self._has_room.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.unfinished and not self._is_stopped

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.edges import Closed, Ticket
+from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
 from autosplit.hardware.runtimes.interface import Stage
@@ -32,6 +32,10 @@ class Pipeline:
     that fails closes the pipeline, and whoever uses it gets a StageError.
 
     ``depth`` items wait in front of each replica, and at most ``capacity`` items are inside.
+    Where the model has states, an item gets those that the last item of its stream left. A stream
+    is whatever the caller names it by and begins with its first item, its states at zero. A replica
+    holds whole streams. At most ``streams`` are open at once; ``reset`` ends one.
+
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.
     """
@@ -42,10 +46,11 @@ class Pipeline:
         replicas: Sequence[Sequence[Stage]],
         depth: int = 2,
         trace: bool = False,
+        streams: int | None = None,
     ) -> None:
         self.wiring = wiring
         self.replicas = tuple(map(len, replicas))
-        self._engine = Engine(wiring, replicas, depth, trace)
+        self._engine = Engine(wiring, replicas, depth, trace, streams)
         self.capacity = self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted
@@ -63,9 +68,10 @@ class Pipeline:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def run(self, items: Iterable[Item]) -> list[dict[str, Array]]:
+    def run(self, items: Iterable[Item], stream: Stream = 0) -> list[dict[str, Array]]:
         """The outputs of all items, in order, as {output name: array}.
 
+        They belong to one stream. Those that entered before an exception have changed its states.
         Raises ConfigError for an item whose names, shapes or dtypes are not those of the model, and
         StageError if a stage fails.
         """
@@ -76,15 +82,15 @@ class Pipeline:
                 # Read before the next item enters: results that wait are bounded too.
                 if len(tickets) == self.capacity:
                     results.append(self._result(tickets.popleft()))
-                tickets.append(self._enter(item))
+                tickets.append(self._enter(item, stream))
             for ticket in tickets:
                 results.append(self._result(ticket))
         except Closed:
             self._engine.raise_failure()
         return results
 
-    def submit(self, item: Item) -> None:
-        """Hand in one item; waits while ``capacity`` submitted items are unread.
+    def submit(self, item: Item, stream: Stream = 0) -> None:
+        """Hand in one item of a stream; waits while ``capacity`` submitted items are unread.
 
         The arrays are not copied and must not change until the result is there. Raises as ``run``.
         """
@@ -93,7 +99,7 @@ class Pipeline:
             with self._submitting:
                 # Only this method puts, so the room is still there when the item has entered.
                 self._engine.unread.wait_for_room()
-                self._engine.unread.put(self._enter(item))
+                self._engine.unread.put(self._enter(item, stream))
         except Closed:
             self._engine.raise_failure()
 
@@ -112,6 +118,23 @@ class Pipeline:
                 return
             yield result
 
+    def reset(self, stream: Stream = 0, state: Mapping[str, Array] | None = None) -> None:
+        """Let the next item of a stream begin anew: its states at ``state`` by name, else at zero.
+
+        Items inside are not affected. Raises ConfigError for values that are no states.
+        """
+        try:
+            self._engine.reset(stream, state)
+        except Closed:
+            self._engine.raise_failure()
+
+    def state(self, stream: Stream = 0) -> dict[str, Array]:
+        """The states of a stream by name, which ``reset`` takes; waits for its items inside.
+
+        Raises StageError for a stream that a failure has lost.
+        """
+        return self._engine.state(stream)
+
     def close(self) -> None:
         """Stop the stages after their current item. Idempotent.
 
@@ -128,13 +151,13 @@ class Pipeline:
         """Start the threads of the replicas; the first item does so too."""
         self._engine.start()
 
-    def _enter(self, item: Item) -> Ticket:
+    def _enter(self, item: Item, stream: Stream) -> Ticket:
         arrays = _checked(item, self.wiring.inputs)
         outputs = {}
         for source, names in self._forwarded:
             for name in names:
                 outputs[name] = arrays[source].copy()
-        return self._engine.enter(list(arrays.values()), outputs)
+        return self._engine.enter(list(arrays.values()), outputs, stream)
 
     def _result(self, ticket: Ticket) -> dict[str, Array]:
         outputs = ticket.result()

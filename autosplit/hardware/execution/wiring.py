@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
+from autosplit.states import State
 
 
 @dataclass(frozen=True)
@@ -42,28 +44,75 @@ class Connection:
 
 
 @dataclass(frozen=True)
+class StageState:
+    """A state inside stage ``stage``: the positions of its input and its successor there.
+
+    ``port`` is the model input.
+    """
+
+    stage: int
+    input: int
+    output: int
+    port: Port
+
+
+@dataclass(frozen=True)
 class Wiring:
-    """A pipeline without its programs: all ports, and the connections between them."""
+    """A pipeline without its programs: all ports, and the connections between them.
+
+    States are neither inputs nor outputs of the pipeline.
+    """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     stages: tuple[StagePorts, ...]
     connections: tuple[Connection, ...]
+    states: tuple[StageState, ...] = ()
 
 
 def wire(
-    graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[tuple[str, str]]
+    graph: FusedGraph,
+    stages: Sequence[Sequence[int]],
+    outputs: Iterable[tuple[str, str]],
+    states: Sequence[State] = (),
 ) -> Wiring:
-    """The wiring of a legal split; ``outputs`` pairs each model output with its tensor."""
+    """The wiring of a legal split; ``outputs`` pairs each model output with its tensor.
+
+    Raises SplitError where a state would leave its stage.
+    """
     outputs = tuple(outputs)
     results = {tensor for _, tensor in outputs}
     ports = tuple(_ports(graph, ops, results) for ops in stages)
+    state_inputs = {state.input for state in states}
+    state_outputs = {state.output for state in states}
+    visible = [(name, tensor) for name, tensor in outputs if name not in state_outputs]
+    connections = [
+        connection
+        for connection in _connections(graph, ports, visible)
+        if connection.source not in state_inputs
+    ]
     return Wiring(
-        inputs=tuple(_port(graph, name) for name in graph.inputs),
-        outputs=tuple(_port(graph, tensor, name) for name, tensor in outputs),
+        inputs=tuple(_port(graph, name) for name in graph.inputs if name not in state_inputs),
+        outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
         stages=ports,
-        connections=tuple(_connections(graph, ports, outputs)),
+        connections=tuple(connections),
+        states=tuple(_stage_state(graph, ports, state) for state in states),
     )
+
+
+def _stage_state(graph: FusedGraph, stages: Sequence[StagePorts], state: State) -> StageState:
+    port = _port(graph, state.input)
+    readers = [s for s, stage in enumerate(stages) if port in stage.inputs]
+    successor = _port(graph, state.tensor)
+    writers = [s for s, stage in enumerate(stages) if successor in stage.outputs]
+    if len(readers) != 1 or readers != writers:
+        raise SplitError(
+            f"state '{state.input}' is read in stage {', '.join(map(str, readers))} and renewed in "
+            f"stage {', '.join(map(str, writers))}; keep the ops of a state on one stage"
+        )
+    inside = stages[readers[0]]
+    places = inside.inputs.index(port), inside.outputs.index(successor)
+    return StageState(readers[0], *places, port)
 
 
 def part(graph: FusedGraph, ops: Sequence[int], outputs: Iterable[tuple[str, str]]) -> Wiring:

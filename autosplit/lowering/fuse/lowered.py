@@ -17,6 +17,7 @@ from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
 from autosplit.lowering.layout.order import swap_kernel, swap_name
+from autosplit.states import State, match_states, ops_of_states
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Lowered:
     - ``calls[i]`` computes ``graph.ops[i]``; ``kernels`` are the PrimFuncs by name.
     - ``outputs`` pairs each output name of the model with the tensor that holds it.
     - ``composites``: by the symbol an op calls, what external backends compute.
-    - ``keep_together``: the ops of each region that no cut may divide.
+    - ``keep_together``: the ops of each region and of each state, which no cut may divide.
+    - ``states``: what an item leaves for the next one of its stream.
     - ``dtypes``: the element types it computes in, inside fused ops too.
     - ``channels_last``: names of tensors that lie so between the ops of a stage; at cuts they
       have the layout of the source.
@@ -43,6 +45,7 @@ class Lowered:
     dtypes: frozenset[str] = frozenset()
     channels_last: frozenset[str] = frozenset()
     integers_below: Mapping[str, int] = field(default_factory=dict)
+    states: tuple[State, ...] = ()
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -59,11 +62,17 @@ class Lowered:
         return bytes_of(c for call in self.calls for c in constants(call))
 
 
-def lower(source: SourceModel, target: Any, backends: Sequence[Backend] = ()) -> Lowered:
+def lower(
+    source: SourceModel,
+    target: Any,
+    backends: Sequence[Backend] = (),
+    states: Mapping[str, str] | None = None,
+) -> Lowered:
     """Fuse ``source`` for ``target`` (a tvm Target) and name everything.
 
     What a pattern of ``backends`` matches is an op of its own: nothing is fused with it, and no
-    cut divides it. Raises ModelError where the model cannot be split.
+    cut divides it. ``states`` has the output by the input that it feeds in the next step. Raises
+    ModelError where the model cannot be split, ConfigError for a wrong state.
     """
     module, composites = partition(source, backends) if backends else (source.module, {})
     fused = fuse(module, target, partial(require_static, source))
@@ -83,5 +92,7 @@ def lower(source: SourceModel, target: Any, backends: Sequence[Backend] = ()) ->
         dtypes=dtypes | dtypes_of(fused.flat["main"]),
         channels_last=channels_last,
         integers_below=integers_below(source),
+        states=match_states(graph, outputs, states or {}),
     )
-    return replace(lowered, keep_together=groups(graph, lowered.regions, backends))
+    bound = ops_of_states(graph, lowered.states)
+    return replace(lowered, keep_together=(*groups(graph, lowered.regions, backends), *bound))

@@ -29,9 +29,15 @@ class NodeGroups:
 
 
 def group_ops(
-    original: OnnxModel, graph: FusedGraph, outputs: Iterable[tuple[str, str]], runtime: str
+    original: OnnxModel,
+    graph: FusedGraph,
+    outputs: Iterable[tuple[str, str]],
+    runtime: str,
+    further_groups: Iterable[Sequence[int]] = (),
 ) -> NodeGroups:
     """The smallest groups; ``outputs`` pairs each model output with the tensor that holds it.
+
+    The ops of each of ``further_groups`` stay together too.
 
     Raises ConfigError, naming ``runtime``, where even the whole model is no group.
     """
@@ -43,6 +49,7 @@ def group_ops(
         for tensor in graph.tensors.values()
         if tensor.producer is not None and tensor.consumers and not original.has_tensor(tensor.name)
     ]
+    keep_together += map(bitset, further_groups)
     while True:
         groups = [tuple(members(g)) for g in contract(graph.predecessors, keep_together).groups]
         nodes = []

@@ -124,7 +124,8 @@ class SubmodelRuntime(ABC):
     def groups(self) -> NodeGroups:
         """The groups of ops that have submodels."""
         lowered = self.source.lowered
-        return group_ops(self.original, lowered.graph, lowered.outputs, self.name)
+        groups = lowered.keep_together
+        return group_ops(self.original, lowered.graph, lowered.outputs, self.name, groups)
 
     def submodel(self, ports: StagePorts) -> Any:
         """The ONNX model of a stage. Raises SplitError where there is none."""

@@ -1,0 +1,88 @@
+"""The items that wait for a stage, and which of its replicas may take one."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+
+from autosplit.hardware.execution.edges import Stream, Ticket
+
+
+class StageQueue:
+    """The items that have all inputs of a stage; the lock of the engine guards it.
+
+    Any replica takes the oldest item. With ``has_states`` a replica holds whole streams and takes
+    their items in the order in which they entered, since each needs what the last one left.
+    ``first`` is the number of the first item that no replica took.
+    """
+
+    def __init__(self, lock: threading.RLock, replicas: int, has_states: bool) -> None:
+        self.changed = threading.Condition(lock)
+        self.first = 0
+        self.is_held_back = False  # a replica waits for a reader
+        self._taken: set[int] = set()  # none is before ``first``
+        self._has_states = has_states
+        self._ready: list[list[tuple[int, Ticket]]] = [[] for _ in range(replicas)]  # heaps
+        self._expected: list[deque[int]] = [deque() for _ in range(replicas)]
+        self._replica_of: dict[Stream, int] = {}
+
+    def expect(self, ticket: Ticket) -> None:
+        """Note that an item entered the pipeline."""
+        if self._has_states:
+            self._expected[self.replica_of(ticket.stream)].append(ticket.number)
+
+    def replica_of(self, stream: Stream) -> int:
+        """The replica that holds a stream; streams are dealt out in turn."""
+        return self._replica_of.setdefault(stream, len(self._replica_of) % len(self._ready))
+
+    def forget(self, stream: Stream) -> None:
+        """Free the place of a stream that has no item inside."""
+        self._replica_of.pop(stream, None)
+
+    def put(self, ticket: Ticket) -> None:
+        """Add an item and wake a replica that may take it."""
+        line = self.replica_of(ticket.stream) if self._has_states else 0
+        heapq.heappush(self._ready[line], (ticket.number, ticket))
+        if self._has_states:
+            # Only one replica may take it, and it may not be the first to wake.
+            self.changed.notify_all()
+        else:
+            self.changed.notify()
+
+    def oldest(self, replica: int) -> int | None:
+        """The number of the item that a replica may take next; None while there is none."""
+        ready = self._ready[self._line(replica)]
+        if not ready:
+            return None
+        number = ready[0][0]
+        if self._has_states and number != self._expected[replica][0]:
+            return None
+        return number
+
+    def take(self, replica: int) -> Ticket:
+        """Remove the item that ``oldest`` names."""
+        number, ticket = heapq.heappop(self._ready[self._line(replica)])
+        if self._has_states:
+            self._expected[replica].popleft()
+        self._taken.add(number)
+        while self.first in self._taken:
+            self._taken.remove(self.first)
+            self.first += 1
+        return ticket
+
+    def discard(self) -> None:
+        """Forget all items and wake every replica."""
+        for ready in self._ready:
+            ready.clear()
+        self.changed.notify_all()
+
+    def wake_held_back(self) -> None:
+        """Let the replicas look again whether they may begin an item."""
+        if self.is_held_back:
+            self.is_held_back = False
+            self.changed.notify_all()
+
+    def _line(self, replica: int) -> int:
+        """Where the items of a replica wait: without states all wait in one line."""
+        return replica if self._has_states else 0

@@ -1,0 +1,140 @@
+"""The states of streams, from one item to the next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.execution.edges import Stream, Ticket
+from autosplit.hardware.execution.wiring import StageState, Wiring
+
+
+class StreamStates:
+    """What the last item of each stream left in each stage.
+
+    The lock of the engine guards all but ``restore`` and ``keep``: those are called by the replica
+    that holds the stream. At most ``streams`` streams are open; None is no limit.
+    """
+
+    def __init__(self, wiring: Wiring, streams: int | None = None) -> None:
+        self._states: list[list[StageState]] = [[] for _ in wiring.stages]
+        for state in wiring.states:
+            self._states[state.stage].append(state)
+        self._ports = {state.port.name: state.port for state in wiring.states}
+        self._limit = streams
+        self._left: list[dict[Stream, list[Any]]] = [{} for _ in wiring.stages]
+        self._open: set[Stream] = set()
+        self._lost: set[Stream] = set()
+        self._initial: dict[Stream, Mapping[str, Any]] = {}  # of streams that begin anew
+        self._inside: Counter[Stream] = Counter()
+
+    def has_any(self, stage: int) -> bool:
+        """Whether a stage has states."""
+        return bool(self._states[stage])
+
+    @property
+    def lost(self) -> list[str]:
+        """The streams that had items inside when the pipeline stopped."""
+        return sorted(map(str, self._lost))
+
+    def require_room(self, stream: Stream) -> None:
+        """Raises ConfigError where a stream would be one too many."""
+        if self._ports and stream not in self._open and len(self._open) == self._limit:
+            raise ConfigError(
+                f"stream {stream!r} is one too many, {self._limit} are open; reset one that ended"
+            )
+
+    def begin_item(self, stream: Stream) -> Mapping[str, Any] | None:
+        """Note that an item enters; returns the states where its stream begins anew, else None."""
+        if not self._ports:
+            return None
+        is_new = stream not in self._open
+        self._open.add(stream)
+        self._inside[stream] += 1
+        return self._initial.pop(stream, {} if is_new else None)
+
+    def end_item(self, stream: Stream) -> None:
+        """Note that an item left."""
+        if self._ports:
+            self._inside[stream] -= 1
+
+    def is_idle(self, stream: Stream) -> bool:
+        """Whether no item of a stream is inside."""
+        return not self._inside[stream]
+
+    def restore(self, stage: int, ticket: Ticket, values: list[Any]) -> None:
+        """Add its states to the inputs of a stage."""
+        states = self._states[stage]
+        if not states:
+            return
+        if ticket.initial is not None:
+            left = [self._begun(state.port.name, ticket.initial) for state in states]
+        else:
+            left = self._left[stage][ticket.stream]
+        for state, value in zip(states, left, strict=True):
+            values[state.input] = value
+
+    def keep(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
+        """Keep what an item leaves in a stage."""
+        if self._states[stage]:
+            self._left[stage][ticket.stream] = [results[s.output] for s in self._states[stage]]
+
+    def reset(self, stream: Stream, state: Mapping[str, Any] | None) -> None:
+        """Let the next item of a stream begin anew: at ``state``, or at zeros.
+
+        Raises ConfigError for values that are no states of the model.
+        """
+        for name, value in (state or {}).items():
+            port = self._ports.get(name)
+            if port is None:
+                known = ", ".join(self._ports) or "none"
+                raise ConfigError(f"unknown state '{name}'; the states are {known}")
+            if np.shape(value) != port.shape or str(np.asarray(value).dtype) != port.dtype:
+                raise ConfigError(
+                    f"state '{name}' is {np.asarray(value).dtype}{list(np.shape(value))}, "
+                    f"but the model takes {port.dtype}{list(port.shape)}"
+                )
+        # The caller may go on to use its arrays.
+        values = {name: np.array(value) for name, value in (state or {}).items()}
+        if values or not self.is_idle(stream):
+            self._initial[stream] = values
+            return
+        # Nothing is kept of a stream that ended.
+        self._initial.pop(stream, None)
+        self._open.discard(stream)
+        del self._inside[stream]
+        for left in self._left:
+            left.pop(stream, None)
+
+    def of(self, stream: Stream) -> dict[str, Any]:
+        """The states by name that the next item of an idle stream gets.
+
+        Raises StageError for a stream that is lost.
+        """
+        if stream in self._lost:
+            raise StageError(f"stream {stream!r} is lost: it had items inside; reset it")
+        initial = self._initial.get(stream, None if stream in self._open else {})
+        values = {}
+        for stage, states in enumerate(self._states):
+            for place, state in enumerate(states):
+                name = state.port.name
+                if initial is not None:
+                    value = self._begun(name, initial)
+                else:
+                    value = self._left[stage][stream][place]
+                values[name] = np.array(value if isinstance(value, np.ndarray) else value.numpy())
+        return values
+
+    def lose(self, streams: Iterable[Stream]) -> None:
+        """Note that the items of some streams were discarded halfway."""
+        if self._ports:
+            self._lost.update(streams)
+
+    def _begun(self, name: str, initial: Mapping[str, Any]) -> Any:
+        port = self._ports[name]
+        value = initial.get(name)
+        return np.zeros(port.shape, port.dtype) if value is None else value

@@ -1,0 +1,110 @@
+"""States: tensors that one item leaves for the next item of its stream. Pure.
+
+A state is a pair of a model input and the model output that takes its place in the next step. The
+ops that read the input and the op that makes the output share a stage, so that the state never
+leaves it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autosplit.errors import ConfigError, nearest
+from autosplit.graph import FusedGraph, Tensor
+
+
+@dataclass(frozen=True)
+class State:
+    """The model input ``input``, its successor ``output``, and the ``tensor`` of that output."""
+
+    input: str
+    output: str
+    tensor: str
+
+
+def match_states(
+    graph: FusedGraph, outputs: Iterable[tuple[str, str]], pairs: Mapping[str, str]
+) -> tuple[State, ...]:
+    """The states of a graph; ``pairs`` has the output by the input that it feeds.
+
+    ``outputs`` pairs each model output with its tensor.
+
+    Raises:
+        ConfigError: A name is unknown or used twice, the tensors differ, or no op is between them.
+    """
+    tensor_of = dict(outputs)
+    states: list[State] = []
+    for name, output in pairs.items():
+        if name not in graph.inputs:
+            raise ConfigError(
+                f"state '{name}={output}': the model has no input '{name}'"
+                f"{nearest(name, graph.inputs)}"
+            )
+        if output not in tensor_of:
+            raise ConfigError(
+                f"state '{name}={output}': the model has no output '{output}'"
+                f"{nearest(output, list(tensor_of))}"
+            )
+        if any(state.output == output for state in states):
+            raise ConfigError(f"output '{output}' is the successor of two states; give one input")
+        _require_pair(graph.tensors[name], graph.tensors[tensor_of[output]], name, output)
+        states.append(State(name, output, tensor_of[output]))
+    return tuple(states)
+
+
+def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None:
+    if (before.shape, before.dtype) != (after.shape, after.dtype):
+        raise ConfigError(
+            f"state '{name}={output}': the input is {before.dtype}{list(before.shape)}, "
+            f"the output {after.dtype}{list(after.shape)}; pair tensors of one shape and type"
+        )
+    if after.producer is None or not before.consumers:
+        unused = f"input '{name}' is read" if not before.consumers else f"output '{output}' is made"
+        raise ConfigError(f"state '{name}={output}': {unused} by no op; leave it out")
+
+
+def ops_of_states(graph: FusedGraph, states: Iterable[State]) -> tuple[tuple[int, ...], ...]:
+    """For each state the ops that have to share a stage: its readers and the op that renews it.
+
+    What lies between them joins them when they are contracted.
+    """
+    groups = []
+    for state in states:
+        writer = graph.tensors[state.tensor].producer
+        readers = graph.tensors[state.input].consumers
+        groups.append(tuple(sorted({*readers, *([] if writer is None else [writer])})))
+    return tuple(groups)
+
+
+# What an output is called beside its input: past_3 and present_3, h0 and hn, mem_in and mem_out.
+_RENAMES = (
+    (r"past", "present"),
+    (r"\b([hc])_?0\b", r"\1n"),
+    (r"\b([hc])_?0\b", r"\1_n"),
+    (r"_in\b", "_out"),
+    (r"\bin_", "out_"),
+    (r"$", "_out"),
+    (r"$", "_next"),
+    (r"^", "next_"),
+    (r"^", "new_"),
+)
+
+
+def propose_states(graph: FusedGraph, outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Pairs of an input and an output whose names and tensors say that they are a state."""
+    tensor_of = dict(outputs)
+    pairs: dict[str, str] = {}
+    for name in graph.inputs:
+        for pattern, replacement in _RENAMES:
+            output = re.sub(pattern, replacement, name, count=1)
+            if output == name or output not in tensor_of or output in pairs.values():
+                continue
+            try:
+                match_states(graph, outputs, {name: output})
+            except ConfigError:
+                continue
+            pairs[name] = output
+            break
+    return pairs

@@ -1,0 +1,184 @@
+"""Streams: an item gets the states that the last item of its stream left, and no others."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autosplit.errors import ConfigError, SplitError, StageError
+from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
+
+# The sum of all items so far goes through stage 1; stage 2 has a state of its own.
+SUM = graph(
+    [("a", ["x"]), ("total", ["a", "before"]), ("last", ["total", "older"]), ("y", ["last"])],
+    ["x", "before", "older"],
+    ["y", "total", "last"],
+)
+STATES = {"before": "total", "older": "last"}
+THREE = [[0], [1], [2, 3]]
+
+
+class Broken(Exception):
+    pass
+
+
+def summing(**options):
+    return fake_pipeline(SUM, THREE, ["y", "total", "last"], states=STATES, **options)[0]
+
+
+class ByHand:
+    """Steps the unsplit graph, one stream at a time."""
+
+    def __init__(self, net, outputs, states):
+        self.net, self.outputs, self.states = net, outputs, states
+        self.left = {}
+
+    def step(self, item, stream=0):
+        zeros = {name: np.zeros(2) for name in self.states}
+        results = sequential(self.net, {**zeros, **self.left.get(stream, {}), **item}, self.outputs)
+        self.left[stream] = {name: results[output] for name, output in self.states.items()}
+        hidden = self.states.values()
+        return {name: value.tolist() for name, value in results.items() if name not in hidden}
+
+
+def plain(results):
+    return [{name: value.tolist() for name, value in result.items()} for result in results]
+
+
+@st.composite
+def recurrent(draw):
+    """A random graph with states in any of its stages, its stages and their replicas."""
+    count = draw(st.integers(1, 8))
+    names = [f"t{i}" for i in range(count)]
+    bounds = sorted(draw(st.sets(st.integers(1, count - 1), max_size=4))) if count > 1 else []
+    stages = [list(range(a, b)) for a, b in zip([0, *bounds], [*bounds, count], strict=True)]
+    reads = [
+        draw(st.lists(st.sampled_from(["x", *names[:i]]), max_size=3, unique=True))
+        for i in range(count)
+    ]
+    states = {}
+    for number, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=4, unique=True))):
+        (stage,) = (ops for ops in stages if names.index(name) in ops)
+        for reader in draw(st.sets(st.sampled_from(stage), min_size=1)):
+            reads[reader].append(f"s{number}")
+        states[f"s{number}"] = name
+    outputs = [*states.values(), *(n for n in names if n not in states.values())]
+    net = graph(list(zip(names, reads, strict=True)), ["x", *states], outputs)
+    return net, stages, outputs, states, [draw(st.integers(1, 3)) for _ in stages]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    recurrent(),
+    st.integers(1, 2),
+    st.lists(st.integers(-2, 3), max_size=30),
+    st.randoms(use_true_random=False),
+)
+def test_any_recurrent_graph_computes_what_stepping_by_hand_does(net, depth, calls, random):
+    net, stages, outputs, states, replicas = net
+    by_hand = ByHand(net, outputs, states)
+    # Some items are slow in one replica, so the items behind them overtake.
+    pauses = [random.choice([0.0, 0.0, 0.001]) for _ in range(7)]
+    before = {s: lambda number: time.sleep(pauses[number % 7]) for s in range(len(stages))}
+    pipeline, _ = fake_pipeline(
+        net, stages, outputs, depth, before=before, replicas=replicas, states=states
+    )
+    expected, results = [], []
+    with pipeline:
+        reader = pipeline.results()
+        for item, stream in zip(items(len(calls)), calls, strict=True):
+            if stream < 0:  # a reset of a stream
+                pipeline.reset(stream=-stream)
+                by_hand.left.pop(-stream, None)
+                continue
+            expected.append(by_hand.step(item, stream))
+            if len(expected) - len(results) > pipeline.capacity:
+                results.append(next(reader))
+            pipeline.submit(item, stream=stream)
+        while len(results) < len(expected):
+            results.append(in_time(lambda: next(reader)))
+        for stream in {s for s in calls if s >= 0}:
+            left = by_hand.left.get(stream, {name: np.zeros(2) for name in states})
+            kept = in_time(lambda stream=stream: pipeline.state(stream))
+            assert plain([kept]) == plain([left])
+    assert plain(results) == expected
+
+
+def test_a_stream_moves_to_another_pipeline_with_its_states():
+    by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
+    expected = [by_hand.step(item) for item in items(20)]
+    with summing() as first, summing() as second:
+        results = plain(first.run(items(20)[:11]))
+        second.reset(stream="moved", state=first.state())
+        results += plain(second.run(items(20)[11:], stream="moved"))
+    assert results == expected
+
+
+def test_states_are_no_inputs_and_no_outputs():
+    with summing() as pipeline:
+        (result,) = pipeline.run(items(1))
+        assert list(result) == ["y"]
+        with pytest.raises(ConfigError, match="'before'"):
+            pipeline.run([{**items(1)[0], "before": np.zeros(2)}])
+        assert sorted(pipeline.state()) == ["before", "older"]
+
+
+def test_a_failure_names_the_streams_that_are_lost_and_keeps_the_others():
+    def fail(number):
+        if number == 3:
+            raise Broken
+
+    by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
+    with summing(before={1: fail}) as pipeline:
+        for item in items(3):
+            by_hand.step(item)
+            pipeline.run([item])
+        with pytest.raises(StageError, match=r"Broken.*lost streams: other$"):
+            pipeline.run(items(1), stream="other")
+        assert plain([pipeline.state()]) == plain([by_hand.left[0]])
+        with pytest.raises(StageError, match="'other' is lost"):
+            pipeline.state("other")
+
+
+@pytest.mark.parametrize(
+    "state", [{"x": np.zeros(2)}, {"before": np.zeros(3)}, {"before": np.zeros(2, "float32")}]
+)
+def test_a_value_that_is_no_state_is_refused(state):
+    with summing() as pipeline, pytest.raises(ConfigError, match="state"):
+        pipeline.reset(state=state)
+
+
+def test_more_streams_than_allowed_are_refused_until_one_ends():
+    with summing(streams=2) as pipeline:
+        for stream in "ab":
+            pipeline.run(items(1), stream=stream)
+        with pytest.raises(ConfigError, match="'c' is one too many"):
+            pipeline.run(items(1), stream="c")
+        pipeline.reset(stream="a")
+        assert len(pipeline.run(items(1), stream="c")) == 1
+
+
+def test_threads_may_each_drive_a_stream():
+    by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
+    expected = [by_hand.step(item) for item in items(40)]
+    results = {}
+    with summing(replicas=[2, 3, 2]) as pipeline:
+        threads = [
+            threading.Thread(
+                target=lambda s=s: results.update({s: plain(pipeline.run(items(40), stream=s))})
+            )
+            for s in range(5)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            in_time(thread.join)
+    assert results == dict.fromkeys(range(5), expected)
+
+
+def test_a_split_that_tears_a_state_apart_is_refused():
+    with pytest.raises(SplitError, match=r"state 'before'.*stage 1.*stage 2"):
+        fake_pipeline(SUM, THREE, ["y", "total", "last"], states={"before": "last"})
