@@ -47,6 +47,7 @@ class SourceModel:
     """A model as imported, from a file or an object.
 
     ``format`` is "onnx", "relax" or "torch"; ``program`` is torch's exported program, else None.
+    ``onnx_model`` is the ONNX model that torch made of it, in the names of ``tensors``.
     ``module`` is an IRModule with the function ``main``; a variable of it called ``mark(i)`` holds
     ``tensors[i]``. ``alias`` maps a source tensor that is only another name of an earlier one to
     that one; ``constants`` are the source tensors known without running the model. Names in
@@ -67,3 +68,4 @@ class SourceModel:
     format: str = "onnx"
     program: Any = None
     opaque: Mapping[str, str] = field(default_factory=dict)
+    onnx_model: Any = None

@@ -38,6 +38,7 @@ class CompiledModel:
     """A model lowered for a target, and the runtimes that can compute its stages.
 
     ``path`` is the original file, None for an object; ``onnx_file`` the same where it is ONNX.
+    ``onnx_model`` is the ONNX model of a program of torch.
     ``targets`` gives devices, by their spelling, targets of their own; the graph is the same for
     all. ``reference`` computes the original without stages. Of ``runtimes`` the first computes
     what is asked for without a runtime.
@@ -53,6 +54,7 @@ class CompiledModel:
     runtime_name: str = TVM
     targets: Mapping[str, str] = field(default_factory=dict)
     onnx_file: Path | None = None
+    onnx_model: Any = None
 
     @property
     def graph(self) -> FusedGraph:
@@ -67,7 +69,9 @@ class CompiledModel:
     @cached_property
     def stage_source(self) -> StageSource:
         """What a runtime makes the stages from."""
-        return StageSource(self.lowered, self.sha256, self.kernels, self.onnx_file, self.shapes)
+        return StageSource(
+            self.lowered, self.sha256, self.kernels, self.onnx_file, self.shapes, self.onnx_model
+        )
 
     @property
     def runtime(self) -> Runtime:
@@ -258,9 +262,9 @@ def load_model(
     inputs by name. ``target`` defaults to this machine's processor; ``targets`` are those of
     devices by their spelling, and a device without one is asked. ``tuning`` is the folder of a
     tuning database. ``backends`` are external code generators for the ops that they match.
-    ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file. With
-    ``auto`` each stage has the one that is fastest for it, of those that are installed and can
-    compute the model.
+    ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file or a
+    PyTorch program. With ``auto`` each stage has the one that is fastest for it, of those that are
+    installed and can compute the model.
 
     Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
     package.
@@ -285,6 +289,7 @@ def load_model(
         runtime_name=TVM if backends and runtime == AUTO else runtime,
         targets=_device_targets(targets or {}),
         onnx_file=path if source.format == "onnx" else None,
+        onnx_model=source.onnx_model,
     )
 
 

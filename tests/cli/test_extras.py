@@ -25,6 +25,7 @@ def without(monkeypatch):
         ("onnx", "onnx", ["zoo", "list"]),
         ("onnx", "onnx", ["inspect", "net.onnx"]),
         ("torch", "torch", ["inspect", "net.pt2"]),
+        ("onnxscript", "torch", ["inspect", "net.pt2"]),
         (
             "psycopg",
             "postgres",

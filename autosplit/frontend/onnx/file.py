@@ -31,8 +31,16 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     model = _inlined(_parse(path, onnx), path)
     _load_external_data(model, path, onnx)
     _check_weights(model.graph, onnx)
-    _store_constants_as_tensors(model.graph, onnx)
-    bind_shapes(model, shapes or {})
+    return prepared(model, shapes or {})
+
+
+def prepared(model: Any, shapes: Shapes) -> Any:
+    """A ModelProto in the form that ``importer`` reads: constants as tensors, static shapes.
+
+    Raises what ``bind_shapes`` raises.
+    """
+    _store_constants_as_tensors(model.graph, require("onnx", "onnx"))
+    bind_shapes(model, shapes)
     take_known_branches(model)
     return model
 

@@ -31,13 +31,13 @@ def load(path: Path, shapes: Shapes | None = None) -> SourceModel:
     return convert(file.read(path, shapes), path.stem)
 
 
-def convert(model: Any, name: str) -> SourceModel:
-    """Import a ModelProto with static input shapes.
+def convert(model: Any, name: str, nodes: tuple[SourceNode, ...] | None = None) -> SourceModel:
+    """Import a ModelProto with static input shapes; ``nodes`` are its nodes as messages name them.
 
     A node that TVM's importer cannot convert becomes an opaque op. Raises ModelError for one that
     onnxruntime refuses too, and for a graph that is not sound.
     """
-    nodes = source_nodes(model.graph)
+    nodes = nodes or source_nodes(model.graph)
     _check_order(model.graph, nodes)
     importer, module = _import(model, nodes)
     table = importer.table

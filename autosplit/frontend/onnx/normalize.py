@@ -38,10 +38,15 @@ def converted(
         return convert("Resize", *to_sizes(inputs, attrs), opset)
     if kind == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
         return _is_number(convert, inputs, opset)
+    if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
+        return _same_truth(convert, inputs, opset)
     _refuse_ignored(kind, attrs)
     if kind in _REWRITES:
         inputs, attrs = _REWRITES[kind](inputs, dict(attrs), opset)
-    result = convert(kind, inputs, attrs, opset)
+    if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "bfloat16":
+        result = _in_float32(convert, inputs, attrs, opset)
+    else:
+        result = convert(kind, inputs, attrs, opset)
     if kind == "OneHot":
         return _cast(result, inputs[2])
     if kind in _FIRST_RESULT_ONLY and len(node.output) > 1:
@@ -103,6 +108,44 @@ def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
     return convert("Not", shape_arithmetic.input_list(inputs, [is_nan]), {}, opset)
 
 
+def _same_truth(convert: Convert, inputs: Any, opset: int) -> Any:
+    """Not Xor in place of Equal, which TVM compares as floats for booleans and cannot build."""
+    from tvm import relax
+
+    differ = relax.BlockBuilder.current().normalize(convert("Xor", inputs, {}, opset))
+    return convert("Not", shape_arithmetic.input_list(inputs, [differ]), {}, opset)
+
+
+def _layer_normalization(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
+    dtype = str(inputs[0].ty.dtype)
+    if dtype == "float64":
+        raise ValueError(
+            "TVM does not normalise layers in float64; export the model in float32 or float16"
+        )
+    return inputs, attrs
+
+
+def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) -> Any:
+    """LayerNormalization of bfloat16, which the specification computes in float32."""
+    from tvm import relax
+
+    builder = relax.BlockBuilder.current()
+    present = [i for i in inputs if i is not None]  # the bias, which may be absent, is the last
+    floats = [builder.normalize(relax.op.astype(i, "float32")) for i in present]
+    floats += [None] * (len(inputs) - len(present))
+    floats = shape_arithmetic.input_list(inputs, floats)
+    result, *others = convert("LayerNormalization", floats, attrs, opset)
+    return relax.Tuple([relax.op.astype(builder.normalize(result), "bfloat16"), *others])
+
+
+def _pad(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
+    pads: Any = inputs[1] if len(inputs) > 1 else None
+    is_negative = hasattr(pads, "value") and bool((pads.value.numpy() < 0).any())
+    if attrs.get("mode") == b"wrap" and is_negative:
+        raise ValueError("TVM wraps a tensor whole; crop it by a Slice instead of negative pads")
+    return inputs, attrs
+
+
 def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     """Pads that lead to ``output_shape``, by the formula of the specification."""
     shape = attrs.pop("output_shape", None)
@@ -148,6 +191,8 @@ def _roi_align(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
 
 _REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {
     "ConvTranspose": _conv_transpose,
+    "LayerNormalization": _layer_normalization,
+    "Pad": _pad,
     "Pow": _pow,
     "RoiAlign": _roi_align,
     "Slice": _slice,

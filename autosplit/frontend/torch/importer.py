@@ -1,18 +1,13 @@
 """Imports a program of ``torch.export`` as a source model, its nodes under torch's names.
 
-Torch rewrites the program first: in-place ops become functional, ops that TVM's importer lacks are
-decomposed. Each node of the rewritten graph tells which node of the program it came from, and its
-result has that node's name.
+Torch exports it as ONNX, and the frontend for ONNX reads that.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +15,14 @@ import numpy as np
 
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import require
-from autosplit.frontend.relax.main_function import bind_shapes
+from autosplit.frontend.onnx import file, importer
 from autosplit.frontend.shapes import Shapes
-from autosplit.frontend.source import Signature, SourceModel
+from autosplit.frontend.source import SourceModel, marked
+from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
-from autosplit.frontend.torch.decompose import functional, user
-from autosplit.frontend.torch.origins import Origins
-from autosplit.frontend.torch.value_table import ValueTable
+from autosplit.frontend.torch.checks import user
+from autosplit.frontend.torch.onnx_export import export, quiet
+from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
 
@@ -42,25 +38,20 @@ def read(path: Path) -> Any:
 
     ``torch.export.load`` unpickles and evaluates parts of such a file; it gets a copy without them.
     """
-    torch = require("torch", "torch")
+    torch = _require_torch()
     with without_code(path) as archive:
         try:
-            with _quiet():
+            with quiet():
                 return torch.export.load(archive)
         except Exception as error:
             raise ModelError(f"model '{path}' cannot be read by torch: {line_of(error)}") from error
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the log of torch, which writes the traceback of an error before it raises it."""
-    log = logging.getLogger("torch.export")
-    level = log.level
-    log.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
+def _require_torch() -> Any:
+    """Torch, if its exporter's packages are there too. Raises MachineError if one is missing."""
+    require("onnx", "torch")
+    require("onnxscript", "torch")
+    return require("torch", "torch")
 
 
 def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceModel:
@@ -70,30 +61,85 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         ModelError: The program cannot be imported.
         ConfigError: ``shapes``, which bind dynamic dimensions, do not fit the inputs.
     """
-    require("torch", "torch")
-    rewritten = functional(program)
-    origins = Origins(program.graph, rewritten.graph)
-    table, module = _import(rewritten, origins.tensor_of)
-    module = bind_shapes(module, shapes or {})
-    params = {p.name: p for p in module["main"].params}
-    input_names = [s.arg.name for s in user(program.graph_signature.input_specs)]
-    return SourceModel(
-        name=name,
-        module=module,
-        nodes=origins.nodes(),
-        tensors=tuple(table.tensors),
-        alias=dict(table.alias),
-        constants=frozenset(table.constants),
-        inputs=tuple(_signature(params[n]) for n in input_names),
-        outputs=_unique([_output_name(s) for s in user(program.graph_signature.output_specs)]),
+    _require_torch()
+    signature = program.graph_signature
+    inputs = {spec.arg.name: spec.arg for spec in user(signature.input_specs)}
+    for node in program.graph.nodes:
+        if node.name in inputs:
+            _check_input(node, inputs[node.name])
+    outputs = _unique([_output_name(s) for s in user(signature.output_specs)])
+    checks.require_computation(program)
+    checks.require_supported(program, {})
+    exported = export(program)
+    checks.require_no_state(exported.decomposed)
+    checks.require_supported(exported.decomposed, exported.origins)
+    proto = file.prepared(exported.proto, static_shapes(exported.program, shapes or {}))
+    named = exported.named
+    nodes = [
+        replace(node, name=maker)
+        for node, maker in zip(importer.source_nodes(proto.graph), named.makers, strict=True)
+    ]
+    source = importer.convert(proto, name, tuple(nodes))
+    _check_values(source, named.results)
+    return replace(
+        source,
+        nodes=named.nodes,
+        alias={**source.alias, **named.alias},
+        outputs=outputs,
         format="torch",
         program=program,
+        onnx_model=proto,
     )
 
 
-def _signature(param: Any) -> Signature:
-    shape = tuple(int(size.value) for size in param.ty.shape.values)
-    return Signature(param.name, shape, str(param.ty.dtype))
+def _check_input(node: Any, argument: Any) -> None:
+    """Raise ModelError unless an input is a tensor of a type that numpy has."""
+    if type(argument).__name__ != "TensorArgument":
+        raise ModelError(
+            f"input '{node.name}' is not a tensor; export the program with tensor inputs only"
+        )
+    dtype = node.meta["val"].dtype
+    if dtype.is_complex or str(dtype) == "torch.bfloat16":
+        raise ModelError(
+            f"input '{node.name}' is {dtype}, which has no arrays; "
+            "take float32 and convert it inside the program"
+        )
+
+
+def _check_values(source: SourceModel, results: Mapping[str, Any]) -> None:
+    """Raise ModelError for a value of another type or shape than torch's, which is a misreading.
+
+    ``results`` are torch's values without their data.
+    """
+    for block in source.module["main"].body.blocks:
+        for binding in block.bindings:
+            index = marked(binding.var.name)
+            name = "" if index is None else source.tensors[index]
+            expected: Any = results.get(name)
+            actual = binding.var.ty
+            if not hasattr(expected, "dtype") or not hasattr(actual, "dtype"):
+                continue
+            if expected.dtype.is_complex:  # ONNX has them as pairs of numbers
+                continue
+            dtype = str(expected.dtype).removeprefix("torch.")
+            if dtype != str(actual.dtype) or not _is_of_shape(actual, expected.shape):
+                raise ModelError(
+                    f"node '{name}' is {actual.dtype}{list(actual.shape)} in TVM but "
+                    f"{dtype}{list(expected.shape)} in torch; replace it"
+                )
+
+
+def _is_of_shape(actual: Any, shape: Any) -> bool:
+    """Whether a Relax type has torch's shape, as far as both are numbers."""
+    sizes = getattr(actual.shape, "values", None)
+    if sizes is None:
+        return True
+    differing = [
+        (size, number)
+        for size, number in zip(sizes, shape, strict=False)
+        if isinstance(number, int) and hasattr(size, "value") and int(size.value) != number
+    ]
+    return len(sizes) == len(shape) and not differing
 
 
 def outputs(source: SourceModel, item: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -117,43 +163,6 @@ def _array(tensor: Any) -> np.ndarray[Any, Any]:
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())
-
-
-def _import(program: Any, tensor_of: Mapping[str, str]) -> tuple[ValueTable, Any]:
-    importer = _importer(tensor_of)
-    table: ValueTable = importer.env
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return table, importer.from_exported_program(program, False, True, False, None)
-    except Exception as error:
-        place = f"node {table.current}" if table.current else "the program"
-        raise ModelError(f"{place} cannot be imported: {line_of(error)}") from error
-
-
-def _importer(tensor_of: Mapping[str, str]) -> Any:
-    """TVM's importer; ``tensor_of`` names the tensor of each node of the rewritten graph."""
-    from tvm import relax
-    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
-
-    class Importer(ExportedProgramImporter):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.env = ValueTable(self, tensor_of)
-            converters = self.create_convert_map()
-            self.convert_map = {n: self.env.noting(c) for n, c in converters.items()}
-
-        def _upsample_impl(
-            self, x: Any, size: Any, scale_factor: Any, method: str, align_corners: Any
-        ) -> Any:
-            # Torch takes the nearest pixel by rounding down; TVM's importer rounds.
-            if method != "nearest_neighbor" or size is None:
-                return super()._upsample_impl(x, size, scale_factor, method, align_corners)
-            return self.block_builder.emit(
-                relax.op.image.resize2d(x, size, None, "NCHW", method, "asymmetric", "floor")
-            )
-
-    return Importer()
 
 
 def _output_name(spec: Any) -> str:

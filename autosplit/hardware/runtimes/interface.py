@@ -27,8 +27,8 @@ Item = dict[str, np.ndarray[Any, Any]]
 class StageSource:
     """A lowered model as a runtime sees it: what its stages are made from.
 
-    ``onnx_file`` is None where the model was not read from ONNX. ``shapes`` are those given for
-    its dynamic inputs.
+    ``onnx_file`` is None where the model was not read from ONNX; ``onnx_model`` is the ONNX model
+    of such a one, where it has one. ``shapes`` are those given for its dynamic inputs.
     """
 
     lowered: Lowered
@@ -36,6 +36,7 @@ class StageSource:
     kernels: DeviceKernels
     onnx_file: Path | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    onnx_model: Any = None
 
     @property
     def graph(self) -> FusedGraph:

@@ -115,8 +115,8 @@ class SubmodelRuntime(ABC):
         original = read_original(self.source)
         if original is None:
             raise ConfigError(
-                f"runtime '{self.name}' needs an ONNX file, but '{self.source.graph.name}' "
-                'was not read from one; use runtime = "tvm"'
+                f"runtime '{self.name}' needs an ONNX file or a PyTorch program, but "
+                f"'{self.source.graph.name}' is neither; use runtime = \"tvm\""
             )
         return original
 

@@ -144,12 +144,14 @@ class OnnxModel:
 
 
 def read_original(source: StageSource) -> OnnxModel | None:
-    """The ONNX model that a model was read from; None where it was read from something else."""
+    """The ONNX model that a model was read from or exported as; None where there is none."""
     from autosplit.frontend.onnx import file as onnx_file
 
-    if source.onnx_file is None:
+    if source.onnx_file is None and source.onnx_model is None:
         return None
     shapes = {name: tensor.shape for name, tensor in source.graph.tensors.items()}
+    if source.onnx_file is None:
+        return OnnxModel(source.onnx_model, shapes)
     return OnnxModel(onnx_file.read(source.onnx_file, source.shapes), shapes)
 
 

@@ -1,0 +1,137 @@
+"""Refuses nodes of a PyTorch program that do more than compute, or that ONNX would compute wrong.
+
+Nodes are named as in the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autosplit.errors import ModelError
+
+_NORMS = frozenset(("batch_norm", "native_batch_norm", "_native_batch_norm_legit")).union(
+    ("_native_batch_norm_legit_functional",)
+)
+_DROPOUTS = frozenset(
+    ("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+)
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def require_computation(program: Any) -> None:
+    """Raise ModelError for an op that reaches out of the program: to files, storages, Python.
+
+    Torch runs the ops of a program while it decomposes them. What its dispatcher does not know
+    (``aten.save``, ``aten.manual_seed``) are functions of TorchScript and no kernels.
+    """
+    import torch
+
+    graphs = [
+        m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)
+    ]
+    for node in (node for graph in graphs for node in graph.nodes):
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        schema = node.target._schema
+        name = f"{schema.name}.{schema.overload_name}".rstrip(".")
+        words = {argument.name for argument in schema.arguments}
+        words |= {str(argument.type) for argument in schema.arguments}
+        if words & {"filename", "Storage"} or not torch._C._dispatch_has_kernel(name):
+            raise ModelError(
+                f"op {node.target} of node '{node.name}' has side effects; export without it"
+            )
+
+
+def require_supported(program: Any, origins: Mapping[str, str]) -> None:
+    """Raise ModelError for control flow, for what draws at random, and for what ONNX cannot say.
+
+    ``origins`` maps nodes to those that a message names.
+    """
+    import torch
+
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        place = f"node '{origins.get(node.name, node.name)}'"
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and not is_wrapper(node):
+            raise ModelError(
+                f"{place} is control flow ({node.target}), which cannot be split; export without it"
+            )
+        name = target_name(node.target).partition(".")[0]
+        reason = _lost(node, name) or _random(node, name)
+        if reason is not None:
+            raise ModelError(f"{place} {reason}")
+
+
+def is_wrapper(node: Any) -> bool:
+    """Whether a node calls a part of the program as it stands, without a choice or a loop.
+
+    That is how ``torch.no_grad`` and ``torch.autocast`` are exported.
+    """
+    return target_name(node.target).startswith("wrap_with_")
+
+
+def target_name(op: Any) -> str:
+    """An op of torch without its namespace: ``add.Tensor``."""
+    return str(getattr(op, "__name__", op))
+
+
+def _lost(node: Any, name: str) -> str | None:
+    """An argument that torch's ONNX exporter leaves out."""
+    args = (*node.args, *[None] * 7)
+    if name in ("avg_pool2d", "avg_pool3d") and args[6] is not None:
+        return f"divides by divisor_override={args[6]}; export it without"
+    if name in _NORMS and args[5] is True and args[3] is not None:
+        return "normalises by the statistics of its input; export the model after eval()"
+    return None
+
+
+def _random(node: Any, name: str) -> str | None:
+    """An op that draws at random gives other results for each item and each runtime."""
+    import torch
+
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return None
+    args = (*node.args, *[None] * 7)
+    deterministic = False
+    if name in _DROPOUTS:
+        deterministic = not args[1] or args[2] is False
+    elif name == "scaled_dot_product_attention":
+        deterministic = not (args[4] or node.kwargs.get("dropout_p"))
+    elif name == "_scaled_dot_product_flash_attention_for_cpu":
+        deterministic = not args[3]
+    elif name in _RECURRENT:
+        deterministic = not args[5] or args[6] is False
+    if deterministic:
+        return None
+    return "draws random numbers, so outputs differ between runs; export the model after eval()"
+
+
+def require_no_state(program: Any) -> None:
+    """Raise ModelError if a buffer that a functional program updates also decides its outputs.
+
+    Each item would then depend on those before it.
+    """
+    signature = program.graph_signature
+    updated = {s.target for s in signature.output_specs if s.kind.name == "BUFFER_MUTATION"}
+    outputs = {s.arg.name for s in user(signature.output_specs)}
+    for spec in signature.input_specs:
+        if spec.target not in updated:
+            continue
+        dependent = {spec.arg.name}
+        for node in program.graph.nodes:
+            inputs = {n.name for n in node.all_input_nodes}
+            if node.op == "call_function" and dependent & inputs:
+                dependent.add(node.name)
+        if dependent & outputs:
+            _, _, buffer = spec.target.partition(".")  # after its number
+            raise ModelError(
+                f"buffer '{buffer}' is updated by the program and decides its outputs, so "
+                "that items depend on those before; make it an input and an output"
+            )
+
+
+def user(specs: Any) -> list[Any]:
+    """The inputs that the caller gives, or the outputs it gets; updated buffers are neither."""
+    return [s for s in specs if s.kind.name in ("USER_INPUT", "USER_OUTPUT")]

@@ -1,0 +1,155 @@
+"""Names for the values of an exported ONNX graph: those of the nodes of the program.
+
+The exporter decomposes the program first, so that the ONNX graph has values of nodes that the
+program does not have. Each of them tells which node of the program it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autosplit.frontend.source import SourceNode
+from autosplit.frontend.torch.checks import target_name, user
+
+
+def calls(program: Any) -> dict[str, Any]:
+    """The nodes that compute, by name."""
+    return {node.name: node for node in program.graph.nodes if node.op == "call_function"}
+
+
+def origins(decomposed: Any, program: Any) -> dict[str, str]:
+    """For each node of a decomposed program, the node of ``program`` that it came from."""
+    graph_id = id(program.graph)
+    return {name: _origin(node, graph_id) for name, node in calls(decomposed).items()}
+
+
+def _origin(node: Any, graph_id: int) -> str:
+    """The name in the graph of that id, which is one of those that the node went through."""
+    sources = list(node.meta.get("from_node", ()))
+    while sources:
+        source = sources.pop()
+        if source.graph_id == graph_id:
+            return str(source.name)
+        sources.extend(source.from_node)
+    return str(node.name)
+
+
+@dataclass(frozen=True)
+class NamedGraph:
+    """The names of an ONNX graph after those of a program.
+
+    ``makers`` names, for each ONNX node, the node of the program that it came from. ``nodes`` are
+    those of the program, with all values that were made for them. ``alias`` maps nodes that only
+    pass a value on to its name. ``results`` maps values to torch's tensors without data.
+    """
+
+    makers: tuple[str, ...]
+    nodes: tuple[SourceNode, ...]
+    alias: dict[str, str]
+    results: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value of an ONNX graph, the node of the program it is made for, and its decomposed node."""
+
+    value: Any
+    origin: str
+    call: Any
+
+
+def rename(graph: Any, program: Any, decomposed: Any, origin_of: Mapping[str, str]) -> NamedGraph:
+    """Name the values of an ONNX graph uniquely after the nodes of the program.
+
+    The last value of a node has the name of the node, those before are called after it and
+    themselves. Inputs and weights have the names of their placeholders.
+    """
+    new_calls, nodes = calls(decomposed), calls(program)
+    # The exporter renames a value that a later node only passes on.
+    aliased = [(value.name, value) for value in graph.inputs if value.name in new_calls]
+    makers = _makers(graph, new_calls)
+    values = []
+    for node, maker in zip(graph, makers, strict=True):
+        node.metadata_props.clear()  # it holds paths of source files, and would be exported
+        for value in node.outputs:
+            call = new_calls.get(value.name)
+            is_item = call is not None and _is_item(call)
+            if call is not None and call.name != maker and not is_item:
+                aliased.append((call.name, value))
+            name = value.name if is_item else maker
+            values.append(_Value(value, origin_of.get(name, name), call))
+    used = _name_entries(graph, program)
+    last = {v.origin: v.value for v in values if v.call is not None}
+    # The names of nodes are taken first.
+    values.sort(key=lambda v: last.get(v.origin) is not v.value)
+    outputs: dict[str, list[str]] = {}
+    results = {}
+    for entry in values:
+        inner = f"{entry.origin}.{entry.value.name}"
+        is_last = last.get(entry.origin) is entry.value
+        name = entry.value.name = _unused(entry.origin if is_last else inner, used)
+        outputs.setdefault(_tuple_maker(entry.origin, nodes), []).append(name)
+        if entry.call is not None:
+            results[name] = entry.call.meta.get("val")
+    alias = {origin_of[name]: value.name for name, value in aliased if origin_of[name] not in last}
+    return NamedGraph(
+        tuple(origin_of.get(maker, maker) for maker in makers),
+        tuple(_source_node(n, outputs) for n in nodes.values() if not _is_item(n)),
+        alias,
+        results,
+    )
+
+
+def _makers(graph: Any, new_calls: Mapping[str, Any]) -> list[str]:
+    """The decomposed node that each ONNX node was made for, by name.
+
+    Only the result tells of a node that came with a function of ONNX, which was inlined.
+    """
+    makers = []
+    maker = ""
+    for node in reversed(graph):
+        results = [value.name for value in node.outputs if value.name in new_calls]
+        if "node" in node.meta:
+            maker = node.meta["node"].name
+        elif results:
+            maker = results[0]
+        makers.append(maker)
+    return makers[::-1]
+
+
+def _name_entries(graph: Any, program: Any) -> set[str]:
+    """Name inputs and weights after their placeholders; returns these names."""
+    specs = program.graph_signature.input_specs
+    for value, spec in zip(graph.inputs, user(specs), strict=True):
+        value.name = spec.arg.name
+    for value in list(graph.initializers.values()):
+        number, dot, _ = value.name.partition(".")
+        if dot and number.isdecimal():
+            value.name = specs[int(number)].arg.name
+    return {value.name for value in (*graph.inputs, *graph.initializers.values())}
+
+
+def _source_node(node: Any, outputs: Mapping[str, list[str]]) -> SourceNode:
+    inputs = tuple(i.name for i in node.all_input_nodes)
+    names = tuple(dict.fromkeys((node.name, *outputs.get(node.name, ()))))
+    return SourceNode(node.name, str(node.target), inputs, names)
+
+
+def _unused(name: str, used: set[str]) -> str:
+    unused, number = name, 2
+    while unused in used:
+        unused, number = f"{name}.{number}", number + 1
+    used.add(unused)
+    return unused
+
+
+def _tuple_maker(name: str, nodes: Mapping[str, Any]) -> str:
+    """The node that makes a tensor: for an item of a tuple, the one that makes the tuple."""
+    node = nodes.get(name)
+    return str(node.args[0].name) if node is not None and _is_item(node) else name
+
+
+def _is_item(node: Any) -> bool:
+    return target_name(node.target) == "getitem"

@@ -1,0 +1,165 @@
+"""Exports a program as ONNX by torch's own exporter, under the names of the program's nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autosplit.errors import ModelError, line_of
+from autosplit.frontend.torch import names
+from autosplit.frontend.torch.checks import is_wrapper, target_name
+from autosplit.frontend.torch.names import NamedGraph
+
+_FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
+# ONNX has ops for these that TVM's importer lacks, and the exporter writes a wrong Conv for a
+# conv3d without bias. Torch decomposes them into ops that are right in both.
+_LACKING = """
+    celu.default conv3d.default gru.input lstm.input cross_entropy_loss.default nll_loss_nd.default
+    nll_loss.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default
+"""
+_DECOMPOSED = frozenset(_LACKING.split())
+
+
+@dataclass(frozen=True)
+class OnnxProgram:
+    """A program as a ModelProto, in which values are named after the nodes of ``program``.
+
+    ``program`` is what was exported, with the bodies of wrapping calls in place. ``decomposed`` is
+    what the exporter made of it; ``origins`` names, for each of its nodes, that of ``program``.
+    """
+
+    proto: Any
+    program: Any
+    decomposed: Any
+    origins: dict[str, str]
+    named: NamedGraph
+
+
+def export(program: Any) -> OnnxProgram:
+    """Export a program that was checked. Raises ModelError, which names the node, on failure."""
+    import torch
+
+    with quiet():
+        program = _flat(program)
+        try:
+            readable = _decomposed(program)
+            exported = torch.onnx.export(readable, dynamo=True, optimize=False, verbose=False)
+            decomposed = exported.exported_program
+            origins = names.origins(decomposed, program)
+            named = names.rename(exported.model.graph, program, decomposed, origins)
+            return OnnxProgram(exported.model_proto, program, decomposed, origins, named)
+        except Exception as error:
+            raise ModelError(_refusal(error, program)) from error
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence torch, which prints, warns and logs what it is about to raise."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    sink = io.StringIO()
+    try:
+        with (
+            contextlib.redirect_stdout(sink),
+            contextlib.redirect_stderr(sink),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _flat(program: Any) -> Any:
+    """A copy of the program without wrapping calls, its weights under numbered names.
+
+    The exporter gives weights the names that they have in the module, and loses one of two where
+    such a name is the placeholder of the other. No placeholder begins with a number.
+    """
+    from torch.export import ExportedProgram
+
+    if any(is_wrapper(node) for node in program.graph.nodes):
+        program = program.run_decompositions({})
+    signature = program.graph_signature
+    targets = {
+        spec.target: f"{number}.{spec.target}"
+        for number, spec in enumerate(signature.input_specs)
+        if spec.target
+    }
+    return ExportedProgram(
+        program.graph_module,
+        program.graph,
+        type(signature)(
+            [replace(s, target=targets.get(s.target, s.target)) for s in signature.input_specs],
+            [replace(s, target=targets.get(s.target, s.target)) for s in signature.output_specs],
+        ),
+        {targets[name]: tensor for name, tensor in program.state_dict.items() if name in targets},
+        program.range_constraints,
+        program.module_call_graph,
+        constants={targets[n]: value for n, value in program.constants.items() if n in targets},
+        verifiers=program.verifiers,
+    )
+
+
+def _decomposed(program: Any) -> Any:
+    """The program without the ops, or forms of ops, that ONNX or TVM's importer of it lacks."""
+    from torch.export import default_decompositions
+
+    misread = {_misread(node) for node in names.calls(program).values()} - {None}
+    if not misread:
+        return program
+    decompositions = default_decompositions()
+    replaced = misread | _DECOMPOSED  # some are decomposed to others
+    return program.run_decompositions(
+        {op: how for op, how in decompositions.items() if target_name(op) in replaced}
+    )
+
+
+def _misread(node: Any) -> str | None:
+    """The functional name of an op that is decomposed; None for any other."""
+    name, _, form = target_name(node.target).partition(".")
+    name = f"{name.removesuffix('_')}.{form}"
+    args = (*node.args, *[None] * 3)
+    is_misread = name in _DECOMPOSED
+    if name == "scaled_dot_product_attention.default":
+        is_misread = args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
+    if name == "pad.default" and args[2] == "circular":
+        is_misread = min(args[1]) < 0
+    if name in ("softmax.int", "log_softmax.int"):  # of integers, as floating point
+        is_misread = not args[0].meta["val"].dtype.is_floating_point
+    return name if is_misread else None
+
+
+def _refusal(error: BaseException, program: Any) -> str:
+    """The node that the exporter stopped at, and its reason."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    reason = line_of(chain[-1])
+    for link in chain:
+        match = _FAILED_NODE.search(str(link))
+        if match:
+            op = match[2].removeprefix("torch.ops.")
+            return (
+                f"node '{_origin_of(match[1], program)}' ({op}) cannot be exported as ONNX: "
+                f"{reason}; replace it"
+            )
+    return f"torch cannot export the program as ONNX: {reason}"
+
+
+def _origin_of(name: str, program: Any) -> str:
+    """The node of the program that the exporter's node ``name`` was decomposed from."""
+    from torch.onnx._internal.exporter import _fx_passes, _registration
+
+    # The exporter does not tell. Decomposing again gives the same nodes the same names.
+    with contextlib.suppress(Exception):
+        registry = _registration.ONNXRegistry.from_torchlib()
+        decomposed = _fx_passes.decompose_with_registry(_decomposed(program), registry)
+        return names.origins(decomposed, program).get(name, name)
+    return name
