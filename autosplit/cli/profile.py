@@ -1,19 +1,27 @@
-"""Time every fused op of a model on a device, inside the whole model.
+"""Time every fused op of a model on devices, inside the whole model.
 
-Profiles are cached; --force measures again.
+Profiles are cached, each by itself; --force measures again. With --runtime auto there is one for
+each runtime that can compute the model.
 
 autosplit profile net.onnx --device cores:0
-autosplit profile net.onnx --device rpc:192.168.0.7:9090    on a TVM RPC server
+autosplit profile net.onnx --runtime auto --device cores:0 --device cores:0-1   with 1 and 2 threads
+autosplit profile net.onnx --device rpc:192.168.0.7:9090                        on a TVM RPC server
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.errors import ConfigError
+from autosplit.printable import printable
 
-HELP = "time every fused op on a device"
+if TYPE_CHECKING:
+    from autosplit.hardware.measurement.results import Profile
+
+HELP = "time every fused op, in each runtime and on each device"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     options.add_runtime(parser)
     parser.add_argument(
-        "--device", help="device to measure, e.g. cores:0 (default: the first core)"
+        "--device",
+        action="append",
+        default=[],
+        help="device to measure, e.g. cores:0 or cores:0-1 (default: the first core); repeatable",
     )
     parser.add_argument(
         "--seconds", type=options.seconds, default=2.0, help="time to measure (default 2)"
@@ -32,29 +43,57 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the profile."""
+    """Print the profiles."""
     from autosplit.hardware.devices import device as devices
     from autosplit.report.documents.inspection import tuning_hint
 
     model = options.load_model(args)
-    device = devices.parse(args.device) if args.device else devices.along(1)[0]
-    measured = model.profile(device, args.seconds, args.force)
-    total = sum(measured.op_ms)
-    times = zip(model.graph.ops, measured.op_ms, measured.spread_ms, strict=True)
-    ops: list[dict[str, Any]] = [
-        {"name": op.name, "ms": ms, "spread_ms": half} for op, ms, half in times
-    ]
+    places = devices.along(len(args.device) or 1, args.device)
+    profiles = model.profiles(places, args.seconds, args.force)
+    names = [op.name for op in model.graph.ops]
+    measured = [_document(profile, names) for profile in profiles if profile.is_possible]
+    if not measured:
+        raise ConfigError(f"no runtime can compute '{model.graph.name}': {profiles[0].note}")
     if args.format == "json":
-        facts = {"model": model.graph.name, "device": measured.device, "total_ms": total}
-        output.emit_json(facts | {"ops": ops})
-        return 0
-    rows = []
-    for op in ops:
-        share = 100 * op["ms"] / (total or 1)
-        rows.append((op["name"], f"{op['ms']:.4f}", f"{op['spread_ms']:.4f}", f"{share:.1f}"))
-    title = f"{model.graph.name} on {measured.device}: {total:.3f} ms in {len(rows)} fused ops"
-    output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
-    hint = tuning_hint(model.runtime.untuned(device))
-    if hint:
+        fastest = min(measured, key=lambda document: document["total_ms"])
+        output.emit_json({"model": model.graph.name, **fastest, "profiles": measured})
+    elif len(measured) == 1:
+        _print_one(model.graph.name, measured[0])
+    else:
+        _print_several(model.graph.name, measured)
+    for note in dict.fromkeys(f"{p.runtime} is left out: {p.note}" for p in profiles if p.note):
+        print(printable(note), file=sys.stderr)
+    hint = tuning_hint(min(runtime.untuned(places[0]) for runtime in model.runtimes.values()))
+    if hint and args.format != "json":
         output.emit_line(hint)
     return 0
+
+
+def _document(profile: Profile, names: list[str]) -> dict[str, Any]:
+    times = zip(names, profile.op_ms, profile.spread_ms, strict=True)
+    return {
+        "device": profile.device,
+        "runtime": profile.runtime,
+        "total_ms": sum(profile.op_ms),
+        "ops": [{"name": name, "ms": ms, "spread_ms": half} for name, ms, half in times],
+    }
+
+
+def _print_one(model: str, profile: dict[str, Any]) -> None:
+    rows = []
+    for op in profile["ops"]:
+        share = 100 * op["ms"] / (profile["total_ms"] or 1)
+        rows.append((op["name"], f"{op['ms']:.4f}", f"{op['spread_ms']:.4f}", f"{share:.1f}"))
+    where = f"{profile['runtime']} on {profile['device']}"
+    title = f"{model} in {where}: {profile['total_ms']:.3f} ms in {len(rows)} fused ops"
+    output.emit_table(title, ("fused op", "ms", "± ms", "%"), rows)
+
+
+def _print_several(model: str, profiles: list[dict[str, Any]]) -> None:
+    """A column of times for each runtime on each device."""
+    columns = [f"{p['runtime']}, {p['device']}, ms" for p in profiles]
+    rows = [("all", *(f"{p['total_ms']:.4f}" for p in profiles))]
+    for ops in zip(*(p["ops"] for p in profiles), strict=True):
+        rows.append((ops[0]["name"], *(f"{op['ms']:.4f}" for op in ops)))
+    title = f"{model}: {len(rows) - 1} fused ops"
+    output.emit_table(title, ("fused op", *columns), rows)

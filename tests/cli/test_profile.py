@@ -1,9 +1,12 @@
 import json
+import sys
 
 import pytest
 
 from autosplit.cli import main
+from autosplit.hardware import compiled_model
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.runtimes.registry import RUNTIMES, is_installed
 from tests.build import node, onnx_model
 
 pytest.importorskip("onnx")
@@ -34,6 +37,30 @@ def test_the_table_sums_up(capsys, branches):
     shown = capsys.readouterr().out
     assert "19 fused ops" in shown
     assert all(op.name in shown for op in branches.graph.ops)
+
+
+def test_every_runtime_and_number_of_threads_has_its_times(capsys, branches):
+    runtimes = {name for name in RUNTIMES if is_installed(name)}
+    cores = [str(devices.Cores(devices.available()[:count])) for count in (1, 2)]
+    words = [str(branches.path), *QUICK, "--runtime", "auto"]
+    words += [word for device in cores for word in ("--device", device)]
+    assert main(["profile", *words, "-f", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    profiles = {(p["runtime"], p["device"]): p["total_ms"] for p in document["profiles"]}
+    assert profiles.keys() == {(runtime, device) for runtime in runtimes for device in cores}
+    assert document["total_ms"] == min(profiles.values())
+    assert main(["profile", *words]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in (*runtimes, *cores, "op0_"))
+
+
+def test_what_is_not_installed_is_left_out_or_an_error(capsys, branches, monkeypatch):
+    monkeypatch.setattr(compiled_model, "is_installed", lambda name: name == "tvm")
+    words = ["profile", str(branches.path), *QUICK, "--runtime"]
+    assert main([*words, "auto"]) == 0
+    assert "onnxruntime is left out: it is not installed" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    assert main([*words, "openvino"]) == 3
 
 
 @pytest.mark.parametrize("more", [[], ["-f", "json"]])

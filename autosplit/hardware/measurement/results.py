@@ -91,8 +91,8 @@ class Profile:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the device can compute any op."""
-        return any(t != math.inf for t in self.op_ms)
+        """Whether the device can compute any op; a model may have none."""
+        return not self.op_ms or any(t != math.inf for t in self.op_ms)
 
     def without_times(self, reason: str) -> Profile:
         """The profile of a runtime that is left out; without a ``reason`` as it is."""

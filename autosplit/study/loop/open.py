@@ -208,6 +208,8 @@ def _prepare(
         progress.note("profiling every op on each device")
         with lock.hold():
             profiles = bench.profile()
+        for note in dict.fromkeys(f"{p.runtime} is left out: {p.note}" for p in profiles if p.note):
+            progress.note(note)
         with storage_errors(url):
             write_once(study, "profile", list(map(records.document_of, profiles)))
     if not isinstance(stored.get("links"), list):
