@@ -243,7 +243,7 @@ def fastest_runtimes(
 
 def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:
     """The planner's costs, in ms, of a model on ``devices``, measured or from the cache."""
-    model.runtime.check(devices)
+    model.check(devices)
     with reached(devices):
         profiles = model.profiles(devices)
         links = [model.link(d) for d in devices]

@@ -91,7 +91,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
         )
     wiring = part(model.graph, ops, model.lowered.outputs)
     # Only its target counts: the part runs wherever it is loaded.
-    runtime, place = next(iter(model.runtimes)), str(device.along(1)[0])
+    runtime, place = model.runtime_in_use, str(device.along(1)[0])
     original = _original_onnx(model, (runtime,))
     deployed = DeployedStage(tuple(ops), runtime, (place,))
     stage = _write_stage(model, wiring.stages[0], deployed, iter([file]), 0, original)

@@ -15,7 +15,7 @@ import numpy as np
 
 from autosplit import files
 from autosplit.deployment import Deployment
-from autosplit.errors import AutosplitError, ConfigError, MachineError
+from autosplit.errors import AutosplitError, ConfigError, MachineError, ModelError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.device_kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of
@@ -75,8 +75,15 @@ class CompiledModel:
 
     @property
     def runtime(self) -> Runtime:
-        """The first of the runtimes."""
-        return next(iter(self.runtimes.values()))
+        """The runtime of ``runtime_in_use``."""
+        return self.runtimes[self.runtime_in_use]
+
+    @cached_property
+    def runtime_in_use(self) -> str:
+        """What computes where no runtime is named: the first that can run the whole model."""
+        core = devices.along(1)[0]
+        able = (name for name, runtime in self.runtimes.items() if runtime.can_run(core))
+        return next(able, next(iter(self.runtimes)))
 
     @cached_property
     def runtimes(self) -> Mapping[str, Runtime]:
@@ -115,8 +122,8 @@ class CompiledModel:
     def deployment(
         self, stages: Sequence[Sequence[int]], devices: Sequence[str], runtimes: Sequence[str] = ()
     ) -> Deployment:
-        """Stage i on device i in runtime i, in the first runtime without any."""
-        names = runtimes or [next(iter(self.runtimes))] * len(stages)
+        """Stage i on device i in runtime i, without any in ``runtime_in_use``."""
+        names = runtimes or [self.runtime_in_use] * len(stages)
         return Deployment.of_split(stages, devices, names)
 
     def pipeline(self, deployment: Deployment, depth: int = 2, trace: bool = False) -> Pipeline:
@@ -147,7 +154,7 @@ class CompiledModel:
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""
-        (pipeline,) = self.whole(next(iter(self.runtimes)), device, trace=trace)
+        (pipeline,) = self.whole(self.runtime_in_use, device, trace=trace)
         return pipeline
 
     def whole(
@@ -158,14 +165,22 @@ class CompiledModel:
         stages = self.runtime_of(runtime).whole(wiring.stages[0], device, by_hint)
         return [Pipeline(wiring, [[stage]], trace=trace) for stage in stages]
 
+    def check(self, places: Sequence[Device]) -> None:
+        """Raises ConfigError for a device, ModelError for an op that the runtime cannot use.
+
+        With runtime ``auto`` it only has no times there.
+        """
+        if self.runtime_name != AUTO:
+            self.runtime.check(places)
+
     def profile(
         self, device: Device, seconds: float = 2.0, force: bool = False, runtime: str | None = None
     ) -> Profile:
         """The time of every op on a device; measured once on this machine unless ``force``.
 
-        Without ``runtime`` it is the first one.
+        Without ``runtime`` it is ``runtime_in_use``.
         """
-        name = runtime or next(iter(self.runtimes))
+        name = runtime or self.runtime_in_use
         return replace(self.runtime_of(name).profile(device, seconds, force), runtime=name)
 
     def profiles(
@@ -201,6 +216,8 @@ class CompiledModel:
         if self.runtime_name == AUTO:
             try:
                 self.runtime_of(runtime).check([device])
+            except ModelError:  # it cannot compute every op; those have infinite times
+                pass
             except ConfigError as error:
                 return self._no_profile(runtime, device, str(error))
         return self.profile(device, seconds, force, runtime)

@@ -70,8 +70,7 @@ class LocalBench:
         self._report_phase = report_phase
         self._wait_s = wait_s
         self._items = model.items(items)
-        if model.runtime_name != AUTO:
-            model.runtime.check(self.places)
+        model.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
         # Every server has answered once: one that is away from now on may return.

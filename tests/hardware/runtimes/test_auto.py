@@ -17,6 +17,7 @@ from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, TVM
+from tests import nets
 
 pytest.importorskip("onnxruntime")
 HERE = devices.along(2)
@@ -122,3 +123,24 @@ def test_a_cut_that_one_runtime_can_make_is_legal(model, monkeypatch):
     alone = replace(model, runtime_name=ONNXRUNTIME)
     with pytest.raises(SplitError, match="cannot be separated"):
         alone.split([["first"]])
+
+
+def test_a_stage_with_an_opaque_op_is_in_a_runtime_that_computes_it(save):
+    proto = nets.net(
+        """g (float[1,8,16] x) => (float[8,1,1,16] y) {
+            a = Relu(x)
+            t = Transpose<perm=[1,0,2]>(a)
+            y, h, c = LSTM<hidden_size=16>(t, w, r)
+        }""",
+        {"w": (1, 64, 16), "r": (1, 64, 16)},
+    )
+    model = api.load_model(save(proto), runtime=AUTO)
+    assert model.runtime_in_use == ONNXRUNTIME
+    model.profiles(HERE, seconds=0.05)
+    costs = api.measured_costs(model, HERE)
+    assert math.isinf(costs.runtimes[0].times[0][-1])
+    split = autosplit.plan(model, 2)
+    assert split.runtimes[-1] != TVM
+    mixed = replace(split, runtimes=(TVM, ONNXRUNTIME))
+    with mixed.pipeline() as pipeline:
+        assert compare(pipeline.run(model.items()), model.expected(model.items())).equal
