@@ -15,14 +15,20 @@ def add_for_sum(module: Any) -> Any:
     """The module with each such sum of ``main`` as a chain of ``add``."""
     from tvm import relax
 
-    values = {b.var: getattr(b, "value", None) for b in bindings(module["main"])}
+    values = _values(module)
     if not any(_operands(value, values) for value in values.values()):
         return module
 
     @relax.expr_functor.mutator
     class Replace(relax.PyExprMutator):  # type: ignore[misc]
+        def __init__(self, mod: Any) -> None:
+            super().__init__(mod)
+            # TVM never frees a mutator's class, and with it what its methods refer to: here that
+            # would be every weight.
+            self.values = _values(mod)
+
         def visit_var_binding_(self, binding: Any) -> None:
-            operands = _operands(binding.value, values)
+            operands = _operands(binding.value, self.values)
             if not operands:
                 super().visit_var_binding_(binding)
                 return
@@ -34,6 +40,11 @@ def add_for_sum(module: Any) -> Any:
             rebind(self, binding.var, total, binding.var.name)
 
     return with_main(module, Replace(module).visit_expr(module["main"]))
+
+
+def _values(module: Any) -> dict[Any, Any]:
+    """What each variable of ``main`` is bound to."""
+    return {b.var: getattr(b, "value", None) for b in bindings(module["main"])}
 
 
 def _operands(value: Any, values: dict[Any, Any]) -> list[Any]:

@@ -1,3 +1,5 @@
+import ctypes
+import gc
 import os
 import subprocess
 import sys
@@ -113,6 +115,25 @@ def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
     assert printed[0] == printed[1] != b""
 
 
+@pytest.mark.integration
+def test_processes_with_other_hash_seeds_write_the_same_bytes(branches, transformer, tmp_path):
+    code = (
+        "import json, sys; from autosplit import api, files\n"
+        "for path in sys.argv[1:]:\n"
+        "    kernels = api.load_model(path).kernels.default\n"
+        "    digests = {symbol: files.sha256(file) for symbol, file in kernels.objects.items()}\n"
+        "    print(json.dumps([dict(kernels.symbols), digests]))\n"
+    )
+    command = [sys.executable, "-c", code, str(branches.path), str(transformer.path)]
+    printed = []
+    for seed in ("1", "2"):
+        own = {"PYTHONHASHSEED": seed, "AUTOSPLIT_CACHE": str(tmp_path / seed)}
+        run = subprocess.run(command, env=os.environ | own, stdout=subprocess.PIPE, check=True)
+        printed.append(run.stdout)
+    assert printed[0] == printed[1]
+    assert len(printed[0].splitlines()) == 2
+
+
 def test_a_cache_that_cannot_be_written_is_named(fresh, save, said):
     fresh.write_text("a file is in the way")
     code, line = said("profile", save(NET))
@@ -181,6 +202,28 @@ def test_weights_are_held_once_whatever_the_number_of_candidates(squeezenet):
     pipelines += [api.Split(squeezenet, cuts.stages(squeezenet.graph, [c])).pipeline() for c in cut]
     assert len(pipelines) == 103
     assert resident_bytes() - before < 5 * squeezenet.lowered.weight_bytes
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and glibc")
+def test_packed_weights_replace_those_of_the_source(save):
+    text = """g (float[1,512,7,7] x) => (float[1,512,7,7] y) {
+        a = Conv<pads=[1,1,1,1]>(x, v)  b = BatchNormalization(a, one, two, one, two)
+        c = Relu(b)  d = Conv<pads=[1,1,1,1]>(c, w)  e = BatchNormalization(d, one, two, one, two)
+        f = Sum(e, x)  y = Relu(f)
+    }"""
+    vectors = {"one": np.ones(512, np.float32), "two": np.full(512, 2, np.float32)}
+    path = save(net(text, {"v": (512, 512, 3, 3), "w": (512, 512, 3, 3), **vectors}))
+    trim = ctypes.CDLL(None).malloc_trim
+    api.load_model(path)
+    gc.collect()
+    trim(0)
+    before = resident_bytes()
+    lowered = api.load_model(path).lowered
+    gc.collect()
+    trim(0)
+    assert lowered.weight_bytes == pytest.approx(path.stat().st_size, rel=0.01)
+    assert resident_bytes() - before < 1.3 * lowered.weight_bytes
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((1, 8, 4), 1), ((6, 4), 0)])
