@@ -46,7 +46,7 @@ COMMANDS = {
     "zoo_studies": ("zoo_studies",),
     "onnxruntime": ("onnxruntime_threads", "--study-seconds", "1", "--seconds", "8"),
     "onnx_cases": ("onnx_cases",),
-    "runtimes": ("runtimes", "--seconds", "3"),
+    "runtimes": ("runtimes", "--single", "--seconds", "3"),
 }
 
 

@@ -1,99 +1,168 @@
-"""The unsplit model in every runtime, on one core and on two, in turns.
+"""The best split of a study with runtime auto against the best single session of any runtime.
 
-    python -m studies.benchmarks.runtimes [NET ...] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.runtimes [NET ...] [--trials N] [--seconds S] [--single] [-o FILE]
 
-Each runtime runs the whole model as the baselines of a study do, and OpenVINO also by its own hint
-for throughput, which chooses streams by itself. All work in turns, A B B A, in one process, and all
-are right first. Shown are the periods, and the throughput of each over that of onnxruntime on as
-many cores. Leave the machine alone while it runs.
+NET is a net of the zoo, one of tests.user_nets or one of tests.mobile_nets. A study of two stages
+searches the split and the runtime of each stage. Its best split and the unsplit model in every
+runtime, with one thread and with two, are then measured in turns. With ``--single`` the best splits
+of the same study in each runtime alone take part as well. Bars: a geometric mean of the throughput
+ratios of at least 1.05, no net slower beyond noise unless its longest op alone takes as long, and
+no study slower than one in a single runtime. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
 
-import contextlib
+import math
 import sys
-import time
-from collections.abc import Sequence
-from functools import partial
-from itertools import cycle
-from typing import Any
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any, NamedTuple
 
-from autosplit.hardware.devices.device import Cores, available
-from autosplit.hardware.execution.pipeline import Item
-from autosplit.hardware.measurement import measure
-from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
-from autosplit.hardware.measurement.parity import compare, require_equal
-from autosplit.hardware.measurement.results import Spread, spread
-from autosplit.hardware.runtimes.openvino.stage import compile_model
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, RUNTIMES
+from autosplit.deployment import Deployment
+from autosplit.hardware.bench.interface import deployed
+from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, is_installed
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.trials.results import best_trial
 from autosplit.zoo import catalog
-from studies.benchmarks.finished_study import load, streamed
-from studies.benchmarks.result import arguments, finish, shown
+from studies.benchmarks.finished_study import finished, stages_of
+from studies.benchmarks.result import Bar, arguments, at_least, at_most, compared, finish, shown
+from tests import mobile_nets, user_nets
 
-HINT = "openvino, throughput hint"
+BUILT: Mapping[str, Callable[[], Any]] = {**user_nets.NETS, **mobile_nets.NETS}
+MEAN = 1.05
+COLUMNS = (
+    "net",
+    "best split, ms",
+    "runtimes",
+    "best session, ms",
+    "session",
+    "throughput ratio",
+    "longest op, ms",
+    "best in a single runtime, ms",
+)
+
+
+class Compared(NamedTuple):
+    """Periods in ms, measured in turns; ``longest_ms`` is the time of the longest op."""
+
+    runtimes: tuple[str, ...]
+    split: Spread
+    sessions: Mapping[str, Spread]
+    single: Mapping[str, Spread]
+    longest_ms: float
+
+    @property
+    def session(self) -> str:
+        """The fastest session."""
+        return min(self.sessions, key=lambda name: self.sessions[name].median)
+
+    @property
+    def ratio(self) -> float:
+        """The throughput of the split over that of the fastest session."""
+        return self.sessions[self.session].median / self.split.median
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the split is slower beyond noise, and not because of one op."""
+        session = self.sessions[self.session]
+        return compared(self.split, session) == "loss" and self.longest_ms < session.low
+
+    @property
+    def loses_to_single(self) -> bool:
+        """Whether a study in one runtime alone ended with a faster split, beyond noise."""
+        return any(compared(self.split, period) == "loss" for period in self.single.values())
 
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("nets", nargs="*", default=catalog.NAMES)
+    parser.add_argument("nets", nargs="*", default=[*catalog.NAMES, *BUILT])
+    parser.add_argument("--trials", type=int, default=20, help="of each study (default 20)")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="each works on a number of cores (default 10)"
+        "--seconds", type=float, default=5.0, help="a candidate is measured for (default 5)"
     )
+    parser.add_argument("--single", action="store_true", help="also studies in each runtime alone")
     args = parser.parse_args()
-    rows = []
-    for net in args.nets:
-        for count in range(1, min(2, len(available())) + 1):
-            periods = periods_of(net, Cores(available()[:count]), Budget(seconds=args.seconds))
-            base = periods[ONNXRUNTIME]
-            for runtime, period in periods.items():
-                rows.append((net, count, runtime, shown(period), ratio(base, period)))
-    columns = ("net", "cores", "runtime", "period, ms", "throughput over onnxruntime's")
-    return finish("runtimes", columns, rows, file=args.file)
+    results = {net: compare(net, args.trials, args.seconds, args.single) for net in args.nets}
+    rows = [row(net, measured) for net, measured in results.items()]
+    ratios = [measured.ratio for measured in results.values()]
+    slower = sum(measured.is_slower for measured in results.values())
+    bars: list[Bar] = [
+        at_least("geometric mean of the throughput ratios", geometric_mean(ratios), MEAN),
+        at_most("nets slower beyond noise without a long op", slower, 0),
+    ]
+    if args.single:
+        lost = sum(measured.loses_to_single for measured in results.values())
+        bars.append(at_most("studies slower than one in a single runtime", lost, 0))
+    return finish("runtimes", COLUMNS, rows, bars=bars, file=args.file)
 
 
-def periods_of(net: str, cores: Cores, budget: Budget) -> dict[str, Spread]:
-    """The period in ms of each runtime on ``cores``, measured in turns."""
-    contenders: dict[str, Contender] = {}
-    with contextlib.ExitStack() as stack:
-        for runtime in RUNTIMES:
-            model = load(net, runtime)
-            items = model.items()
-            pipeline = stack.enter_context(model.unsplit(cores, trace=True))
-            require_equal(compare(pipeline.run(items), model.expected(items)))
-            contenders[runtime] = partial(streamed, pipeline, items)
-        if len(cores.numbers) > 1:
-            contenders[HINT] = partial(queued, hinted_queue(net, cores), items)
-        return dict(
-            zip(contenders, compare_interleaved([*contenders.values()], budget), strict=True)
-        )
+def compare(net: str, trials: int, seconds: float, single: bool) -> Compared:
+    """The studies of a net, then their best splits and the sessions in turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = catalog.cached(net) if net in catalog.NAMES else Path(folder, f"{net}.onnx")
+        if net in BUILT:
+            path.write_bytes(BUILT[net]().SerializeToString())
+
+        def config(runtime: str) -> StudyConfig:
+            return StudyConfig.model_validate(
+                {
+                    "name": f"{net}-{runtime}",
+                    "model": str(path),
+                    "runtime": runtime,
+                    "stages": 2,
+                    "measure": {"seconds": seconds},
+                    "search": {"trials": trials},
+                }
+            )
+
+        installed = list(filter(is_installed, RUNTIMES)) if single else []
+        others = {name: best_of_study(config(name)) for name in installed}
+        with finished(config(AUTO)) as on:
+            return _in_turns(on, others)
 
 
-def hinted_queue(net: str, cores: Cores) -> Any:
-    """OpenVINO's queue of the inferences that it computes at the same time, on any cores."""
-    import openvino
+def best_of_study(config: StudyConfig) -> Deployment:
+    """The best split of a study of its own."""
+    with finished(config) as on:
+        return _best(on)
 
-    compiled = compile_model(
-        catalog.cached(net), cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT"
+
+def _best(on: OpenStudy) -> Deployment:
+    best = best_trial(on.study.get_trials(deepcopy=False), on.study.user_attrs)
+    assert best is not None  # else the study would have raised
+    runtimes = best[0].user_attrs.get("runtimes") or ()
+    return deployed(on.bench, stages_of(best[0]), runtimes)
+
+
+def _in_turns(on: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
+    best = _best(on)
+    names = [f"{r}, {t}" for r in on.bench.runtimes for t in ("1 thread", "2 threads")]
+    periods, sessions = on.bench.compare_interleaved([best, *others.values()], names)
+    # No split is faster than its longest op where that is fastest.
+    longest = max(t for t in on.space.costs.times[0] if t < math.inf)
+    single = dict(zip(others, periods[1:], strict=True))
+    return Compared(best.runtimes, periods[0], sessions, single, longest)
+
+
+def row(net: str, measured: Compared) -> tuple[str, ...]:
+    """The line of a net in the table."""
+    session = measured.sessions[measured.session]
+    low, high = session.low / measured.split.high, session.high / measured.split.low
+    single = min(measured.single, key=lambda name: measured.single[name].median, default=None)
+    return (
+        net,
+        shown(measured.split),
+        ", ".join(measured.runtimes),
+        shown(session),
+        measured.session,
+        f"{measured.ratio:.2f} ({low:.2f} to {high:.2f})",
+        f"{measured.longest_ms:.2f}",
+        "" if single is None else f"{shown(measured.single[single])}, {single}",
     )
-    return openvino.AsyncInferQueue(compiled)
-
-
-def queued(queue: Any, items: Sequence[Item], budget: Budget) -> Spread:
-    """The time in ms between two results of a queue that is kept full."""
-    ends: list[float] = []
-    queue.set_callback(lambda request, _: ends.append(time.perf_counter()))
-    stream = cycle(items)
-    deadline = time.perf_counter() + budget.seconds
-    while len(ends) <= budget.items or time.perf_counter() < deadline:
-        queue.start_async(dict(next(stream)))
-    queue.wait_all()
-    return spread(measure.gaps(ends))
-
-
-def ratio(base: Spread, period: Spread) -> str:
-    """The throughput of one over that of another, and the least and the most by the intervals."""
-    low, high = base.low / period.high, base.high / period.low
-    return f"{base.median / period.median:.2f} ({low:.2f} to {high:.2f})"
 
 
 if __name__ == "__main__":

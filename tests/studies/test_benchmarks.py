@@ -282,8 +282,22 @@ def test_a_study_file_is_run_for_a_net(bench: Bench, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_every_runtime_is_compared_on_one_core_and_on_two(bench: Bench, tmp_path: Path) -> None:
+def test_a_split_competes_with_the_sessions_of_every_runtime(bench: Bench, tmp_path: Path) -> None:
     pytest.importorskip("openvino")
-    assert bench(runtimes, "branches", "--seconds", "0.2", "-o", tmp_path / "runtimes.json") == 0
-    names = [row[2] for row in result.read(tmp_path / "runtimes.json").rows if row[1] == "1"]
-    assert names == ["tvm", "onnxruntime", "openvino"]
+    file = tmp_path / "runtimes.json"
+    code = bench(runtimes, "branches", "--trials", 2, "--seconds", "0.2", "-o", file)
+    measured = result.read(file)
+    assert code == (0 if measured.holds else 1)
+    (row,) = measured.rows
+    assert row[0] == "branches"
+    assert len(row[2].split(", ")) == 2
+    assert row[4].partition(",")[0] in ("tvm", "onnxruntime", "openvino")
+
+
+def test_a_split_may_lose_where_one_op_takes_as_long() -> None:
+    sessions = {"tvm, 1 thread": FAST}
+    slower = runtimes.Compared(("tvm", "tvm"), SLOW, sessions, {}, longest_ms=0.5)
+    assert slower.is_slower
+    assert not slower._replace(longest_ms=3.0).is_slower
+    assert not slower._replace(split=SAME).is_slower
+    assert slower._replace(single={"tvm": FAST}).loses_to_single
