@@ -14,13 +14,14 @@ from autosplit.errors import AutosplitError
 from autosplit.versions import VERSION as __version__
 
 if TYPE_CHECKING:
-    from autosplit.api import Model, Split, load_model, plan
+    from autosplit.api import Model, ModelDeployment, Split, load_model, plan
     from autosplit.deploy.load import load
     from autosplit.hardware.execution.pipeline import Pipeline
 
 __all__ = [
     "AutosplitError",
     "Model",
+    "ModelDeployment",
     "Pipeline",
     "Split",
     "__version__",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from autosplit import cuts
 from autosplit.cuts.stages import Stages, used
 from autosplit.deployment import Deployment, resources_of
-from autosplit.errors import SplitError, nearest
+from autosplit.errors import ConfigError, MachineError, SplitError, nearest
 from autosplit.graph import FusedGraph
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.compiled_model import load_model as _load
 from autosplit.hardware.devices import device
-from autosplit.hardware.devices.device import Device
+from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
@@ -170,6 +171,25 @@ class Split:
         return self.model.deployment(self.stages, list(map(str, places)), runtimes)
 
 
+@dataclass(frozen=True)
+class ModelDeployment:
+    """A model and where its stages run; ``predicted_ms`` is the planned period."""
+
+    model: Model
+    deployment: Deployment
+    predicted_ms: float | None = None
+
+    def pipeline(self, depth: int = 2, trace: bool = False) -> Pipeline:
+        """Link the stages into a running pipeline, as ``Split.pipeline`` does."""
+        return self.model.pipeline(self.deployment, depth, trace)
+
+    def export(self, folder: str | Path, **results: Any) -> Path:
+        """Write ``split.json`` and the files of the stages, as ``Split.export`` does."""
+        from autosplit.deploy.export import write_split
+
+        return write_split(self.model, self.deployment, Path(folder), SplitResults(**results))
+
+
 def load_model(
     model: str | Path | Any,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -190,21 +210,46 @@ def load_model(
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 
+@overload
 def plan(
     model: Model,
     stages: int | Literal["auto"] = 2,
     devices: Sequence[str] = (),
     regions: Mapping[str, str] | None = None,
-) -> Split:
+) -> Split: ...
+
+
+@overload
+def plan(model: Model, *, cores: int, memory: float | None = None) -> ModelDeployment: ...
+
+
+def plan(
+    model: Model,
+    stages: int | Literal["auto"] = 2,
+    devices: Sequence[str] = (),
+    regions: Mapping[str, str] | None = None,
+    *,
+    cores: int | None = None,
+    memory: float | None = None,
+) -> Split | ModelDeployment:
     """The best split into ``stages`` for the measured profile of each device and its links.
 
     ``"auto"`` weighs any number of stages up to the devices. ``devices`` are one a stage, a core
     each by default; the loads of stages on one core add up. ``regions`` gives external backends the
-    device that their ops run on. Raises Infeasible for too many stages, ConfigError for a device of
-    regions that is none of the devices, MachineError for one that is not there.
+    device that their ops run on.
+
+    With ``cores`` the best deployment on the first so many cores: stages, replicas, threads and
+    runtimes. A replica holds at most ``memory`` bytes.
+
+    Raises Infeasible for too many stages or too little memory, ConfigError for options that do not
+    go together, MachineError for a device or cores that are not there.
     """
     from autosplit import planner
 
+    if cores is not None:
+        if devices or regions:
+            raise ConfigError("with cores all devices are equal; leave devices and regions out")
+        return _plan_deployment(model, cores, memory)
     along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
     names = list(map(str, along))
     costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
@@ -215,6 +260,41 @@ def plan(
     runtimes = tuple(name for name in best.runtimes if name)
     stages_used = tuple(ops for ops in best.stages if ops)
     return Split(model, stages_used, best.period, used_devices, runtimes)
+
+
+def _plan_deployment(model: Model, cores: int, memory: float | None) -> ModelDeployment:
+    from autosplit import planner
+
+    numbers = device.available()
+    if not 1 <= cores <= len(numbers):
+        raise MachineError(f"cores is {cores}; this process may use 1 to {len(numbers)}")
+    costs, counts = costs_by_threads(model, cores)
+    if memory is not None:
+        costs = replace(costs, memory=(memory,))
+    best = planner.plan_deployment(costs, cores, thread_counts=counts)
+    runtimes = best.runtimes or [next(iter(model.runtimes))] * len(best.stages)
+    deployment = Deployment.on_cores(best.stages, best.replicas, best.threads, runtimes, numbers)
+    return ModelDeployment(model, deployment, best.period)
+
+
+def costs_by_threads(model: CompiledModel, cores: int) -> tuple[CostModel, tuple[int, ...]]:
+    """The measured costs of a replica with 1, 2, 4 threads and so on, and these numbers.
+
+    They end at ``cores``, at the cores of this machine, and where more threads are not faster.
+    """
+    numbers = device.available()
+    counts, least = [1], math.inf
+    while True:
+        profiles = model.profiles([Cores(numbers[: counts[-1]])])
+        total = min(math.fsum(profile.op_ms) for profile in profiles)
+        if len(counts) > 1 and total >= least:
+            counts.pop()
+            break
+        if 2 * counts[-1] > min(cores, len(numbers)):
+            break
+        least = total
+        counts.append(2 * counts[-1])
+    return measured_costs(model, [Cores(numbers[:count]) for count in counts]), tuple(counts)
 
 
 def most_stages(devices: Sequence[str]) -> int:

@@ -32,6 +32,31 @@ class Deployment:
         rows = zip(stages, devices, runtimes, strict=True)
         return cls(tuple(DeployedStage(tuple(ops), r, (d,)) for ops, d, r in rows if ops))
 
+    @classmethod
+    def on_cores(
+        cls,
+        stages: Sequence[Sequence[int]],
+        replicas: Sequence[int],
+        threads: Sequence[int],
+        runtimes: Sequence[str],
+        cores: Sequence[int],
+    ) -> Deployment:
+        """Stages with replicas and threads on the cores in their order, a core for each thread.
+
+        Raises ValueError for fewer cores.
+        """
+        if len(cores) < sum(r * w for r, w in zip(replicas, threads, strict=True)):
+            raise ValueError(f"{len(cores)} cores are fewer than those of all replicas")
+        free = iter(cores)
+        deployed = []
+        for ops, count, width, runtime in zip(stages, replicas, threads, runtimes, strict=True):
+            devices = []
+            for _ in range(count):
+                numbers = [str(next(free)) for _ in range(width)]
+                devices.append(f"cores:{','.join(numbers)}")
+            deployed.append(DeployedStage(tuple(ops), runtime, tuple(devices)))
+        return cls(tuple(deployed))
+
     @property
     def splits(self) -> tuple[tuple[int, ...], ...]:
         """The ops of each stage."""

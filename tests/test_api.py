@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import autosplit
-from autosplit import api
-from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit import api, planner
+from autosplit.errors import ConfigError, Infeasible, MachineError, SplitError
 from autosplit.hardware.measurement.parity import compare
 from autosplit.zoo import catalog
 
@@ -59,6 +60,52 @@ def test_a_plan_has_a_period_no_single_op_exceeds(profiled):
 def test_more_stages_than_ops_are_refused(profiled):
     with pytest.raises(Infeasible, match="42 stages are too many: only 41"):
         autosplit.plan(profiled("squeezenet"), stages=42)
+
+
+def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
+    model = profiled("branches")
+    cores = len(api.device.available())
+    planned = autosplit.plan(model, cores=cores)
+    shapes = zip(planned.deployment.replicas, planned.deployment.threads, strict=True)
+    assert sum(replicas * threads for replicas, threads in shapes) <= cores
+    used = [name for stage in planned.deployment.stages for name in stage.devices]
+    assert len(used) == len(set(used))
+    planned.export(tmp_path)
+    items = model.items(4)
+    for pipeline in (planned.pipeline(), autosplit.load(tmp_path)):
+        with pipeline:
+            assert pipeline.replicas == planned.deployment.replicas
+            assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_a_replica_has_its_memory_limit(profiled):
+    model = profiled("branches")
+    costs = api.measured_costs(model, api.device.along(1))
+    (whole,) = planner.evaluate(costs, [range(len(model.graph.ops))]).memory
+    assert len(autosplit.plan(model, cores=2, memory=whole).deployment.stages) == 1
+    assert len(autosplit.plan(model, cores=2, memory=whole - 1).deployment.stages) == 2
+    with pytest.raises(Infeasible):
+        autosplit.plan(model, cores=2, memory=10.0)
+
+
+def test_more_cores_than_there_are_and_devices_beside_cores_are_refused(branches):
+    with pytest.raises(MachineError, match="cores is 4096"):
+        autosplit.plan(branches, cores=4096)
+    with pytest.raises(ConfigError, match="leave devices"):
+        api.plan(branches, cores=1, devices=["cores:0"])
+
+
+def test_threads_are_profiled_while_more_of_them_are_faster(monkeypatch):
+    total_ms = {1: 8.0, 2: 5.0, 4: 6.0, 8: 1.0}
+
+    def profiles(places):
+        return [SimpleNamespace(op_ms=[total_ms[len(places[0].numbers)]])]
+
+    monkeypatch.setattr(api.device, "available", lambda: tuple(range(8)))
+    monkeypatch.setattr(api, "measured_costs", lambda model, places: list(map(str, places)))
+    model = SimpleNamespace(profiles=profiles)
+    assert api.costs_by_threads(model, 8) == (["cores:0", "cores:0,1"], (1, 2))
+    assert api.costs_by_threads(model, 1) == (["cores:0"], (1,))
 
 
 def test_a_cut_holds_the_named_nodes_and_all_before_them(branches):

@@ -5,10 +5,11 @@
   autosplit plan graph.json --stages 4 --baselines       compare with simple splits
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
   autosplit plan graph.json --cores 16 --memory 3e9      replicas of stages, 3 GB each
+  autosplit plan net.onnx --cores 4                      stages, replicas and threads of a model
 
 Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
-are equal, the plan is optimal. With --cores a stage may have several replicas that take items in
-turn; its load is then divided by their number.
+are equal, the plan is optimal. With --cores a stage may have several replicas that share the items;
+its load is then divided by their number.
 """
 
 from __future__ import annotations
@@ -115,7 +116,13 @@ def run(args: argparse.Namespace) -> int:
         args.allow_empty = True
     if args.cores is not None:
         _check_deployment(args)
-    costs, args.stages = _costs(args)
+    thread_counts: tuple[int, ...] = (1,)
+    if args.cores is not None and not _is_graph_file(args):
+        from autosplit import api
+
+        costs, thread_counts = api.costs_by_threads(options.load_model(args), args.cores)
+    else:
+        costs, args.stages = _costs(args)
     if args.memory is not None:
         costs = replace(costs, memory=(args.memory,))
     # After profiling: --timeout and ``seconds`` are of planning alone.
@@ -123,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
     deadline = _deadline(start, args.timeout)
     runtime = None if _is_graph_file(args) else args.runtime
     if args.cores is not None:
-        document = planned.deployment(costs, args.cores, runtime, deadline)
+        document = planned.deployment(costs, args.cores, runtime, thread_counts, deadline)
     else:
         document = planned.document(
             costs,
@@ -172,8 +179,6 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
 
     named = options.devices(args.devices)
     stages = api.most_stages(named) if args.stages == "auto" else args.stages
-    if args.cores is not None:
-        stages = 1  # cores are alike, so one is profiled
     model = options.load_model(args)
     return api.measured_costs(model, devices.along(stages, named)), stages
 
@@ -233,16 +238,17 @@ def _print_deployment(args: argparse.Namespace, costs: CostModel, document: dict
     output.emit_line(_summary(costs.name, document, unit))
     if document["note"]:
         output.emit_line(document["note"])
-    keys = ("stages", "replicas", "threads", "loads", "memory")
+    keys = ("stages", "runtimes", "replicas", "threads", "loads", "memory")
     rows = []
     for number, stage in enumerate(zip(*(document[key] for key in keys), strict=True)):
-        ops, replicas, threads, load, memory = stage
-        loads = (f"{load:.6g}", f"{load / replicas:.6g}")
-        rows.append(
-            (number, len(ops), replicas, threads, *loads, f"{memory / 1e6:.1f}", _ends(ops))
-        )
-    loads = (f"load{unit}", "load / replicas")
-    titles = ("stage", "ops", "replicas", "threads", *loads, "MB", "first to last op")
+        ops, runtime, replicas, threads, load, memory = stage
+        shape = (len(ops), replicas, threads, f"{load:.6g}", f"{load / replicas:.6g}")
+        # The costs of a graph file are of no runtime.
+        cells = (number, *([runtime] if runtime else []), *shape)
+        rows.append((*cells, f"{memory / 1e6:.1f}", _ends(ops)))
+    shape_titles = ("ops", "replicas", "threads", f"load{unit}", "load / replicas")
+    runtime_title = ("runtime",) if any(document["runtimes"]) else ()
+    titles = ("stage", *runtime_title, *shape_titles, "MB", "first to last op")
     output.emit_table("", titles, rows)
     if args.save:
         output.emit_line(args.save)

@@ -20,9 +20,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-FORMAT = (
-    1  # a reader of this format may ignore fields it does not know, and must refuse another format
-)
+# A reader of this format may ignore fields it does not know, and must refuse another format.
+FORMAT = 2
 
 
 def main() -> int:

@@ -248,17 +248,25 @@ def measured(monkeypatch):
         asked.append([str(d) for d in along])
         return read_graph(model)
 
+    def by_threads(model, cores):
+        costs, counts = read_graph(model), (1, 2)
+        # Two threads are more than twice as fast, so that a plan takes them.
+        rows = [[time / count**2 for time in costs.times[0]] for count in counts]
+        return replace(costs, times=tuple(map(tuple, rows))), counts
+
     monkeypatch.setattr(device, "available", lambda: (0, 1, 2))
     monkeypatch.setattr(options, "load_model", lambda args: args.model.with_suffix(".json"))
     monkeypatch.setattr(api, "measured_costs", costs)
+    monkeypatch.setattr(api, "costs_by_threads", by_threads)
     return asked
 
 
-def test_a_model_is_planned_on_cores_by_the_profile_of_one(graph, measured, capsys):
+def test_a_model_is_planned_on_cores_by_its_costs_for_several_threads(graph, measured, capsys):
     model = graph().replace(".json", ".onnx")
     document = planned(capsys, model, "--cores", "16", "--memory", "30")
-    assert measured == [["cores:0"]]
-    assert sum(document["replicas"]) <= 16
+    shapes = zip(document["replicas"], document["threads"], strict=True)
+    assert sum(replicas * threads for replicas, threads in shapes) <= 16
+    assert 2 in document["threads"]
     assert set(document["runtimes"]) == {"tvm"}
     assert main(["plan", model, "--cores", "2"]) == 0
     assert "load ms" in capsys.readouterr().out

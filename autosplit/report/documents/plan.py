@@ -91,11 +91,16 @@ def document(
 
 
 def deployment(
-    costs: CostModel, cores: int, runtime: str | None, deadline: Callable[[], bool] | None = None
+    costs: CostModel,
+    cores: int,
+    runtime: str | None,
+    thread_counts: Sequence[int] = (1,),
+    deadline: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
     """The document of ``plan --cores N -f json`` without ``seconds``.
 
-    ``runtime``: what the costs were measured in, None for those of a graph file.
+    ``runtime``: what the costs were measured in, None for those of a graph file;
+    ``thread_counts``: of a replica, one for each row of the costs.
 
     Raises:
         Infeasible: no deployment meets the limits.
@@ -103,7 +108,7 @@ def deployment(
     """
     from autosplit import planner
 
-    best = planner.plan_deployment(costs, cores, deadline=deadline)
+    best = planner.plan_deployment(costs, cores, thread_counts=thread_counts, deadline=deadline)
     split = _split(costs, best, runtime)
     del split["devices"]
     return {
