@@ -13,7 +13,7 @@ import autosplit
 ROOT = Path(autosplit.__file__).parent
 FLOORS = (
     ("errors", "units", "printable"),
-    ("extras", "files", "serialization", "versions", "graph", "deployment"),
+    ("extras", "files", "serialization", "versions", "graph", "deployment", "states"),
     ("cuts",),
     ("planner",),
     ("frontend",),
