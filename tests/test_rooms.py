@@ -13,8 +13,8 @@ import autosplit
 ROOT = Path(autosplit.__file__).parent
 FLOORS = (
     ("errors", "units", "printable"),
-    ("extras", "files", "serialization", "versions", "graph", "deployment", "states"),
-    ("cuts",),
+    ("extras", "files", "serialization", "versions", "graph", "deployment"),
+    ("cuts", "states"),
     ("planner",),
     ("frontend",),
     ("lowering",),
