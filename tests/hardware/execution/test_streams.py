@@ -102,8 +102,8 @@ def test_any_recurrent_graph_computes_what_stepping_by_hand_does(net, depth, cal
             results.append(in_time(lambda: next(reader)))
         for stream in {s for s in calls if s >= 0}:
             left = by_hand.left.get(stream, {name: np.zeros(2) for name in states})
-            kept = in_time(lambda stream=stream: pipeline.state(stream))
-            assert plain([kept]) == plain([left])
+            stream_state = in_time(lambda stream=stream: pipeline.state(stream))
+            assert plain([stream_state]) == plain([left])
     assert plain(results) == expected
 
 
