@@ -127,8 +127,8 @@ def test_processes_with_other_hash_seeds_write_the_same_bytes(branches, transfor
     command = [sys.executable, "-c", code, str(branches.path), str(transformer.path)]
     printed = []
     for seed in ("1", "2"):
-        own = {"PYTHONHASHSEED": seed, "AUTOSPLIT_CACHE": str(tmp_path / seed)}
-        run = subprocess.run(command, env=os.environ | own, stdout=subprocess.PIPE, check=True)
+        extra = {"PYTHONHASHSEED": seed, "AUTOSPLIT_CACHE": str(tmp_path / seed)}
+        run = subprocess.run(command, env=os.environ | extra, stdout=subprocess.PIPE, check=True)
         printed.append(run.stdout)
     assert printed[0] == printed[1]
     assert len(printed[0].splitlines()) == 2
