@@ -98,20 +98,22 @@ def _encoder(
         "mask": np.triu(np.full((length, length), -1e9 if causal else 0, np.float32), 1),
     }
     body = ""
-    for layer in range(layers):
-        result = "y" if layer == layers - 1 else f"y{layer}"
-        body += _attention(layer, source) + _mlp(f"{layer}", f"n{layer}", f"f{layer}")
+    for number in range(layers):
+        # Without the underscore, q1 of layer 0 would have the name of q of layer 10.
+        layer = f"_{number}"
+        result = "y" if number == layers - 1 else f"y{layer}"
+        body += _attention(layer, source) + _mlp(layer, f"n{layer}", f"f{layer}")
         body += f"""
             g{layer} = Add(f{layer}, n{layer})
             {result} = LayerNormalization<axis=-1>(g{layer}, scale{layer}, bias{layer})
         """
         weights |= {f"w_{name}{layer}": (width, width) for name in ("q", "k", "v", "o")}
-        weights |= {f"b_q{layer}": (width,), **_mlp_weights(f"{layer}", width)}
+        weights |= {f"b_q{layer}": (width,), **_mlp_weights(layer, width)}
         source = result
     return body, weights
 
 
-def _attention(layer: int, source: str) -> str:
+def _attention(layer: str, source: str) -> str:
     """Attention from ``source``, added to it and normalised: ``n``."""
     return f"""
         q0{layer} = MatMul({source}, w_q{layer})

@@ -33,6 +33,7 @@ COMMANDS = {
     "search": ("search", WORKLOADS),
     "overhead": ("search", "--overhead"),
     "faults": ("faults",),
+    "building": ("building",),
     "kernels": ("kernels",),
     "kernels_avx2": ("kernels", "--target", "llvm -mcpu=x86-64-v3"),
     "kernels_threads": ("kernels", "--threads", "2"),
