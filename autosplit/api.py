@@ -25,6 +25,7 @@ from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.lowering import convex
 from autosplit.lowering.external.backend import Backend
+from autosplit.states import ops_of_states
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel
@@ -36,15 +37,16 @@ class Model(CompiledModel):
     def split(self, after: Sequence[Iterable[str]]) -> Split:
         """Split by hand: for each cut the names of ops or source nodes that must lie before it.
 
-        A cut is the smallest downset that holds the named ops and everything before the cut ahead
-        of it. Raises SplitError for an unknown name, an empty stage, a cut that does not hold the
-        one ahead of it, and a cut between ops that are fused.
+        A cut is the smallest downset that holds the named ops, the whole of every state they are
+        part of, and everything before the cut ahead of it. Raises SplitError for an unknown name,
+        an empty stage, a cut that does not hold the one ahead of it, and a cut between ops that are
+        fused.
         """
         downsets: list[int] = []
         for number, names in enumerate(after, 1):
             # A text by itself is one name; as an iterable it would be its letters.
             names = [names] if isinstance(names, str) else list(names)
-            downset = cuts.closure(self.graph, self._ops(names))
+            downset = self._with_states(cuts.closure(self.graph, self._ops(names)))
             previous = downsets[-1] if downsets else 0
             # The named ops lie before the last cut already: no new stage would begin there.
             if previous & ~downset and not downset & ~previous:
@@ -71,6 +73,14 @@ class Model(CompiledModel):
         if start or end:
             chosen += convex.between(self.graph, start, end)
         return Part(self, convex.require_convex(self.graph, chosen))
+
+    def _with_states(self, downset: int) -> int:
+        """The smallest downset that holds another and no state in part."""
+        groups = list(map(cuts.bitset, ops_of_states(self.graph, self.lowered.states)))
+        while torn := [group for group in groups if group & downset and group & ~downset]:
+            for group in torn:
+                downset = cuts.closure(self.graph, cuts.members(downset | group))
+        return downset
 
     def _ops(self, names: Iterable[str]) -> list[int]:
         ops: list[int] = []
@@ -198,15 +208,17 @@ def load_model(
     backends: Sequence[Backend] = (),
     runtime: str = TVM,
     targets: Mapping[str, str] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> Model:
     """Read and fuse a model: an ONNX, TVMScript, Relax JSON or torch.export file, or an object.
 
-    ``shapes`` gives the shapes of dynamic inputs by name. The other parameters are those of
+    ``shapes`` gives the shapes of dynamic inputs by name. ``states`` has, by the name of an input,
+    the output that takes its place in the next step of a stream. The other parameters are those of
     ``autosplit.hardware.compiled_model.load_model``. Raises ModelError or ConfigError where the
     model, the shapes or the runtime are wrong, MachineError without the package that reads it.
     """
     # ``Model`` adds methods alone, so the fields of what was compiled are all it has.
-    built = _load(model, shapes, target, tuning, backends, runtime, targets)
+    built = _load(model, shapes, target, tuning, backends, runtime, targets, states)
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 

@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     for line in inspection.ports(document):
         output.emit_line(line)
     output.emit_table("", columns, inspection.rows(model.graph))
+    for line in inspection.state_lines(document):
+        output.emit_line(line)
     for op in model.graph.ops:
         if op.opaque:
             output.emit_line(f"opaque: {op.name} ({op.opaque}; needs --runtime onnxruntime)")

@@ -39,6 +39,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of a tuning database, written by `autosplit tune`",
     )
+    parser.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        metavar="INPUT=OUTPUT",
+        help="input that the next item of a stream gets from an output; repeatable",
+    )
 
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +115,21 @@ def load_model(args: argparse.Namespace) -> Model:
         args.tuning,
         runtime=runtime,
         targets=targets(args.device_target),
+        states=states(args.state),
     )
+
+
+def states(texts: list[str]) -> dict[str, str]:
+    """``--state`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
+    output_of: dict[str, str] = {}
+    for text in texts:
+        name, _, output = text.partition("=")
+        if not name or not output:
+            raise ConfigError(f"--state {text!r} is invalid; write INPUT=OUTPUT")
+        if name in output_of:
+            raise ConfigError(f"--state names '{name}' twice; give each input once")
+        output_of[name] = output
+    return output_of
 
 
 def targets(texts: list[str]) -> dict[str, str]:

@@ -19,8 +19,9 @@ from autosplit.errors import ConfigError, MachineError
 from autosplit.files import require_path, sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
-from autosplit.hardware.execution.wiring import StagePorts, part
+from autosplit.hardware.execution.wiring import StagePorts, StageState, part
 from autosplit.hardware.measurement.parity import compare, require_equal
+from autosplit.hardware.measurement.reference import STEPS
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.onnx import model_file, submodels
 from autosplit.hardware.runtimes.registry import TVM
@@ -54,7 +55,9 @@ def write_split(
         parts = []
         for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
             files = new.numbered(f"stage{index}", model.runtimes[stage.runtime].suffix)
-            parts.append(_write_stage(model, ports, stage, files, index, original))
+            part_of_stage = _write_stage(model, ports, stage, files, index, original)
+            states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)
+            parts.append(part_of_stage.model_copy(update={"states": states}))
         document = m.Manifest(
             model=m.ModelPart(
                 name=model.graph.name,
@@ -64,6 +67,7 @@ def write_split(
                 file=str(model.path.resolve()) if model.path else None,
                 dtypes=tuple(sorted(model.lowered.dtypes)),
                 integers_below=dict(model.lowered.integers_below),
+                states={state.input: state.output for state in model.lowered.states},
             ),
             stages=tuple(parts),
             connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
@@ -177,6 +181,12 @@ def _write_stage(
     )
 
 
+def _state_part(state: StageState, ports: StagePorts) -> m.StatePart:
+    port = state.port
+    after = ports.outputs[state.output].name
+    return m.StatePart(input=port.name, output=after, shape=port.shape, dtype=port.dtype)
+
+
 def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
     return m.OnnxPart(
         file=file.name,
@@ -189,7 +199,7 @@ def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
 def _reference_outputs(model: CompiledModel) -> tuple[Items, Items] | None:
     """Items and the reference outputs; None where the package that computes them is missing."""
     # Other items than those that candidates are verified with, which have seed 0.
-    items = model.items(2, seed=1)
+    items = model.items(STEPS if model.lowered.states else 2, seed=1)
     try:
         return items, model.expected(items)
     except MachineError:

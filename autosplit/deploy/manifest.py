@@ -8,6 +8,7 @@ have one device and no replicas, is read as one of format 2.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -24,7 +25,7 @@ from pydantic import (
 
 from autosplit.deploy.wiring_check import check_wiring
 from autosplit.errors import ConfigError
-from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, Wiring
+from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, StageState, Wiring
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
@@ -66,6 +67,8 @@ class ModelPart(_Part):
 
     ``file`` is its original path, a hint for ``verify``. ``dtypes`` are the element types it
     computes in. ``integers_below`` bounds random values of integer inputs whose use is known.
+    ``states`` has the model output that is the successor of each state, by its input; neither is
+    among ``inputs`` and ``outputs``.
     """
 
     name: str
@@ -75,6 +78,7 @@ class ModelPart(_Part):
     file: str | None = None
     dtypes: tuple[str, ...] = ()
     integers_below: dict[str, PositiveInt] = Field(default_factory=dict)
+    states: dict[str, str] = Field(default_factory=dict)
 
 
 class OpPart(_Part):
@@ -110,7 +114,10 @@ class ReplicaPart(_Part):
 
 
 class StatePart(_Part):
-    """A tensor that one item leaves for the next item of its stream."""
+    """A tensor that one item leaves for the next item of its stream.
+
+    ``input`` and ``output`` are ports of the stage.
+    """
 
     input: str
     output: str
@@ -122,9 +129,8 @@ class StagePart(_Part):
     """One stage: its file, its replicas, and its ports in argument order.
 
     ``runtime`` runs the file: for ``tvm`` it is a shared library, for ``onnxruntime`` and
-    ``openvino`` the model of ``onnx`` itself. ``device`` is that of the first replica. ``states``
-    is always empty: a stage with states cannot be run yet. ``onnx`` is None where the stage has no
-    ONNX model; ``onnx_absent`` then says why.
+    ``openvino`` the model of ``onnx`` itself. ``device`` is that of the first replica. ``onnx``
+    is None where the stage has no ONNX model; ``onnx_absent`` then says why.
     """
 
     index: NonNegativeInt
@@ -132,7 +138,7 @@ class StagePart(_Part):
     file: FileName
     sha256: Digest
     replicas: tuple[ReplicaPart, ...] = Field(min_length=1)
-    states: tuple[StatePart, ...] = Field(default=(), max_length=0)
+    states: tuple[StatePart, ...] = ()
     ops: tuple[OpPart, ...]
     inputs: tuple[TensorPort, ...]
     outputs: tuple[TensorPort, ...]
@@ -315,9 +321,33 @@ class Manifest(_Part):
             ports_of(self.model.outputs),
             tuple(StagePorts((), ports_of(s.inputs), ports_of(s.outputs)) for s in self.stages),
             tuple(connection.connection() for connection in self.connections),
+            tuple(chain.from_iterable(map(_stage_states, self.stages))),
         )
         check_wiring(wiring)
+        names = [state.port.name for state in wiring.states]
+        if sorted(names) != sorted(self.model.states):
+            raise ConfigError(
+                f"the stages have the states {', '.join(names) or 'none'}, the model "
+                f"{', '.join(self.model.states) or 'none'}; export the split again"
+            )
         return wiring
+
+
+def _stage_states(stage: StagePart) -> list[StageState]:
+    """The states of a stage. Raises ConfigError where one is not among its ports."""
+    inputs, outputs = ports_of(stage.inputs), ports_of(stage.outputs)
+    states = []
+    for part in stage.states:
+        before = Port(part.input, part.shape, part.dtype)
+        after = Port(part.output, part.shape, part.dtype)
+        if before not in inputs or after not in outputs:
+            raise ConfigError(
+                f"stage {stage.index} has no ports of one shape and type for its state "
+                f"'{part.input}'; export the split again"
+            )
+        places = inputs.index(before), outputs.index(after)
+        states.append(StageState(stage.index, *places, before))
+    return states
 
 
 def schema() -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,16 @@ from autosplit.files import sha256
 from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
+from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.reference import reference_of_file
+from autosplit.hardware.measurement.reference import STEPS, StreamReference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, Spread
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
 Draw = Callable[..., Items]
+_STREAMS = 3  # that are verified side by side where the model has states
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ def verify(
     file = _original_model(document, model)
     if special and file is None:
         raise ConfigError("--special needs the original model; give it with --model FILE")
+    if document.model.states:
+        items = max(items, STEPS)
     draw = special_items if special else random_items
     if file is None:
         inputs, expected, name = recorded_items(folder, document)
@@ -72,12 +77,31 @@ def verify(
                 raise
             inputs, expected, name = recorded_items(folder, document)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
+    if document.model.states:
+        # Several streams at once must not see each other's states.
+        expected = [outputs for outputs in expected for _ in range(_STREAMS)]
     with load(folder) as pipeline:
-        outputs = pipeline.run(inputs)
+        outputs = run_streams(pipeline, inputs, _STREAMS if document.model.states else 1)
     # The tolerance is that of the coarsest type between the stages, not of the outputs alone.
     ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
     dtypes = {port.dtype for port in ports}.union(document.model.dtypes)
     return compare(outputs, expected, dtypes), name
+
+
+def run_streams(pipeline: Pipeline, items: Items, streams: int) -> Items:
+    """The outputs of each item in each of several streams, interleaved."""
+    outputs: Items = []
+    waiting = 0
+    results = pipeline.results()
+    for item in items:
+        for stream in range(streams):
+            if waiting == pipeline.capacity:
+                outputs.append(next(results))
+                waiting -= 1
+            pipeline.submit(item, stream=stream)
+            waiting += 1
+    outputs += islice(results, waiting)
+    return outputs
 
 
 def bench(folder: Path, budget: Budget) -> BenchResult:
@@ -128,7 +152,13 @@ def _reference(
 ) -> tuple[Items, Items, str]:
     """Items, what the reference computes for them from the original model, and its name."""
     inputs = sample_items(document, draw, items, seed)
-    reference = reference_of_file(file, {p.name: p.shape for p in document.model.inputs})
+    ports = [state for stage in document.stages for state in stage.states]
+    shapes = {p.name: p.shape for p in document.model.inputs} | {p.input: p.shape for p in ports}
+    reference = reference_of_file(file, shapes)
+    if ports:
+        successors = document.model.states
+        states = [(p.input, p.shape, p.dtype, successors[p.input]) for p in ports]
+        reference = StreamReference(reference, tuple(states))
     return inputs, reference.outputs(inputs), f"{reference.name} on {file}"
 
 

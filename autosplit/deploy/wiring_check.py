@@ -23,6 +23,8 @@ def check_wiring(wiring: Wiring) -> None:
         for reader, name in _ends(connection):
             _require_same_type(connection.tensor, source, _end(wiring, connection, reader, name))
             times_fed[reader, name] += 1
+    for state in wiring.states:
+        times_fed[state.stage, state.port.name] += 1
     for number, stage in enumerate(wiring.stages):
         for port in stage.inputs:
             _require_one(times_fed[number, port.name], f"input '{port.name}' of stage {number}")

@@ -24,7 +24,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.measurement.reference import Reference, reference_of
+from autosplit.hardware.measurement.reference import Reference, StreamReference, reference_of
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
@@ -235,13 +235,15 @@ class CompiledModel:
         return next(iter(runtimes)).link(device)
 
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
-        """Random items, reproducible by ``seed``: the array of each input by name."""
-        return self.stage_source.items(count, seed)
+        """Random items, reproducible by ``seed``: the array of each input but states by name."""
+        states = {state.input for state in self.lowered.states}
+        items = self.stage_source.items(count, seed)
+        return [{name: item[name] for name in item if name not in states} for item in items]
 
     def expected(
         self, items: Sequence[Mapping[str, np.ndarray[Any, Any]]]
     ) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """The outputs, by name, that the original model gives for each item.
+        """The outputs, by name, that the original model gives for each item of one stream.
 
         Raises MachineError for a missing package, ModelError where it refuses the model.
         """
@@ -257,6 +259,9 @@ class CompiledModel:
             "tuning": files.sha256(self.tuning / RECORDS) if self.tuning else "by rule",
             "versions": ",".join(runtime.versions for runtime in self.runtimes.values()),
         }
+        if self.lowered.states:
+            pairs = [f"{state.input}={state.output}" for state in self.lowered.states]
+            identity["states"] = " ".join(pairs)
         if self.lowered.composites:
             composites = sorted(c.key for c in self.lowered.composites.values())
             identity["regions"] = f"{' '.join(composites)} {self.lowered.keep_together}"
@@ -271,6 +276,7 @@ def load_model(
     backends: Sequence[Backend] = (),
     runtime: str = TVM,
     targets: Mapping[str, str] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> CompiledModel:
     """Read and fuse a model.
 
@@ -278,7 +284,8 @@ def load_model(
     a TVM IRModule or a ``torch.export.ExportedProgram``. ``shapes`` gives the shapes of dynamic
     inputs by name. ``target`` defaults to this machine's processor; ``targets`` are those of
     devices by their spelling, and a device without one is asked. ``tuning`` is the folder of a
-    tuning database. ``backends`` are external code generators for the ops that they match.
+    tuning database. ``states`` has, by the name of an input, the output that takes its place in the
+    next step of a stream. ``backends`` are external code generators for the ops that they match.
     ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file or a
     PyTorch program. With ``auto`` each stage has the one that is fastest for it, of those that are
     installed and can compute the model.
@@ -294,12 +301,21 @@ def load_model(
     static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     source = importing.read(path or model, static_shapes)
     tvm_target = target_of(target)
+    lowered = lower(source, tvm_target, backends, states)
+    reference = reference_of(source, path, tvm_target)
+    if lowered.states:
+        tensors = lowered.graph.tensors
+        stepped = [
+            (s.input, tensors[s.tensor].shape, tensors[s.tensor].dtype, s.output)
+            for s in lowered.states
+        ]
+        reference = StreamReference(reference, tuple(stepped))
     return CompiledModel(
         path=path,
         sha256=files.sha256(path) if path else _digest(source.module),
         target=tvm_target,
-        lowered=lower(source, tvm_target, backends),
-        reference=reference_of(source, path, tvm_target),
+        lowered=lowered,
+        reference=reference,
         shapes=static_shapes,
         tuning=tuning,
         # External backends are TVM's.

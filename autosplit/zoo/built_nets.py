@@ -1,6 +1,6 @@
-"""Two small nets whose wiring a split easily gets wrong.
+"""Small nets whose wiring a split easily gets wrong.
 
-They have tensors that skip stages, late inputs and early outputs.
+They have tensors that skip stages, late inputs and early outputs; one has states.
 """
 
 from __future__ import annotations
@@ -194,3 +194,45 @@ def _nested_residual(net: _Builder, name: str, x: str, channels: int) -> str:
     inner = net.op("Relu", f"{name}.inner", net.op("Add", f"{name}.inner.sum", outer, inner))
     left = net.conv(f"{name}.leave", inner, same)
     return net.op("Relu", name, net.op("Add", f"{name}.sum", x, left))
+
+
+def amplifier(
+    layers: int = 12, channels: int = 32, frames: int = 64
+) -> tuple[Any, dict[str, Shape]]:
+    """Causal convolutions over ``sound`` (1, channels, frames), a frame of a stream.
+
+    They are dilated as in WaveNet (van den Oord et al., 2016). Each layer reads the end of the last
+    frame, ``past_0`` and so on, and leaves the end of its own as ``present_0`` and so on.
+    """
+    net = _Builder()
+    net.constant("axis", _INT64, [2])
+    net.constant("end", _INT64, [2**31])
+    inputs: dict[str, Shape] = {"sound": (1, channels, frames)}
+    outputs: dict[str, Shape] = {"amplified": (1, channels, frames)}
+    x = "sound"
+    for layer in range(layers):
+        dilation = 2 ** (layer % 6)
+        past = 2 * dilation  # what a kernel of three sees before its own frame
+        shape = (1, channels, past)
+        inputs[f"past_{layer}"] = outputs[f"present_{layer}"] = shape
+        x = _causal_layer(net, layer, x, (channels, frames, dilation))
+    net.nodes[-1].output[0] = "amplified"
+    return net.model("amplifier", inputs, outputs)
+
+
+def _causal_layer(net: _Builder, layer: int, x: str, sizes: tuple[int, int, int]) -> str:
+    """A gated convolution over the last frame's end and this frame, added to its input."""
+    channels, frames, dilation = sizes
+    name = f"layer{layer}"
+    joined = net.op("Concat", f"{name}.joined", f"past_{layer}", x, axis=2)
+    net.constant(f"{name}.start", _INT64, [frames])
+    slice_inputs = (joined, f"{name}.start", "end", "axis")
+    net.op("Slice", f"{name}.kept", *slice_inputs, outputs=[f"present_{layer}"])
+    gates = []
+    for kind in ("Tanh", "Sigmoid"):
+        part = f"{name}.{kind.lower()}"
+        weight = net.weight(f"{part}.weight", channels, channels, 3)
+        bias = net.weight(f"{part}.bias", channels)
+        hidden = net.op("Conv", f"{part}.conv", joined, weight, bias, dilations=[dilation])
+        gates.append(net.op(kind, part, hidden))
+    return net.op("Add", f"{name}.sum", x, net.op("Mul", f"{name}.gated", *gates))

@@ -2,7 +2,7 @@
 
 Nine nets come inside the installed onnx package as files without weights: each weight there is one
 value repeated, so the output is one constant whatever the wiring. They keep their structure and get
-random weights. Two more are built here.
+random weights. Three more are built here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from autosplit.zoo import weights as zoo_weights
 from autosplit.zoo.weights import Shape
 
 _BUILT: dict[str, Callable[[], tuple[Any, dict[str, Shape]]]] = {
+    "amplifier": built_nets.amplifier,
     "branches": built_nets.branches,
     "transformer": built_nets.transformer,
 }

@@ -53,7 +53,7 @@ def test_make_names_the_file_after_the_net_by_default(capsys, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["make", "vgg20"], 2, "net 'vgg20': not in the zoo; known: branches"),
+        (["make", "vgg20"], 2, "net 'vgg20': not in the zoo; known: amplifier, branches"),
         (["make"], 2, "needs a NAME"),
         (["list", "vgg19"], 2, "takes no NAME"),
         (["make", "branches", "--seed", "-1"], 2, "seed -1"),

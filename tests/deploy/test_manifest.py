@@ -159,10 +159,8 @@ def test_a_stage_of_format_1_has_one_replica_and_its_runtime_under_another_name(
     assert manifest.stages[0].replicas == (ReplicaPart(device="cores:3", target="llvm"),)
 
 
-def test_a_stage_needs_a_replica_and_has_no_state(put):
+def test_a_stage_needs_a_replica(put):
     assert refused(lambda d: d["stages"][1].update(replicas=[])) == "stages.1.replicas"
-    state = {"input": "h", "output": "n", "shape": [1], "dtype": "float32"}
-    assert refused(lambda d: d["stages"][1].update(states=[state])) == "stages.1.states"
 
 
 def test_the_files_of_replicas_belong_to_the_export(put):

@@ -27,6 +27,7 @@ from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.parity import compare, require_equal
+from autosplit.hardware.measurement.reference import STEPS
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
@@ -69,7 +70,7 @@ class LocalBench:
         self.budget = budget or Budget()
         self._report_phase = report_phase
         self._wait_s = wait_s
-        self._items = model.items(items)
+        self._items = model.items(STEPS if model.lowered.states else items)
         model.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
@@ -280,6 +281,7 @@ class LocalBench:
     def _verify(self, pipeline: Pipeline) -> Accuracy:
         # The reference goes first: an item that it refuses could crash a kernel.
         expected = self.expected
+        pipeline.reset()
         outputs = pipeline.run(self._items)
         return require_equal(compare(outputs, expected, self.model.lowered.dtypes))
 

@@ -27,7 +27,8 @@ class BenchSetting:
 
     ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
     ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
-    ``autosplit.lowering.external.backend.named``, one mapping for each external backend.
+    ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
+    has the output of each state by its input.
     """
 
     model: Path
@@ -39,6 +40,7 @@ class BenchSetting:
     tuning: Path | None = None
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
 
 
@@ -81,6 +83,7 @@ def open_bench(
         ],
         runtime=setting.runtime,
         targets=setting.targets,
+        states=setting.states,
     )
     places = device.along(setting.stages, setting.devices)
     report_phase("reaching devices")

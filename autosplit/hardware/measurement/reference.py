@@ -22,6 +22,7 @@ from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.special_values import keep_special_values_in
 
+STEPS = 32  # of a stream that are compared at least, since errors may grow along it
 Item = Mapping[str, np.ndarray[Any, Any]]
 Outputs = dict[str, np.ndarray[Any, Any]]
 
@@ -111,6 +112,33 @@ class TorchReference:
         from autosplit.frontend.torch import importer
 
         return [importer.outputs(self.source, item) for item in items]
+
+
+@dataclass(frozen=True)
+class StreamReference:
+    """Another reference, stepped through one stream: an item gets what the last one left.
+
+    ``states`` has each state's input, its shape and type, and its successor among the outputs. It
+    begins at zero and is neither in items nor in outputs.
+    """
+
+    reference: Reference
+    states: tuple[tuple[str, tuple[int, ...], str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """See Reference."""
+        return self.reference.name
+
+    def outputs(self, items: Sequence[Item]) -> list[Outputs]:
+        """See Reference."""
+        left = {name: np.zeros(shape, dtype) for name, shape, dtype, _ in self.states}
+        results = []
+        for item in items:
+            (outputs,) = self.reference.outputs([{**item, **left}])
+            left = {name: outputs.pop(output) for name, _, _, output in self.states}
+            results.append(outputs)
+        return results
 
 
 def reference_of(source: SourceModel, path: Path | None, target: Any) -> Reference:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph, Op
+from autosplit.states import ops_of_states, propose_states
 from autosplit.units import counted, size
 
 if TYPE_CHECKING:
@@ -36,7 +37,40 @@ def document(model: CompiledModel) -> dict[str, Any]:
         "tensors": [tensor(graph, name) for name in graph.tensors],
         "cuts": asdict(cuts.count(graph)),
         "unscheduled": sorted(model.kernels.unscheduled),
+        "states": _states(model),
+        "proposed_states": propose_states(graph, lowered.outputs),
     }
+
+
+def _states(model: CompiledModel) -> list[dict[str, Any]]:
+    """Each state with the ops that it binds to one stage, and their share of the arithmetic."""
+    graph, states = model.graph, model.lowered.states
+    bound = ops_of_states(graph, states)
+    contraction = cuts.contract(graph.predecessors, map(cuts.bitset, bound))
+    group_of = contraction.group_of()
+    total = sum(op.flops for op in graph.ops) or 1.0
+    rows = []
+    for state, ops in zip(states, bound, strict=True):
+        group = [graph.ops[i] for i in cuts.members(contraction.groups[group_of[ops[0]]])]
+        share = sum(op.flops for op in group) / total
+        names = [op.name for op in group]
+        rows.append({"input": state.input, "output": state.output, "ops": names, "share": share})
+    return rows
+
+
+def state_lines(document: dict[str, Any]) -> Iterator[str]:
+    """What the states of a model bind together, and which further pairs look like states."""
+    for state in document["states"]:
+        ops = state["ops"]
+        yield (
+            f"state {state['input']}={state['output']}: keeps {', '.join(ops)} on one stage "
+            f"({state['share']:.0%} of the arithmetic)"
+        )
+    known = {state["input"] for state in document["states"]}
+    pairs = [f"{i}={o}" for i, o in document["proposed_states"].items() if i not in known]
+    if pairs:
+        options = " ".join(f"--state {pair}" for pair in pairs)
+        yield f"these look like states, which a stream keeps: {options}"
 
 
 def tensor(graph: FusedGraph, name: str) -> dict[str, Any]:

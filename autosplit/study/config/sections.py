@@ -68,6 +68,13 @@ class SimulatedHardware(Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
 
+class StatePair(Section):
+    """A state: the next item of a stream gets ``input`` from the model's ``output``."""
+
+    input: Text
+    output: Text
+
+
 class Regions(Section):
     """Ops that an external backend runs; see ``autosplit.lowering.external.backend.Backend``.
 

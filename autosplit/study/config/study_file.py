@@ -26,6 +26,7 @@ from autosplit.study.config.sections import (
     Search,
     Section,
     SimulatedHardware,
+    StatePair,
     Text,
 )
 
@@ -100,6 +101,7 @@ class StudyConfig(Section):
     measure: Measure = Field(default_factory=Measure)
     simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
+    states: list[StatePair] = Field(default_factory=list)
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -164,6 +166,8 @@ class StudyConfig(Section):
             return f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
         if self.regions and self.runtime not in (TVM, AUTO):
             return f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
+        if self.states and self.runtime == "simulated":
+            return "states are given, but simulated hardware runs no streams; remove states"
         if self.export and self.runtime == "simulated":
             return "export is given, but simulated hardware builds no stages; remove export"
         return None

@@ -37,6 +37,7 @@ def _real(config: StudyConfig) -> Bench:
         tuning=Path(config.tuning) if config.tuning else None,
         runtime=TVM if config.runtime == "simulated" else config.runtime,
         regions=tuple(region.model_dump() for region in config.regions),
+        states={state.input: state.output for state in config.states},
         budget=Budget(**config.measure.model_dump()),
     )
     return IsolatedBench(setting, worker.open_bench)

@@ -1,0 +1,119 @@
+"""Streams through real stages: split, exported, loaded, verified and measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.deploy.verify import verify
+from autosplit.errors import ConfigError
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.registry import RUNTIMES
+from autosplit.zoo import built_nets, weights
+
+LAYERS = 3
+STATES = {f"past_{i}": f"present_{i}" for i in range(LAYERS)}
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import onnx
+
+    file = tmp_path_factory.mktemp("states") / "amplifier.onnx"
+    model, shapes = built_nets.amplifier(LAYERS, 4, 8)
+    weights.fill(model.graph, shapes, seed=0)
+    onnx.save(model, file)
+    return file
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def model(request: pytest.FixtureRequest, net: Path) -> autosplit.Model:
+    if request.param != "tvm":
+        pytest.importorskip(request.param)
+    return autosplit.load_model(net, runtime=request.param, states=STATES)
+
+
+@pytest.fixture(scope="module")
+def folder(model: autosplit.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "out"
+    model.split(after=[["layer0.sum"], ["layer1.sum"]]).export(folder)
+    return folder
+
+
+def stepped(net: Path, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What onnxruntime gives where the states are carried by hand."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(net), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    left = {i.name: np.zeros(i.shape, "float32") for i in session.get_inputs() if i.name in STATES}
+    results = []
+    for item in items:
+        outputs = dict(zip(names, session.run(names, {**item, **left}), strict=True))
+        left = {name: outputs.pop(output) for name, output in STATES.items()}
+        results.append(outputs)
+    return results
+
+
+def test_an_exported_stream_computes_what_stepping_by_hand_does(
+    model: autosplit.Model, folder: Path, net: Path
+) -> None:
+    items = model.items(40)
+    expected = stepped(net, items)
+    assert not compare(expected[1:], expected[:-1]).equal  # the states make a difference
+    with autosplit.load(folder) as pipeline:
+        assert compare(pipeline.run(items[:20], stream="a"), expected[:20]).equal
+        assert compare(pipeline.run(items, stream="b"), expected).equal
+        assert compare(pipeline.run(items[20:], stream="a"), expected[20:]).equal
+        pipeline.reset(stream="a")
+        assert compare(pipeline.run(items, stream="a"), expected).equal
+
+
+def test_verify_compares_a_sequence_in_several_streams(
+    model: autosplit.Model, folder: Path
+) -> None:
+    accuracy, _ = verify(folder)
+    assert accuracy.equal
+    assert accuracy.items == 3 * 32
+
+
+def test_the_manifest_lists_the_states_of_each_stage(folder: Path) -> None:
+    document = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    assert document["model"]["states"] == STATES
+    assert [[s["input"] for s in stage["states"]] for stage in document["stages"]] == [
+        ["past_0"],
+        ["past_1"],
+        ["past_2"],
+    ]
+    assert [port["name"] for port in document["model"]["inputs"]] == ["sound"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda state: state.update(input="sound"),
+        lambda state: state.update(output="nothing"),
+        lambda state: state.update(shape=[1]),
+        lambda state: state.update(dtype="int64"),
+        lambda state: state.clear(),
+    ],
+)
+def test_a_state_that_fits_no_port_is_refused(folder: Path, edit: Any, tmp_path: Path) -> None:
+    document = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    state = document["stages"][0]["states"][0]
+    edit(state)
+    document["stages"][0]["states"] = [state] if state else []
+    (tmp_path / "split.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"state|past_0|sound"):
+        autosplit.load(tmp_path)
+
+
+def test_a_named_op_takes_the_whole_state_to_its_side_of_a_cut(model: autosplit.Model) -> None:
+    split = model.split(after=[["layer0.joined"]])
+    with split.pipeline() as pipeline:
+        assert [state.stage for state in pipeline.wiring.states] == [0, 1, 1]

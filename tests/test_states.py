@@ -1,0 +1,67 @@
+"""Pairs of a model input and the output that takes its place in the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from autosplit.errors import ConfigError
+from autosplit.graph import FusedGraph, Op, build
+from autosplit.states import match_states, ops_of_states, propose_states
+
+SMALL, LARGE = ((2,), "float32", 8), ((3,), "float32", 12)
+TENSORS = {"x": SMALL, "h": SMALL, "wide": LARGE, "unread": SMALL, "a": SMALL, "b": SMALL}
+
+
+def recurrent() -> FusedGraph:
+    ops = [Op("first", "k", (), ("x", "h", "wide"), ("a",)), Op("second", "k", (), ("a",), ("b",))]
+    return build("net", ops, TENSORS, ["x", "h", "wide", "unread"], ["b", "a"])
+
+
+OUTPUTS = (("y", "b"), ("h_next", "a"), ("same", "x"))
+
+
+def test_a_state_binds_its_readers_to_the_op_that_renews_it() -> None:
+    graph = recurrent()
+    assert ops_of_states(graph, match_states(graph, OUTPUTS, {"h": "y"})) == ((0, 1),)
+    assert ops_of_states(graph, match_states(graph, OUTPUTS, {"h": "h_next"})) == ((0,),)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "problem"),
+    [
+        ({"g": "h_next"}, "no input 'g'"),
+        ({"h": "h_nxt"}, "no output 'h_nxt'; did you mean 'h_next'?"),
+        ({"h": "h_next", "x": "h_next"}, "two states"),
+        ({"wide": "h_next"}, r"float32\[3\].*float32\[2\]"),
+        ({"unread": "h_next"}, "'unread' is read by no op"),
+        ({"h": "same"}, "'same' is made by no op"),
+    ],
+)
+def test_a_wrong_pair_is_refused_by_name(pairs: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        match_states(recurrent(), OUTPUTS, pairs)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("past_3", "present_3"),
+        ("past_key_values.0.key", "present_key_values.0.key"),
+        ("h0", "hn"),
+        ("c_0", "c_n"),
+        ("mem2_in", "mem2_out"),
+        ("h", "h_next"),
+        ("state", "new_state"),
+    ],
+)
+def test_names_that_belong_together_are_proposed(before: str, after: str) -> None:
+    op = Op("op", "k", (), ("x", before), (after,))
+    tensors = {"x": SMALL, before: SMALL, after: SMALL}
+    graph = build("net", [op], tensors, ["x", before], [after])
+    assert propose_states(graph, [(after, after)]) == {before: after}
+
+
+def test_tensors_that_differ_are_not_proposed() -> None:
+    op = Op("op", "k", (), ("h0",), ("hn",))
+    graph = build("net", [op], {"h0": SMALL, "hn": LARGE}, ["h0"], ["hn"])
+    assert propose_states(graph, [("hn", "hn")]) == {}
