@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import used
+from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+    from autosplit.study.config.study_file import StudyConfig
+
 
 def export_best_split(opened: OpenStudy) -> Path | None:
     """Export the best split into the folder ``export`` of the study file; None without one."""
@@ -32,7 +35,7 @@ def export_best_split(opened: OpenStudy) -> Path | None:
     if best is None:
         return None
     folder = Path(opened.config.export)
-    _export_trial(opened.bench, attributes, *best, folder)
+    _export_trial(opened.config, opened.bench, attributes, *best, folder)
     return folder
 
 
@@ -63,7 +66,7 @@ def export_stored_split(study: optuna.Study, folder: Path, number: int | None = 
                 f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
-        _export_trial(bench, attributes, *chosen, folder)
+        _export_trial(config, bench, attributes, *chosen, folder)
     finally:
         bench.close()
     return folder / "split.json"
@@ -88,7 +91,12 @@ def _measured_trial(
 
 
 def _export_trial(
-    bench: Bench, attributes: Mapping[str, Any], trial: FrozenTrial, period: Spread, folder: Path
+    config: StudyConfig,
+    bench: Bench,
+    attributes: Mapping[str, Any],
+    trial: FrozenTrial,
+    period: Spread,
+    folder: Path,
 ) -> None:
     stored = trial.user_attrs
     latency = spread_of(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
@@ -96,8 +104,14 @@ def _export_trial(
     verdict = attributes.get("verdict")
     stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
     stage_ms = tuple(used(stages, stored["stage_ms"]))
+    if config.cores is None:
+        deployment = deployed(bench, stages, stored.get("runtimes") or ())
+    else:
+        runtimes = stored.get("runtimes") or (bench.runtimes[0],) * len(stages)
+        shape = stages, stored["replicas"], stored["threads"], runtimes
+        deployment = Deployment.on_cores(*shape, config.core_numbers)
     bench.export(
-        deployed(bench, stages, stored.get("runtimes") or ()),
+        deployment,
         folder,
         SplitResults(
             measured=Measurement(period, latency, stage_ms, accuracy),

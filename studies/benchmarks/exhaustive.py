@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from autosplit.cuts.stages import Stages
 from autosplit.errors import AutosplitError
@@ -63,7 +63,7 @@ def main() -> int:
     for net in args.nets:
         with finished(config_of(net, args.runtime, args.study_seconds, trials=args.trials)) as on:
             pick, trials, space = best_split(on), len(on.study.get_trials(deepcopy=False)), on.space
-        splits = promising(space, args.within)
+        splits = promising(cast("Space", space), args.within)
         left_out += len(space.listed) - len(splits)
         model = load(net, args.runtime)
         best = screened(net, model, splits, Budget(args.screen, items=FEWEST, latency_items=1))

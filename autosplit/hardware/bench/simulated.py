@@ -112,7 +112,7 @@ class SimulatedBench:
         if self.simulation.delay:
             time.sleep(self.simulation.delay)
         loads = self._noisy(deployment, "measure", self.simulation.noise)
-        period = max(loads)
+        period = _period(deployment, loads)
         half = 2 * self.simulation.noise * period
         return Measurement(
             Spread(period, period - half, period + half),
@@ -127,7 +127,7 @@ class SimulatedBench:
         """See Bench. A longer measurement has a quarter of the noise."""
         noise = self.simulation.noise / 4
         # The word is a part of the seed, so it must not change.
-        periods = [max(self._noisy(candidate, "duel", noise)) for candidate in candidates]
+        periods = [_period(c, self._noisy(c, "duel", noise)) for c in candidates]
         spreads = [Spread(p, p * (1 - 2 * noise), p * (1 + 2 * noise)) for p in periods]
         return spreads, {b.name: b.period_ms for b in self.baselines() if b.name in baselines}
 
@@ -139,9 +139,9 @@ class SimulatedBench:
         all_cores = one_core / (1 + _CORE_SHARE * (cores - 1))
         replica = one_core * self._contention
         return [
-            Baseline("one core", _exact(one_core), _exact(one_core)),
-            Baseline("all cores", _exact(all_cores), _exact(all_cores)),
-            Baseline("replicas", _exact(replica / cores), _exact(replica), copies=cores),
+            Baseline("one core", exact(one_core), exact(one_core)),
+            Baseline("all cores", exact(all_cores), exact(all_cores)),
+            Baseline("replicas", exact(replica / cores), exact(replica), copies=cores),
         ]
 
     def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
@@ -187,10 +187,14 @@ class SimulatedBench:
             raise StageError(
                 f"device '{self.devices[loads.index(math.inf)]}' cannot run an op of its stage"
             )
-        rng = _generator(self.simulation.seed, purpose, stages)
+        return tuple(used(stages, self._with_noise(loads, noise, purpose, stages)))
+
+    def _with_noise(self, loads: Sequence[float], noise: float, *parts: Any) -> tuple[float, ...]:
+        """The loads as measured; ``parts`` say what is measured and what for."""
+        rng = _generator(self.simulation.seed, *parts)
         # Noise of a wide spread must not make a time negative.
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(loads)))
-        return tuple(used(stages, (np.array(loads) * factors).tolist()))
+        return tuple((np.array(loads) * factors).tolist())
 
 
 def from_file(path: Path, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
@@ -201,8 +205,13 @@ def from_file(path: Path, devices: Sequence[str], simulation: Simulation) -> Sim
 
 def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
     """A bench over a chain of ops whose known times are lognormal about 1 ms."""
-    # The known times; the stream of the hidden ones has number 0.
-    rng = np.random.default_rng((simulation.seed, 1))
+    return SimulatedBench(*chain_of(ops, simulation.seed), devices, simulation)
+
+
+def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:
+    """The graph of such a chain and its known costs."""
+    # The stream of the hidden costs has number 0.
+    rng = np.random.default_rng((seed, 1))
     times = tuple(rng.lognormal(0.0, 0.7, ops).tolist())
     names = tuple(f"op{i}" for i in range(ops))
     tensors = {f"t{i}": ((1,), "float32", 4) for i in range(ops + 1)}
@@ -213,7 +222,7 @@ def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> Simulated
         ("t0",),
         (f"t{ops}",),
     )
-    return SimulatedBench(graph, CostModel.from_graph(graph, [times]), devices, simulation)
+    return graph, CostModel.from_graph(graph, [times])
 
 
 def graph_of(costs: CostModel) -> FusedGraph:
@@ -257,11 +266,17 @@ def _hidden(costs: CostModel, simulation: Simulation, devices: int) -> CostModel
     )
 
 
+def _period(deployment: Deployment, loads: Sequence[float]) -> float:
+    pairs = zip(loads, deployment.replicas, strict=True)
+    return max(load / replicas for load, replicas in pairs)
+
+
 def _generator(seed: int, *parts: Any) -> np.random.Generator:
     # Python's own hash of a text differs from process to process.
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return np.random.default_rng((seed, *np.frombuffer(digest[:16], dtype=np.uint32).tolist()))
 
 
-def _exact(value: float) -> Spread:
+def exact(value: float) -> Spread:
+    """A value without spread."""
     return Spread(value, value, value)

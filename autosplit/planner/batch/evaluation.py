@@ -8,7 +8,7 @@ each stage is timed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -148,20 +148,24 @@ class BatchEvaluator:
         # A stage is the same in two splits where its ops and its device are.
         every_part = [part for split in stages for part in enumerate(split)]
         parts = [numbers.setdefault(part, len(numbers)) for part in every_part]
-        sizes = [len(ops) for _, ops in numbers]
-        stage_costs = [self._stage_cost(device, ops) for device, ops in numbers]
-        every_stage = [bitset(ops) for _, ops in numbers]
+        width = len(stages[0]) if stages else 0
+        table = self.table(numbers)
+        return SplitBatch(stages, np.array(parts, dtype=np.intp).reshape(len(stages), width), table)
+
+    def table(self, parts: Collection[tuple[int, tuple[int, ...]]]) -> StageBatch:
+        """Different stages, each a device and the ops on it, in their order."""
+        sizes = [len(ops) for _, ops in parts]
+        stage_costs = [self._stage_cost(device, ops) for device, ops in parts]
+        every_stage = [bitset(ops) for _, ops in parts]
         separated = [list(map(r.separated_by, every_stage)) for r in self._runtimes]
-        table = StageBatch(
-            np.fromiter(chain.from_iterable(ops for _, ops in numbers), np.intp, sum(sizes)),
+        return StageBatch(
+            np.fromiter(chain.from_iterable(ops for _, ops in parts), np.intp, sum(sizes)),
             np.cumsum([0, *sizes])[:-1],
-            np.array([device for device, _ in numbers], dtype=np.intp),
+            np.array([device for device, _ in parts], dtype=np.intp),
             np.array([cost.load for cost in stage_costs]),
             np.array([cost.memory for cost in stage_costs]),
             np.array(separated, dtype=bool),
         )
-        width = len(stages[0]) if stages else 0
-        return SplitBatch(stages, np.array(parts, dtype=np.intp).reshape(len(stages), width), table)
 
     def _stage_cost(self, device: int, ops: tuple[int, ...]) -> StageCost:
         """What the transfers of a stage cost, in ms, and the bytes that it holds."""

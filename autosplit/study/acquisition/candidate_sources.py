@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from autosplit.cuts.stages import Stages
+from autosplit.planner.batch.deployments import CoreContention, DeployedSplit
 from autosplit.planner.batch.evaluation import SplitBatch
 from autosplit.planner.batch.stage_table import StageTable
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
+from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 
 QUICK = 1_000_000  # stages up to which a plan does not take long
@@ -43,6 +44,7 @@ _QUICK_EFFORT = Effort(draws=32, planned=32)
 _SLOW_EFFORT = Effort(draws=32, planned=8)
 # A table holds many splits that are nearly best; with many draws none of them is flattered.
 _TABLE_EFFORT = Effort(draws=128, planned=128, climbs=True, worth=_QUICK_EFFORT.worth / 4)
+_DEPLOYMENT_EFFORT = Effort(draws=64, planned=8, climbs=True)
 _LIST_EFFORT = Effort(draws=8, planned=8)
 
 
@@ -54,15 +56,31 @@ class CandidateSource(Protocol):
         """How much is asked of it."""
         ...
 
-    def best(self, costs: ContentionCosts) -> Stages | None:
+    def best(self, costs: Any) -> Any | None:
         """The best split under some costs; None where there is none."""
         ...
 
-    def best_of_each(
-        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
-    ) -> list[Stages | None]:
+    def best_of_each(self, draws: Sequence[Any], limits: Sequence[float]) -> list[Any]:
         """For each draw of the costs its best split, None where its period is above the limit."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedDeployments:
+    """Every deployment on some cores, searched by the planner."""
+
+    space: DeploymentSpace
+    effort = _DEPLOYMENT_EFFORT
+
+    def best(self, costs: CoreContention) -> DeployedSplit | None:
+        """See CandidateSource."""
+        return self.space.best(costs, 1)[0]
+
+    def best_of_each(
+        self, draws: Sequence[CoreContention], limits: Sequence[float]
+    ) -> list[DeployedSplit]:
+        """See CandidateSource; the limits are not needed to be quick."""
+        return [self.space.best(costs, 1)[0] for costs in draws]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +98,11 @@ class AllSplits:
         pairs = len(table.cuts) ** 2 * max(1, self.space.stages - 2)
         return _QUICK_EFFORT if pairs <= QUICK else _SLOW_EFFORT
 
-    def best(self, costs: ContentionCosts) -> Stages | None:
+    def best(self, costs: ContentionCosts) -> Any | None:
         """See CandidateSource."""
         return self.space.best(costs, 1)[0]
 
-    def best_of_each(
-        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
-    ) -> list[Stages | None]:
+    def best_of_each(self, draws: Sequence[ContentionCosts], limits: Sequence[float]) -> list[Any]:
         """See CandidateSource."""
         return self.space.best_of_each(draws, limits)
 
@@ -98,13 +114,11 @@ class TableSplits:
     table: StageTable
     effort = _TABLE_EFFORT
 
-    def best(self, costs: ContentionCosts) -> Stages | None:
+    def best(self, costs: ContentionCosts) -> Any | None:
         """See CandidateSource."""
         return next(iter(self.table.best(costs_at(costs, self.table.stages), 1)), None)
 
-    def best_of_each(
-        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
-    ) -> list[Stages | None]:
+    def best_of_each(self, draws: Sequence[ContentionCosts], limits: Sequence[float]) -> list[Any]:
         """See CandidateSource."""
         models = [costs_at(costs, self.table.stages) for costs in draws]
         return self.table.best_of_each(models, limits)
@@ -117,15 +131,13 @@ class ListedSplits:
     batch: SplitBatch
     effort = _LIST_EFFORT
 
-    def best(self, costs: ContentionCosts) -> Stages | None:
+    def best(self, costs: ContentionCosts) -> Any | None:
         """See CandidateSource."""
         return self.batch.stages[int(self.batch.periods(costs).argmin())]
 
-    def best_of_each(
-        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
-    ) -> list[Stages | None]:
+    def best_of_each(self, draws: Sequence[ContentionCosts], limits: Sequence[float]) -> list[Any]:
         """See CandidateSource."""
-        splits: list[Stages | None] = []
+        splits: list[Any] = []
         for costs, limit in zip(draws, limits, strict=True):
             periods = self.batch.periods(costs)
             best = int(periods.argmin())

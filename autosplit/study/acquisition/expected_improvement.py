@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,12 +25,19 @@ from autosplit.study.acquisition.candidate_sources import (
     AllSplits,
     CandidateSource,
     ListedSplits,
+    PlannedDeployments,
     TableSplits,
 )
 from autosplit.study.acquisition.history import History, generator
+from autosplit.study.space.candidate_space import CandidateSpace
+from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.space.unmeasured import CANDIDATES, free_splits
-from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured, correct, period_in
+from autosplit.study.surrogate.cost_correction import Corrected, CorrectedCosts, Measured, correct
+from autosplit.study.surrogate.deployment_correction import (
+    CorrectedDeployments,
+    correct_deployments,
+)
 
 INCUMBENTS = 8  # measured splits of which one is the best
 PLANNED = 32  # measured trials from which on the plan is renewed only when they have doubled
@@ -39,15 +47,15 @@ CLIMB_LIMIT = 32  # moves from the most promising split to one that promises mor
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """CorrectedCosts costs, and the most promising ``free`` splits under them, best first.
+    """Corrected costs, and the most promising ``free`` splits under them, best first.
 
     ``source`` is where more of them are searched.
     """
 
-    space: Space
+    space: CandidateSpace
     history: History
-    corrected: CorrectedCosts
-    free: tuple[Stages, ...]
+    corrected: Corrected
+    free: tuple[Any, ...]
     source: CandidateSource
 
     @property
@@ -61,7 +69,7 @@ class Outlook:
         return self.margin * self.source.effort.worth
 
     @cached_property
-    def gains(self) -> dict[Stages, float]:
+    def gains(self) -> dict[Any, float]:
         """The expected gain of some free splits over the best measured one, relative.
 
         A loss counts as no gain. The splits are those of ``free``, and for each draw of the costs
@@ -90,9 +98,7 @@ class Outlook:
             self._climb(gains, draws, least)
         return gains
 
-    def _climb(
-        self, gains: dict[Stages, float], draws: Sequence[ContentionCosts], least: Array
-    ) -> None:
+    def _climb(self, gains: dict[Any, float], draws: Sequence[Any], least: Array) -> None:
         """Add the free neighbours of the most promising split, until none promises more."""
         start = None
         for _ in range(CLIMB_LIMIT):
@@ -108,9 +114,7 @@ class Outlook:
             ]
             gains.update(self._gains(neighbours, draws, least))
 
-    def _gains(
-        self, splits: Iterable[Stages], draws: Sequence[ContentionCosts], least: Array
-    ) -> dict[Stages, float]:
+    def _gains(self, splits: Iterable[Any], draws: Sequence[Any], least: Array) -> dict[Any, float]:
         batch = self.space.evaluator.batch(splits)
         periods = np.array([batch.periods(costs) for costs in draws])
         # Expected improvement: the mean over the draws, a loss counting as zero.
@@ -118,11 +122,11 @@ class Outlook:
         return dict(zip(batch.stages, gains.tolist(), strict=True))
 
     @property
-    def promising(self) -> Stages:
+    def promising(self) -> Any:
         """The free split of largest expected gain."""
         return max(self.gains, key=lambda stages: self.gains[stages])
 
-    def guess(self, rng: np.random.Generator) -> Stages:
+    def guess(self, rng: np.random.Generator) -> Any:
         """The split that is best for costs drawn from what is known of them."""
         return self.source.best(self.corrected.draw(rng)) or self.free[0]
 
@@ -133,38 +137,66 @@ class Outlook:
             return not self.free
         return max(self.gains.values(), default=0.0) < self.worth
 
-    def is_free(self, stages: Stages) -> bool:
-        """Whether no trial has a split, in the runtimes that are fastest by the corrected costs."""
+    def is_free(self, candidate: Any) -> bool:
+        """Whether no trial has it, in the runtimes that are fastest by the corrected costs."""
         costs = self.corrected.contention_costs
-        return self.space.key(stages, costs) not in self.history.taken
+        return self.space.key(candidate, costs) not in self.history.taken
 
-    def _least_measured(self, costs: ContentionCosts) -> float:
+    def _least_measured(self, costs: Any) -> float:
         """The least period, under some costs, of the measured splits that are likely the best."""
         measured = _best(self.space, self.corrected, self.history.measured, INCUMBENTS)
         if self.space.costs.runtimes:
-            periods = [period_in(costs, m.stages, m.runtimes) for m in measured]
-            return min(periods, default=math.inf)
-        batch = self.space.evaluator.batch(m.stages for m in measured)
+            under = self.corrected.period_under
+            return min((under(costs, m.candidate, m.runtimes) for m in measured), default=math.inf)
+        batch = self.space.evaluator.batch(m.candidate for m in measured)
         return float(batch.periods(costs).min(initial=math.inf))
 
 
-@lru_cache(maxsize=4)
 def corrected_costs(
+    space: CandidateSpace, devices: tuple[str, ...], measured: tuple[Measured, ...]
+) -> Corrected:
+    """The costs of a space corrected by all that was measured."""
+    if isinstance(space, DeploymentSpace):
+        return corrected_deployments(space, measured)
+    return corrected_splits(cast("Space", space), devices, measured)
+
+
+# The cache is for all that ask at the same state of a study.
+@lru_cache(maxsize=4)
+def corrected_splits(
     space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]
 ) -> CorrectedCosts:
-    """``correct`` for the costs of a space, once for all that ask at the same state of a study."""
+    """``correct`` for a space of splits."""
     return correct(space.costs, devices, measured, space.empty)
 
 
 @lru_cache(maxsize=4)
-def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook:
+def corrected_deployments(
+    space: DeploymentSpace, measured: tuple[Measured, ...]
+) -> CorrectedDeployments:
+    """``correct_deployments`` for a space of deployments."""
+    return correct_deployments(space.costs, space.thread_counts, len(space.cores), measured)
+
+
+@lru_cache(maxsize=4)
+def outlook(space: CandidateSpace, devices: tuple[str, ...], history: History) -> Outlook:
+    """Correct the costs by all that was measured, and list what is promising under them."""
+    if not isinstance(space, DeploymentSpace):
+        return _split_outlook(cast("Space", space), devices, history)
+    deployments = corrected_deployments(space, history.measured)
+    starts = [m.candidate for m in history.measured[-CENTRES:]]
+    free = free_splits(space, deployments.contention_costs, history.taken, starts)
+    return Outlook(space, history, deployments, tuple(free), PlannedDeployments(space))
+
+
+def _split_outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook:
     """Correct the costs by all that was measured, and plan again.
 
     With many trials measured one more changes little. From PLANNED on the plan is renewed when the
     number of measured trials has doubled; in between what was listed then is weighed again, with
     the splits around its best.
     """
-    corrected = corrected_costs(space, devices, history.measured)
+    corrected = corrected_splits(space, devices, history.measured)
     if len(history.measured) >= PLANNED:
         view = _listed_outlook(space, devices, history, corrected)
         if view.free:
@@ -187,12 +219,12 @@ def outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook
 
 
 def _best(
-    space: Space, corrected: CorrectedCosts, measured: Sequence[Measured], count: int
+    space: CandidateSpace, corrected: Corrected, measured: Sequence[Measured], count: int
 ) -> list[Measured]:
     """The measured splits of least corrected period, best first; of equal ones the earliest."""
     if space.costs.runtimes:
-        return sorted(measured, key=lambda m: corrected.period(m.stages, m.runtimes))[:count]
-    batch = space.evaluator.batch(m.stages for m in measured)
+        return sorted(measured, key=lambda m: corrected.period(m.candidate, m.runtimes))[:count]
+    batch = space.evaluator.batch(m.candidate for m in measured)
     order = np.argsort(batch.periods(corrected.contention_costs), kind="stable")
     return [measured[n] for n in order[:count].tolist()]
 
@@ -242,7 +274,7 @@ def _listed(
 
     Returns their keys, and the splits in the same order.
     """
-    corrected = corrected_costs(space, devices, measured)
+    corrected = corrected_splits(space, devices, measured)
     plan, table = _plan_and_table(space, corrected, measured)
 
     def best(costs: ContentionCosts, count: int, seconds: float) -> list[Stages]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.persistence.attributes import spread_of
 from autosplit.study.persistence.records import KEY, LOST
-from autosplit.study.space.search_space import Space
+from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.surrogate.cost_correction import Measured
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class History:
         return len(self.measured) >= FEWEST_MEASURED and times >= FEWEST_STAGES
 
 
-def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = None) -> History:
+def history_of(
+    space: CandidateSpace, trials: Iterable[FrozenTrial], but: int | None = None
+) -> History:
     """What the trials of a study say, the one numbered ``but`` left out."""
     others = sorted((t for t in trials if t.number != but), key=lambda t: t.number)
     keys = {t.number: key_of(t) for t in others}
@@ -50,16 +53,18 @@ def history_of(space: Space, trials: Iterable[FrozenTrial], but: int | None = No
             continue
         period = spread_of(trial.user_attrs.get("period_ms"))
         latency = spread_of(trial.user_attrs.get("latency_ms"))
-        stage_ms = tuple(map(float, times))
+        stage_ms, candidate = tuple(map(float, times)), space.split(key)
+        deployment = candidate if isinstance(candidate, DeployedSplit) else None
         measured.append(
             Measured(
                 trial.number,
-                space.split(key),
+                space.stages_of(candidate),
                 stage_ms,
                 # Studies of before stored no spread.
                 period.median if period else max(stage_ms),
                 latency.median if latency else 0.0,
                 space.runtimes_of(key),
+                deployment,
             )
         )
     return History(frozenset(key for key in keys.values() if key is not None), tuple(measured))

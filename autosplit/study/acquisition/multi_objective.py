@@ -24,9 +24,9 @@ from autosplit.planner import Constraints, CostModel, least_latency, pareto_fron
 from autosplit.planner.batch.evaluation import SplitBatch
 from autosplit.planner.dominance import Point, at_least_as_good, front, volume_gain
 from autosplit.planner.problem.contention import ContentionCosts
-from autosplit.study.acquisition.expected_improvement import corrected_costs
+from autosplit.study.acquisition.expected_improvement import corrected_splits
 from autosplit.study.acquisition.history import FEWEST_MEASURED, History
-from autosplit.study.acquisition.proposals import EXPLORATION, unmeasured_whole_model
+from autosplit.study.acquisition.proposals import EXPLORATION, unmeasured_alone
 from autosplit.study.config.objectives import objective_values
 from autosplit.study.space.search_space import Space
 from autosplit.study.space.unmeasured import CANDIDATES, nearest_free
@@ -145,9 +145,9 @@ def planned(
 
     Now and then it is the one that would extend it most for costs drawn from what is known.
     """
-    whole_model = unmeasured_whole_model(space, history) if history.taken else None
-    if whole_model is not None:
-        return whole_model
+    alone: Stages | None = unmeasured_alone(space, history) if history.taken else None
+    if alone is not None:
+        return alone
     view = prospects(space, devices, objectives, history)
     if history.measured and rng.random() < EXPLORATION:
         guess = view.guess(rng)
@@ -156,7 +156,8 @@ def planned(
     if view.free:
         return view.free[0]
     latest = history.measured[-1].stages if history.measured else None
-    return nearest_free(space, latest, history.taken)
+    nearest: Stages | None = nearest_free(space, latest, history.taken)
+    return nearest
 
 
 @lru_cache(maxsize=4)
@@ -172,7 +173,7 @@ def prospects(
     last_listing = len(measured)
     if last_listing > FEWEST_MEASURED:
         last_listing = 1 << last_listing.bit_length() - 1
-    corrected = corrected_costs(space, devices, measured)
+    corrected = corrected_splits(space, devices, measured)
     timed = [m for m in measured if sum(m.stage_ms) > 0 and m.latency_ms > 0]
     # Hand-overs make an item take longer than its stages together.
     ratio = float(np.median([m.latency_ms / sum(m.stage_ms) for m in timed])) if timed else 1.0
@@ -192,7 +193,7 @@ def _listed(
     measured: tuple[Measured, ...],
 ) -> tuple[Stages, ...]:
     """The splits that the planner names for each objective, and those on the front of several."""
-    costs = corrected_costs(space, devices, measured).contention_costs
+    costs = corrected_splits(space, devices, measured).contention_costs
     count = 2 * len(measured) + CANDIDATES
     splits: list[Stages] = [space.whole_model] if space.whole_model is not None else []
     for name in objectives:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from autosplit.cuts.stages import Stages
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History
-from autosplit.study.space.search_space import Space
+from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
 
 EXPLORATION = 0.1  # share of the trials that go to a split that may be the best
@@ -15,17 +16,17 @@ RANDOM_DRAWS = 50  # random splits, until one of them is free
 
 
 def planned(
-    space: Space, devices: tuple[str, ...], history: History, rng: np.random.Generator
-) -> Stages | None:
+    space: CandidateSpace, devices: tuple[str, ...], history: History, rng: np.random.Generator
+) -> Any | None:
     """The free split that is expected to gain most under the corrected costs.
 
     Now and then it is the one that would be best for costs drawn from what is known of them.
     """
     if not history.taken:
         return space.plan()
-    whole_model = unmeasured_whole_model(space, history)
-    if whole_model is not None:
-        return whole_model
+    alone = unmeasured_alone(space, history)
+    if alone is not None:
+        return alone
     view = outlook(space, devices, history)
     if not view.free:
         return None
@@ -37,18 +38,13 @@ def planned(
     return view.promising if history.measured else view.free[0]
 
 
-def unmeasured_whole_model(space: Space, history: History) -> Stages | None:
-    """The model as one stage, until it was tried.
-
-    How much stages slow each other down shows beside a stage that runs alone.
-    """
-    whole_model = space.whole_model if space.empty else None
-    if whole_model is None or space.key(whole_model) in history.taken:
-        return None
-    return whole_model
+def unmeasured_alone(space: CandidateSpace, history: History) -> Any | None:
+    """The candidate that shows costs without contention, until it was tried."""
+    alone = space.alone
+    return None if alone is None or space.key(alone) in history.taken else alone
 
 
-def randomly(space: Space, history: History, rng: np.random.Generator) -> Stages | None:
+def randomly(space: CandidateSpace, history: History, rng: np.random.Generator) -> Any | None:
     """A free split at random."""
     stages = None
     for _ in range(RANDOM_DRAWS):
@@ -58,7 +54,7 @@ def randomly(space: Space, history: History, rng: np.random.Generator) -> Stages
     return nearest_free(space, stages, history.taken)
 
 
-def next_listed(space: Space, history: History) -> Stages | None:
+def next_listed(space: CandidateSpace, history: History) -> Any | None:
     """The plan, then the next free split in the list of all.
 
     Raises ConfigError where they are too many to list.

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from autosplit.cuts.stages import Stages
 from autosplit.errors import ConfigError
-from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.acquisition import multi_objective, proposals
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import History, generator, history_of, key_of
@@ -24,7 +22,7 @@ from autosplit.study.persistence.optuna_internals import (
     write_trial,
 )
 from autosplit.study.persistence.records import KEY, LOST
-from autosplit.study.space.search_space import Space
+from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
 from autosplit.study.trials.worker_identity import this_worker
 
@@ -32,11 +30,13 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+    from autosplit.study.space.search_space import Space
+
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
 _TPE_DRAWS = 20  # proposals of TPE, until one of them is free
 
 # The split of a trial for a history, as these random numbers have it; None where none is left.
-Choose = Callable[["optuna.Study", "FrozenTrial", History, np.random.Generator], "Stages | None"]
+Choose = Callable[["optuna.Study", "FrozenTrial", History, np.random.Generator], Any]
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class SplitSampler:
     ``costs``: those by which runtimes are chosen for the stages of a split, where they compete.
     """
 
-    space: Space
+    space: CandidateSpace
     choose: Choose
-    costs: Callable[[History], ContentionCosts | None]
+    costs: Callable[[History], Any]
     seed: int = 0
 
-    def assign(self, study: optuna.Study, trial: FrozenTrial) -> Stages | None:
+    def assign(self, study: optuna.Study, trial: FrozenTrial) -> Any | None:
         """The split of a running trial; None where none is left.
 
         A trial that has a split keeps it: one taken over from a dead worker, or one that a user
@@ -74,7 +74,7 @@ class SplitSampler:
             write_trial(study, trial, {}, self.space.parameters(stages))
         return stages
 
-    def _choose_free(self, study: optuna.Study, trial: FrozenTrial) -> Stages | None:
+    def _choose_free(self, study: optuna.Study, trial: FrozenTrial) -> Any | None:
         """Choose a split and record it, such that no two trials ever keep the same one.
 
         Each worker writes its choice and then reads those of the others. Of two workers that chose
@@ -132,7 +132,7 @@ class SplitSampler:
 
 def sampler(
     name: str,
-    space: Space,
+    space: CandidateSpace,
     devices: Iterable[str],
     seed: int = 0,
     objectives: Sequence[str] = ("throughput",),
@@ -147,7 +147,7 @@ def sampler(
     names = tuple(devices)
     choose = SAMPLERS[name](space, names, tuple(objectives))
 
-    def costs(history: History) -> ContentionCosts | None:
+    def costs(history: History) -> Any:
         if name != "planner" or not space.costs.runtimes:
             return None
         return corrected_costs(space, names, history.measured).contention_costs
@@ -155,47 +155,52 @@ def sampler(
     return SplitSampler(space, choose, costs, seed)
 
 
-def _planner(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+def _planner(
+    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]
+) -> Choose:
     """Plan, measure, correct the costs, plan again."""
 
     def choose(
         study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Stages | None:
+    ) -> Any | None:
         if objectives == ("throughput",):
             return proposals.planned(space, devices, history, rng)
-        return multi_objective.planned(space, devices, objectives, history, rng)
+        splits = cast("Space", space)
+        return multi_objective.planned(splits, devices, objectives, history, rng)
 
     return choose
 
 
-def _random(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+def _random(space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
     """Any free split."""
 
     def choose(
         study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Stages | None:
+    ) -> Any | None:
         return proposals.randomly(space, history, rng)
 
     return choose
 
 
-def _exhaustive(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+def _exhaustive(
+    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]
+) -> Choose:
     """Every split, in the order of the profile."""
 
     def choose(
         study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Stages | None:
+    ) -> Any | None:
         return proposals.next_listed(space, history)
 
     return choose
 
 
-def _tpe(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+def _tpe(space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
     """The plan, then Optuna's TPE on the shares of the cost before each cut."""
 
     def choose(
         study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Stages | None:
+    ) -> Any | None:
         import optuna
 
         if not history.taken:
@@ -218,7 +223,7 @@ def _tpe(space: Space, devices: tuple[str, ...], objectives: tuple[str, ...]) ->
     return choose
 
 
-SAMPLERS: dict[str, Callable[[Space, tuple[str, ...], tuple[str, ...]], Choose]] = {
+SAMPLERS: dict[str, Callable[[CandidateSpace, tuple[str, ...], tuple[str, ...]], Choose]] = {
     "planner": _planner,
     "tpe": _tpe,
     "random": _random,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
 
+from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
@@ -31,6 +32,8 @@ from autosplit.study.config.sections import (
 )
 
 MOST_STAGES = 256
+MOST_CORES = 256
+_CORE_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
 
 
@@ -58,6 +61,17 @@ def _stages(value: Any) -> int | Literal["auto"]:
     return value
 
 
+def _cores(value: Any) -> int | str:
+    """A number of cores, or their numbers as in the spelling of a device."""
+    if isinstance(value, str) and _CORE_LIST.fullmatch(value):
+        numbers = [int(digits) for digits in re.findall(r"\d+", value)]
+        if max(numbers) < MOST_CORES:
+            return value
+    elif isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_CORES:
+        return value
+    raise ValueError(f'give a number from 1 to {MOST_CORES}, or core numbers as in "0-3" or "0,2"')
+
+
 def _known_runtime(name: str) -> str:
     if name not in _RUNTIMES:
         raise ValueError(f"give {', '.join(_RUNTIMES)}")
@@ -77,6 +91,9 @@ class StudyConfig(Section):
     to the cores that this process may use. Then a stage may be empty and leave its device unused.
     Where only ``devices`` are given there is a stage for each.
 
+    ``cores``: their number, or which they are as in ``"0-7"``. Then deployments on them are
+    searched: any number of stages, each with any number of replicas and threads.
+
     ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``memory`` (of the
     largest stage: its weights and the tensors at its borders), or a list of them. The trials of a
     list form a Pareto front, of which the best by the first objective is exported.
@@ -86,6 +103,7 @@ class StudyConfig(Section):
     model: Text | None = None
     zoo: Text | None = None
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
+    cores: Annotated[int | str, PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     runtime: RuntimeName = TVM
     objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
@@ -115,18 +133,48 @@ class StudyConfig(Section):
             return self.stages
         return len(self.devices) if self.devices else min(len(available()), MOST_STAGES)
 
+    @property
+    def core_numbers(self) -> tuple[int, ...]:
+        """The cores that deployments are searched on; empty without ``cores``."""
+        if isinstance(self.cores, str):
+            return cores_of(f"cores:{self.cores}")
+        if self.runtime == "simulated":
+            return tuple(range(self.cores or 0))
+        return available()[: self.cores or 0]
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """The numbers of threads that a replica may have: powers of two, and all cores."""
+        most = len(self.core_numbers)
+        return tuple(sorted({*(1 << n for n in range(most.bit_length())), most} - {0}))
+
+    @property
+    def bench_devices(self) -> tuple[str, ...]:
+        """The devices that are profiled: those of the stages, or one for each number of threads."""
+        if self.cores is None:
+            return tuple(self.devices or ())
+        numbers = list(map(str, self.core_numbers))
+        return tuple(f"cores:{','.join(numbers[:threads])}" for threads in self.thread_counts)
+
     @model_validator(mode="before")
     @classmethod
-    def _one_device_a_stage(cls, data: Any) -> Any:
-        """Where only devices are given there is a stage for each."""
+    def _default_stages(cls, data: Any) -> Any:
+        """Where only devices are given there is a stage for each; with cores any number."""
         if not isinstance(data, dict) or data.get("stages") is not None:
             return data
+        if data.get("cores") is not None:
+            return {**data, "stages": "auto"}
         devices = data.get("devices")
         return {**data, "stages": len(devices)} if isinstance(devices, list) else data
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:
-        for problem in (self._model_problem(), self._device_problem(), self._runtime_problem()):
+        for problem in (
+            self._model_problem(),
+            self._device_problem(),
+            self._core_problem(),
+            self._runtime_problem(),
+        ):
             if problem:
                 raise ValueError(problem)
         return self
@@ -157,6 +205,23 @@ class StudyConfig(Section):
                     f"unknown regions.device '{region.device}', devices are {', '.join(known)}; "
                     "name one of the devices"
                 )
+        return None
+
+    def _core_problem(self) -> str | None:
+        if self.cores is None:
+            section = self.simulated
+            if section and (section.memory, section.thread_share) != (None, None):
+                return "simulated.memory or thread_share is given without cores; add cores"
+            return None
+        if self.stages != "auto" or self.devices is not None:
+            other = "devices" if self.devices is not None else "stages"
+            return f"cores and {other} are both given; keep one"
+        if self.objectives != ("throughput",):
+            return f"objective is {self.objective!r}; with cores use throughput"
+        if self.search.sampler == "exhaustive":
+            return "search.sampler is 'exhaustive', which lists no deployments; use planner"
+        if any(region.device for region in self.regions):
+            return "regions.device is given; with cores all regions run on any core"
         return None
 
     def _runtime_problem(self) -> str | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosplit.deploy import worker
+from autosplit.errors import MachineError
 from autosplit.hardware.bench.interface import Bench
 from autosplit.study.config.sections import SimulatedHardware
 from autosplit.study.config.study_file import StudyConfig
 
 if TYPE_CHECKING:
     from autosplit.hardware.bench.simulated import SimulatedBench
+
+
+_CHAIN_BYTES = 1e6  # of an op of a simulated chain on cores
 
 
 def open_bench(config: StudyConfig) -> Bench:
@@ -26,11 +31,16 @@ def _real(config: StudyConfig) -> Bench:
     from autosplit.hardware.runtimes.registry import TVM
     from autosplit.zoo import catalog
 
+    if isinstance(config.cores, int) and len(config.core_numbers) < config.cores:
+        raise MachineError(
+            f"cores is {config.cores}, but this process may use {len(config.core_numbers)}; "
+            "give fewer"
+        )
     model = Path(config.model) if config.model else catalog.cached(str(config.zoo))
     setting = BenchSetting(
         model,
-        config.most_stages,
-        devices=tuple(config.devices or ()),
+        len(config.bench_devices) or config.most_stages,
+        devices=config.bench_devices,
         shapes={name: tuple(shape) for name, shape in config.shapes.items()},
         target=config.target,
         targets=config.targets,
@@ -46,18 +56,31 @@ def _real(config: StudyConfig) -> Bench:
 def _simulated(config: StudyConfig) -> SimulatedBench:
     """Simulated hardware over a graph file, over the profile of a real model, or over a chain."""
     from autosplit.hardware.bench import simulated
+    from autosplit.hardware.bench.simulated_cores import CoreSimulation, SimulatedCores
     from autosplit.hardware.profiling.cost_model import cost_model
+    from autosplit.hardware.profiling.graph_file import read_graph
 
     section = config.simulated or SimulatedHardware()
-    simulation = simulated.Simulation(**section.model_dump(exclude={"graph", "ops"}))
+    options = section.model_dump(exclude={"graph", "ops"}, exclude_none=True)
     devices = config.devices or [f"cores:{i}" for i in range(config.most_stages)]
+    one_core = config.model_copy(update={"cores": None, "stages": 1})
     if section.graph:
-        return simulated.from_file(Path(section.graph), devices, simulation)
-    if config.model or config.zoo:
-        real = _real(config)
+        costs = read_graph(Path(section.graph))
+        graph = simulated.graph_of(costs)
+    elif config.model or config.zoo:
+        # What more threads save is simulated, so that there may be more cores than here.
+        real = _real(config if config.cores is None else one_core)
         try:
-            costs = cost_model(real.graph, real.profile(), real.links())
-            return simulated.SimulatedBench(real.graph, costs, real.devices, simulation)
+            graph, devices = real.graph, list(real.devices)
+            costs = cost_model(graph, real.profile(), real.links())
         finally:
             real.close()
-    return simulated.chain(section.ops, devices, simulation)
+    else:
+        graph, costs = simulated.chain_of(section.ops, section.seed)
+        if config.cores is not None:
+            costs = replace(costs, sizes=(_CHAIN_BYTES,) * section.ops)
+    if config.cores is not None:
+        core_simulation = CoreSimulation(**options)
+        numbers, counts = config.core_numbers, config.thread_counts
+        return SimulatedCores(graph, costs, numbers, counts, core_simulation)
+    return simulated.SimulatedBench(graph, costs, devices, simulated.Simulation(**options))

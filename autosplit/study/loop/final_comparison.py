@@ -5,24 +5,28 @@ Both results are stored with the study.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autosplit.hardware.bench.interface import Bench, deployed
+from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
-from autosplit.hardware.measurement.results import Baseline
+from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
-from autosplit.study.loop.verdict import judge
+from autosplit.study.loop.deployment_verdict import judge_deployment
+from autosplit.study.loop.verdict import Verdict, judge
 from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines
+from autosplit.study.persistence.attributes import StudyAttributes, compared_baselines
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, duration
-from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured
+from autosplit.study.surrogate.cost_correction import Corrected, Measured
 from autosplit.study.trials.results import best_trial
 from autosplit.units import counted
 
 if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
     from autosplit.study.loop.open import OpenStudy
 
 FINALISTS = 4  # candidates in the final comparison at most
@@ -45,33 +49,47 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
         progress.note(_announcement(opened, attributes, len(chosen)))
         with opened.device_lock.hold():
             known = compared_baselines(attributes)
-            results["duel"] = _compare(opened.bench, chosen, known, len(history.measured))
+            results["duel"] = _compare(opened, chosen, known, len(history.measured))
     stored = {**attributes, **results}
     fastest = best_trial(trials, stored, ("throughput",))
     if fastest is not None:
-        trial, period = fastest
-        stages = opened.space.split(trial.user_attrs[records.KEY])
-        name = "best" if opened.config.objectives[0] == "throughput" else "fastest"
-        runtimes = opened.space.runtimes_of(trial.user_attrs[records.KEY])
-        verdict = judge(
-            sum(map(bool, stages)),
-            period,
-            compared_baselines(stored),
-            name,
-            [runtime for runtime in runtimes if runtime],
-        )
+        verdict = _verdict(opened, *fastest, history.measured, stored)
         results["verdict"] = {"choice": verdict.choice, "text": verdict.text}
     with storage_errors(opened.url):
         for key, value in results.items():
             opened.study.set_user_attr(key, value)
 
 
-def finalists(corrected: CorrectedCosts, measured: Sequence[Measured]) -> list[Measured]:
+def _verdict(
+    opened: OpenStudy,
+    trial: FrozenTrial,
+    period: Spread,
+    measured: Sequence[Measured],
+    stored: Mapping[str, Any],
+) -> Verdict:
+    """What to make of the fastest trial; ``stored`` are the attributes of the study."""
+    baselines = compared_baselines(stored)
+    key = trial.user_attrs[records.KEY]
+    candidate, runtimes = opened.space.split(key), opened.space.runtimes_of(key)
+    if not isinstance(candidate, DeployedSplit):
+        name = "best" if opened.config.objectives[0] == "throughput" else "fastest"
+        names = [runtime for runtime in runtimes if runtime]
+        return judge(sum(map(bool, candidate)), period, baselines, name, names)
+    compared = StudyAttributes.model_validate(stored).duel.periods(len(measured))
+    periods: dict[Deployment, Spread] = {}
+    for m in measured:
+        spread = compared.get(m.number, Spread(m.period_ms, m.period_ms, m.period_ms))
+        periods[opened.deployment(m.candidate, m.runtimes)] = spread
+    best = opened.deployment(candidate, runtimes)
+    return judge_deployment(best, period, baselines, periods)
+
+
+def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:
     """The measured splits that may be the best.
 
     They are the likeliest few by all that was measured, and the one that was measured fastest.
     """
-    expected = {m.number: corrected.period(m.stages, m.runtimes) for m in measured}
+    expected = {m.number: corrected.period(m.candidate, m.runtimes) for m in measured}
     limit = min(expected.values(), default=0.0) * (1 + NOISES * corrected.noise)
     likely = [m for m in measured if expected[m.number] <= limit]
     chosen = sorted(likely, key=lambda m: expected[m.number])[:FINALISTS]
@@ -103,11 +121,12 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
 
 
 def _compare(
-    bench: Bench, chosen: Sequence[Measured], known: Sequence[Baseline], measured: int
+    opened: OpenStudy, chosen: Sequence[Measured], known: Sequence[Baseline], measured: int
 ) -> dict[str, Any]:
     """Compare the finalists with the fastest of the ``known`` baselines; null stands for others."""
-    candidates = [deployed(bench, m.stages, m.runtimes) for m in chosen]
-    candidate_periods, baseline_periods = bench.compare_interleaved(candidates, strongest(known))
+    candidates = [opened.deployment(m.candidate, m.runtimes) for m in chosen]
+    rivals = strongest(known)
+    candidate_periods, baseline_periods = opened.bench.compare_interleaved(candidates, rivals)
     entries = [
         {"number": m.number, "period_ms": records.document_of(period)}
         for m, period in zip(chosen, candidate_periods, strict=True)
@@ -119,7 +138,7 @@ def _compare(
     return {"measured": measured, "entries": entries, "baselines": baselines}
 
 
-def _costs_document(corrected: CorrectedCosts) -> dict[str, Any]:
+def _costs_document(corrected: Corrected) -> dict[str, Any]:
     op_ms: list[list[float | None]] = []
     for row in corrected.costs.times:
         op_ms.append([t if t < float("inf") else None for t in row])

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from autosplit.deployment import resources_of
+from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError
-from autosplit.hardware.bench.interface import Bench
+from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.profiling.cost_model import place_regions
-from autosplit.planner import plan_shared
+from autosplit.planner import CostModel, plan_shared
+from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.placement.shared_resources import slowed
 from autosplit.study.acquisition.sampler import SplitSampler, sampler
 from autosplit.study.config.objectives import METRICS
@@ -22,6 +23,8 @@ from autosplit.study.persistence import records
 from autosplit.study.persistence.optuna_internals import write_once
 from autosplit.study.persistence.storage import connect, redact_password, storage_errors
 from autosplit.study.progress import Progress, Silent
+from autosplit.study.space.candidate_space import CandidateSpace
+from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.trials.host_lock import HostLock
 from autosplit.versions import VERSION, machine
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenStudy:
-    """A study ready to run: its Optuna study, the bench that measures, the space of its splits.
+    """A study ready to run: its Optuna study, the bench that measures, the space of candidates.
 
     ``notify`` receives what a user should know of locks that last.
     """
@@ -41,13 +44,19 @@ class OpenStudy:
     url: str
     config: StudyConfig
     bench: Bench
-    space: Space
+    space: CandidateSpace
     notify: Callable[[str], None] = field(default=Silent().note)
 
     @property
     def is_local(self) -> bool:
         """Whether all workers are on this host, so that its locks hold all of them back."""
         return self.url.startswith("sqlite")
+
+    def deployment(self, candidate: Any, runtimes: Sequence[str]) -> Deployment:
+        """What the bench measures for a candidate of the space in some runtimes."""
+        if isinstance(candidate, DeployedSplit):
+            return cast("DeploymentSpace", self.space).deployment(candidate, runtimes)
+        return deployed(self.bench, candidate, runtimes)
 
     @cached_property
     def sampler(self) -> SplitSampler:
@@ -136,6 +145,8 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "objective": ", ".join(config.objectives),
         "stages": str(config.stages),
     }
+    if config.cores is not None:
+        identity["cores"] = ",".join(map(str, config.core_numbers))
     placed = _region_devices(config)
     if placed:
         identity["regions on"] = " ".join(f"{b} {d}" for b, d in sorted(placed.items()))
@@ -196,7 +207,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
 
 def _prepare(
     study: optuna.Study, config: StudyConfig, bench: Bench, url: str, progress: Progress
-) -> Space:
+) -> CandidateSpace:
     """Measure and store profile, links, bound and baselines that the study lacks.
 
     Workers of several hosts may measure them at once; all continue with what was stored first.
@@ -219,22 +230,14 @@ def _prepare(
             write_once(study, "links", list(map(records.document_of, links)))
     with storage_errors(url):
         attributes = study.user_attrs
-    costs = place_regions(
-        bench.cost_model(
-            records.read_profiles(attributes["profile"]), records.read_links(attributes["links"])
-        ),
-        bench.regions,
-        _region_devices(config),
-        bench.devices,
+    costs = bench.cost_model(
+        records.read_profiles(attributes["profile"]), records.read_links(attributes["links"])
     )
-    resources = list(map(resources_of, bench.devices))
-    slow_costs = slowed(costs, resources)
-    if slow_costs is not costs:
-        progress.note("some devices share cores, so the loads on a core add up")
-    space = Space(slow_costs, len(bench.devices), empty=config.stages == "auto")
+    if config.cores is None:
+        costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
+    space = _space(config, bench, costs, progress)
     if "bound_ms" not in stored:
-        best = plan_shared(costs, space.stages, resources, allow_empty=space.empty)
-        bound = best.lower_bound
+        bound = _bound(costs, bench, space)
         graph = records.graph_document(bench.graph)
         _store(study, url, {"graph": graph, "bound_ms": float(bound)})
     if "baselines" not in stored:
@@ -251,6 +254,27 @@ def _prepare(
     }
     _store(study, url, {key: value for key, value in described.items() if stored.get(key) != value})
     return space
+
+
+def _space(
+    config: StudyConfig, bench: Bench, costs: CostModel, progress: Progress
+) -> CandidateSpace:
+    """The candidates of a study with these profiled costs."""
+    if config.cores is not None:
+        cores, counts = config.core_numbers, config.thread_counts
+        return DeploymentSpace.of_profile(costs, cores, counts, bench.runtimes[0])
+    slow_costs = slowed(costs, list(map(resources_of, bench.devices)))
+    if slow_costs is not costs:
+        progress.note("some devices share cores, so the loads on a core add up")
+    return Space(slow_costs, len(bench.devices), empty=config.stages == "auto")
+
+
+def _bound(costs: CostModel, bench: Bench, space: CandidateSpace) -> float:
+    """The proven bound of every period under the profile."""
+    if isinstance(space, DeploymentSpace):
+        return space.lower_bound
+    splits, resources = cast("Space", space), list(map(resources_of, bench.devices))
+    return plan_shared(costs, splits.stages, resources, allow_empty=splits.empty).lower_bound
 
 
 def _region_devices(config: StudyConfig) -> dict[str, str]:

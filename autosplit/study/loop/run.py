@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from autosplit.cuts.stages import Stages, with_unused
+from autosplit.cuts.stages import with_unused
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
-from autosplit.hardware.bench.interface import deployed
+from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
@@ -93,7 +93,7 @@ class StudyLoop:
                 self.recovery.release(self._trials(), reason)
             raise
 
-    def next_trial(self) -> tuple[FrozenTrial | None, Stages | None, str]:
+    def next_trial(self) -> tuple[FrozenTrial | None, Any | None, str]:
         """The next trial with its split, or why there is none."""
         while True:
             with self.opened.start_lock.hold(), storage_errors(self.opened.url):
@@ -143,36 +143,37 @@ class StudyLoop:
 
     def _run_trial(self, measured: int) -> str:
         """Measure one more trial, ``measured`` before it; or why there is none."""
-        trial, stages, reason = self.next_trial()
+        trial, candidate, reason = self.next_trial()
         if trial is None:
             return reason
-        if stages is None:
+        if candidate is None:
             with storage_errors(self.opened.url):
                 self.writer.fail(trial, "no unmeasured split is left", lost=True)
                 if not self._has_free_split():
                     return "exhausted: no unmeasured split that fits the devices is left"
         else:
-            self._measure(trial, stages)
+            self._measure(trial, candidate)
         with storage_errors(self.opened.url):
             self._report(trial.number, measured + 1)
         return ""
 
-    def _measure(self, trial: FrozenTrial, stages: Stages) -> None:
+    def _measure(self, trial: FrozenTrial, candidate: Any) -> None:
         """Measure a split and write the result; a candidate that fails is a failed trial."""
         opened = self.opened
         with storage_errors(opened.url):
             # The sampler has just stored it.
             key = self._trials()[trial.number].user_attrs[records.KEY]
             runtimes = opened.space.runtimes_of(key)
-            self._describe(trial, stages, runtimes)
+            self._describe(trial, candidate, runtimes)
         try:
-            if not opened.space.fits(stages):
+            if not opened.space.fits(candidate):
                 raise SplitError(
-                    f"split {opened.space.key(stages)[:60]} does not fit the devices; "
+                    f"split {opened.space.key(candidate)[:60]} does not fit the devices; "
                     "enqueue another"
                 )
             with renewed_heartbeat(self.study, trial), opened.device_lock.hold():
-                measurement = opened.bench.measure(deployed(opened.bench, stages, runtimes))
+                deployment = opened.deployment(candidate, runtimes)
+                measurement = opened.bench.measure(deployment)
         except MachineError:
             raise
         except AutosplitError as error:
@@ -183,24 +184,28 @@ class StudyLoop:
             opened.config.objectives,
             measurement.period_ms.median,
             measurement.latency_ms.median,
-            opened.space.memory(stages),
+            opened.space.memory(candidate),
         )
-        stage_ms = with_unused(stages, measurement.stage_ms)
+        stage_ms = with_unused(opened.space.stages_of(candidate), measurement.stage_ms)
         attributes = records.measured_attributes(replace(measurement, stage_ms=stage_ms))
         with storage_errors(opened.url):
             self.writer.complete(trial, attributes, values)
 
-    def _describe(self, trial: FrozenTrial, stages: Stages, runtimes: Sequence[str]) -> None:
+    def _describe(self, trial: FrozenTrial, candidate: Any, runtimes: Sequence[str]) -> None:
         """Store what is known of a split before it is measured."""
         space = self.opened.space
         history = history_of(space, self._trials(), trial.number)
         devices = tuple(self.opened.bench.devices)
         corrected = corrected_costs(space, devices, history.measured)
-        attributes = records.split_attributes(self.opened.bench.graph, stages)
+        graph = self.opened.bench.graph
+        attributes = records.split_attributes(graph, space.stages_of(candidate))
         if runtimes:
             attributes["runtimes"] = list(runtimes)
-        attributes["predicted_ms"] = float(corrected.period(stages, runtimes))
-        attributes["memory_bytes"] = int(space.memory(stages))
+        if isinstance(candidate, DeployedSplit):
+            attributes["replicas"] = list(candidate.replicas)
+            attributes["threads"] = list(candidate.threads)
+        attributes["predicted_ms"] = float(corrected.period(candidate, runtimes))
+        attributes["memory_bytes"] = int(space.memory(candidate))
         self.writer.describe(trial, attributes)
 
     def _has_free_split(self) -> bool:

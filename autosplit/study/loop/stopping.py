@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from autosplit.errors import Infeasible
 from autosplit.planner.dominance import at_least_as_good
@@ -12,19 +12,21 @@ from autosplit.study.acquisition import multi_objective
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.config.sections import Search
-from autosplit.study.space.search_space import Space
+from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
 from autosplit.study.trials.results import Tally, tally
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from autosplit.study.space.search_space import Space
+
 FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 
 
 def stop_reason(
     search: Search,
-    space: Space,
+    space: CandidateSpace,
     devices: Sequence[str],
     trials: Sequence[FrozenTrial],
     elapsed: float,
@@ -90,7 +92,7 @@ def _trials_since_best(counts: Tally) -> int:
     return since
 
 
-def _converged(space: Space, devices: tuple[str, ...], history: History) -> str | None:
+def _converged(space: CandidateSpace, devices: tuple[str, ...], history: History) -> str | None:
     """Whether no free split is expected to beat the best by more than the noise."""
     view = outlook(space, devices, history)
     if not view.free:
@@ -104,10 +106,10 @@ def _converged(space: Space, devices: tuple[str, ...], history: History) -> str 
 
 
 def _settled(
-    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
+    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
 ) -> str | None:
     """Whether no free split is expected to extend the measured front by more than the noise."""
-    view = multi_objective.prospects(space, devices, objectives, history)
+    view = multi_objective.prospects(cast("Space", space), devices, objectives, history)
     if not view.free and nearest_free(space, None, history.taken) is None:
         return "exhausted: every split that fits the devices is measured"
     if not view.settled:

@@ -35,11 +35,12 @@ def judge(
     that stage.
     """
     within = f" ({', '.join(runtimes)})" if runtimes else ""
-    split_text = f"the {name} split into {stages} stages{within} takes {_text(period)} an item"
+    took = f"takes {described_spread(period)} an item"
+    split_text = f"the {name} split into {stages} stages{within} {took}"
     winner, loser_text = "Split", "so splitting loses"
     winning_choice: Choice = "split"
     if stages == 1:
-        split_text = f"as one stage{within} it takes {_text(period)} an item"
+        split_text = f"as one stage{within} it {took}"
         winner, loser_text = "Do not split, leave the model whole", "which is faster"
         winning_choice = "leave"
     if not baselines:
@@ -47,7 +48,8 @@ def judge(
         return Verdict(winning_choice, text)
     rival = rival_of(baselines)
     ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
-    against = f"{ratio:.2f} times the throughput of {_described(rival)} at {_text(rival.period_ms)}"
+    against = f"{ratio:.2f} times the throughput of {_described(rival)}"
+    against += f" at {described_spread(rival.period_ms)}"
     if period.high < rival.period_ms.low:
         return Verdict(winning_choice, f"{winner}: {split_text}, {against}.")
     choice: Choice = "replicate" if rival.copies > 1 else "leave"
@@ -69,5 +71,6 @@ def _described(baseline: Baseline) -> str:
     return f"the whole model ({baseline.name})"
 
 
-def _text(spread: Spread) -> str:
+def described_spread(spread: Spread) -> str:
+    """A median with its interval."""
     return milliseconds(spread.median) + between(spread.low, spread.high)

@@ -1,4 +1,4 @@
-"""The legal splits of a graph: ``search_space``, then ``enumeration`` and ``unmeasured``.
+"""The legal splits of a graph: ``search_space``.
 
 Imports cuts and planner; of Optuna only the ranges of a trial's parameters.
 """

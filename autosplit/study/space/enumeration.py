@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
-from autosplit.cuts import count_splits, downsets, full, members
+from autosplit.cuts import count_splits, downsets
 from autosplit.cuts.stages import Stages
 from autosplit.planner import CostModel
 from autosplit.planner.placement.canonical import CanonicalPlacement
+from autosplit.study.space.keys import stages_between
 
 COUNT_LIMIT = 100_000  # states of the count
-
-
-def stages_between(costs: CostModel, cuts: Iterable[int]) -> Stages:
-    """The stages between some nested cuts, which are bitsets of ops."""
-    ends = pairwise((0, *cuts, full(costs)))
-    return tuple(tuple(members(after & ~before)) for before, after in ends)
 
 
 def count_all(

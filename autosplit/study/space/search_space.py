@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.cuts import bitset, full, members, topological
+from autosplit.cuts import bitset, members, topological
 from autosplit.cuts.stages import Stages
-from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.batch import stage_table
 from autosplit.planner.batch.evaluation import BatchEvaluator
@@ -33,7 +33,15 @@ from autosplit.planner.placement.canonical import CanonicalPlacement, largest_st
 from autosplit.planner.placement.device_order import kinds_of
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.evaluation import check_stages
-from autosplit.study.space.enumeration import all_splits, count_all, stages_between
+from autosplit.study.space.enumeration import all_splits, count_all
+from autosplit.study.space.keys import (
+    check_runtimes,
+    key_of,
+    other_space,
+    stages_between,
+    stages_of_key,
+    without_runtimes,
+)
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -111,18 +119,13 @@ class Space:
     def key(self, stages: Stages, costs: CostModel | ContentionCosts | None = None) -> str:
         """The canonical text of a split.
 
-        It is the number of stages, then each cut as the hexadecimal bitset of the ops before it.
         Where runtimes compete, the one of each stage follows: that in which it is fastest under
         ``costs``, by default those of the profile.
         """
-        text = self._cuts_text(stages)
+        text = key_of(stages)
         if not self.costs.runtimes:
             return text
         return f"{text}:{','.join(self.evaluate(stages, costs).runtimes)}"
-
-    def _cuts_text(self, stages: Stages) -> str:
-        cuts = accumulate(map(bitset, stages[:-1]), int.__or__)
-        return f"{len(stages)}:" + ".".join(f"{cut:x}" for cut in cuts)
 
     def runtimes_of(self, key: str) -> tuple[str, ...]:
         """The runtime of each stage of a key; none where only one competes.
@@ -130,15 +133,10 @@ class Space:
         A key by hand may name none: then they are the fastest by the profile. Raises SplitError
         for an unknown one.
         """
-        known = {"", *(runtime.name for runtime in self.costs.runtimes)}
-        stages, (*_, names) = self.split(key), key.split(":")
-        runtimes = tuple(names.split(","))
-        if not self.costs.runtimes or key.count(":") < 2:
+        stages, (_, runtimes) = self.split(key), without_runtimes(key)
+        if not self.costs.runtimes or not runtimes:
             return self.evaluate(stages).runtimes
-        if len(runtimes) != len(stages) or not known.issuperset(runtimes):
-            raise SplitError(
-                f"'{key[:60]}' does not name a runtime for each stage; use {', '.join(known)}"
-            )
+        check_runtimes(self.costs, key, runtimes, len(stages))
         return runtimes
 
     def split(self, key: str) -> Stages:
@@ -153,26 +151,13 @@ class Space:
         return {}
 
     def _parse(self, key: str) -> Stages:
-        count, _, text = key.partition(":")
-        text, _, _ = text.partition(":")  # what follows are runtimes
-        try:
-            cuts = [int(digits, 16) for digits in text.split(".")] if text else []
-        except ValueError:
-            raise SplitError(
-                f"'{key[:60]}' is not the key of a split; keys are made by Space.key"
-            ) from None
-        other_space = SplitError(
-            f"'{key[:60]}' is not a split into {self.stages} stages of this space; "
-            "read it with the space it was made in"
-        )
-        if count != str(self.stages) or len(cuts) != self.stages - 1:
-            raise other_space
-        if any(a & ~b or a < 0 for a, b in pairwise((0, *cuts, full(self.costs)))):
-            raise other_space
-        stages = stages_between(self.costs, cuts)
+        split, _ = without_runtimes(key)
+        stages = stages_of_key(self.costs, split)
+        if len(stages) != self.stages:
+            raise other_space(key)
         check_stages(self.costs, stages, self.empty)
         if self._canonical(stages) != stages:
-            raise other_space
+            raise other_space(key)
         return stages
 
     def _canonical(self, stages: Stages) -> Stages:
@@ -190,6 +175,10 @@ class Space:
         devices, shares = largest_stages(shares, min(self.stage_counts[0], used))
         parts = stages_between(self.costs, decode(self.costs, shares, branch))
         return self._canonical(self.placement.assign(parts, devices))
+
+    def stages_of(self, stages: Stages) -> Stages:
+        """The split itself."""
+        return stages
 
     def evaluate(self, stages: Stages, costs: CostModel | ContentionCosts | None = None) -> Plan:
         """What a split costs under ``costs``, by default those of the profile."""
@@ -229,27 +218,13 @@ class Space:
         for _ in range(RANDOM_DRAWS):
             most = self.stage_counts[0]
             used = int(rng.integers(1, most + 1)) if self.empty else self.stages
-            stages = self._random_stages(rng, used)
+            stages = random_stages(self.costs, rng, used)
             if self.empty:
                 devices = sorted(rng.choice(self.stages, used, replace=False).tolist())
                 stages = self._canonical(self.placement.assign(stages, devices))
             if self.fits(stages):
                 return stages
         return None
-
-    def _random_stages(self, rng: np.random.Generator, used: int) -> Stages:
-        """``used`` stages between random places of a random order of the ops."""
-        contraction = self.costs.contraction
-        groups = len(contraction.groups)
-        rank: list[float] = rng.random(groups).tolist()
-
-        def rank_of(group: int, _: int) -> float:
-            return rank[group]
-
-        order = topological(contraction.predecessors, rank_of)
-        ends = (0, *sorted(1 + rng.choice(groups - 1, used - 1, replace=False)), groups)
-        stage_groups = [bitset(order[first:last]) for first, last in pairwise(ends)]
-        return tuple(tuple(members(contraction.expand(g))) for g in stage_groups)
 
     @cached_property
     def cut_neighbourhood(self) -> CutNeighbourhood:
@@ -304,9 +279,8 @@ class Space:
                 best = plan(costs, self.stages, allow_empty=self.empty)
                 stages = self.placement.canonical(best.stages)
                 names = (runtime.name if ops else "" for ops in stages)
-                keys[f"{self._cuts_text(stages)}:{','.join(names)}"] = best.period
-        limit = WORTH_A_TRIAL * min(keys.values(), default=0.0)
-        return tuple(key for key, period in keys.items() if period <= limit)
+                keys[f"{key_of(stages)}:{','.join(names)}"] = best.period
+        return worth_a_trial(keys)
 
     @cached_property
     def whole_model(self) -> Stages | None:
@@ -317,6 +291,14 @@ class Space:
         splits = [self.placement.assign([ops], d) for d in self.placement.device_choices(1)]
         fitting = [stages for stages in splits if self.fits(stages)]
         return min(fitting, key=lambda stages: self.evaluate(stages).period, default=None)
+
+    @property
+    def alone(self) -> Stages | None:
+        """The whole model, where stages may be empty.
+
+        How much stages slow each other down shows beside a stage that runs alone.
+        """
+        return self.whole_model if self.empty else None
 
     def best(
         self,
@@ -408,3 +390,24 @@ class Space:
         placement = self.placement if self.empty else None
         fitting = filter(self.fits, all_splits(self.costs, self.stage_counts, placement))
         return tuple(sorted(fitting, key=lambda s: (self.evaluate(s).period, self.key(s))))
+
+
+def worth_a_trial(periods: Mapping[str, float]) -> tuple[str, ...]:
+    """The keys whose periods are not much longer than the least."""
+    limit = WORTH_A_TRIAL * min(periods.values(), default=0.0)
+    return tuple(key for key, period in periods.items() if period <= limit)
+
+
+def random_stages(costs: CostModel, rng: np.random.Generator, count: int) -> Stages:
+    """``count`` stages between random places of a random order of the ops."""
+    contraction = costs.contraction
+    groups = len(contraction.groups)
+    rank: list[float] = rng.random(groups).tolist()
+
+    def rank_of(group: int, _: int) -> float:
+        return rank[group]
+
+    order = topological(contraction.predecessors, rank_of)
+    ends = (0, *sorted(1 + rng.choice(groups - 1, count - 1, replace=False)), groups)
+    stage_groups = [bitset(order[first:last]) for first, last in pairwise(ends)]
+    return tuple(tuple(members(contraction.expand(g))) for g in stage_groups)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
-from autosplit.planner import CostModel
-from autosplit.planner.problem.contention import ContentionCosts
-from autosplit.study.space.search_space import Space
+from autosplit.study.space.candidate_space import CandidateSpace
 
 CANDIDATES = 32  # free splits that are weighed for a trial
 SEARCHED = 2_000  # splits that are visited in search of a free one
 
 
 def free_splits(
-    space: Space,
-    costs: CostModel | ContentionCosts,
-    taken: frozenset[str],
-    starts: Sequence[Stages] = (),
-) -> list[Stages]:
+    space: CandidateSpace, costs: Any, taken: frozenset[str], starts: Sequence[Any] = ()
+) -> list[Any]:
     """Up to CANDIDATES splits whose keys are not ``taken``, best first; none where none is left.
 
     The planner lists the best under ``costs``. Where it cannot list enough of them, splits around
@@ -41,7 +36,7 @@ def free_splits(
     return [batch.stages[n] for n in order[:CANDIDATES]]
 
 
-def nearest_free(space: Space, start: Stages | None, taken: frozenset[str]) -> Stages | None:
+def nearest_free(space: CandidateSpace, start: Any | None, taken: frozenset[str]) -> Any | None:
     """A split that is not ``taken``, few moves away from ``start``; None where there is none."""
     if start is not None:
         for stages in _around(space, [start]):
@@ -50,7 +45,7 @@ def nearest_free(space: Space, start: Stages | None, taken: frozenset[str]) -> S
     return next(iter(free_splits(space, space.costs, taken)), None)
 
 
-def _around(space: Space, starts: Sequence[Stages]) -> Iterator[Stages]:
+def _around(space: CandidateSpace, starts: Sequence[Any]) -> Iterator[Any]:
     """Splits by growing distance from ``starts``, those first, up to about SEARCHED of them."""
     visited = {space.key(stages) for stages in starts}
     queue = list(starts)

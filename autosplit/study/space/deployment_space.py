@@ -1,0 +1,410 @@
+"""The space of a study over equal cores: deployments of all shapes.
+
+A deployment has some stages, each with replicas and threads: a whole model with replicas, a whole
+model with threads, a plain pipeline, and everything between. The parameters of a trial, all from 0
+to 1, are those of a split where stages may stay empty, and for each stage ``cores``, its share of
+the cores, and ``threads``, its place among the numbers of threads. Any values decode to a legal
+deployment on these cores. The ``key`` of a trial is that of its split, then replicas and threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autosplit.cuts import bitset, members
+from autosplit.cuts.stages import Stages
+from autosplit.deployment import Deployment
+from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit.planner import (
+    CostModel,
+    PlannedDeployment,
+    decode,
+    evaluate_deployment,
+    plan_deployment,
+    shares_of,
+)
+from autosplit.planner.batch.deployments import CoreContention, DeployedSplit, DeploymentEvaluator
+from autosplit.planner.batch.neighbourhood import CutNeighbourhood
+from autosplit.planner.placement.canonical import largest_stages
+from autosplit.study.space.keys import (
+    check_runtimes,
+    key_of,
+    other_space,
+    stages_between,
+    stages_of_key,
+    without_runtimes,
+)
+from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages, worth_a_trial
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
+
+
+@dataclass(frozen=True, eq=False)
+class DeploymentSpace:
+    """All deployments on ``cores``, which are equal and named by their numbers.
+
+    Row i of ``costs``, those of the profile, is for a replica with ``thread_counts[i]`` threads.
+    Memory limits hold for each replica.
+    """
+
+    costs: CostModel
+    cores: tuple[int, ...]
+    thread_counts: tuple[int, ...]
+    runtime: str = "tvm"
+
+    @classmethod
+    def of_profile(
+        cls, costs: CostModel, cores: tuple[int, ...], thread_counts: Sequence[int], runtime: str
+    ) -> DeploymentSpace:
+        """The space without the numbers of threads that are of no use: they hardly save time."""
+        times = [sum(row) for row in costs.times]
+        rows = [0]
+        for row in range(1, len(times)):
+            if times[row] * LEAST_SPEEDUP < times[rows[-1]]:
+                rows.append(row)
+        useful = tuple(thread_counts[row] for row in rows)
+        return cls(costs.on_devices(rows), cores, useful, runtime)
+
+    @cached_property
+    def most_stages(self) -> int:
+        """As many stages as there are cores and groups of ops for."""
+        return min(len(self.cores), len(self.costs.contraction.groups))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The parameters of a trial."""
+        stages = range(1, self.most_stages + 1)
+        cuts = [f"cut_{i}" for i in stages[:-1]]
+        shapes = [f"{name}_{i}" for i in stages for name in ("cores", "threads")]
+        return (*cuts, "branch", "used", *shapes)
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """The parameters with their ranges."""
+        import optuna
+
+        return {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in self.names}
+
+    def parameters(self, deployment: DeployedSplit) -> dict[str, float]:
+        """The parameters of a deployment.
+
+        ``branch`` is such that they decode to it, where one of the plain layouts does.
+        """
+        count, most = len(deployment.stages), self.most_stages
+        cuts = tuple(accumulate(map(bitset, deployment.stages[:-1]), int.__or__))
+        values = dict.fromkeys(self.names, 0.0)
+        # The stages that are not used lie behind the last one and have no share of the cost.
+        shares = [*shares_of(self.costs, cuts), *[1.0] * (most - count)]
+        for stage, share in enumerate(shares[: most - 1], 1):
+            values[f"cut_{stage}"] = min(1.0, share)
+        values["used"] = count / most
+        shapes = zip(deployment.replicas, deployment.threads, strict=True)
+        for stage, (replicas, threads) in enumerate(shapes, 1):
+            values[f"cores_{stage}"] = replicas * threads / len(self.cores)
+            place = self.thread_counts.index(threads)
+            values[f"threads_{stage}"] = (place + 0.5) / len(self.thread_counts)
+        for branch in (0.0, 1.0, 0.5):
+            values["branch"] = branch
+            if self.decode(values) == deployment:
+                return values
+        return {**values, "branch": 0.0}
+
+    def decode(self, parameters: Mapping[str, float]) -> DeployedSplit:
+        """The legal deployment nearest to some parameters."""
+        most = self.most_stages
+        count = max(1, math.ceil(parameters["used"] * most - 1e-9))
+        shares = [parameters[f"cut_{i}"] for i in range(1, most)]
+        places, shares = largest_stages(shares, min(most, count))
+        stages = stages_between(self.costs, decode(self.costs, shares, parameters["branch"]))
+        threads, replicas = [], []
+        for place in places:
+            row = int(parameters[f"threads_{place + 1}"] * len(self.thread_counts))
+            threads.append(self.thread_counts[min(row, len(self.thread_counts) - 1)])
+            cores = parameters[f"cores_{place + 1}"] * len(self.cores)
+            replicas.append(max(1, round(cores / threads[-1])))
+        # Where that is too many cores, the stage with the most gives one replica or threads back.
+        while sum(map(int.__mul__, replicas, threads)) > len(self.cores):
+            largest = max(range(len(threads)), key=lambda s: replicas[s] * threads[s])
+            if replicas[largest] > 1:
+                replicas[largest] -= 1
+            else:
+                row = self.thread_counts.index(threads[largest])
+                threads[largest] = self.thread_counts[row - 1]
+        return DeployedSplit(stages, tuple(replicas), tuple(threads))
+
+    def key(
+        self, deployment: DeployedSplit, costs: CostModel | CoreContention | None = None
+    ) -> str:
+        """The canonical text of a deployment.
+
+        A pipeline of one core a stage has the key of its split; for any other the replicas and
+        threads of each stage follow. Where runtimes compete, that of each stage comes last: the one
+        in which it is fastest under ``costs``, by default those of the profile.
+        """
+        text = self._shape_text(deployment)
+        if not self.costs.runtimes:
+            return text
+        return f"{text}:{','.join(self.evaluate(deployment, costs).runtimes)}"
+
+    def runtimes_of(self, key: str) -> tuple[str, ...]:
+        """The runtime of each stage of a key; none where only one competes.
+
+        Raises SplitError for an unknown one.
+        """
+        deployment, (_, runtimes) = self.split(key), without_runtimes(key)
+        if not self.costs.runtimes or not runtimes:
+            return self.evaluate(deployment).runtimes
+        check_runtimes(self.costs, key, runtimes, len(deployment.stages))
+        return runtimes
+
+    @cached_property
+    def keys_in_one_runtime(self) -> tuple[str, ...]:
+        """Where runtimes compete, the best one held to each that may be worth a trial."""
+        keys: dict[str, float] = {}
+        counts = self.thread_counts
+        for runtime in self.costs.runtimes if len(self.costs.runtimes) > 1 else ():
+            costs = self.costs.in_runtime(runtime.name)
+            with contextlib.suppress(Infeasible):
+                best = plan_deployment(costs, len(self.cores), thread_counts=counts)
+                names = ",".join([runtime.name] * len(best.stages))
+                keys[f"{self._shape_text(_deployed(best))}:{names}"] = best.period
+        return worth_a_trial(keys)
+
+    def _shape_text(self, deployment: DeployedSplit) -> str:
+        text = key_of(deployment.stages)
+        pairs = zip(deployment.replicas, deployment.threads, strict=True)
+        shapes = [f"{replicas}x{threads}" for replicas, threads in pairs]
+        return text if set(shapes) == {"1x1"} else f"{text}@{'.'.join(shapes)}"
+
+    def split(self, key: str) -> DeployedSplit:
+        """The deployment of a key. Raises SplitError where it is none of the space."""
+        if key not in self._deployments:
+            self._deployments[key] = self._parse(key)
+        return self._deployments[key]
+
+    @cached_property
+    def _deployments(self) -> dict[str, DeployedSplit]:
+        """The keys read so far: the history of a study is read again for every trial."""
+        return {}
+
+    def _parse(self, key: str) -> DeployedSplit:
+        shape, _ = without_runtimes(key)
+        split, _, text = shape.partition("@")
+        stages = stages_of_key(self.costs, split)
+        shapes = (
+            [shape.split("x") for shape in text.split(".")] if text else [["1", "1"]] * len(stages)
+        )
+        try:
+            replicas, threads = zip(*((int(r), int(w)) for r, w in shapes), strict=True)
+            deployment = DeployedSplit(stages, replicas, threads)
+            self.evaluate(deployment)
+        except (ValueError, SplitError):
+            raise other_space(key) from None
+        if deployment.cores > len(self.cores) or self._shape_text(deployment) != shape:
+            raise other_space(key)
+        return deployment
+
+    def stages_of(self, deployment: DeployedSplit) -> Stages:
+        """The ops of each stage."""
+        return deployment.stages
+
+    def evaluate(
+        self, deployment: DeployedSplit, costs: CostModel | CoreContention | None = None
+    ) -> PlannedDeployment:
+        """What a deployment costs under ``costs``, by default those of the profile."""
+        model = costs or self.costs
+        if isinstance(model, CoreContention):
+            model = model.at(deployment.cores)
+        return evaluate_deployment(
+            model, deployment.stages, deployment.replicas, deployment.threads, self.thread_counts
+        )
+
+    def memory(self, deployment: DeployedSplit) -> float:
+        """The bytes of a replica of the largest stage."""
+        return max(self.evaluate(deployment).memory)
+
+    def fits(self, deployment: DeployedSplit) -> bool:
+        """Whether there are cores and memory for all replicas."""
+        return bool(self._fitting([deployment]))
+
+    def _fitting(self, deployments: Iterable[DeployedSplit]) -> list[DeployedSplit]:
+        batch = self.evaluator.batch(d for d in deployments if d.cores <= len(self.cores))
+        limit = min(self.costs.memory)
+        pairs = zip(batch.stages, batch.memory.tolist(), strict=True)
+        return [deployment for deployment, size in pairs if size <= limit]
+
+    @cached_property
+    def evaluator(self) -> DeploymentEvaluator:
+        """What times many deployments of this space at once."""
+        return DeploymentEvaluator(self.costs, self.thread_counts)
+
+    def deployment(self, deployment: DeployedSplit, runtimes: Sequence[str] = ()) -> Deployment:
+        """The deployment on the cores in their order, one replica after the other."""
+        shape = deployment.stages, deployment.replicas, deployment.threads
+        names = runtimes or [self.runtime] * len(deployment.stages)
+        return Deployment.on_cores(*shape, names, self.cores)
+
+    def plan(self) -> DeployedSplit:
+        """The best deployment under the profile. Raises Infeasible where none fits."""
+        return _deployed(self._plan)
+
+    @property
+    def lower_bound(self) -> float:
+        """The proven bound of every period under the profile."""
+        return self._plan.lower_bound
+
+    @cached_property
+    def _plan(self) -> PlannedDeployment:
+        return plan_deployment(self.costs, len(self.cores), thread_counts=self.thread_counts)
+
+    def best(
+        self, costs: CostModel | CoreContention, count: int, seconds: float = 2.0
+    ) -> list[DeployedSplit]:
+        """Up to ``count`` of the best deployments under some costs, best first.
+
+        The planner finds the best one on all cores, the whole model has one for each number of
+        threads, and the others are around these. ``seconds``: for the planner.
+        """
+        end = time.monotonic() + seconds
+        candidates = dict.fromkeys(self.whole_models)
+        numbers = [len(self.cores)]
+        if count > 1 and isinstance(costs, CoreContention) and len(self.cores) > 1:
+            # Fewer cores are better only where cores slow each other down much.
+            numbers.append(len(self.cores) // 2)
+        for cores in numbers:
+            model = costs.at(cores) if isinstance(costs, CoreContention) else costs
+            counts = [threads for threads in self.thread_counts if threads <= cores]
+            with contextlib.suppress(Infeasible):
+                plan = plan_deployment(
+                    model.on_devices(range(len(counts))),
+                    cores,
+                    thread_counts=counts,
+                    deadline=lambda: time.monotonic() > end,
+                )
+                candidates[_deployed(plan)] = None
+        if count > 1:
+            for deployment in list(candidates):
+                candidates.update(dict.fromkeys(self.neighbours(deployment)))
+        if not candidates:
+            raise Infeasible(f"no deployment of '{self.costs.name}' fits {len(self.cores)} cores")
+        batch = self.evaluator.batch(candidates)
+        order = np.argsort(batch.periods(costs), kind="stable")
+        return [batch.stages[n] for n in order[:count]]
+
+    @property
+    def alone(self) -> None:
+        """None: contention is learned from the deployments that may be the best."""
+
+    @property
+    def size(self) -> None:
+        """Unknown: deployments are not counted."""
+
+    @property
+    def listed(self) -> list[DeployedSplit]:
+        """Raises ConfigError: deployments are not listed."""
+        raise ConfigError("sampler 'exhaustive' lists no deployments; use sampler 'planner'")
+
+    @cached_property
+    def whole_models(self) -> list[DeployedSplit]:
+        """The model as one stage, with as many replicas as there are cores for; by threads."""
+        ops = tuple(range(len(self.costs.names)))
+        most = len(self.cores)
+        return self._fitting(
+            DeployedSplit((ops,), (most // threads,), (threads,)) for threads in self.thread_counts
+        )
+
+    def random(self, rng: np.random.Generator) -> DeployedSplit | None:
+        """A random deployment that fits; None where none was drawn."""
+        for _ in range(RANDOM_DRAWS):
+            count = int(rng.integers(1, self.most_stages + 1))
+            stages = random_stages(self.costs, rng, count)
+            free = len(self.cores) - count
+            threads, replicas = [], []
+            # Each stage has a core. Of the others each takes a random part of what is left.
+            for _ in stages:
+                cores = 1 + int(rng.integers(0, free + 1))
+                free -= cores - 1
+                threads.append(int(rng.choice([w for w in self.thread_counts if w <= cores])))
+                replicas.append(cores // threads[-1])
+            deployment = DeployedSplit(stages, tuple(replicas), tuple(threads))
+            if self.fits(deployment):
+                return deployment
+        return None
+
+    def neighbours(self, deployment: DeployedSplit) -> list[DeployedSplit]:
+        """The deployments one move away that fit.
+
+        A move takes a group of ops to the next stage, changes the threads of a stage, gives a
+        replica's cores to another stage, uses free cores, or makes one stage of two.
+        """
+        near = [*self._other_cuts(deployment), *self._other_shapes(deployment)]
+        return self._fitting(dict.fromkeys([*near, *_merged(deployment)]))
+
+    @cached_property
+    def _cut_neighbourhood(self) -> CutNeighbourhood:
+        return CutNeighbourhood(self.costs)
+
+    def _other_cuts(self, deployment: DeployedSplit) -> Iterator[DeployedSplit]:
+        stages = deployment.stages
+        ends = (0, *accumulate(map(bitset, stages), operator.or_))
+        for place in range(len(stages) - 1):
+            before, cut, after = ends[place : place + 3]
+            for other in self._cut_neighbourhood.adjacent(cut):
+                is_between = not before & ~other and not other & ~after
+                if is_between and other not in (before, after):
+                    parts = tuple(members(other & ~before)), tuple(members(after & ~other))
+                    changed = (*stages[:place], *parts, *stages[place + 2 :])
+                    yield replace(deployment, stages=changed)
+
+    def _other_shapes(self, deployment: DeployedSplit) -> Iterator[DeployedSplit]:
+        replicas, threads = deployment.replicas, deployment.threads
+        free = len(self.cores) - deployment.cores
+        for taker in range(len(threads)):
+            for count in self.thread_counts:
+                fewer = max(1, replicas[taker] * threads[taker] // count)
+                yield replace(
+                    deployment,
+                    replicas=_with(replicas, taker, fewer),
+                    threads=_with(threads, taker, count),
+                )
+            more = free // threads[taker]
+            if more:
+                yield replace(deployment, replicas=_with(replicas, taker, replicas[taker] + more))
+            for giver in range(len(threads)):
+                more = (free + threads[giver]) // threads[taker]
+                if giver != taker and replicas[giver] > 1 and more:
+                    rest = _with(replicas, giver, replicas[giver] - 1)
+                    yield replace(deployment, replicas=_with(rest, taker, rest[taker] + more))
+
+
+def _deployed(plan: PlannedDeployment) -> DeployedSplit:
+    return DeployedSplit(plan.stages, plan.replicas, plan.threads)
+
+
+def _with(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+    return (*values[:place], value, *values[place + 1 :])
+
+
+def _merged(deployment: DeployedSplit) -> Iterator[DeployedSplit]:
+    """Two stages that follow each other as one, with the cores of both."""
+    stages, replicas, threads = deployment.stages, deployment.replicas, deployment.threads
+    for place in range(len(stages) - 1):
+        cores = [replicas[s] * threads[s] for s in (place, place + 1)]
+        both = tuple(sorted((*stages[place], *stages[place + 1])))
+        yield DeployedSplit(
+            (*stages[:place], both, *stages[place + 2 :]),
+            (*replicas[:place], sum(cores) // threads[place], *replicas[place + 2 :]),
+            (*threads[: place + 1], *threads[place + 2 :]),
+        )
