@@ -22,7 +22,6 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.profiling.cost_model import cost_model, place_regions
-from autosplit.hardware.runtimes.registry import TVM
 from autosplit.lowering import convex
 from autosplit.lowering.external.backend import Backend
 from autosplit.states import ops_of_states
@@ -206,7 +205,7 @@ def load_model(
     target: str | None = None,
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
-    runtime: str = TVM,
+    runtime: str | None = None,
     targets: Mapping[str, str] | None = None,
     states: Mapping[str, str] | None = None,
 ) -> Model:

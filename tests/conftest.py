@@ -12,6 +12,12 @@ from typing import Any
 import hypothesis
 import pytest
 
+from autosplit.hardware.runtimes import registry
+
+# Most tests are about other things than runtimes, and one runtime needs one profile. Those of
+# runtime "auto" name it.
+registry.DEFAULT = registry.TVM
+
 REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run
 
 # HYPOTHESIS_PROFILE=ci tries more examples; no deadline, since compiling takes as long as it takes.

@@ -92,8 +92,7 @@ def add_runtime(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runtime",
         choices=(*RUNTIMES, AUTO),
-        default=TVM,
-        help="runtime of the stages (default tvm)",
+        help="runtime of the stages (default auto: the fastest installed one for each stage)",
     )
     parser.add_argument("--backend", type=_former_name, help=argparse.SUPPRESS)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.cli import options, output
 from autosplit.deployment import cores_of, resources_of
 from autosplit.errors import ConfigError
+from autosplit.hardware.runtimes import registry
 from autosplit.units import digits
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
-    runtime = None if _is_graph_file(args) else args.runtime
+    runtime = None if _is_graph_file(args) else args.runtime or registry.DEFAULT
     if args.cores is not None:
         document = planned.deployment(costs, args.cores, runtime, thread_counts, deadline)
     else:
@@ -166,7 +167,7 @@ def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
     from autosplit.hardware.profiling import graph_file
 
     if _is_graph_file(args):
-        if args.shape or args.devices or args.target or args.device_target or args.runtime != "tvm":
+        if args.shape or args.devices or args.target or args.device_target or args.runtime:
             raise ConfigError(
                 "--shape, --target, --devices and --runtime are for models; "
                 "a graph file has its own costs"

@@ -11,12 +11,10 @@ autosplit profile net.onnx --device rpc:192.168.0.7:9090                        
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
-from autosplit.printable import printable
 
 if TYPE_CHECKING:
     from autosplit.hardware.measurement.results import Profile
@@ -62,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_several(model.graph.name, measured)
     for note in dict.fromkeys(f"{p.runtime} is left out: {p.note}" for p in profiles if p.note):
-        print(printable(note), file=sys.stderr)
+        output.note(note)
     hint = tuning_hint(min(runtime.untuned(places[0]) for runtime in model.runtimes.values()))
     if hint and args.format != "json":
         output.emit_line(hint)

@@ -26,6 +26,7 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.reference import Reference, StreamReference, reference_of
 from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
 from autosplit.lowering.external.backend import Backend
@@ -274,7 +275,7 @@ def load_model(
     target: str | None = None,
     tuning: Path | None = None,
     backends: Sequence[Backend] = (),
-    runtime: str = TVM,
+    runtime: str | None = None,
     targets: Mapping[str, str] | None = None,
     states: Mapping[str, str] | None = None,
 ) -> CompiledModel:
@@ -296,6 +297,7 @@ def load_model(
     from autosplit.frontend import importing
 
     require_pair()
+    runtime = runtime or registry.DEFAULT
     _check_options(runtime, tuning, backends)
     path = Path(model) if isinstance(model, str | Path) else None
     static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}

@@ -13,6 +13,7 @@ from autosplit.zoo import catalog
 pytest.importorskip("onnxruntime")
 STUDY = """
 zoo = "branches"
+runtime = "tvm"
 stages = "auto"
 devices = ["{0}", "{1}"]
 objective = ["throughput", "memory"]

@@ -20,6 +20,7 @@ TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
 AUTO = "auto"  # every runtime that is installed and can compute the model competes for each stage
+DEFAULT = AUTO
 
 
 def is_installed(name: str) -> bool:

@@ -115,7 +115,7 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     columns = dict(_COLUMNS)
     if "memory" not in (study["objective"] or ()):
         del columns["memory MB"]
-    if not any(trial["runtimes"] for trial in document["trials"]):
+    if not any(trial.get("runtimes") for trial in document["trials"]):
         del columns["runtimes"]
     rows = []
     for trial in document["trials"]:

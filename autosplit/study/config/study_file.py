@@ -105,7 +105,7 @@ class StudyConfig(Section):
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
     cores: Annotated[int | str, PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
-    runtime: RuntimeName = TVM
+    runtime: RuntimeName = AUTO
     objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
         default_factory=dict

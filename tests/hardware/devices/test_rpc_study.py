@@ -52,6 +52,7 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
     file.write_text(
         f"""
         model = "{save(nets.residual())}"
+        runtime = "tvm"
         devices = ["{dying.device}", "{other.device}"]
         [search]
         trials = 5
@@ -92,6 +93,7 @@ def test_two_workers_take_turns_at_the_same_servers(save, servers, tmp_path):  #
     file.write_text(
         f"""
         model = "{save(nets.residual())}"
+        runtime = "tvm"
         devices = ["{server.device}", "cores:{device.available()[0]}"]
         [search]
         trials = 4
