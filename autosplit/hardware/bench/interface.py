@@ -48,7 +48,7 @@ class Bench(Protocol):
         """The ops that each external backend runs, by its name."""
 
     def untuned_share(self) -> float:
-        """The share of the arithmetic in kernels without a tuned schedule, 0 to 1.
+        """The share of the arithmetic in kernels without a schedule, 0 to 1.
 
         Compiles the kernels of the first device.
         """

@@ -113,7 +113,7 @@ class Runtime(Protocol):
         ...
 
     def untuned(self, device: Device) -> float:
-        """The share of the arithmetic, 0 to 1, in kernels without a tuned schedule."""
+        """The share of the arithmetic, 0 to 1, in kernels without a schedule."""
         ...
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:

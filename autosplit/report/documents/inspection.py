@@ -157,7 +157,7 @@ def tuning_hint(untuned: float) -> str:
     if untuned <= _LITTLE:
         return ""
     return (
-        f"{untuned:.0%} of the arithmetic is done by kernels without a known schedule, often "
-        "several times slower than they could be; `autosplit tune MODEL -o tuned` finds schedules, "
+        f"{untuned:.0%} of the arithmetic is done by kernels that no rule schedules, often several "
+        "times slower than they could be; `autosplit tune MODEL -o tuned` finds schedules, "
         'and tuning = "tuned" or --tuning tuned uses them'
     )
