@@ -208,7 +208,15 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
     output.emit_line(_summary(costs.name, document, unit))
     if document["note"]:
         output.emit_line(document["note"])
-    titles: tuple[str, ...] = ("stage", "device", "ops", f"load{unit}", "MB", "first to last op")
+    titles: tuple[str, ...] = (
+        "stage",
+        "device",
+        "runtime",
+        "ops",
+        f"load{unit}",
+        "MB",
+        "first to last op",
+    )
     output.emit_table("", titles, _stage_rows(document, places))
     for key, title in (("k_best", "best splits"), ("pareto", "period, latency and peak memory")):
         if key in document:
@@ -270,11 +278,12 @@ def _summary(name: str, document: dict[str, Any], unit: str) -> str:
 
 
 def _stage_rows(document: dict[str, Any], places: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
-    keys = ("stages", "loads", "memory", "devices")
+    keys = ("stages", "loads", "memory", "devices", "runtimes")
     stages = zip(*(document[key] for key in keys), strict=True)
-    for number, (ops, load, memory, device) in enumerate(stages):
+    for number, (ops, load, memory, device, runtime) in enumerate(stages):
         place = places[device] if places else device
-        yield number, place, len(ops), f"{load:.6g}", f"{memory / 1e6:.1f}", _ends(ops)
+        cells = (len(ops), f"{load:.6g}", f"{memory / 1e6:.1f}", _ends(ops))
+        yield number, place, runtime or "", *cells
 
 
 def _baseline_row(baseline: dict[str, Any]) -> tuple[object, ...]:
