@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.cuts.stages import Stages, used
-from autosplit.deployment import Deployment
+from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import (
@@ -267,8 +267,15 @@ def _hidden(costs: CostModel, simulation: Simulation, devices: int) -> CostModel
 
 
 def _period(deployment: Deployment, loads: Sequence[float]) -> float:
-    pairs = zip(loads, deployment.replicas, strict=True)
-    return max(load / replicas for load, replicas in pairs)
+    periods: list[float] = []
+    on_core: dict[str, float] = {}
+    for stage, load in zip(deployment.stages, loads, strict=True):
+        periods.append(load / len(stage.devices))
+        for device in stage.devices:
+            # A core computes one stage at a time.
+            for core in resources_of(device):
+                on_core[core] = on_core.get(core, 0.0) + periods[-1]
+    return max([*periods, *on_core.values()])
 
 
 def _generator(seed: int, *parts: Any) -> np.random.Generator:

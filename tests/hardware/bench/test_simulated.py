@@ -37,6 +37,14 @@ def test_overhead_and_contention_slow_every_stage(chain_bench: Make) -> None:
     )
 
 
+def test_stages_on_one_core_add_up(chain_bench: Make) -> None:
+    bench = chain_bench(stages=3, error=0.0, noise=0.0)
+    bench.devices = ("cores:0", "cores:1", "cores:0")
+    measured = bench.measure(deployed(bench, plan(bench.costs, 3).stages))
+    first, middle, last = measured.stage_ms
+    assert measured.period_ms.median == pytest.approx(max(first + last, middle))
+
+
 def test_another_seed_has_other_costs_and_identity(chain_bench: Make) -> None:
     assert chain_bench(seed=1).true != chain_bench(seed=2).true
     assert chain_bench(seed=1).identity != chain_bench(seed=2).identity
