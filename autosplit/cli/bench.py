@@ -2,6 +2,7 @@
 
 autosplit bench out/ --seconds 10
 autosplit bench out/ --timeline run.svg     draw when each stage computed which item
+autosplit bench out/ --trace run.json       the same for Perfetto (ui.perfetto.dev)
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 
+if TYPE_CHECKING:
+    from autosplit.hardware.measurement.results import Spread
+
 HELP = "measure an exported split"
+_LATENCY_ITEMS = 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw the first items as FILE, an .svg or .png",
     )
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write the run as a Chrome or Perfetto trace"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,24 +43,32 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.deploy.verify import bench
     from autosplit.hardware.execution.engine import replica_name
     from autosplit.hardware.measurement.measure import Budget
+    from autosplit.report import trace
     from autosplit.report.drawing import timeline
 
     if args.timeline:
         # Before the measurement: a misspelt suffix should not cost its seconds.
         timeline.check(args.timeline)
-    result = bench(args.folder, Budget(seconds=args.seconds))
+    result = bench(args.folder, Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS))
     if args.timeline:
         timeline.write(result.events, result.devices, args.timeline)
+    if args.trace:
+        names = [list(map(str, devices)) for devices in result.devices]
+        trace.write(result.events, result.submitted, result.wiring, names, args.trace)
     period, latency = result.period, result.latency
     if args.format == "json":
         output.emit_json(
             {
-                "period_ms": {"median": period.median, "low": period.low, "high": period.high},
-                "latency_ms": {"median": latency.median, "low": latency.low, "high": latency.high},
+                "period_ms": _distribution(period, result.gaps),
+                "latency_ms": _distribution(latency, latency.samples),
+                "items": len(result.gaps) + 1,
+                "warm_up": result.warm_up,
                 "stages": list(map(_stage, result.busy_ms, result.devices)),
             }
         )
         return 0
+    columns = ("ms", "min", "p50", "p90", "p99", "max")
+    percentiles = [_row("between results", result.gaps), _row("latency", latency.samples)]
     rows = []
     for stage, busy_ms in enumerate(result.busy_ms):
         for number, ms in enumerate(busy_ms):
@@ -63,7 +79,28 @@ def run(args: argparse.Namespace) -> int:
         f"{1e3 / period.median:.2f} items/s, latency {latency.median:.3f} ms"
     )
     output.emit_table(title, ("stage", "busy ms", "% of the period"), rows)
+    counts = f"{len(result.gaps) + 1} items after {result.warm_up} to warm up"
+    output.emit_table(
+        f"{counts}; latency of {len(latency.samples)} single items", columns, percentiles
+    )
     return 0
+
+
+def _percentiles(samples: Sequence[float]) -> dict[str, float]:
+    import numpy as np
+
+    shares = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
+    return dict(zip(shares, np.percentile(samples, list(shares.values())).tolist(), strict=True))
+
+
+def _distribution(spread: Spread, samples: Sequence[float]) -> dict[str, float]:
+    """A median with its interval, and the percentiles of single values."""
+    interval = {"median": spread.median, "low": spread.low, "high": spread.high}
+    return interval | _percentiles(samples)
+
+
+def _row(name: str, samples: Sequence[float]) -> tuple[str, ...]:
+    return (name, *(f"{value:.3f}" for value in _percentiles(samples).values()))
 
 
 def _stage(busy_ms: Sequence[float], devices: Sequence[object]) -> dict[str, Any]:

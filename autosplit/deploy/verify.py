@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
@@ -37,14 +38,19 @@ _STREAMS = 3  # that are verified side by side where the model has states
 class BenchResult:
     """Times in ms: period, latency, and how long each replica works for a result; with events.
 
+    ``gaps`` are the times between results, of which the first ``warm_up`` items do not count.
     ``busy_ms`` and ``devices`` have the replicas of each stage.
     """
 
     period: Spread
     latency: Spread
+    gaps: tuple[float, ...]
+    warm_up: int
     busy_ms: tuple[tuple[float, ...], ...]
     devices: tuple[tuple[Device, ...], ...]
     events: tuple[StageEvent, ...]
+    submitted: tuple[float, ...]
+    wiring: Wiring
 
 
 def verify(
@@ -110,9 +116,15 @@ def bench(folder: Path, budget: Budget) -> BenchResult:
     items = sample_items(document, random_items, 3, 0)
     with load(folder, trace=True) as pipeline:
         period, busy_ms = measure.period_and_busy(pipeline, items, budget)
-        events = tuple(pipeline.events)
+        events, submitted = tuple(pipeline.events), tuple(pipeline.submitted)
+        warm_up = measure.warm_up_items(pipeline)
         latency = measure.latency(pipeline, items, budget)
-    return BenchResult(period, latency, busy_ms, place_replicas(document), events)
+    ends = sorted(measure.completions(events, warm_up, len(submitted)))
+    gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
+    places = place_replicas(document)
+    return BenchResult(
+        period, latency, gaps, warm_up, busy_ms, places, events, submitted, pipeline.wiring
+    )
 
 
 def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items:

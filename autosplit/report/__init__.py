@@ -6,6 +6,7 @@ Read in this order:
 - ``drawing``    pictures and charts
 - ``html``       the page of a study, and notes in Markdown
 - ``dashboard``  optuna-dashboard over a study
+- ``trace``      a run for Perfetto
 - ``doctor``     checks of the machine
 
 It imports from every room but ``cli``, and only ``cli`` imports from it.

@@ -58,7 +58,7 @@ KEYS = {
     "split": {"model", "cuts", "stages", "file"},
     "extract": {"model", "ops", "file"},
     "verify": {"equal", "max_abs_error", "max_rel_error", "items"},
-    "bench": {"period_ms", "latency_ms", "stages"},
+    "bench": {"period_ms", "latency_ms", "items", "warm_up", "stages"},
 }
 
 

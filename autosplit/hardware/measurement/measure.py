@@ -54,7 +54,7 @@ def period_and_busy(
     first = len(pipeline.submitted)
     # Enough that no stage waits for the caller, few enough that the pipeline is full soon.
     inside = max(2 * threads, 2)
-    warm = first + inside + threads
+    warm = first + warm_up_items(pipeline)
     for _ in range(inside):
         pipeline.submit(next(stream))
     results = pipeline.results()
@@ -71,6 +71,12 @@ def period_and_busy(
         next(results)
     samples = _period_samples(pipeline, warm, last)
     return spread(samples), _busy(pipeline, warm, last)
+
+
+def warm_up_items(pipeline: Pipeline) -> int:
+    """How many results do not count, because the pipeline is not full yet."""
+    threads = sum(pipeline.replicas)
+    return max(2 * threads, 2) + threads
 
 
 def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
