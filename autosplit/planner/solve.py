@@ -21,6 +21,7 @@ from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, OutOfTime, Problem, pose, work_bound
+from autosplit.planner.problem.reductions import reduced
 from autosplit.planner.problem.scaling import scale
 
 _QUICK_ROUNDS = 4  # rounds without a better split before a proof is tried
@@ -57,7 +58,17 @@ def plan(
     Raises:
         Infeasible: No split satisfies the constraints; the message names some that clash.
     """
-    return _solve(_posed(costs, stages, constraints, allow_empty), constraints, costs, deadline)[0]
+    problem = _posed(costs, stages, constraints, allow_empty)
+    smaller = reduced(problem)
+    if smaller is not None:
+        try:
+            best, _ = _solve(smaller, constraints, costs, deadline)
+        except Infeasible:
+            best = None
+        # Without reductions where these leave a stage empty, or to explain what clashes.
+        if best is not None and (allow_empty or all(best.stages)):
+            return best
+    return _solve(problem, constraints, costs, deadline)[0]
 
 
 def k_best(

@@ -72,7 +72,7 @@ class Windows:
 
     def _layer_bounds(self, bits: Array, live: Array) -> list[Array]:
         """Per layer the least period of rows with these groups and live tensors."""
-        if self.problem.uniform and not self.problem.allow_empty:
+        if self.problem.uniform:
             sums = self.bounds[0].sums(bits, live)
             return [layer.least(sums) for layer in self.bounds]
         return [layer.least(layer.sums(bits, live)) for layer in self.bounds]
@@ -102,7 +102,7 @@ class _LayerBound:
         p = scaled.problem
         self.problem, self.k, self.scaled = p, k, scaled
         self.after = range(k, p.stages)
-        self.alike = p.uniform and not p.allow_empty
+        self.alike = p.uniform
         self.inside, self.outside = to_words([p.inside[k], p.outside[k]], p.size)
         self.memory_before = float(p.memory[:k].sum())
         self.memory_after = float(p.memory[k:].sum())
@@ -125,7 +125,7 @@ class _LayerBound:
         first = last = np.zeros(len(before))
         if self.alike:
             # Work is shared evenly at best, and each stage has its overhead.
-            overhead = float(self.scaled.overheads[0])
+            overhead = 0.0 if self.problem.allow_empty else float(self.scaled.overheads[0])
             if self.k:
                 first = (before + sent) / self.k + overhead
             if self.after:

@@ -1,8 +1,9 @@
 """What a search is asked: costs, constraints and the arithmetic of a split.
 
-``cost_model`` has the costs, ``evaluation`` the reference arithmetic of a split,
-``deployment`` that of stages with replicas and threads, ``constraints``
-the conditions, ``graph_file`` the JSON format of cost models, ``contention`` costs that depend on
-the number of stages. ``problem`` contracts all that to arrays, ``scaling`` makes them whole
-numbers. Imports nothing else of the planner.
+``cost_model`` has the costs, ``runtime_costs`` those of each runtime that competes for a stage,
+``evaluation`` the reference arithmetic of a split, ``deployment`` that of stages with replicas and
+threads, ``constraints`` the conditions, ``graph_file`` the JSON format of cost models,
+``contention`` costs that depend on the number of stages. ``problem`` contracts all that to arrays,
+``reductions`` leaves out cuts that no best split needs, ``scaling`` makes costs whole numbers.
+Imports nothing else of the planner.
 """
