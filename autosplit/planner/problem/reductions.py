@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autosplit.cuts import bitset, members
 from autosplit.planner.problem.constraints import FREE
@@ -97,7 +98,7 @@ class View:
                 self.reads[reader].append(t)
         # What a tensor may cost a stage: a row a device each, and bytes moved.
         self.costs = np.vstack([problem.send, problem.receive, problem.bytes])
-        self.free = ~self.costs.any(axis=0)
+        self.free: NDArray[np.bool_] = self.costs.max(axis=0, initial=0.0) == 0
 
     @cached_property
     def below(self) -> list[int]:
