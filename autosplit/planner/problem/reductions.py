@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +149,7 @@ class View:
                     break
         for t, target in enumerate(self.problem.producer):
             readers = self.readers[t]
-            results = [made for reader in readers for made in self.makes[reader]]
+            results = list(chain.from_iterable(self.makes[reader] for reader in readers))
             if target < 0 or not self._at_most(results, [t]):
                 continue
             if all(self._may_follow_producer(reader, target) for reader in readers):
@@ -168,8 +168,8 @@ class View:
             target = first[0]
             shared = [t for t in self.makes[group] if self.readers[t] != [target]]
             inputs = [t for t in self.reads[group] if target not in self.readers[t]]
-            own = [t for t in self.makes[group] if self.readers[t] == [target]]
-            if self.free[shared].all() and self._at_most(inputs, own):
+            results = [t for t in self.makes[group] if self.readers[t] == [target]]
+            if self.free[shared].all() and self._at_most(inputs, results):
                 yield Move(frozenset({group}), target)
 
     def equal_branches(self) -> Iterator[list[int]]:
@@ -181,16 +181,16 @@ class View:
 
     def _branch(self, first: int) -> object:
         """A key of the chain from a group on: equal for chains that may be swapped."""
-        chain, predecessors = [first], self.problem.contraction.predecessors
-        while len(self.makes[chain[-1]]) == len(self.successors[chain[-1]]) == 1:
-            follower = self.successors[chain[-1]][0]
-            if predecessors[follower] != 1 << chain[-1] or len(self.reads[follower]) != 1:
+        branch, predecessors = [first], self.problem.contraction.predecessors
+        while len(self.makes[branch[-1]]) == len(self.successors[branch[-1]]) == 1:
+            follower = self.successors[branch[-1]][0]
+            if predecessors[follower] != 1 << branch[-1] or len(self.reads[follower]) != 1:
                 break
-            chain.append(follower)
-        ends = sorted((tuple(self.readers[t]), self._column(t)) for t in self.makes[chain[-1]])
-        costs = [self._group_key(group) for group in chain]
-        between = [self._column(self.makes[group][0]) for group in chain[:-1]]
-        after = tuple(self.successors[chain[-1]])
+            branch.append(follower)
+        ends = sorted((tuple(self.readers[t]), self._column(t)) for t in self.makes[branch[-1]])
+        costs = [self._group_key(group) for group in branch]
+        between = [self._column(self.makes[group][0]) for group in branch[:-1]]
+        after = tuple(self.successors[branch[-1]])
         start = tuple(self.reads[first]), predecessors[first]
         return start, tuple(costs), tuple(between), tuple(ends), after
 
