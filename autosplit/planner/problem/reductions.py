@@ -61,12 +61,12 @@ def with_moves(problem: Problem, moves: Iterable[Move]) -> CostModel:
 
     Left out are moves of a group that another follows, or to one that moves itself.
     """
-    moved: set[int] = set()
+    moving: set[int] = set()
     targets: set[int] = set()
     together = []
     for move in moves:
-        if not move.groups & (moved | targets) and move.target not in moved:
-            moved |= move.groups
+        if not move.groups & (moving | targets) and move.target not in moving:
+            moving |= move.groups
             targets.add(move.target)
             together.append(problem.contraction.expand(bitset({*move.groups, move.target})))
     groups = (*problem.costs.groups, *together)
