@@ -105,21 +105,29 @@ def _tune_one(
             return Tuned(name, None, None, 0, "it takes what no buffer can hold")
         by_rule = tvm.IRModule({"main": schedule({"main": main}, target)["main"]})
         before = _time(by_rule, target, arguments)
-        best, best_candidate = before, None
         candidates = _candidates(module, target, samples, seed)
-        for candidate in candidates:
-            after = _time(candidate.sch.mod, target, arguments)
-            if after is not None and (best is None or after < best):
-                best, best_candidate = after, candidate
-        if best_candidate is not None and before is not None:
-            # The least of many noisy times is too low, so the best one must win once more.
+        fastest = _fastest(candidates, before, target, arguments)
+        if fastest is not None:
+            # The least of many noisy times is too low, so the fastest must win once more.
             before = _time(by_rule, target, arguments)
-            best = _time(best_candidate.sch.mod, target, arguments)
-        if best_candidate is not None and best is not None and (before is None or best < before):
-            _commit(records, module, best_candidate, best, target)
-            return Tuned(name, before, best, len(candidates))
+            after = _time(fastest.sch.mod, target, arguments)
+            if after is not None and (before is None or after < before):
+                _commit(records, module, fastest, after, target)
+                return Tuned(name, before, after, len(candidates))
     note = "no sample was faster" if candidates else "it has no schedule to vary"
     return Tuned(name, before, before, len(candidates), note)
+
+
+def _fastest(
+    candidates: list[Any], limit_ms: float | None, target: Any, arguments: list[Any]
+) -> Any | None:
+    """The fastest of the candidates, None where all take ``limit_ms`` or more."""
+    fastest = None
+    for candidate in candidates:
+        time_ms = _time(candidate.sch.mod, target, arguments)
+        if time_ms is not None and (limit_ms is None or time_ms < limit_ms):
+            fastest, limit_ms = candidate, time_ms
+    return fastest
 
 
 def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
