@@ -11,12 +11,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.frontend.source import SourceNode
-from autosplit.frontend.torch.checks import target_name, user
+from autosplit.frontend.torch.checks import is_wrapper, target_name, user
 
 
 def calls(program: Any) -> dict[str, Any]:
     """The nodes that compute, by name."""
     return {node.name: node for node in program.graph.nodes if node.op == "call_function"}
+
+
+def flat_names(flat: Any, program: Any) -> dict[str, str]:
+    """Names for the nodes of ``flat``, which is ``program`` without wrapping calls.
+
+    The last one made for a node of the program has its name. Those of a wrapping call, and others,
+    keep names of their own, numbered where the program has the same.
+    """
+    if flat is program:
+        return {name: name for name in calls(program)}
+    origin_of = origins(flat, program)
+    plain = {name for name, node in calls(program).items() if not _is_of_wrapper(node)}
+    last = {origin: name for name, origin in origin_of.items() if origin in plain}
+    used = plain | {node.name for node in program.graph.nodes if node.op == "placeholder"}
+    return {
+        name: origin if last.get(origin) == name else _unused(name, used)
+        for name, origin in origin_of.items()
+    }
+
+
+def _is_of_wrapper(node: Any) -> bool:
+    """Whether a node is a wrapping call, or takes an item out of its result."""
+    return is_wrapper(node) or (_is_item(node) and is_wrapper(node.args[0]))
 
 
 def origins(decomposed: Any, program: Any) -> dict[str, str]:
@@ -60,13 +83,22 @@ class _Value:
     call: Any
 
 
-def rename(graph: Any, program: Any, decomposed: Any, origin_of: Mapping[str, str]) -> NamedGraph:
+def rename(
+    graph: Any,
+    program: Any,
+    decomposed: Any,
+    names: Mapping[str, str],
+    origin_of: Mapping[str, str],
+) -> NamedGraph:
     """Name the values of an ONNX graph uniquely after the nodes of the program.
+
+    ``names`` are those of the program's nodes, and ``origin_of`` gives one to each decomposed node.
 
     The last value of a node has the name of the node, those before are called after it and
     themselves. Inputs and weights have the names of their placeholders.
     """
-    new_calls, nodes = calls(decomposed), calls(program)
+    new_calls = calls(decomposed)
+    nodes = {names[name]: node for name, node in calls(program).items()}
     # The exporter renames a value that a later node only passes on.
     aliased = [(value.name, value) for value in graph.inputs if value.name in new_calls]
     makers = _makers(graph, new_calls)
@@ -90,13 +122,13 @@ def rename(graph: Any, program: Any, decomposed: Any, origin_of: Mapping[str, st
         inner = f"{entry.origin}.{entry.value.name}"
         is_last = last.get(entry.origin) is entry.value
         name = entry.value.name = _unused(entry.origin if is_last else inner, used)
-        outputs.setdefault(_tuple_maker(entry.origin, nodes), []).append(name)
+        outputs.setdefault(_tuple_maker(entry.origin, nodes, names), []).append(name)
         if entry.call is not None:
             results[name] = entry.call.meta.get("val")
     alias = {origin_of[name]: value.name for name, value in aliased if origin_of[name] not in last}
     return NamedGraph(
         tuple(origin_of.get(maker, maker) for maker in makers),
-        tuple(_source_node(n, outputs) for n in nodes.values() if not _is_item(n)),
+        tuple(_source_node(n, names, outputs) for n in nodes.values() if not _is_item(n)),
         alias,
         results,
     )
@@ -131,10 +163,13 @@ def _name_entries(graph: Any, program: Any) -> set[str]:
     return {value.name for value in (*graph.inputs, *graph.initializers.values())}
 
 
-def _source_node(node: Any, outputs: Mapping[str, list[str]]) -> SourceNode:
-    inputs = tuple(i.name for i in node.all_input_nodes)
-    names = tuple(dict.fromkeys((node.name, *outputs.get(node.name, ()))))
-    return SourceNode(node.name, str(node.target), inputs, names)
+def _source_node(
+    node: Any, names: Mapping[str, str], outputs: Mapping[str, list[str]]
+) -> SourceNode:
+    name = names[node.name]
+    inputs = tuple(names.get(i.name, i.name) for i in node.all_input_nodes)
+    tensors = tuple(dict.fromkeys((name, *outputs.get(name, ()))))
+    return SourceNode(name, str(node.target), inputs, tensors)
 
 
 def _unused(name: str, used: set[str]) -> str:
@@ -145,10 +180,10 @@ def _unused(name: str, used: set[str]) -> str:
     return unused
 
 
-def _tuple_maker(name: str, nodes: Mapping[str, Any]) -> str:
+def _tuple_maker(name: str, nodes: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """The node that makes a tensor: for an item of a tuple, the one that makes the tuple."""
     node = nodes.get(name)
-    return str(node.args[0].name) if node is not None and _is_item(node) else name
+    return names[node.args[0].name] if node is not None and _is_item(node) else name
 
 
 def _is_item(node: Any) -> bool:

@@ -46,16 +46,26 @@ def export(program: Any) -> OnnxProgram:
     import torch
 
     with quiet():
-        program = _flat(program)
+        flat = program
+        if any(is_wrapper(node) for node in program.graph.nodes):
+            flat = program.run_decompositions({})
+        node_names = names.flat_names(flat, program)
+        flat = _with_numbered_weights(flat)
         try:
-            readable = _decomposed(program)
+            readable = _decomposed(flat)
             exported = torch.onnx.export(readable, dynamo=True, optimize=False, verbose=False)
             decomposed = exported.exported_program
-            origins = names.origins(decomposed, program)
-            named = names.rename(exported.model.graph, program, decomposed, origins)
-            return OnnxProgram(exported.model_proto, program, decomposed, origins, named)
+            origins = _origins(decomposed, flat, node_names)
+            named = names.rename(exported.model.graph, flat, decomposed, node_names, origins)
+            return OnnxProgram(exported.model_proto, flat, decomposed, origins, named)
         except Exception as error:
-            raise ModelError(_refusal(error, program)) from error
+            raise ModelError(_refusal(error, flat, node_names)) from error
+
+
+def _origins(decomposed: Any, flat: Any, node_names: dict[str, str]) -> dict[str, str]:
+    """For each node of the decomposed program, the name of the node that it came from."""
+    origins = names.origins(decomposed, flat)
+    return {name: node_names.get(origin, origin) for name, origin in origins.items()}
 
 
 @contextlib.contextmanager
@@ -76,16 +86,14 @@ def quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _flat(program: Any) -> Any:
-    """A copy of the program without wrapping calls, its weights under numbered names.
+def _with_numbered_weights(program: Any) -> Any:
+    """A copy of the program with its weights under numbered names.
 
     The exporter gives weights the names that they have in the module, and loses one of two where
     such a name is the placeholder of the other. No placeholder begins with a number.
     """
     from torch.export import ExportedProgram
 
-    if any(is_wrapper(node) for node in program.graph.nodes):
-        program = program.run_decompositions({})
     signature = program.graph_signature
     targets = {
         spec.target: f"{number}.{spec.target}"
@@ -136,7 +144,7 @@ def _misread(node: Any) -> str | None:
     return name if is_misread else None
 
 
-def _refusal(error: BaseException, program: Any) -> str:
+def _refusal(error: BaseException, flat: Any, node_names: dict[str, str]) -> str:
     """The node that the exporter stopped at, and its reason."""
     chain = [error]
     while chain[-1].__cause__ is not None:
@@ -145,21 +153,19 @@ def _refusal(error: BaseException, program: Any) -> str:
     for link in chain:
         match = _FAILED_NODE.search(str(link))
         if match:
+            name = _origin_of(match[1], flat, node_names)
             op = match[2].removeprefix("torch.ops.")
-            return (
-                f"node '{_origin_of(match[1], program)}' ({op}) cannot be exported as ONNX: "
-                f"{reason}; replace it"
-            )
+            return f"node '{name}' ({op}) cannot be exported as ONNX: {reason}; replace it"
     return f"torch cannot export the program as ONNX: {reason}"
 
 
-def _origin_of(name: str, program: Any) -> str:
+def _origin_of(name: str, flat: Any, node_names: dict[str, str]) -> str:
     """The node of the program that the exporter's node ``name`` was decomposed from."""
     from torch.onnx._internal.exporter import _fx_passes, _registration
 
     # The exporter does not tell. Decomposing again gives the same nodes the same names.
     with contextlib.suppress(Exception):
         registry = _registration.ONNXRegistry.from_torchlib()
-        decomposed = _fx_passes.decompose_with_registry(_decomposed(program), registry)
-        return names.origins(decomposed, program).get(name, name)
+        decomposed = _fx_passes.decompose_with_registry(_decomposed(flat), registry)
+        return _origins(decomposed, flat, node_names).get(name, name)
     return name

@@ -1,0 +1,203 @@
+"""Small nets with the parts of BERT, GPT-2 and Llama (masks, positions, heads), and precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.errors import ModelError
+from autosplit.hardware.measurement.parity import compare
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+nn = torch.nn
+
+WORDS, WIDTH, HEADS, LENGTH = 50, 16, 2, 6
+IDS = torch.arange(2 * LENGTH).reshape(2, LENGTH) % WORDS
+ATTENDED = torch.ones(2, LENGTH, dtype=torch.int64)
+
+
+def heads(x, count=HEADS):
+    batch, length, _ = x.shape
+    return x.view(batch, length, count, WIDTH // HEADS).transpose(1, 2)
+
+
+def joined(x):
+    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], WIDTH)
+
+
+class Bert(nn.Module):
+    """Positions, an extended mask in the type of the model, a layer of an encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.positions = nn.Embedding(LENGTH, WIDTH)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.heads = nn.Linear(WIDTH, 3 * WIDTH)
+        self.layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True)
+
+    def forward(self, ids, attended):
+        positions = torch.arange(ids.shape[1], device=ids.device)[None]
+        x = self.norm(self.words(ids) + self.positions(positions))
+        mask = (1.0 - attended[:, None, None, :].to(x.dtype)) * torch.finfo(x.dtype).min
+        query, key, value = (heads(part) for part in self.heads(x).chunk(3, -1))
+        mask = mask.expand(-1, 1, ids.shape[1], -1)
+        x = joined(functional.scaled_dot_product_attention(query, key, value, attn_mask=mask))
+        x = x * ids.new_ones(ids.shape)[..., None]
+        return self.layer(x, src_key_padding_mask=attended == 0)[:, 0]
+
+
+class Gpt2(nn.Module):
+    """A causal mask in a buffer, a split of one product, an output tied to the words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.positions = nn.Parameter(torch.randn(LENGTH, WIDTH))
+        self.heads = nn.Linear(WIDTH, 3 * WIDTH)
+        mask = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+        self.register_buffer("bias", mask[None, None], persistent=False)
+
+    def forward(self, ids):
+        x = self.words(ids) + self.positions[: ids.shape[1]]
+        query, key, value = (heads(part) for part in self.heads(x).split(WIDTH, 2))
+        weights = query @ key.transpose(-1, -2) / 8**0.5
+        weights = torch.where(self.bias, weights, torch.finfo(weights.dtype).min).softmax(-1)
+        causal = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return (x + joined(weights @ value + causal)) @ self.words.weight.T
+
+
+class Llama(nn.Module):
+    """RMS norm, rotary positions under no_grad and autocast, fewer keys than queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.query = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.key = nn.Linear(WIDTH, WIDTH // 2, bias=False)
+        self.value = nn.Linear(WIDTH, WIDTH // 2, bias=False)
+        self.scale = nn.Parameter(torch.ones(WIDTH))
+        self.register_buffer("rates", 100.0 ** -(torch.arange(4) / 4), persistent=False)
+
+    @torch.no_grad()
+    def angles(self, x):
+        positions = torch.arange(x.shape[1])[None, None].float()
+        with torch.autocast("cpu", enabled=False):
+            angles = (self.rates[None, :, None].float() @ positions).transpose(1, 2)
+            angles = torch.cat([angles, angles], -1)
+            return angles.cos().to(x.dtype)[:, None], angles.sin().to(x.dtype)[:, None]
+
+    def forward(self, ids, attended):
+        x = self.words(ids)
+        cos, sin = self.angles(x)
+        square = x.float().pow(2).mean(-1, keepdim=True)
+        x = self.scale * (x.float() * torch.rsqrt(square + 1e-6)).to(x.dtype)
+        parts = heads(self.query(x)), heads(self.key(x), 1)
+        query, key = (
+            part * cos + torch.cat([-part[..., 4:], part[..., :4]], -1) * sin for part in parts
+        )
+        least = torch.finfo(x.dtype).min
+        mask = torch.full((LENGTH, LENGTH), least, dtype=x.dtype).triu(1)[None, None]
+        mask = mask.expand(ids.shape[0], 1, -1, -1).clone()
+        mask = mask.masked_fill(mask + attended[:, None, None, :].to(x.dtype) == 0, least)
+        key = key[:, :, None].expand(-1, 1, HEADS, LENGTH, 8).reshape(-1, HEADS, LENGTH, 8)
+        value = heads(self.value(x), 1).repeat_interleave(HEADS, 1)
+        return joined(functional.scaled_dot_product_attention(query, key, value, attn_mask=mask))
+
+
+class Image(nn.Module):
+    """Convolution, norms, pooling and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.SiLU(),
+            nn.GroupNorm(2, 8),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.LayerNorm(8),
+            nn.Linear(8, 4),
+        )
+
+    def forward(self, x):
+        return self.layers(x).softmax(-1)
+
+
+def loaded(net, inputs, runtime="tvm"):
+    torch.manual_seed(0)
+    return autosplit.load_model(torch.export.export(net().eval(), inputs), runtime=runtime)
+
+
+def in_three_stages(model):
+    names = [op.name for op in model.graph.ops]
+    return model.split([[names[len(names) // 3]], [names[2 * len(names) // 3]]])
+
+
+def require_equal(split):
+    items = split.model.items(2)
+    expected = split.model.expected(items)
+    with split.pipeline() as pipeline:
+        results = pipeline.run(items)
+    assert compare(results, expected).equal
+    assert [v.dtype for v in results[0].values()] == [v.dtype for v in expected[0].values()]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("net", "inputs"),
+    [(Bert, (IDS, ATTENDED)), (Gpt2, (IDS,)), (Llama, (IDS, ATTENDED))],
+    ids=["bert", "gpt2", "llama"],
+)
+def test_a_transformer_is_split(net, inputs):
+    require_equal(in_three_stages(loaded(net, inputs)))
+    require_equal(loaded(net, inputs, "onnxruntime").split([]))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_a_net_of_another_precision_is_split(dtype):
+    image = torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8).to(dtype)
+
+    def net():
+        layers = [layer for layer in Image().layers if not isinstance(layer, nn.LayerNorm)]
+        return nn.Sequential(*layers).to(dtype)
+
+    require_equal(in_three_stages(loaded(net, (image,))))
+
+
+def test_layers_of_double_precision_run_in_onnxruntime():
+    def net():
+        return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).double()
+
+    inputs = (torch.ones(1, 4).double(),)
+    with pytest.raises(ModelError, match=r"node 'layer_norm' .* use --runtime onnxruntime"):
+        loaded(net, inputs).split([]).pipeline()
+    require_equal(loaded(net, inputs, "onnxruntime").split([["linear"]]))
+
+
+def test_an_input_of_brain_floats_is_refused_with_the_remedy():
+    with pytest.raises(ModelError, match=r"input 'x' .* take float32"):
+        loaded(lambda: Image().bfloat16(), (torch.ones(1, 3, 8, 8).bfloat16(),))
+
+
+def test_a_net_of_brain_floats_is_as_exact_as_they_are():
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = Image().bfloat16()
+
+        def forward(self, x):
+            return self.net(x.bfloat16()).float()
+
+    model = loaded(Net, (torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8),))
+    items = model.items(2)
+    with model.split([]).pipeline() as pipeline:
+        results = pipeline.run(items)
+    for result, expected in zip(results, model.expected(items), strict=True):
+        for name, array in expected.items():
+            # A brain float has eight bits; each of eight layers rounds once.
+            np.testing.assert_allclose(result[name], array, atol=8 * 2**-8)

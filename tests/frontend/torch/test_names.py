@@ -1,0 +1,106 @@
+"""Names of values after the nodes of a program, whatever the exporter calls them."""
+
+from __future__ import annotations
+
+import pytest
+
+import autosplit
+from autosplit.errors import ModelError
+from autosplit.hardware.measurement.parity import compare
+
+torch = pytest.importorskip("torch")
+functional = torch.nn.functional
+
+X = torch.linspace(-2, 2, 24).reshape(4, 6)
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+        self.linear = torch.nn.Linear(6, 6)
+
+    def forward(self, *inputs):
+        return self.function(self.linear, *inputs)
+
+
+def program_of(function, *inputs):
+    torch.manual_seed(0)
+    return torch.export.export(Function(function).eval(), inputs or (X,))
+
+
+def calls(program):
+    return [node.name for node in program.graph.nodes if node.op == "call_function"]
+
+
+def require_equal(split, items):
+    with split.pipeline() as pipeline:
+        assert compare(pipeline.run(items), split.model.expected(items)).equal
+
+
+def test_weights_called_like_inputs_nodes_and_placeholders():
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            # The placeholder of `a` is called `p_a`, and that of `p_a` is called `p_p_a`.
+            names = ("p_a", "a", "p_p_a", "x", "mul", "val_0")
+            for number, name in enumerate(names, 2):
+                self.register_parameter(name, torch.nn.Parameter(torch.full((6,), float(number))))
+            self.register_buffer("b_x", torch.full((6,), 11.0))
+
+        def forward(self, x, val_1):
+            scaled = (x * self.p_a + self.a) * self.p_p_a + self.b_x * val_1
+            return scaled.softmax(-1) * self.mul + self.x, x + self.val_0
+
+    model = autosplit.load_model(torch.export.export(Net(), (X, X)))
+    require_equal(model.split([["softmax"]]), model.items(2))
+
+
+@pytest.mark.parametrize("runtime", ["tvm", "onnxruntime"])
+def test_every_node_has_its_name(runtime):
+    def forward(linear, x):
+        hidden = functional.dropout(linear(x), 0.5, False).clone()
+        hidden.add_(1)
+        left, right = linear(hidden).split(3, 1)
+        return right.softmax(-1) - left, x
+
+    program = program_of(forward)
+    model = autosplit.load_model(program, runtime=runtime)
+    sources = {name for op in model.graph.ops for name in op.sources}
+    folded = {node.name for node in model.graph.folded}
+    assert sources | folded == {n for n in calls(program) if not n.startswith("getitem")}
+    assert {"dropout", "clone"} <= folded
+    require_equal(model.split([["linear"], ["linear_1"]]), model.items(2))
+
+
+def test_an_input_that_is_only_passed_on_keeps_its_name():
+    model = autosplit.load_model(program_of(lambda linear, x: (x.to(torch.float32), linear(x))))
+    assert [i.name for i in model.lowered.inputs] == ["inputs_0"]
+    require_equal(model.split([]), model.items(2))
+
+
+def test_the_body_of_a_wrapping_call_is_part_of_the_program():
+    def forward(linear, x):
+        hidden = linear(x).relu_()
+        with torch.autocast("cpu", enabled=False):
+            angle = hidden.float().cos()
+        return linear(angle) * hidden
+
+    program = program_of(forward)
+    assert any("wrap_with_autocast" in str(node.target) for node in program.graph.nodes)
+    model = autosplit.load_model(program)
+    sources = {name for op in model.graph.ops for name in op.sources}
+    assert {"linear", "relu_", "cos", "linear_1", "mul"} <= sources
+    require_equal(model.split([["cos"]]), model.items(2))
+
+
+@pytest.mark.parametrize("name", ["cumprod", "cummax", "cdist", "hypot"])
+def test_what_cannot_be_exported_is_refused_by_the_name_in_the_program(name):
+    functions = {
+        "cumprod": lambda linear, x: linear(x).cumprod(1),
+        "cummax": lambda linear, x: linear(x).cummax(1)[0],
+        "cdist": lambda linear, x: torch.cdist(linear(x), x),
+        "hypot": lambda linear, x: torch.hypot(linear(x), x),
+    }
+    with pytest.raises(ModelError, match=f"^node '{name}' .* cannot be exported as ONNX"):
+        autosplit.load_model(program_of(functions[name]))
