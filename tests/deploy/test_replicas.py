@@ -62,8 +62,7 @@ def test_replicas_are_loaded_and_verified(model, folder):
 def test_no_replica_is_busier_than_the_whole_time(folder):
     result = bench(folder, Budget(seconds=0.3, items=24))
     assert list(map(len, result.busy_ms)) == [1, 2]
-    # Medians of a busy machine may differ a little.
-    assert max(map(max, result.busy_ms)) <= 1.2 * result.period.median
+    assert max(result.busy_ms[1]) <= result.period.median
     assert [list(map(str, places)) for places in result.devices] == [[CORES[0]], CORES]
 
 

@@ -69,8 +69,8 @@ def period_and_busy(
         pipeline.submit(next(stream))
     for _ in range(inside - 1):
         next(results)
-    samples = _period_samples(pipeline, warm, last)
-    return spread(samples), _busy(pipeline, warm, last)
+    period = spread(_period_samples(pipeline, warm, last))
+    return period, _busy(pipeline, warm, last, period)
 
 
 def warm_up_items(pipeline: Pipeline) -> int:
@@ -126,19 +126,25 @@ def _is_settled(pipeline: Pipeline, warm: int, last: int, budget: Budget) -> boo
     return len(samples) >= _MIN_GAPS and spread(samples).relative_half_width <= budget.share
 
 
-def _busy(pipeline: Pipeline, first: int, last: int) -> tuple[tuple[float, ...], ...]:
-    """The median time of an item in each replica, times the replica's share of the items."""
-    times: dict[tuple[int, int], list[float]] = {}
+def _busy(
+    pipeline: Pipeline, first: int, last: int, period: Spread
+) -> tuple[tuple[float, ...], ...]:
+    """The median time of an item in a single replica; of several, their shares of the period."""
+    ends = completions(pipeline.events, first - 1, last)
+    start, end = min(ends), max(ends)
+    items_ms: list[list[float]] = [[] for _ in pipeline.replicas]
+    worked = [[0.0] * count for count in pipeline.replicas]
     for event in list(pipeline.events):
         if first <= event.item < last:
-            computed = times.setdefault((event.stage, event.replica), [])
-            computed.append((event.end - event.start) * MS)
+            items_ms[event.stage].append((event.end - event.start) * MS)
+        # Replicas compute unequal numbers of these items, so their time is what counts.
+        inside = min(event.end, end) - max(event.start, start)
+        worked[event.stage][event.replica] += max(0.0, inside)
     busy = []
     for stage, count in enumerate(pipeline.replicas):
-        computed_by = [times.get((stage, replica), []) for replica in range(count)]
-        shares = [len(computed) / (last - first) for computed in computed_by]
-        medians = [median(computed) if computed else 0.0 for computed in computed_by]
-        busy.append(tuple(m * share for m, share in zip(medians, shares, strict=True)))
+        shares = [seconds / (end - start) for seconds in worked[stage]]
+        several = tuple(share * period.median for share in shares)
+        busy.append(several if count > 1 else (median(items_ms[stage]),))
     return tuple(busy)
 
 

@@ -143,13 +143,13 @@ def test_replicas_share_the_time_of_their_stage():
         CHAIN, [[0], [1, 2]], ["c"], trace=True, before={1: wait}, replicas=[1, 2]
     )
     with pipeline:
-        _, busy = in_time(
+        period, busy = in_time(
             lambda: measure.period_and_busy(pipeline, items(3), Budget(seconds=0.2, items=30))
         )
     assert list(map(len, busy)) == [1, 2]
-    # A sleep of 4 ms takes at least as long; each of the two has about half of the items.
-    assert sum(busy[1]) > 3.9
-    assert max(busy[1]) < 0.8 * sum(busy[1])
+    # A sleep of 4 ms takes at least as long; each of the two works for half of it a result.
+    assert sum(busy[1]) > 3.5
+    assert max(busy[1]) <= period.median
 
 
 @pytest.mark.parametrize("stages", [1, 2, 5])
