@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
 
+_SHAPE = ("replicas", "threads")  # of the stages, in a study of deployments
 _STORED = (
     "cuts",
     "runtimes",
@@ -69,7 +70,9 @@ def _pareto(
 
 
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
-    stored = {key: trial.user_attrs.get(key) for key in _STORED}
+    attributes = trial.user_attrs
+    stored = {key: attributes.get(key) for key in _STORED}
+    stored |= {key: attributes[key] for key in _SHAPE if key in attributes}
     return {"number": trial.number, "state": trial.state.name, **stored}
 
 

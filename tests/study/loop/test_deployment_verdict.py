@@ -1,0 +1,76 @@
+"""The verdict on a deployment names it, its rivals and the other shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autosplit.deployment import Deployment
+from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.study.loop.deployment_verdict import described, judge_deployment
+
+
+def spread(median: float, half: float = 0.1) -> Spread:
+    return Spread(median, median - half, median + half)
+
+
+def baseline(name: str, period: float, copies: int = 1) -> Baseline:
+    return Baseline(name, spread(period), spread(period), copies)
+
+
+def shape(replicas: Any, threads: Any, cores: Any = range(8), runtime: str = "openvino") -> Any:
+    stages = [(n,) for n in range(len(replicas))]
+    return Deployment.on_cores(stages, replicas, threads, [runtime] * len(stages), cores)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "text"),
+    [
+        (shape([1], [1]), "the whole model on core 0, openvino"),
+        (shape([2], [1]), "2 replicas of the whole model on cores 0 and 1, openvino"),
+        (shape([2], [2]), "2 replicas of the whole model, 2 threads a replica on cores 0 to 3, "),
+        (shape([1], [3], (0, 2, 5)), "the whole model, 3 threads a replica on cores 0, 2 and 5, "),
+        (shape([1, 1], [1, 1]), "2 stages on cores 0 and 1, openvino"),
+        (shape([2, 2], [1, 1]), "2 stages with 2 replicas on cores 0 to 3, "),
+        (shape([3, 1], [1, 2]), "2 stages with 3 and 1 replicas, 1 and 2 threads a replica on "),
+    ],
+)
+def test_a_deployment_is_described_by_its_shape(deployment: Any, text: str) -> None:
+    assert described(deployment).startswith(text)
+
+
+COPIES, PIPELINE = shape([2], [1]), shape([1, 1], [1, 1])
+BASELINES = [
+    baseline("onnxruntime, 2 threads", 2.94),
+    baseline("openvino, 2 replicas", 2.2),
+    baseline("onnxruntime, 1 thread", 5.0),
+]
+
+
+def test_the_whole_model_is_compared_with_other_baselines_and_the_best_split() -> None:
+    others = {COPIES: spread(2.7), PIPELINE: spread(2.74), shape([2, 1], [1, 1]): spread(9)}
+    verdict = judge_deployment(COPIES, spread(2.7), BASELINES, others)
+    assert verdict.choice == "replicate"
+    assert verdict.text == (
+        "2 replicas of the whole model on cores 0 and 1, openvino: 2.7 ms (2.6 to 2.8) an item, "
+        "1.09 times the throughput of onnxruntime, 2 threads (2.94 ms); "
+        "the best split, 2.74 ms, is a tie."
+    )
+
+
+@pytest.mark.parametrize(("whole", "relation"), [(2.9, "slower"), (2.3, "a tie"), (1.9, "faster")])
+def test_a_split_is_compared_with_the_whole_model(whole: float, relation: str) -> None:
+    verdict = judge_deployment(PIPELINE, spread(2.2), [], {COPIES: spread(whole)})
+    assert verdict.choice == "split"
+    assert verdict.text.endswith(f"; the whole model, {whole} ms, is {relation}.")
+
+
+@pytest.mark.parametrize(
+    ("period", "relation"),
+    [(3.0, ", which is a tie."), (3.5, ", which is faster."), (2.0, " ms).")],
+)
+def test_a_rival_that_is_no_slower_is_named_so(period: float, relation: str) -> None:
+    verdict = judge_deployment(shape([1], [4]), spread(period), BASELINES[:1], {})
+    assert verdict.choice == "leave"
+    assert verdict.text.endswith(relation)

@@ -1,0 +1,133 @@
+"""Studies of deployments on simulated cores, from the study file to the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.report.documents.record import read
+from autosplit.report.documents.study import document
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.benches import open_bench
+from autosplit.study.loop.open import OpenStudy, open_study
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import storage_url
+from autosplit.study.progress import Silent
+from autosplit.study.trials.results import best_trial
+
+THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
+
+
+def config_of(cores: Any = 4, memory: float | None = None, **more: Any) -> StudyConfig:
+    simulated = {"ops": 60, "contention": 0.02, "seed": more.pop("seed", 0)}
+    if memory:
+        simulated["memory"] = memory
+    search = {"trials": more.pop("trials", 5), "sampler": more.pop("sampler", "planner")}
+    data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": search}
+    return StudyConfig.model_validate({**data, "cores": cores, **more})
+
+
+def run(folder: Path, config: StudyConfig) -> OpenStudy:
+    folder.mkdir(exist_ok=True)
+    url = storage_url("c", str(folder / f"{config.cores}-{config.search.trials}.db"))
+    on = open_study(config, open_bench(config), url, Silent())
+    run_study(on, Silent())
+    return on
+
+
+def loss(on: OpenStudy) -> float:
+    """How far the true period of the best trial is above the true optimum, relative."""
+    best = best_trial(on.study.trials, on.study.user_attrs)
+    assert best is not None
+    assert isinstance(on.bench, SimulatedCores)
+    deployment = on.deployment(on.space.split(best[0].user_attrs["key"]), ())
+    return on.bench.true_plan(deployment).period / on.bench.optimum().period - 1
+
+
+def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> None:
+    on = run(tmp_path, config_of())
+    best = best_trial(on.study.trials, on.study.user_attrs)
+    assert best is not None
+    assert best[0].user_attrs["key"] == "1:@4x1"
+    assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([4], [1])
+    verdict = on.study.user_attrs["verdict"]
+    assert verdict["choice"] == "replicate"
+    assert verdict["text"].startswith("4 replicas of the whole model on cores 0 to 3, simulated: ")
+    assert "times the throughput of simulated, 4 threads" in verdict["text"]
+    # The first trials are the plan and the other corners.
+    assert [t.number for t in on.study.trials] == list(range(5))
+    assert on.study.user_attrs["bound_ms"] <= min(t.value for t in on.study.trials)
+
+
+@pytest.mark.integration
+def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path: Path) -> None:
+    losses = []
+    for seed in range(3):
+        on = run(tmp_path / f"{seed}", config_of(8, THIRD, trials=6, seed=seed))
+        losses.append(loss(on))
+        assert all(len(t.user_attrs["replicas"]) >= 3 for t in on.study.trials)
+    assert median(losses) < 0.02
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_other_samplers_propose_deployments(tmp_path: Path, sampler: str) -> None:
+    on = run(tmp_path, config_of(sampler=sampler, trials=8))
+    trials = on.study.trials
+    assert len({t.user_attrs["key"] for t in trials}) == 8
+    assert all(t.params.keys() == set(on.space.names) for t in trials)
+
+
+def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    whole = run(tmp_path, config_of(memory=THIRD, trials=4))
+    (tmp_path / "parts").mkdir()
+    parts = run(tmp_path / "parts", config_of(memory=THIRD, trials=2))
+    longer = config_of(memory=THIRD, trials=4)
+    on = open_study(longer, parts.bench, parts.url, Silent())
+    run_study(on, Silent())
+    keys = [[t.user_attrs["key"] for t in study.trials] for study in (whole.study, on.study)]
+    assert keys[0] == keys[1]
+
+
+def test_show_and_report_read_the_study(tmp_path: Path) -> None:
+    on = run(tmp_path, config_of(trials=3))
+    shown = document(on.study, on.url)
+    assert shown["trials"][0]["replicas"] == [4]
+    assert shown["best"]["number"] == read(on.study).best().number  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("cores", "numbers", "counts"),
+    [
+        (1, (0,), (1,)),
+        (6, tuple(range(6)), (1, 2, 4, 6)),
+        ("0-2", (0, 1, 2), (1, 2, 3)),
+        ("5,3", (5, 3), (1, 2)),
+    ],
+)
+def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) -> None:
+    config = config_of(cores)
+    assert (config.core_numbers, config.thread_counts) == (numbers, counts)
+    assert config.stages == "auto"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"cores": 0}, "give a number from 1"),
+        ({"cores": "1-"}, "core numbers"),
+        ({"cores": True}, "give a number"),
+        ({"stages": 2}, "cores and stages are both given"),
+        ({"devices": ["cores:0"]}, "cores and devices are both given"),
+        ({"objective": "latency"}, "with cores use throughput"),
+        ({"sampler": "exhaustive"}, "use planner"),
+        ({"cores": None, "stages": 2, "memory": 1.0}, "without cores"),
+    ],
+)
+def test_what_does_not_go_with_cores_is_refused(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        config_of(**changes)
