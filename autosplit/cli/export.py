@@ -23,9 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Export and say where."""
     from autosplit.report.documents.study_reader import find_study
-    from autosplit.study.export import export_stored_split
+    from autosplit.study.export import export_stored_split, faster_baseline
 
     with find_study(args.study, args.storage).open() as study:
         file = export_stored_split(study, args.output, args.trial)
-    output.emit(args.format, {"file": str(file)}, f"wrote {file}")
+        faster = None if args.trial is not None else faster_baseline(study)
+    output.emit(args.format, {"file": str(file), "faster": faster}, f"wrote {file}")
+    if faster is not None and args.format != "json":
+        output.emit_line(faster)
     return 0

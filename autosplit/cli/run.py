@@ -9,6 +9,7 @@ A study file names at least a model and the stages:
   model = "net.onnx"                  # beside the study file; or zoo = "squeezenet"
   stages = 2                          # or "auto": any number up to the devices
   devices = ["cores:0", "cores:1"]    # one per stage; default: one core each
+  cores = 4                           # instead of both: stages, replicas and threads on 4 cores
 
   [search]
   sampler = "planner"                 # or tpe, random, exhaustive
@@ -40,6 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=options.stages,
         metavar="K",
         help="number of stages, or auto: any number up to one per device",
+    )
+    parser.add_argument(
+        "--cores",
+        metavar="N",
+        help="search deployments on N cores, or on those of a list such as 0-3: "
+        "stages, replicas and threads",
     )
     parser.add_argument(
         "--devices",
@@ -107,8 +114,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
+    cores = args.cores
     return {
         "stages": args.stages,
+        # The study file checks which of both it is.
+        "cores": int(cores) if cores is not None and cores.isdecimal() else cores,
         "devices": args.devices,
         # None leaves the study file's value, an empty mapping would replace it.
         "shapes": {name: list(shape) for name, shape in options.shapes(args.shape).items()} or None,

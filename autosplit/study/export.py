@@ -17,6 +17,7 @@ from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines, spread_of
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.trials.results import best_trial, period_of
+from autosplit.units import milliseconds
 
 if TYPE_CHECKING:
     import optuna
@@ -37,6 +38,23 @@ def export_best_split(opened: OpenStudy) -> Path | None:
     folder = Path(opened.config.export)
     _export_trial(opened.config, opened.bench, attributes, *best, folder)
     return folder
+
+
+def faster_baseline(study: optuna.Study) -> str | None:
+    """One line on the baseline that was faster than the best trial beyond noise; None without."""
+    attributes = study.user_attrs
+    best = best_trial(study.get_trials(deepcopy=False), attributes)
+    baselines = compared_baselines(attributes)
+    if best is None or not baselines:
+        return None
+    rival = min(baselines, key=lambda b: b.period_ms.median)
+    if rival.period_ms.high >= best[1].low:
+        return None
+    times = milliseconds(rival.period_ms.median), milliseconds(best[1].median)
+    return (
+        f"faster than this split: the whole model ({rival.name}), {times[0]} an item instead of "
+        f"{times[1]}; cores = N in the study file searches replicas and threads too"
+    )
 
 
 def export_stored_split(study: optuna.Study, folder: Path, number: int | None = None) -> Path:

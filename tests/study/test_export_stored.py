@@ -9,12 +9,16 @@ from typing import Any, ClassVar
 import optuna
 import pytest
 
+from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.study.export import export_best_split, export_stored_split
+from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.export import export_best_split, export_stored_split, faster_baseline
 from autosplit.study.loop import benches
-from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import storage_url
 from autosplit.study.progress import Silent
 
 Make = Callable[..., SimulatedBench]
@@ -140,3 +144,49 @@ def test_of_several_trials_that_failed_the_one_asked_for_says_why(
     for number, reason in enumerate(("no room", "too slow")):
         with pytest.raises(ConfigError, match=rf"trial {number} failed \({reason}\)"):
             export_stored_split(on.study, tmp_path / "out", number)
+
+
+@pytest.mark.parametrize(("ratio", "is_named"), [(0.5, True), (1.0, False), (2.0, False)])
+def test_a_baseline_that_is_faster_than_the_split_is_named(
+    bench: Exporting, opened: Open, ratio: float, is_named: bool
+) -> None:
+    on = opened(bench, trials=1)
+    assert faster_baseline(on.study) is None
+    run_study(on, Silent())
+    period = on.study.user_attrs["duel"]["entries"][0]["period_ms"]["median"] * ratio
+    exact = dict.fromkeys(("median", "low", "high"), period)
+    baseline = {"name": "tvm, 2 replicas", "period_ms": exact, "latency_ms": exact, "copies": 2}
+    on.study.set_user_attr("baselines", [baseline])
+    on.study.set_user_attr("duel", None)
+    line = faster_baseline(on.study)
+    assert (line is not None) == is_named
+    assert line is None or "tvm, 2 replicas" in line
+
+
+def test_the_best_deployment_is_exported_whatever_its_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Any] = []
+
+    def export(bench: SimulatedCores, *arguments: Any) -> None:
+        written.append(arguments)
+
+    monkeypatch.setattr(SimulatedCores, "export", export)
+    simulated = {"ops": 12, "memory": 5e6}
+    search = {"trials": 2}
+    data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": search}
+    config = StudyConfig.model_validate({**data, "cores": "2-5"})
+    url = storage_url("c", str(tmp_path / "c.db"))
+    on = open_study(config, benches.open_bench(config), url, Silent())
+    run_study(on, Silent())
+    for number, trial in enumerate(on.study.trials):
+        export_stored_split(on.study, tmp_path / "out", number)
+        deployment, _, known = written[-1]
+        assert deployment == on.deployment(on.space.split(trial.user_attrs["key"]), ())
+        assert {n for s in deployment.stages for d in s.devices for n in cores_of(d)} <= {
+            2,
+            3,
+            4,
+            5,
+        }
+        assert known.measured.stage_ms == tuple(trial.user_attrs["stage_ms"])

@@ -1,0 +1,122 @@
+"""How few measurements the search for a deployment needs, on simulated cores.
+
+    python -m studies.benchmarks.deployment_search [--seeds 20] [--cores 8 16] [-o FILE]
+
+A chain of 60 ops whose known times are wrong by 35 %; a measured time has 2 % noise, each busy core
+slows the others down by 2 %, and a further thread adds 0.7 of a core. A replica has memory for the
+whole model, a half, a third and a quarter of it. Counted is the number of trials after which the
+best measured deployment is within 1 % of the true optimum, which is planned for the hidden costs.
+Bars: at most 6 trials in the median and 12 at the 90th percentile of the seeds, in each row.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple, cast
+
+from autosplit.hardware.bench.simulated_cores import SimulatedCores
+from autosplit.hardware.devices.device import available
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.benches import open_bench
+from autosplit.study.loop.open import open_study
+from autosplit.study.loop.run import run_study
+from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
+from autosplit.study.progress import Silent
+from autosplit.study.trials.results import best_trial
+from studies.benchmarks.result import Bar, arguments, at_most, finish
+from studies.benchmarks.search import number, percentile
+
+OPS, TRIALS, NEAR = 60, 20, 0.01
+MEDIAN, PERCENTILE = 6, 12  # trials at most
+SHARES = {"1": None, "1/2": 1 / 2, "1/3": 1 / 3, "1/4": 1 / 4}  # of the model, a replica's memory
+COLUMNS = ("cores", "memory", "trials", "ends after", "at loss %")
+
+
+class Found(NamedTuple):
+    """The trials until one was near the optimum, infinite for never; all trials; the last loss."""
+
+    trials: float
+    measured: int
+    loss: float
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--cores", type=int, nargs="+", default=[8, 16], metavar="N")
+    parser.add_argument("--jobs", type=int, default=len(available()), help="processes side by side")
+    args = parser.parse_args()
+    found: dict[tuple[int, str], list[Found]] = {}
+    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
+        for cores in args.cores:
+            for name in SHARES:
+                cases = repeat(cores), repeat(name), range(args.seeds)
+                found[cores, name] = list(pool.map(search, *cases))
+                print(*row(cores, name, found[cores, name]), sep="\t", file=sys.stderr, flush=True)
+    rows = [row(*key, results) for key, results in found.items()]
+    notes = [f"trials: median / 90th percentile over {args.seeds} seeds"]
+    bars = [bar for key, results in found.items() for bar in bars_of(*key, results)]
+    return finish("deployment_search", COLUMNS, rows, notes=notes, bars=bars, file=args.file)
+
+
+def search(cores: int, share: str, seed: int) -> Found:
+    """One study, up to its own end."""
+    silence_optuna_logs()
+    simulated = {"ops": OPS, "seed": seed, "contention": 0.02}
+    if SHARES[share] is not None:
+        simulated["memory"] = 1e6 * OPS * cast("float", SHARES[share])
+    config = StudyConfig.model_validate(
+        {
+            "name": "search",
+            "runtime": "simulated",
+            "cores": cores,
+            "search": {"trials": TRIALS, "seed": seed},
+            "simulated": simulated,
+        }
+    )
+    bench = cast("SimulatedCores", open_bench(config))
+    with tempfile.TemporaryDirectory() as folder:
+        url = storage_url("search", str(Path(folder) / "search.db"))
+        on = open_study(config, bench, url, Silent())
+        run_study(on, Silent())
+        trials, attributes = on.study.get_trials(), on.study.user_attrs
+    optimum = bench.optimum().period
+    losses = []
+    for trial in trials:
+        deployment = on.deployment(on.space.split(trial.user_attrs["key"]), ())
+        losses.append(bench.true_plan(deployment).period / optimum - 1)
+    best = best_trial(trials, attributes)
+    near = [count for count, loss in enumerate(losses, 1) if loss <= NEAR]
+    return Found(min(near, default=math.inf), len(losses), losses[best[0].number] if best else 1.0)
+
+
+def row(cores: int, share: str, results: Sequence[Found]) -> tuple[str, ...]:
+    """The cells of one number of cores and one limit of memory."""
+    trials, losses = [f.trials for f in results], [f.loss for f in results]
+    return (
+        str(cores),
+        share,
+        f"{number(median(trials), TRIALS)} / {number(percentile(trials), TRIALS)}",
+        f"{median(f.measured for f in results):g}",
+        f"{100 * median(losses):.1f} / {100 * percentile(losses):.1f}",
+    )
+
+
+def bars_of(cores: int, share: str, results: Sequence[Found]) -> Iterator[Bar]:
+    """The bars of one row."""
+    trials = [f.trials for f in results]
+    where = f"{cores} cores, {share} of the model"
+    yield at_most(f"trials, median, {where}", median(trials), MEDIAN)
+    yield at_most(f"trials, 90th percentile, {where}", percentile(trials), PERCENTILE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
