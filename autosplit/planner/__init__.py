@@ -30,6 +30,7 @@ from autosplit.planner.problem.graph_file import from_workload, to_workload
 
 if TYPE_CHECKING:
     from autosplit.planner.baselines import PlannedBaseline, planned_baselines
+    from autosplit.planner.placement.deployment_lists import deployment_front, k_best_deployments
     from autosplit.planner.placement.deployments import plan_deployment
     from autosplit.planner.placement.device_order import plan_assigned
     from autosplit.planner.placement.shared_resources import plan_shared
@@ -40,12 +41,19 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from autosplit.planner import baselines, solve
-    from autosplit.planner.placement import deployments, device_order, shared_resources
+    from autosplit.planner.placement import (
+        deployment_lists,
+        deployments,
+        device_order,
+        shared_resources,
+    )
 
     if name == "plan_assigned":
         return device_order.plan_assigned
     if name == "plan_shared":
         return shared_resources.plan_shared
+    if name in ("deployment_front", "k_best_deployments"):
+        return getattr(deployment_lists, name)
     if name == "plan_deployment":
         return deployments.plan_deployment
     if name in ("PlannedBaseline", "planned_baselines"):
@@ -64,11 +72,13 @@ __all__ = [
     "PlannedDeployment",
     "Transfer",
     "decode",
+    "deployment_front",
     "evaluate",
     "evaluate_cuts",
     "evaluate_deployment",
     "from_workload",
     "k_best",
+    "k_best_deployments",
     "least_latency",
     "pareto_front",
     "plan",

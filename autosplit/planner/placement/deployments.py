@@ -125,7 +125,7 @@ class _Search:
         self.problem, self.cores, self.deadline = problem, cores, deadline
         self.thread_counts = tuple(thread_counts)
         self.scaled = scale(problem, math.inf)
-        words = words[_allowed(problem, words)]
+        words = words[allowed_rows(problem, words)]
         per_core = Side(_core_time(self.scaled, self.thread_counts), words, 0)
         order = np.argsort(per_core.times[0], kind="stable")
         self.words = words[order]
@@ -299,7 +299,7 @@ def _core_time(scaled: ScaledProblem, thread_counts: Sequence[int]) -> ScaledPro
     )
 
 
-def _allowed(problem: Problem, words: Words) -> NDArray[np.bool_]:
+def allowed_rows(problem: Problem, words: Words) -> NDArray[np.bool_]:
     """Which rows have no more tensors and bytes live than the constraints allow."""
     allowed = np.ones(len(words), dtype=bool)
     if min(problem.live_tensors, problem.live_bytes) < math.inf:

@@ -4,12 +4,22 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, Infeasible, SplitError
-from autosplit.planner import Constraints, evaluate_deployment, from_workload, plan, plan_deployment
+from autosplit.planner import (
+    Constraints,
+    deployment_front,
+    evaluate_deployment,
+    from_workload,
+    k_best_deployments,
+    plan,
+    plan_deployment,
+)
+from autosplit.planner.dominance import dominates
 from autosplit.planner.placement import deployments
 from tests.planner.graphs import branchy, parallel_chains, random_dag
 from tests.planner.milp import least_deployment_period
@@ -69,7 +79,7 @@ def shapes(cores, thread_counts, stages):
 
 
 def brute_force(model, cores, thread_counts):
-    """(period, cores, latency) of all deployments, the best one first."""
+    """(period, cores, latency, peak memory) of all deployments, the best one first."""
     ranks = []
     for stages in range(1, cores + 1):
         for split in all_splits(model, stages):
@@ -80,7 +90,7 @@ def brute_force(model, cores, thread_counts):
                 if latency >= 10**12 or any(map(float.__gt__, map(float, memory), limits)):
                     continue
                 period = max(load / r for load, (r, _) in zip(loads, shape, strict=True))
-                ranks.append((period, sum(r * w for r, w in shape), latency))
+                ranks.append((period, sum(r * w for r, w in shape), latency, max(memory)))
     return sorted(ranks)
 
 
@@ -113,7 +123,34 @@ def test_equal_to_brute_force(question):
         assert not ranks
         return
     assert best.optimal
-    assert (best.period, best.cores, best.latency) == pytest.approx(tuple(map(float, ranks[0])))
+    assert (best.period, best.cores, best.latency) == pytest.approx(tuple(map(float, ranks[0][:3])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(questions())
+def test_the_k_best_are_those_of_brute_force(question):
+    model, cores, thread_counts = question
+    ranks = [tuple(map(float, rank[:3])) for rank in brute_force(model, cores, thread_counts)]
+    for k in (2, 7) if ranks else ():
+        plans = k_best_deployments(model, cores, k, thread_counts=thread_counts)
+        results = [(plan.period, plan.cores, plan.latency) for plan in plans]
+        assert len({(p.stages, p.replicas, p.threads) for p in plans}) == len(plans)
+        assert np.array(results) == pytest.approx(np.array(ranks[:k]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(questions())
+def test_the_front_holds_every_undominated_point_once(question):
+    model, cores, thread_counts = question
+    ranks = brute_force(model, cores, thread_counts)
+    if not ranks:
+        return
+    points = {(period, latency, memory) for period, _, latency, memory in ranks}
+    best = [p for p in points if not any(dominates(other, p) for other in points)]
+    front = deployment_front(model, cores, thread_counts=thread_counts)
+    results = [(p.period, p.latency, max(p.memory)) for p in front.plans]
+    assert front.complete
+    assert np.array(results) == pytest.approx(np.array(sorted(best), dtype=float))
 
 
 def with_threads(model, speedups):
