@@ -1,8 +1,8 @@
 """Several deployments on equal cores: the k best, and the Pareto front.
 
-Labels are partial deployments up to a cut: period, cores, latency and peak memory. One that another
-at the same cut equals or beats in all of them leads to no better deployment (multi-criteria shortest
-paths, Martins 1984). So for the k best a label is left out when k others equal or beat it.
+Labels are partial deployments up to a cut: period, cores, latency and peak memory. One that
+another at the same cut equals or beats in all of them leads to no better deployment (multi-criteria
+shortest paths, Martins 1984). For the k best a label is left out when k others equal or beat it.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def k_best_deployments(
     """
     if k < 1:
         raise ConfigError(f"k is {k}; give at least 1")
-    limits = {"thread_counts": thread_counts, "deadline": deadline, "constraints": constraints}
-    best = plan_deployment(costs, cores, **limits)
+    best = plan_deployment(
+        costs, cores, thread_counts=thread_counts, deadline=deadline, constraints=constraints
+    )
     if k == 1:
         return (best,)
     search = _LabelSearch(costs, cores, thread_counts, deadline, constraints)
@@ -100,8 +101,9 @@ def deployment_front(
     Raises:
         Infeasible: As ``plan_deployment``.
     """
-    limits = {"thread_counts": thread_counts, "deadline": deadline, "constraints": constraints}
-    best = plan_deployment(costs, cores, **limits)
+    best = plan_deployment(
+        costs, cores, thread_counts=thread_counts, deadline=deadline, constraints=constraints
+    )
     search = _LabelSearch(costs, cores, thread_counts, deadline, constraints)
     try:
         plans = search.deployments(search.top, 1, criteria=4)
