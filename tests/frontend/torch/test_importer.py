@@ -240,6 +240,44 @@ def test_an_op_that_reaches_out_of_the_program_is_refused(saved, tmp_path, targe
     assert not marker.exists()
 
 
+def test_an_op_that_reaches_out_of_the_body_of_a_wrapping_call_is_refused(tmp_path):
+    class Wrapped(torch.nn.Module):
+        def forward(self, x):
+            with torch.autocast("cpu", enabled=False):
+                return x.float().cos()
+
+    torch.export.save(torch.export.export(Wrapped(), (torch.ones(3),)), tmp_path / "net.pt2")
+    marker = tmp_path / "marker"
+
+    def with_call(name, data):
+        if not name.endswith("models/model.json"):
+            return data
+        document = json.loads(data)
+        (wrapper,) = (
+            node
+            for node in document["graph_module"]["graph"]["nodes"]
+            if "wrap_with_autocast" in node["target"]
+        )
+        (body,) = (i["arg"]["as_graph"] for i in wrapper["inputs"] if "as_graph" in i["arg"])
+        nodes = body["graph"]["nodes"]
+        call = {**nodes[0], "name": "reaching", "target": "torch.ops.aten.from_file.default"}
+        arguments = {
+            "filename": {"as_string": str(marker)},
+            "shared": {"as_bool": True},
+            "size": {"as_int": 4},
+        }
+        call["inputs"] = [{"name": n, "arg": a, "kind": 1} for n, a in arguments.items()]
+        call["outputs"] = [{"as_tensor": {"name": "reaching"}}]
+        values = body["graph"]["tensor_values"]
+        values["reaching"] = next(iter(values.values()))
+        nodes.insert(0, call)
+        return json.dumps(document).encode()
+
+    with pytest.raises(ModelError, match=r"side effects"):
+        autosplit.load_model(rewritten(tmp_path / "net.pt2", with_call))
+    assert not marker.exists()
+
+
 @pytest.mark.parametrize(
     "target",
     ["torch.os.system", "torch.hub.load", "_operator.methodcaller", "torch.ops.load_library"],
