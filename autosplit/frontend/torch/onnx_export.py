@@ -46,9 +46,7 @@ def export(program: Any) -> OnnxProgram:
     import torch
 
     with quiet():
-        flat = program
-        if any(is_wrapper(node) for node in program.graph.nodes):
-            flat = program.run_decompositions({})
+        flat = _without_wrappers(program)
         node_names = names.flat_names(flat, program)
         flat = _with_numbered_weights(flat)
         try:
@@ -60,6 +58,16 @@ def export(program: Any) -> OnnxProgram:
             return OnnxProgram(exported.model_proto, flat, decomposed, origins, named)
         except Exception as error:
             raise ModelError(_refusal(error, flat, node_names)) from error
+
+
+def _without_wrappers(program: Any) -> Any:
+    """The program with the bodies of its wrapping calls in place, which ONNX does not have."""
+    if not any(is_wrapper(node) for node in program.graph.nodes):
+        return program
+    try:
+        return program.run_decompositions({})
+    except Exception as error:
+        raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
 
 
 def _origins(decomposed: Any, flat: Any, node_names: dict[str, str]) -> dict[str, str]:
