@@ -17,6 +17,7 @@ _LEVELS = {
     "x86-64-v4": ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
     "x86-64-v3": ["avx2", "bmi2", "f16c", "fma"],
 }
+_BYTES = "avx512vnni"
 
 
 def target_of(text: str | None = None) -> Any:
@@ -122,7 +123,7 @@ def toolchain() -> str:
     return ",".join([*versions, f"{platform.system()} {platform.machine()}"])
 
 
-def _host() -> dict[str, str]:
+def _host() -> dict[str, Any]:
     import tvm
     from tvm.target import codegen
 
@@ -130,17 +131,21 @@ def _host() -> dict[str, str]:
     return _best(cpu, platform.machine(), tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
 
 
-def _best(cpu: str, machine: str, target: Any) -> dict[str, str]:
+def _best(cpu: str, machine: str, target: Any) -> dict[str, Any]:
     """The highest level of x86-64 that the processor has, from AVX2 on; else ``cpu`` itself.
 
-    A level instead of the processor's name lets exports run on other machines of that level.
+    A level instead of the processor's name lets exports run on other machines of that level. The
+    products of bytes, which quantised nets take, belong to no level.
     """
     from tvm.target import codegen
 
     if machine in ("x86_64", "AMD64"):
         for level, features in _LEVELS.items():
             if codegen.target_has_features(features, target):
-                return {"kind": "llvm", "mcpu": level}
+                options: dict[str, Any] = {"kind": "llvm", "mcpu": level}
+                if codegen.target_has_features([_BYTES], target):
+                    options["mattr"] = [f"+{_BYTES}"]
+                return options
     return {"kind": "llvm", "mcpu": cpu}
 
 

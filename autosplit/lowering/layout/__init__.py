@@ -5,5 +5,6 @@ Read in this order:
 - ``channels_last``: the pass that follows the layout through ``main``.
 - ``ops``: how each op is written with channels last; ``order``: what that is.
 - ``tiles``: what part of an output a kernel computes in registers.
-- ``convolution``, ``matmul``: products with packed weights; ``sums``: ONNX's Sum as additions.
+- ``convolution``, ``matmul``: products with packed weights.
+- ``quantised``: convolutions of bytes; ``sums``: ONNX's Sum as additions.
 """

@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from autosplit.lowering.fuse.tensors import is_constant
-from autosplit.lowering.layout.tiles import Registers, padded_channels, padded_width, tile_of
+from autosplit.lowering.layout.tiles import BYTES, Registers, padded_channels, padded_width, tile_of
 
 PACKED = "conv2d_packed"
 DEPTHWISE = "conv2d_depthwise"
+# The element types of the data, the weight and the result.
+_FLOATS = ("float32", "float32", "float32")
+_BYTES = ("uint8", "int8", "int32")
 # How each op calls the layouts of the source: its data and its weight.
 _SOURCE_LAYOUTS = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -82,13 +85,13 @@ def can_pack(call: Any) -> bool:
     attrs = call.attrs
     is_plain = (str(attrs.data_layout), str(attrs.kernel_layout)) == layouts
     is_plain = is_plain and str(attrs.out_layout) in ("", layouts[0])
-    dtypes = {str(data.ty.dtype), str(weight.ty.dtype), str(call.ty.dtype)}
+    dtypes = tuple(str(value.ty.dtype) for value in (data, weight, call))
     if layouts[1].startswith("IO"):
         # Wider padding would take pixels away from the input.
         kernel = [int(size) for size in list(weight.ty.shape)[2:]]
         is_plain = is_plain and all(int(step) == 1 for step in attrs.dilation)
         is_plain = is_plain and max(map(int, attrs.padding)) < min(kernel)
-    return is_plain and is_constant(weight) and dtypes == {"float32"}
+    return is_plain and is_constant(weight) and dtypes in (_FLOATS, _BYTES)
 
 
 def legalize_convolutions(registers: Registers) -> dict[str, Any]:
@@ -127,11 +130,13 @@ def _packed_call(
             relax.const(packed),
             primfunc_name_hint=name,
         )
+    of_bytes = weight.dtype == np.int8
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)
     key = (call.args[1], name, shape.strides, shape.groups, padded, tile.channels)
     if key not in packed_weights:
-        packed_weights[key] = relax.const(_packed(shape, weight, padded, tile.channels))
+        packed = _packed(shape, weight, padded, tile.channels)
+        packed_weights[key] = relax.const(_in_fours(packed) if of_bytes else packed)
     width = padded_width(shape.out_width, tile)
 
     def compute(x: Any, w: Any) -> Any:
@@ -250,7 +255,7 @@ def _padded(shape: _Shape, x: Any) -> Any:
         inside = [w >= left, w < left + shape.width]
         if shape.rank == 4:
             inside += [h >= top, h < top + shape.height]
-        zero = tirx.const(0.0, "float32")
+        zero = tirx.const(0, x.dtype)
         return tirx.if_then_else(tirx.all(*inside), x[shape.read(n, h - top, w - left, c)], zero)
 
     sizes = shape.read(shape.batch, height, width, shape.channels)
@@ -265,12 +270,22 @@ def _coordinates(position: tuple[Any, ...], is_image: bool = False) -> tuple[Any
     return n, h, w, channel
 
 
+def _in_fours(packed: Any) -> Any:
+    """Packed weights with the channels that one instruction adds up as innermost axis."""
+    blocks, height, width, channels, block = packed.shape
+    fours = packed.reshape(blocks, height, width, channels // BYTES, BYTES, block)
+    return np.ascontiguousarray(fours.transpose(0, 1, 2, 3, 5, 4))
+
+
 def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) -> Any:
     from tvm import te, tirx
 
-    block = int(weight.shape[4])
+    block, of_bytes = int(weight.shape[4]), len(weight.shape) == 6
     rh, rw = _window(shape)
-    rc = te.reduce_axis((0, shape.group_inputs), "rc")
+    step = BYTES if of_bytes else 1
+    rc = te.reduce_axis((0, shape.group_inputs // step), "rc")
+    ri = te.reduce_axis((0, step), "ri")
+    axes = [axis for axis in (rh, rw, rc) if not isinstance(axis, int)]
 
     def product(*at: Any) -> Any:
         n, h, w, o = _coordinates(at)
@@ -278,9 +293,13 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) ->
             # Rows too many repeat the last one, for there is no input behind it.
             w = tirx.min(w, shape.out_width - 1)
         channel = o // padded * shape.group_inputs + rc if shape.groups > 1 else rc
-        pixel = x[shape.read(n, *_covered(shape, h, w, rh, rw), channel)]
-        factor = weight[o // block, rh, rw, rc, o % block]
-        return te.sum(pixel * factor, axis=[r for r in (rh, rw, rc) if not isinstance(r, int)])
+        row, column = _covered(shape, h, w, rh, rw)
+        if of_bytes:
+            pixel = x[shape.read(n, row, column, rc * BYTES + ri)].astype("int32")
+            factor = weight[o // block, rh, rw, rc, o % block, ri].astype("int32")
+            return te.sum(pixel * factor, axis=[*axes, ri])
+        pixel = x[shape.read(n, row, column, channel)]
+        return te.sum(pixel * weight[o // block, rh, rw, rc, o % block], axis=axes)
 
     return te.compute(
         shape.last(shape.batch, shape.out_height, width, shape.groups * padded),
@@ -290,6 +309,7 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) ->
             "padded_channels": padded,
             "group_channels": shape.group_outputs,
             "row_width": shape.out_width,
+            **({"of_bytes": 1} if of_bytes else {}),
         },
     )
 

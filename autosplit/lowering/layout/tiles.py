@@ -13,13 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+# So many products of bytes an instruction adds to one 32-bit number.
+BYTES = 4
+
 
 @dataclass(frozen=True)
 class Registers:
-    """The vector registers of a target: how many, and how many 32-bit floats each holds."""
+    """The vector registers of a target: how many, and how many 32-bit floats each holds.
+
+    With ``multiply_bytes`` an instruction multiplies bytes and adds up the products.
+    """
 
     count: int
     lanes: int
+    multiply_bytes: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ def registers_of(target: Any) -> Registers:
 
     if target.kind.name == "llvm":
         if codegen.target_has_features(["avx512f"], target):
-            return Registers(32, 16)
+            return Registers(32, 16, codegen.target_has_features(["avx512vnni"], target))
         if codegen.target_has_features(["avx2"], target):
             return Registers(16, 8)
     return Registers(16, 4)

@@ -107,6 +107,40 @@ def test_random_matrix_products_are_equal(save, net, target):
     check(save(net), target)
 
 
+@st.composite
+def quantised(draw):
+    """A convolution of bytes between two quantisations, with the zero point of the first."""
+    inputs, outputs = 4 * draw(st.integers(1, 5)), 16 * draw(st.integers(1, 3))
+    kernel, stride = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    pads, zero = draw(st.sampled_from([(1, 0), (0, 0), (0, 7), (1, 7)]))
+    is_signed = draw(st.booleans())
+    kind = np.int8 if is_signed else np.uint8
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    weights = {
+        "w": rng.integers(-127, 128, (outputs, inputs, kernel, kernel), np.int8),
+        "ws": rng.random(outputs, np.float32) / 500 + np.float32(1e-4),
+        "wz": np.zeros(outputs, np.int8),
+        "s": np.array(0.02, np.float32),
+        "z": np.array(zero - 128 if is_signed else zero, kind),
+    }
+    nodes = [
+        node("QuantizeLinear", "x s z", "xq"),
+        node("DequantizeLinear", "xq s z", "xd"),
+        node("DequantizeLinear", "w ws wz", "wd", axis=0),
+        node("Conv", "xd wd", "c", strides=[stride] * 2, pads=[pads] * 4),
+        node("Relu", "c", "y"),
+    ]
+    sizes = (draw(st.integers(1, 3)), inputs, draw(st.integers(4, 9)), draw(st.integers(4, 19)))
+    return onnx_model(nodes, [value("x", sizes)], ["y"], weights)
+
+
+@pytest.mark.integration
+@SETTINGS
+@given(quantised(), TARGETS)
+def test_random_convolutions_of_bytes_are_equal(save, net, target):
+    check(save(net), target)
+
+
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
 def test_kernels_are_the_same_byte_for_byte_every_time(save, mcpu):
     weight = np.ones((20, 3, 3, 3), np.float32)

@@ -16,6 +16,7 @@ from autosplit.hardware.codegen.rules.blocks import (
     parallelize,
     vectorize_last,
 )
+from autosplit.hardware.codegen.rules.bytes import multiply_bytes
 from autosplit.lowering.layout.tiles import Registers, tile_of
 
 # So many input channels at once: the loads of one are hidden behind the arithmetic of the others.
@@ -32,8 +33,8 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
     behind = [blocks[other] for other in names[names.index(name) + 1 :]]
     inline_all(sch, behind[:-1])
     spatial, reduction = loops_of(sch, product)
-    # Images have rows of pixels, and windows of several rows.
-    rank, is_image = len(spatial), len(reduction) == 3
+    # A product of matrices reduces over one axis; in images a tile may have several rows.
+    rank, is_image = len(spatial), len(spatial) == 4 and len(reduction) > 1
     annotations = sch.get(product).annotations
     padded, width = int(annotations["padded_channels"]), int(annotations["row_width"])
     height = extents(sch, product)[1] if is_image else 1
@@ -103,14 +104,20 @@ def _schedule_tile(sch: Any, product: Any, rank: int, lanes: int) -> None:
     *spatial, o = loops[:rank]
     reduction = loops[rank:]
     vector, lane = sch.split(o, [None, lanes])
-    sch.reorder(*reduction, *spatial, vector, lane)
+    of_bytes = "of_bytes" in sch.get(product).annotations
+    inner = [reduction.pop()] if of_bytes else []
+    sch.reorder(*reduction, *spatial, vector, lane, *inner)
     if extent(sch, reduction[-1]) % _UNROLLED_CHANNELS == 0:
         reduction[-1], unrolled = sch.split(reduction[-1], [None, _UNROLLED_CHANNELS])
         sch.unroll(unrolled)
     for loop in (*spatial, vector):
         sch.unroll(loop)
-    sch.vectorize(lane)
+    if not of_bytes:
+        sch.vectorize(lane)
     start = sch.decompose_reduction(product, reduction[0])
+    if of_bytes:
+        # The instruction adds to sums that exist.
+        sch.tensorize(lane, multiply_bytes())
     *tile, lane = sch.get_loops(start)[around:]
     for loop in tile:
         sch.unroll(loop)
