@@ -58,7 +58,7 @@ class Deployment:
         return cls(tuple(deployed))
 
     @property
-    def splits(self) -> tuple[tuple[int, ...], ...]:
+    def split(self) -> tuple[tuple[int, ...], ...]:
         """The ops of each stage."""
         return tuple(stage.ops for stage in self.stages)
 

@@ -10,7 +10,7 @@ def test_a_split_has_one_replica_a_stage_and_leaves_out_empty_stages() -> None:
         ((0, 1), (), (2,)), ("cores:0", "cores:1", "cuda:0"), ["tvm"] * 3
     )
     assert [stage.devices for stage in deployment.stages] == [("cores:0",), ("cuda:0",)]
-    assert deployment.splits == ((0, 1), (2,))
+    assert deployment.split == ((0, 1), (2,))
     assert deployment.runtimes == ("tvm", "tvm")
 
 

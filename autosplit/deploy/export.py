@@ -48,7 +48,7 @@ def write_split(
     reference = _reference_outputs(model)
     if reference and not results.measured:
         _require_equal(model, deployment, *reference)
-    wiring = model.wiring(deployment.splits)
+    wiring = model.wiring(deployment.split)
     # Read once for all stages: the file can have gigabytes.
     original = _original_onnx(model, deployment.runtimes)
     with replace_export(folder) as new:

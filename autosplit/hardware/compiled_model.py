@@ -133,7 +133,7 @@ class CompiledModel:
         Raises ConfigError for a misspelt device, MachineError for one that is not there, SplitError
         where a runtime cannot cut so.
         """
-        return self.run_on(self.wiring(deployment.splits), deployment, depth, trace)
+        return self.run_on(self.wiring(deployment.split), deployment, depth, trace)
 
     def run_on(
         self, wiring: Wiring, deployment: Deployment, depth: int = 2, trace: bool = False

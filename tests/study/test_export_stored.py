@@ -62,7 +62,7 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     duel = {e["number"]: e["period_ms"]["median"] for e in on.study.user_attrs["duel"]["entries"]}
     best = on.study.trials[min(duel, key=lambda n: duel[n])]
     assert folder == tmp_path / "out"
-    assert deployment.splits == tuple(map(tuple, best.user_attrs["stages"]))
+    assert deployment.split == tuple(map(tuple, best.user_attrs["stages"]))
     assert known.measured.stage_ms == tuple(best.user_attrs["stage_ms"])
     assert known.measured.latency_ms.median == best.user_attrs["latency_ms"]["median"]
     assert known.predicted == best.user_attrs["predicted_ms"]
@@ -79,7 +79,7 @@ def test_a_trial_is_exported_by_its_number(
     for trial in on.study.trials:
         export_stored_split(on.study, tmp_path / "out", trial.number)
         deployment, _, known = written[-1]
-        assert deployment.splits == tuple(map(tuple, trial.user_attrs["stages"]))
+        assert deployment.split == tuple(map(tuple, trial.user_attrs["stages"]))
         assert known.measured.period_ms.median == trial.user_attrs["period_ms"]["median"]
 
 

@@ -81,7 +81,7 @@ class SimulatedCores(SimulatedBench):
 
     def true_plan(self, deployment: Deployment) -> PlannedDeployment:
         """The true costs of a deployment; for tests and comparisons, never for a search."""
-        return self._true_plan(deployment.splits, deployment.replicas, deployment.threads)
+        return self._true_plan(deployment.split, deployment.replicas, deployment.threads)
 
     def optimum(self) -> PlannedDeployment:
         """The best deployment under the true costs, for tests and comparisons too.
@@ -113,5 +113,5 @@ class SimulatedCores(SimulatedBench):
         return replace(self.true, times=tuple(map(tuple, times.tolist())))
 
     def _noisy(self, deployment: Deployment, purpose: str, noise: float) -> tuple[float, ...]:
-        parts = deployment.splits, deployment.replicas, deployment.threads
+        parts = deployment.split, deployment.replicas, deployment.threads
         return self._with_noise(self._true_plan(*parts).loads, noise, purpose, parts)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel, Plan
     from autosplit.planner.baselines import PlannedBaseline
+
+_PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
 
 
 def document(
@@ -31,58 +33,43 @@ def document(
 
     Times are in the unit of the costs. ``runtime``: what the costs were measured in, None for those
     of a graph file; ``threads``: of each device, by default 1; ``resources``: of each device its
-    cores, by default its own. ``assign`` searches the order of the
-    devices too; ``max_period`` asks for the least latency under a bound on the period. The others
-    add the ``k_best`` splits, the Pareto front, what simple splits lose, and the numbers of legal
-    cuts.
+    cores, by default none that another has. ``assign`` searches the order of the devices too;
+    ``max_period`` asks for the least latency under a bound on the period. The others add the
+    ``k_best`` splits, the Pareto front, what simple splits lose, and the numbers of legal cuts.
 
     Raises:
         Infeasible: no split meets the limits.
         ConfigError: a number makes no sense.
     """
     from autosplit import cuts, planner
-    from autosplit.planner.placement.shared_resources import slowed, with_shared_loads
+    from autosplit.planner.placement.shared_resources import slowed
 
-    def real(plan: Plan) -> Plan:
-        """The plan with the loads of stages that share cores added up."""
-        cores = [resources[d] for d in order] if resources else [()] * len(plan.stages)
-        return with_shared_loads(plan, real_costs, cores)
-
-    def split(plan: Plan) -> dict[str, Any]:
-        return _split(costs, plan, runtime, order, threads)
-
-    real_costs, costs = costs, slowed(costs, resources) if resources else costs
+    writer = _Writer(costs, runtime, tuple(range(stages)), threads, resources)
+    costs = slowed(costs, resources) if resources else costs
     limits: dict[str, Any] = {"deadline": deadline, "allow_empty": allow_empty}
-    order = tuple(range(stages))
     # More devices than stages: which ones are used is a part of the question.
     if assign or (costs.devices or 0) > stages:
         best = planner.plan_assigned(costs, stages, **limits)
-        order = best.devices
-        costs = costs.on_devices(order) if costs.devices else costs
-        real_costs = real_costs.on_devices(order) if real_costs.devices else real_costs
+        writer, costs = writer.in_order(best.devices), _on(costs, best.devices)
     if max_period is not None:
         best = planner.least_latency(costs, stages, max_period, **limits)
     elif not assign:
         best = planner.plan(costs, stages, **limits)
-    best = real(best)
-    result = split(best)
-    result["lower_bound"], result["gap"] = best.lower_bound, best.gap
-    result["optimal"], result["note"] = best.optimal, best.note
+    best = writer.real(best)
+    result = writer.split(best) | {key: getattr(best, key) for key in _PROOF}
     if k_best is not None:
         # devices that cost the same are used from the first on
         empty_last = allow_empty and costs.devices is None
         plans = planner.k_best(costs, stages, k_best, **limits, empty_last=empty_last)
-        result["k_best"] = list(map(split, sorted(map(real, plans), key=lambda p: p.rank)))
+        by_rank = sorted(map(writer.real, plans), key=lambda plan: plan.rank)
+        result["k_best"] = list(map(writer.split, by_rank))
     if pareto:
         front = planner.pareto_front(costs, stages, **limits)
-        result["pareto"] = [split(real(plan)) for plan in front.plans]
+        result["pareto"] = [writer.split(writer.real(plan)) for plan in front.plans]
         result["pareto_complete"] = front.complete
     if baselines:
         simple = planner.planned_baselines(costs, stages, deadline=deadline)
-        result["baselines"] = [
-            _baseline(replace(baseline, plan=baseline.plan and real(baseline.plan)), best)
-            for baseline in simple
-        ]
+        result["baselines"] = [writer.baseline(baseline, best) for baseline in simple]
     if count:
         result["cuts"] = asdict(cuts.count(costs.contraction, deadline=deadline))
         splits = cuts.count_splits(costs.contraction, stages, deadline=deadline)
@@ -109,17 +96,10 @@ def deployment(
     from autosplit import planner
 
     best = planner.plan_deployment(costs, cores, thread_counts=thread_counts, deadline=deadline)
-    split = _split(costs, best, runtime)
+    split = _Writer(costs, runtime).split(best)
     del split["devices"]
-    return {
-        **split,
-        "replicas": list(best.replicas),
-        "threads": list(best.threads),
-        "lower_bound": best.lower_bound,
-        "gap": best.gap,
-        "optimal": best.optimal,
-        "note": best.note,
-    }
+    shape = {"replicas": list(best.replicas), "threads": list(best.threads)}
+    return split | shape | {key: getattr(best, key) for key in _PROOF}
 
 
 def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
@@ -132,40 +112,62 @@ def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
             split["devices"] = list(range(len(used)))
 
 
-def _split(
-    costs: CostModel,
-    plan: Plan,
-    runtime: str | None,
-    order: Sequence[int] = (),
-    threads: Sequence[int] = (),
-) -> dict[str, Any]:
-    devices = list(order[: len(plan.stages)])
-    return {
-        "stages": [[costs.ids[i] for i in ops] for ops in plan.stages],
-        "replicas": [1] * len(plan.stages),
-        "threads": [threads[d] if threads else 1 for d in devices],
-        # A graph file names no runtime, and neither has an empty stage one.
-        "runtimes": [name or None for name in plan.runtimes] or [runtime] * len(plan.stages),
-        "loads": list(plan.loads),
-        "period": plan.period,
-        "latency": plan.latency,
-        "bytes_moved": plan.bytes_moved,
-        "memory": list(plan.memory),
-        "devices": devices,
-    }
+@dataclass(frozen=True)
+class _Writer:
+    """Plans as documents; ``order``: of the places along the pipeline the devices."""
+
+    costs: CostModel
+    runtime: str | None
+    order: tuple[int, ...] = ()
+    threads: Sequence[int] = ()
+    resources: Sequence[Sequence[str]] = ()
+
+    def in_order(self, order: tuple[int, ...]) -> _Writer:
+        """The writer for devices in another order along the pipeline."""
+        return replace(self, costs=_on(self.costs, order), order=order)
+
+    def real(self, plan: Plan) -> Plan:
+        """The plan with the loads of stages that share cores added up."""
+        from autosplit.planner.placement.shared_resources import with_shared_loads
+
+        if not self.resources:
+            return plan
+        return with_shared_loads(plan, self.costs, [self.resources[d] for d in self.order])
+
+    def split(self, plan: Plan) -> dict[str, Any]:
+        """The split of a plan and its costs."""
+        devices = list(self.order[: len(plan.stages)])
+        runtimes = [name or None for name in plan.runtimes] or [self.runtime] * len(plan.stages)
+        return {
+            "stages": [[self.costs.ids[i] for i in ops] for ops in plan.stages],
+            "replicas": [1] * len(plan.stages),
+            "threads": [self.threads[d] if self.threads else 1 for d in devices],
+            # A graph file names no runtime, and neither has an empty stage one.
+            "runtimes": runtimes,
+            "loads": list(plan.loads),
+            "period": plan.period,
+            "latency": plan.latency,
+            "bytes_moved": plan.bytes_moved,
+            "memory": list(plan.memory),
+            "devices": devices,
+        }
+
+    def baseline(self, baseline: PlannedBaseline, best: Plan) -> dict[str, Any]:
+        """A baseline and what it loses against the best plan."""
+        period, loss = None, None
+        if baseline.plan is not None:
+            period = self.real(baseline.plan).period
+            if best.period:
+                # A period of zero has no ratio: all ops are free.
+                loss = 100 * (period / best.period - 1)
+        return {
+            "name": baseline.name,
+            "period": period,
+            "loss_percent": loss,
+            "candidates": baseline.candidates,
+            "note": baseline.note,
+        }
 
 
-def _baseline(baseline: PlannedBaseline, best: Plan) -> dict[str, Any]:
-    period, loss = None, None
-    if baseline.plan is not None:
-        period = baseline.plan.period
-        if best.period:
-            # A period of zero has no ratio: all ops are free.
-            loss = 100 * (period / best.period - 1)
-    return {
-        "name": baseline.name,
-        "period": period,
-        "loss_percent": loss,
-        "candidates": baseline.candidates,
-        "note": baseline.note,
-    }
+def _on(costs: CostModel, order: Sequence[int]) -> CostModel:
+    return costs.on_devices(order) if costs.devices else costs
