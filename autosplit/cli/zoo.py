@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
             )
         return _list(args.format)
     if not args.name:
-        raise ConfigError(f"zoo make needs a NAME; give one of {', '.join(catalog.NAMES)}")
+        raise ConfigError(f"zoo make needs a NAME; give one of {', '.join(catalog.EVERY)}")
     return _make(args.name, args.output or Path(f"{args.name}.onnx"), args.seed, args.format)
 
 
 def _list(form: str) -> int:
-    nets = [catalog.describe(name) for name in catalog.NAMES]
+    nets = [catalog.describe(name) for name in catalog.EVERY]
     if form == "json":
         output.emit_json([_document(net) for net in nets])
         return 0

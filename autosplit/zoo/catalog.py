@@ -2,7 +2,7 @@
 
 Nine nets come inside the installed onnx package as files without weights: each weight there is one
 value repeated, so the output is one constant whatever the wiring. They keep their structure and get
-random weights. Three more are built here.
+random weights. Six more are built here, four of them with states.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from typing import Any
 from autosplit.errors import ConfigError, MachineError
 from autosplit.extras import require
 from autosplit.files import atomic_write, refused
-from autosplit.zoo import built_nets
+from autosplit.zoo import built_nets, stream_nets
 from autosplit.zoo import weights as zoo_weights
 from autosplit.zoo.weights import Shape
 
 _BUILT: dict[str, Callable[[], tuple[Any, dict[str, Shape]]]] = {
-    "amplifier": built_nets.amplifier,
     "branches": built_nets.branches,
     "transformer": built_nets.transformer,
+}
+_STREAMS: dict[str, Callable[[], tuple[Any, dict[str, Shape]]]] = {
+    "amplifier": stream_nets.amplifier,
+    "decoder": stream_nets.decoder,
+    "encoder": stream_nets.encoder,
+    "enhancer": stream_nets.enhancer,
 }
 _LIGHT = (
     "bvlc_alexnet",
@@ -38,6 +43,8 @@ _LIGHT = (
     "zfnet512",
 )
 NAMES = tuple(sorted((*_BUILT, *_LIGHT)))
+STREAMS = tuple(_STREAMS)  # nets with states
+EVERY = (*NAMES, *STREAMS)
 _REMEDY = "free the disk or choose another file"
 _OLDEST_IR = 4  # the first version in which an initialiser need not be a graph input
 
@@ -109,12 +116,12 @@ def _place(target: Path) -> Path:
 
 def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
     """The model without its float weights, and the shape of each."""
-    if name not in NAMES:
-        raise ConfigError(f"net {name!r}: not in the zoo; known: {', '.join(NAMES)}")
+    if name not in EVERY:
+        raise ConfigError(f"net {name!r}: not in the zoo; known: {', '.join(EVERY)}")
     require("onnx.numpy_helper", "onnx")
     onnx = require("onnx", "onnx")
-    if name in _BUILT:
-        return _BUILT[name]()
+    if name in _BUILT | _STREAMS:
+        return (_BUILT | _STREAMS)[name]()
     path = Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
     if not path.is_file():
         raise MachineError(

@@ -47,6 +47,7 @@ COMMANDS = {
     "zoo_studies": ("zoo_studies",),
     "onnxruntime": ("onnxruntime_threads", "--study-seconds", "1", "--seconds", "8"),
     "onnx_cases": ("onnx_cases",),
+    "streams": ("streams",),
     "runtimes": ("runtimes", "--single", "--seconds", "3"),
 }
 

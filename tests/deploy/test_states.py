@@ -14,7 +14,7 @@ from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.registry import RUNTIMES
-from autosplit.zoo import built_nets, weights
+from autosplit.zoo import stream_nets, weights
 
 LAYERS = 3
 STATES = {f"past_{i}": f"present_{i}" for i in range(LAYERS)}
@@ -25,7 +25,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import onnx
 
     file = tmp_path_factory.mktemp("states") / "amplifier.onnx"
-    model, shapes = built_nets.amplifier(LAYERS, 4, 8)
+    model, shapes = stream_nets.amplifier(LAYERS, 4, 8)
     weights.fill(model.graph, shapes, seed=0)
     onnx.save(model, file)
     return file
@@ -114,6 +114,6 @@ def test_a_state_that_fits_no_port_is_refused(folder: Path, edit: Any, tmp_path:
 
 
 def test_a_named_op_takes_the_whole_state_to_its_side_of_a_cut(model: autosplit.Model) -> None:
-    split = model.split(after=[["layer0.joined"]])
+    split = model.split(after=[["0.joined"]])
     with split.pipeline() as pipeline:
         assert [state.stage for state in pipeline.wiring.states] == [0, 1, 1]

@@ -105,11 +105,7 @@ def test_a_study_that_fails_is_reported_and_the_others_are_run(
 
 
 def test_the_nets_that_are_compared_are_those_of_the_onnx_package() -> None:
-    assert set(finished_study.ONNX_NETS) == set(catalog.NAMES) - {
-        "amplifier",
-        "branches",
-        "transformer",
-    }
+    assert set(finished_study.ONNX_NETS) == set(catalog.NAMES) - {"branches", "transformer"}
 
 
 def test_a_study_of_a_net_has_two_stages_and_the_time_given() -> None:

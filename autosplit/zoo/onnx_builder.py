@@ -1,0 +1,84 @@
+"""Builds ONNX models whose weights are drawn later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosplit.zoo.weights import Shape
+
+_OPSET, _IR = 17, 8
+FLOAT, INT64 = 1, 7  # onnx.TensorProto.FLOAT and INT64
+
+
+class Builder:
+    """Collects nodes. A layer returns the name of its output; its names start with the layer's."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.weights: dict[str, Shape] = {}
+        self.constants: list[Any] = []
+
+    def op(
+        self, kind: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any
+    ) -> str:
+        """Add a node; its only output has the node's name unless ``outputs`` says otherwise."""
+        from onnx import helper
+
+        self.nodes.append(
+            helper.make_node(kind, inputs, outputs or [name], name=name, **attributes)
+        )
+        return (outputs or [name])[0]
+
+    def weight(self, name: str, *shape: int) -> str:
+        """Declare a float weight, to be drawn later."""
+        self.weights[name] = shape
+        return name
+
+    def constant(self, name: str, kind: int, values: Sequence[float]) -> str:
+        """Add a fixed vector, or a scalar where ``values`` holds one float."""
+        from onnx import helper
+
+        dims = [] if kind == FLOAT else [len(values)]
+        self.constants.append(helper.make_tensor(name, kind, dims, values))
+        return name
+
+    def model(
+        self, name: str, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]
+    ) -> tuple[Any, dict[str, Shape]]:
+        """The model without its weights, and the shape of each weight."""
+        from onnx import helper
+
+        def values(shapes: Mapping[str, Shape]) -> list[Any]:
+            return [helper.make_tensor_value_info(n, FLOAT, s) for n, s in shapes.items()]
+
+        graph = helper.make_graph(
+            self.nodes, name, values(inputs), values(outputs), initializer=self.constants
+        )
+        opset = [helper.make_opsetid("", _OPSET)]
+        model = helper.make_model(
+            graph, ir_version=_IR, opset_imports=opset, producer_name="autosplit"
+        )
+        return model, self.weights
+
+    def conv(
+        self, name: str, x: str, channels: tuple[int, int], size: int = 3, relu: bool = False
+    ) -> str:
+        """A convolution with bias that keeps height and width.
+
+        ``channels`` are those of its input and output.
+        """
+        weight = self.weight(f"{name}.weight", channels[1], channels[0], size, size)
+        bias = self.weight(f"{name}.bias", channels[1])
+        x = self.op("Conv", name, x, weight, bias, kernel_shape=[size, size], pads=[size // 2] * 4)
+        return self.op("Relu", f"{name}.relu", x) if relu else x
+
+    def linear(self, name: str, x: str, width: tuple[int, int], bias: bool = True) -> str:
+        """A matrix product over the last axis; ``width`` is that of its input and output."""
+        x = self.op("MatMul", f"{name}.matmul", x, self.weight(f"{name}.weight", *width))
+        return self.op("Add", name, x, self.weight(f"{name}.bias", width[1])) if bias else x
+
+    def norm(self, name: str, x: str, width: int) -> str:
+        """A layer normalisation over the last axis."""
+        scale, bias = self.weight(f"{name}.scale", width), self.weight(f"{name}.bias", width)
+        return self.op("LayerNormalization", name, x, scale, bias, axis=-1)

@@ -1,0 +1,187 @@
+"""Small nets with states, for streams: each layer reads what it left in the step before.
+
+The input ``past_NAME`` of a state gets the value of the output ``present_NAME``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from autosplit.zoo.onnx_builder import FLOAT, INT64, Builder
+from autosplit.zoo.weights import Shape
+
+Net = tuple[Any, dict[str, Shape]]
+
+
+class _StreamBuilder(Builder):
+    """A Builder that collects the inputs and outputs of states."""
+
+    def __init__(self, inputs: dict[str, Shape], outputs: dict[str, Shape]) -> None:
+        super().__init__()
+        self.inputs, self.outputs = dict(inputs), dict(outputs)
+        self.constant("one", FLOAT, [1.0])
+
+    def past(self, name: str, *shape: int) -> str:
+        """The input of a state; ``present`` makes its successor."""
+        self.inputs[f"past_{name}"] = self.outputs[f"present_{name}"] = shape
+        return f"past_{name}"
+
+    def remember(self, name: str, x: str, shape: Shape, axis: int, new: int) -> str:
+        """What the last step left and then ``x``, along an axis; the end of it is the next state.
+
+        ``shape`` is that of the state, ``new`` the size of ``x`` along the axis.
+        """
+        joined = self.op("Concat", f"{name}.joined", self.past(name, *shape), x, axis=axis)
+        bounds = [
+            self.constant(f"{name}.start", INT64, [new]),
+            self.constant(f"{name}.end", INT64, [2**31]),
+            self.constant(f"{name}.axis", INT64, [axis]),
+        ]
+        self.op("Slice", f"{name}.last", joined, *bounds, outputs=[f"present_{name}"])
+        return joined
+
+    def finish(self, name: str, output: str) -> Net:
+        """The model; the last node makes ``output``."""
+        self.nodes[-1].output[0] = output
+        return self.model(name, self.inputs, self.outputs)
+
+
+def amplifier(layers: int = 12, channels: int = 64, frames: int = 256) -> Net:
+    """Causal convolutions over ``sound`` (1, channels, frames), a frame of a stream.
+
+    They are dilated and gated as in WaveNet (van den Oord et al., 2016).
+    """
+    shape = (1, channels, frames)
+    net = _StreamBuilder({"sound": shape}, {"amplified": shape})
+    x = "sound"
+    for layer in range(layers):
+        dilation = 2 ** (layer % 6)
+        name = f"layer{layer}"
+        # A kernel of three sees two dilated steps before its own frame.
+        joined = net.remember(str(layer), x, (1, channels, 2 * dilation), 2, frames)
+        gates = []
+        for kind in ("Tanh", "Sigmoid"):
+            part = f"{name}.{kind.lower()}"
+            weight = net.weight(f"{part}.weight", channels, channels, 3)
+            bias = net.weight(f"{part}.bias", channels)
+            hidden = net.op("Conv", f"{part}.conv", joined, weight, bias, dilations=[dilation])
+            gates.append(net.op(kind, part, hidden))
+        x = net.op("Add", f"{name}.sum", x, net.op("Mul", f"{name}.gated", *gates))
+    return net.finish("amplifier", "amplified")
+
+
+def enhancer(layers: int = 4, width: int = 384, bands: int = 257) -> Net:
+    """A mask from gated recurrent units over ``spectrum`` (1, bands), as speech enhancers have."""
+    net = _StreamBuilder({"spectrum": (1, bands)}, {"enhanced": (1, bands)})
+    x = net.op("Relu", "enter.relu", net.linear("enter", "spectrum", (bands, width)))
+    for layer in range(layers):
+        x = _gated_unit(net, f"unit{layer}", x, width)
+    mask = net.op("Sigmoid", "mask", net.linear("leave", x, (width, bands)))
+    net.op("Mul", "masked", "spectrum", mask)
+    return net.finish("enhancer", "enhanced")
+
+
+def _gated_unit(net: _StreamBuilder, name: str, x: str, width: int) -> str:
+    """A gated recurrent unit (Cho et al., 2014); its output is its state."""
+    before = net.past(name, 1, width)
+    from_input, from_state = [
+        net.op(
+            "Split",
+            f"{name}.{side}.gates",
+            net.linear(f"{name}.{side}", tensor, (width, 3 * width)),
+            outputs=[f"{name}.{side}.{gate}" for gate in ("update", "reset", "new")],
+            axis=1,
+        ).removesuffix(".update")
+        for side, tensor in (("input", x), ("state", before))
+    ]
+    gates = {}
+    for gate in ("update", "reset"):
+        total = net.op("Add", f"{name}.{gate}.sum", f"{from_input}.{gate}", f"{from_state}.{gate}")
+        gates[gate] = net.op("Sigmoid", f"{name}.{gate}", total)
+    reset = net.op("Mul", f"{name}.forgotten", gates["reset"], f"{from_state}.new")
+    new = net.op(
+        "Tanh", f"{name}.new", net.op("Add", f"{name}.new.sum", f"{from_input}.new", reset)
+    )
+    share = net.op("Sub", f"{name}.share", "one", gates["update"])
+    new_part = net.op("Mul", f"{name}.new.part", share, new)
+    old_part = net.op("Mul", f"{name}.old.part", gates["update"], before)
+    return net.op("Add", f"{name}.output", new_part, old_part, outputs=[f"present_{name}"])
+
+
+def encoder(layers: int = 4, width: int = 192, chunk: int = 16, memory: int = 64) -> Net:
+    """Attention and convolution over ``frames`` (1, chunk, width) and the frames before them.
+
+    A streaming encoder in the manner of Conformer (Gulati et al., 2020): each layer sees ``memory``
+    frames of the past.
+    """
+    shape = (1, chunk, width)
+    net = _StreamBuilder({"frames": shape}, {"encoded": shape})
+    net.constant("scale", FLOAT, [1 / math.sqrt(width)])
+    x = "frames"
+    for layer in range(layers):
+        name = f"layer{layer}"
+        normed = net.norm(f"{name}.norm1", x, width)
+        joined = net.remember(str(layer), normed, (1, memory, width), 1, chunk)
+        query = net.linear(f"{name}.query", normed, (width, width))
+        key = net.linear(f"{name}.key", joined, (width, width), bias=False)
+        value = net.linear(f"{name}.value", joined, (width, width))
+        key = net.op("Transpose", f"{name}.key.turned", key, perm=[0, 2, 1])
+        attended = _attended(net, name, query, key, value)
+        x = net.op(
+            "Add", f"{name}.residual1", x, net.linear(f"{name}.out", attended, (width, width))
+        )
+        x = net.op("Add", f"{name}.residual2", x, _convolved(net, name, x, (chunk, width)))
+        hidden = net.linear(
+            f"{name}.expand", net.norm(f"{name}.norm3", x, width), (width, 4 * width)
+        )
+        hidden = net.op("Relu", f"{name}.relu", hidden)
+        x = net.op("Add", name, x, net.linear(f"{name}.reduce", hidden, (4 * width, width)))
+    return net.finish("encoder", "encoded")
+
+
+def _attended(net: Builder, name: str, query: str, key: str, value: str) -> str:
+    scores = net.op(
+        "Mul", f"{name}.scaled", net.op("MatMul", f"{name}.scores", query, key), "scale"
+    )
+    weights = net.op("Softmax", f"{name}.weights", scores, axis=-1)
+    return net.op("MatMul", f"{name}.mixed", weights, value)
+
+
+def _convolved(net: _StreamBuilder, name: str, x: str, sizes: tuple[int, int]) -> str:
+    """A depthwise convolution along time, over this chunk and the last four frames before it."""
+    chunk, width = sizes
+    turned = net.op(
+        "Transpose", f"{name}.turned", net.norm(f"{name}.norm2", x, width), perm=[0, 2, 1]
+    )
+    joined = net.remember(f"{name}.conv", turned, (1, width, 4), 2, chunk)
+    weight = net.weight(f"{name}.depthwise.weight", width, 1, 5)
+    hidden = net.op("Conv", f"{name}.depthwise", joined, weight, group=width)
+    return net.op("Transpose", f"{name}.back", hidden, perm=[0, 2, 1])
+
+
+def decoder(layers: int = 6, width: int = 256, length: int = 64) -> Net:
+    """A decoder of one ``token`` (1, 1, width) at a time, with keys and values of the last ones."""
+    shape = (1, 1, width)
+    net = _StreamBuilder({"token": shape}, {"decoded": shape})
+    net.constant("scale", FLOAT, [1 / math.sqrt(width)])
+    x = "token"
+    for layer in range(layers):
+        name = f"layer{layer}"
+        normed = net.norm(f"{name}.norm1", x, width)
+        cached = []
+        for part in ("key", "value"):
+            new = net.linear(f"{name}.{part}", normed, (width, width))
+            cached.append(net.remember(f"{name}.{part}", new, (1, length, width), 1, 1))
+        query = net.linear(f"{name}.query", normed, (width, width))
+        key = net.op("Transpose", f"{name}.key.turned", cached[0], perm=[0, 2, 1])
+        attended = _attended(net, name, query, key, cached[1])
+        x = net.op(
+            "Add", f"{name}.residual", x, net.linear(f"{name}.out", attended, (width, width))
+        )
+        hidden = net.linear(
+            f"{name}.expand", net.norm(f"{name}.norm2", x, width), (width, 4 * width)
+        )
+        hidden = net.op("Relu", f"{name}.relu", hidden)
+        x = net.op("Add", name, x, net.linear(f"{name}.reduce", hidden, (4 * width, width)))
+    return net.finish("decoder", "decoded")
