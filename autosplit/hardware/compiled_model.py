@@ -33,6 +33,8 @@ from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
 
+PROFILE_S = 2.0  # seconds that ops are timed for on a device
+
 
 @dataclass(frozen=True)
 class CompiledModel:
@@ -175,7 +177,11 @@ class CompiledModel:
             self.runtime.check(places)
 
     def profile(
-        self, device: Device, seconds: float = 2.0, force: bool = False, runtime: str | None = None
+        self,
+        device: Device,
+        seconds: float = PROFILE_S,
+        force: bool = False,
+        runtime: str | None = None,
     ) -> Profile:
         """The time of every op on a device; measured once on this machine unless ``force``.
 
@@ -185,12 +191,14 @@ class CompiledModel:
         return replace(self.runtime_of(name).profile(device, seconds, force), runtime=name)
 
     def profiles(
-        self, places: Sequence[Device], seconds: float = 2.0, force: bool = False
+        self, places: Sequence[Device], seconds: float | None = None, force: bool = False
     ) -> list[Profile]:
         """``profile`` on each device, for one runtime after the other.
 
-        With runtime ``auto`` one that cannot compute the model has infinite times and a note.
+        By default all runtimes together take as long as one alone. With runtime ``auto`` one that
+        cannot compute the model has infinite times and a note.
         """
+        seconds = seconds or PROFILE_S / len(self.runtimes)
         profiles: list[Profile] = []
         for name in self.runtimes:
             try:

@@ -62,3 +62,25 @@ def test_a_study_runs_is_told_apart_and_exports(runtime, branches, tmp_path, mon
     file.write_text(STUDY.format(folder=tmp_path / "out", runtime="tvm"))
     assert main(["run", str(file)]) == ConfigError.exit_code
     assert "runtime was" in capsys.readouterr().err
+
+
+@pytest.mark.integration
+def test_a_study_of_all_runtimes_resumes_and_exports_the_runtime_of_each_stage(
+    branches, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "s.toml"
+    text = STUDY.format(folder=tmp_path / "out", runtime="auto")
+    file.write_text(text.replace("trials = 2", "trials = 5"))
+    assert main(["run", str(file), "-f", "json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    tried = {(tuple(map(tuple, t["cuts"])), tuple(t["runtimes"])) for t in shown["trials"]}
+    assert len(tried) == len(shown["trials"]) == 5
+    best = shown["best"]["runtimes"]
+    assert f"({', '.join(best)})" in shown["verdict"]["text"]
+    manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
+    assert [s["runtime"] for s in manifest["stages"]] == best
+    assert main(["verify", str(tmp_path / "out"), "-f", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["equal"]
+    assert main(["run", str(file), "-f", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trials"] == shown["trials"]
