@@ -80,6 +80,7 @@ class SplitResults:
 class Profile:
     """The time of every fused op on one device; ``spread_ms`` is half its interval.
 
+    ``call_ms`` is what a stage takes beside its ops, where that is known.
     Times are infinite where the runtime cannot compute ops there; ``note`` says why.
     """
 
@@ -88,6 +89,7 @@ class Profile:
     spread_ms: tuple[float, ...]
     runtime: str = ""
     note: str = ""
+    call_ms: float = 0.0
 
     @property
     def is_possible(self) -> bool:

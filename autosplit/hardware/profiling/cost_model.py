@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from autosplit.errors import ConfigError
@@ -11,6 +12,7 @@ from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.planner import CostModel, Link
+from autosplit.planner.problem.runtime_costs import of_device
 
 
 def cost_model(
@@ -35,6 +37,11 @@ def cost_model(
         groups = keep_together.get(name, ()) if name else [*keep_together.values(), ()][0]
         if any(profile.is_possible for profile in rows):
             models[name] = _in_one_runtime(graph, rows, links, groups)
+            if len(by_runtime) > 1:
+                # Calls decide between runtimes; in one runtime every stage has the same.
+                old = models[name].overheads
+                new = [of_device(old, d) + profile.call_ms for d, profile in enumerate(rows)]
+                models[name] = replace(models[name], overheads=tuple(new))
     if not models:
         reasons = dict.fromkeys(profile.note for profile in profiles)
         raise ConfigError(f"no runtime can compute '{graph.name}': {'; '.join(reasons)}")

@@ -21,4 +21,5 @@ def cached(key: Sequence[str], measure: Callable[[], Profile], force: bool = Fal
         temporary.write_text(json.dumps(asdict(measure())), encoding="utf-8")
 
     document = json.loads(cache.keep(file, write).read_text(encoding="utf-8"))
-    return Profile(document["device"], tuple(document["op_ms"]), tuple(document["spread_ms"]))
+    op_ms, spread_ms = tuple(document["op_ms"]), tuple(document["spread_ms"])
+    return Profile(document["device"], op_ms, spread_ms, call_ms=document.get("call_ms", 0.0))

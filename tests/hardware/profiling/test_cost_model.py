@@ -106,3 +106,14 @@ def test_a_runtime_that_computes_nothing_is_left_out():
 
 
 RUNTIME_TIMES = {"slow": (2.0, 2.0, 2.0), "quick": (1.0, 1.0, 1.0)}
+
+
+def test_the_time_of_a_call_counts_where_runtimes_compete():
+    rows = [
+        Profile("cores:0", times, (0.0,) * 3, name, call_ms=call)
+        for (name, times), call in zip(RUNTIME_TIMES.items(), (0.0, 4.0), strict=True)
+    ]
+    costs = cost_model(CHAIN, rows)
+    assert evaluate(costs, [[0], [1, 2]]).loads == (2.0, 4.0)
+    assert evaluate(costs, [[0], [1, 2]]).runtimes == ("slow", "slow")
+    assert cost_model(CHAIN, rows[1:]).overheads == (0.0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device
-from autosplit.hardware.execution.wiring import StagePorts
+from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import profile_cache
-from autosplit.hardware.runtimes.interface import Item, StageSource
-from autosplit.hardware.runtimes.onnx import model_file
+from autosplit.hardware.runtimes.interface import Item, Stage, StageSource
+from autosplit.hardware.runtimes.onnx import calibration, model_file
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups, group_ops
 from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
 from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples, TimeShares
@@ -77,13 +80,46 @@ class SubmodelRuntime(ABC):
             # Runtimes report nodes by their names; that of a tensor is unique.
             for node in submodel.graph.node:
                 node.name = next(o for o in node.output if o)
-            samples, nodes = self.time_nodes(submodel, source.items(1)[0], cores, seconds)
+            item = source.items(1)[0]
+            samples, nodes = self.time_nodes(submodel, item, cores, seconds)
             shares = TimeShares(self.original, source.graph, self.groups, nodes)
-            return shares.profile(cores, samples)
+            return self._calibrated(shares.profile(cores, samples), item, cores, seconds / 4)
 
         ops = ",".join(op.name for op in source.graph.ops)
-        key = (self.versions, source.sha256, source.input_shapes, ops, str(device), machine())
+        key = (
+            "calibrated",
+            self.versions,
+            source.sha256,
+            source.input_shapes,
+            ops,
+            str(device),
+            machine(),
+        )
         return profile_cache.cached(key, measure, force)
+
+    def _calibrated(self, profile: Profile, item: Item, cores: Cores, seconds: float) -> Profile:
+        whole = self.stage(self.source.whole, cores)
+        values = [item[port.name] for port in self.source.whole.inputs]
+        whole_ms = calibration.run_ms(whole, values, cores, seconds)
+        inputs, outputs = calibration.SMALLEST[:1], calibration.SMALLEST[1:]
+        with tempfile.TemporaryDirectory(prefix="autosplit-call-") as folder:
+            file = Path(folder, "smallest.onnx")
+            file.write_bytes(calibration.smallest_model())
+            smallest = self.load_stage(file, "", inputs, outputs, cores)
+        number = [np.ones(inputs[0].shape, np.float32)]
+        call_ms = calibration.run_ms(smallest, number, cores, seconds / 4)
+        return calibration.calibrated(profile, whole_ms, call_ms)
+
+    @abstractmethod
+    def stage(self, ports: StagePorts, device: Device) -> Stage:
+        """See Runtime."""
+
+    @staticmethod
+    @abstractmethod
+    def load_stage(
+        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
+    ) -> Stage:
+        """See Runtime."""
 
     @abstractmethod
     def time_nodes(
