@@ -38,8 +38,6 @@ SPLIT_OPTIONS = (
     "assign",
     "allow_empty",
     "max_period",
-    "k_best",
-    "pareto",
     "baselines",
     "count",
 )  # what is asked about a fixed number of stages
@@ -131,7 +129,9 @@ def run(args: argparse.Namespace) -> int:
     deadline = _deadline(start, args.timeout)
     runtime = None if _is_graph_file(args) else args.runtime or registry.DEFAULT
     if args.cores is not None:
-        document = planned.deployment(costs, args.cores, runtime, thread_counts, deadline)
+        document = planned.deployment(
+            costs, args.cores, runtime, thread_counts, deadline, args.k_best, args.pareto
+        )
     else:
         document = planned.document(
             costs,
@@ -218,18 +218,7 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
         "first to last op",
     )
     output.emit_table("", titles, _stage_rows(document, places))
-    for key, title in (("k_best", "best splits"), ("pareto", "period, latency and peak memory")):
-        if key in document:
-            rows = map(_split_row, count(), document[key])
-            titles = (
-                "split",
-                f"period{unit}",
-                f"latency{unit}",
-                "MB moved",
-                "peak MB",
-                "ops a stage",
-            )
-            output.emit_table(title, titles, rows)
+    _print_lists(document, "best splits", unit)
     if "baselines" in document:
         rows = map(_baseline_row, document["baselines"])
         titles = ("split", f"period{unit}", "loss %", "stages measured", "note")
@@ -240,6 +229,15 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
             output.emit_line(f"legal {key}: {least}{document[key]['total']}")
     if args.save:
         output.emit_line(args.save)
+
+
+def _print_lists(document: dict[str, Any], best: str, unit: str) -> None:
+    """The k best and the Pareto front."""
+    for key, title in (("k_best", best), ("pareto", "period, latency and peak memory")):
+        if key in document:
+            times = (f"period{unit}", f"latency{unit}")
+            titles = ("number", *times, "MB moved", "peak MB", "ops a stage", "replicas")
+            output.emit_table(title, titles, map(_split_row, count(), document[key]))
 
 
 def _print_deployment(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
@@ -259,6 +257,7 @@ def _print_deployment(args: argparse.Namespace, costs: CostModel, document: dict
     runtime_title = ("runtime",) if any(document["runtimes"]) else ()
     titles = ("stage", *runtime_title, *shape_titles, "MB", "first to last op")
     output.emit_table("", titles, rows)
+    _print_lists(document, "best deployments", unit)
     if args.save:
         output.emit_line(args.save)
 
@@ -306,6 +305,7 @@ def _split_row(number: int, plan: dict[str, Any]) -> tuple[object, ...]:
         digits(plan["bytes_moved"] / 1e6),
         f"{peak / 1e6:.1f}",
         sizes,
+        " ".join(map(str, plan["replicas"])),
     )
 
 

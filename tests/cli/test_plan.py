@@ -207,6 +207,17 @@ def test_replicas_of_stages_on_equal_cores(graph, capsys):
     assert (whole["replicas"], whole["period"]) == ([3], pytest.approx(10 / 3))
 
 
+def test_several_deployments_can_be_asked(graph, capsys):
+    question = (graph(), "--cores", "3", "--memory", "30", "--k-best", "3", "--pareto")
+    document = planned(capsys, *question)
+    assert [d["period"] for d in document["k_best"]] == [3.75, 4.5, 4.5]
+    assert document["k_best"][0]["replicas"] == [1, 2]
+    assert document["pareto"][0]["period"] == 3.75
+    assert document["pareto_complete"]
+    assert main(["plan", *question]) == 0
+    assert "best deployments" in capsys.readouterr().out
+
+
 def test_the_table_of_a_deployment(graph, tmp_path, capsys):
     saved = str(tmp_path / "saved.json")
     assert main(["plan", graph(), "--cores", "3", "--memory", "30", "--save", saved]) == 0
@@ -226,7 +237,7 @@ def test_a_memory_limit_holds_for_stages_too(graph, capsys):
 
 
 @pytest.mark.parametrize(
-    "option", ["--assign", "--k-best=2", "--max-period=9", "--devices=cores:0"]
+    "option", ["--assign", "--baselines", "--max-period=9", "--devices=cores:0"]
 )
 def test_what_is_asked_of_a_number_of_stages_is_refused_with_cores(option, graph, capsys):
     assert main(["plan", graph(), "--cores", "2", option]) == 2

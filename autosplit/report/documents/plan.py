@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autosplit.planner import CostModel, Plan
+    from autosplit.planner import CostModel, Plan, PlannedDeployment
     from autosplit.planner.baselines import PlannedBaseline
 
 _PROOF = ("lower_bound", "gap", "optimal", "note")  # what a plan says of itself
@@ -83,11 +83,14 @@ def deployment(
     runtime: str | None,
     thread_counts: Sequence[int] = (1,),
     deadline: Callable[[], bool] | None = None,
+    k_best: int | None = None,
+    pareto: bool = False,
 ) -> dict[str, Any]:
     """The document of ``plan --cores N -f json`` without ``seconds``.
 
     ``runtime``: what the costs were measured in, None for those of a graph file;
-    ``thread_counts``: of a replica, one for each row of the costs.
+    ``thread_counts``: of a replica, one for each row of the costs. ``k_best`` and ``pareto`` are as
+    in ``document``.
 
     Raises:
         Infeasible: no deployment meets the limits.
@@ -95,11 +98,27 @@ def deployment(
     """
     from autosplit import planner
 
+    writer = _Writer(costs, runtime)
+
+    def deployed(plan: PlannedDeployment) -> dict[str, Any]:
+        split = writer.split(plan)
+        del split["devices"]
+        return split | {"replicas": list(plan.replicas), "threads": list(plan.threads)}
+
     best = planner.plan_deployment(costs, cores, thread_counts=thread_counts, deadline=deadline)
-    split = _Writer(costs, runtime).split(best)
-    del split["devices"]
-    shape = {"replicas": list(best.replicas), "threads": list(best.threads)}
-    return split | shape | {key: getattr(best, key) for key in _PROOF}
+    result = deployed(best) | {key: getattr(best, key) for key in _PROOF}
+    if k_best is not None:
+        plans = planner.k_best_deployments(
+            costs, cores, k_best, thread_counts=thread_counts, deadline=deadline
+        )
+        result["k_best"] = [deployed(plan) for plan in plans]
+    if pareto:
+        front = planner.deployment_front(
+            costs, cores, thread_counts=thread_counts, deadline=deadline
+        )
+        result["pareto"] = [deployed(plan) for plan in front.plans]
+        result["pareto_complete"] = front.complete
+    return result
 
 
 def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
