@@ -19,7 +19,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -231,13 +230,19 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
         output.emit_line(args.save)
 
 
-def _print_lists(document: dict[str, Any], best: str, unit: str) -> None:
-    """The k best and the Pareto front."""
+def _print_lists(
+    document: dict[str, Any], best: str, unit: str, columns: tuple[str, ...] = ()
+) -> None:
+    """The k best and the Pareto front; ``columns``: further keys with a number a stage."""
     for key, title in (("k_best", best), ("pareto", "period, latency and peak memory")):
         if key in document:
             times = (f"period{unit}", f"latency{unit}")
-            titles = ("number", *times, "MB moved", "peak MB", "ops a stage", "replicas")
-            output.emit_table(title, titles, map(_split_row, count(), document[key]))
+            titles = ("split", *times, "MB moved", "peak MB", "ops a stage", *columns)
+            rows = []
+            for number, plan in enumerate(document[key]):
+                numbers = [" ".join(map(str, plan[column])) for column in columns]
+                rows.append((*_split_row(number, plan), *numbers))
+            output.emit_table(title, titles, rows)
 
 
 def _print_deployment(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
@@ -257,7 +262,7 @@ def _print_deployment(args: argparse.Namespace, costs: CostModel, document: dict
     runtime_title = ("runtime",) if any(document["runtimes"]) else ()
     titles = ("stage", *runtime_title, *shape_titles, "MB", "first to last op")
     output.emit_table("", titles, rows)
-    _print_lists(document, "best deployments", unit)
+    _print_lists(document, "best deployments", unit, ("replicas", "threads"))
     if args.save:
         output.emit_line(args.save)
 
@@ -305,7 +310,6 @@ def _split_row(number: int, plan: dict[str, Any]) -> tuple[object, ...]:
         digits(plan["bytes_moved"] / 1e6),
         f"{peak / 1e6:.1f}",
         sizes,
-        " ".join(map(str, plan["replicas"])),
     )
 
 
