@@ -14,6 +14,7 @@ from autosplit.errors import ModelError
 from autosplit.frontend.onnx import importer, shape_arithmetic
 from autosplit.frontend.source import mark, marked
 from tests.build import node, onnx_model, value
+from tests.nets import judge, net
 
 onnx = pytest.importorskip("onnx")
 
@@ -128,6 +129,12 @@ def test_a_dropout_that_is_told_at_run_time_whether_it_trains_is_refused(save: A
     model.graph.input.append(value("t", (), "BOOL"))
     with pytest.raises(ModelError, match="it drops values at random"):
         api.load_model(save(model))
+
+
+def test_a_mask_that_is_an_output_keeps_everything(save: Any) -> None:
+    text = "g (float[1,4] x) => (float[1,4] z, bool[1,4] m) { y, m = Dropout(x)  z = Relu(y) }"
+    model = api.load_model(save(net(text)))
+    judge(model, model.split([]))
 
 
 def test_a_mask_that_is_read_keeps_everything(save: Any) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from autosplit.errors import AutosplitError, ModelError, line_of
 from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
 from autosplit.frontend.onnx.nodes import draws_at_random, tensors_read
@@ -139,7 +141,7 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = importer.from_onnx(model.graph, opsets[0] if opsets else 1)
+            module = importer.from_onnx(_without_nodes(model.graph), opsets[0] if opsets else 1)
     except AutosplitError:
         importer.leave_block()
         raise
@@ -150,6 +152,13 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
             f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}"
         ) from error
     return importer, module
+
+
+def _without_nodes(graph: Any) -> Any:
+    """What TVM's importer reads of a GraphProto; its nodes are converted one by one."""
+    return SimpleNamespace(
+        node=(), initializer=graph.initializer, input=graph.input, output=graph.output
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -165,12 +174,15 @@ def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
     read = {tensor for node in nodes for tensor in node.inputs}
     read |= {output.name for output in model.graph.output}
     kinds = {*_get_convert_map(), "Constant"} - _CONTROL_FLOW
+    varying = _varying(model, nodes)
 
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         position = 0  # of the node that is converted
 
         def __init__(self) -> None:
-            super().__init__({}, {}, sanitize=True)
+            # The importer takes a size of 0 for an unknown one.
+            shapes = {signature.name: list(signature.shape) for signature in inputs(model)}
+            super().__init__(shapes, {}, sanitize=True)
             self._nodes = self.table = NameTable()
             self.opaque: dict[str, str] = {}
 
@@ -184,16 +196,42 @@ def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
 
         def _construct_nodes(self, graph: Any) -> None:
             self.table.builder = self.bb
-            for self.position, proto in enumerate(graph.node):
+            for self.position, proto in enumerate(model.graph.node):
                 _refuse_random(nodes[self.position], proto)
+                # In a block of its own, since a conversion that fails leaves bindings behind.
+                self.bb._begin_dataflow_block()
                 try:
-                    if proto.op_type not in kinds or proto.domain not in _DOMAINS:
-                        raise ValueError(f"TVM's importer has no {_kind(proto)}")
-                    super()._construct_nodes(SimpleNamespace(node=[proto]))
+                    reason = self._construct_node(proto)
                 except AutosplitError:
                     raise
                 except Exception as error:  # TVM raises errors of many kinds
-                    self._construct_opaque(proto, _reason(error))
+                    reason = _reason(error)
+                bindings = self.bb._end_block().bindings
+                reason = reason or self._open_size(proto, bindings)
+                if reason:
+                    self._construct_opaque(proto, reason)
+                    continue
+                for binding in bindings:
+                    self.bb.emit_normalized(binding)
+
+        def _construct_node(self, proto: Any) -> str:
+            """Convert a node; returns why TVM cannot, empty where it can."""
+            if proto.op_type not in kinds or proto.domain not in _DOMAINS:
+                return f"TVM's importer has no {_kind(proto)}"
+            super()._construct_nodes(SimpleNamespace(node=[proto]))
+            return ""
+
+        def _open_size(self, proto: Any, bindings: Any) -> str:
+            """Why TVM cannot compute a node whose sizes depend on the values of an input."""
+            steering = proto.input[1:] or proto.input
+            if varying.isdisjoint(steering):
+                return ""
+            read = [self.table[name] for name in proto.input if name]
+            made = [self.table[name] for name in proto.output if name]
+            made += [binding.var for binding in bindings]
+            if all(map(_is_static, read)) and not all(map(_is_static, made)):
+                return "TVM does not know the size of its result"
+            return ""
 
         def _construct_opaque(self, proto: Any, reason: str) -> None:
             node = nodes[self.position]
@@ -216,15 +254,38 @@ def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
                     f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
                     "as in training; export the model for inference"
                 )
-            # A dropout whose mask nobody reads is an identity.
-            if op_name == "Dropout" and not read.intersection(node.outputs[1:]):
-                values = [inputs[0]] * len(node.outputs)
+            if op_name == "Dropout":
+                values = _identity(inputs[0], opset)[: len(node.outputs)]
             if values is not None:
                 return values[0] if len(values) == 1 else relax.Tuple(values)
             convert = super()._convert_operator
             return normalize.converted(convert, proto, inputs, attrs, opset, read)
 
     return Importer()
+
+
+def _varying(model: Any, nodes: tuple[SourceNode, ...]) -> frozenset[str]:
+    """The tensors whose values depend on the inputs of a model."""
+    tensors = {signature.name for signature in inputs(model)}
+    for node in nodes:
+        # All shapes are known.
+        if node.kind not in ("Shape", "Size") and tensors.intersection(node.inputs):
+            tensors.update(node.outputs)
+    return frozenset(tensors)
+
+
+def _is_static(value: Any) -> bool:
+    """Whether no size of a tensor is open; other values have none."""
+    from tvm import relax
+
+    is_tensor = isinstance(value.ty, relax.TensorType)
+    return not is_tensor or shape_arithmetic.fixed_sizes(value) is not None
+
+
+def _identity(value: Any, opset: int) -> list[Any]:
+    """The results of a dropout that drops nothing: its input, and a mask that keeps everything."""
+    dtype = "bool" if opset >= 10 else str(value.ty.dtype)
+    return [value, shape_arithmetic.constant(np.ones(shape_arithmetic.sizes(value), dtype))]
 
 
 def _kind(proto: Any) -> str:
@@ -273,6 +334,9 @@ class NameTable(dict[str, Any]):
     def _marked(self, tensor: str, value: Any) -> Any:
         from tvm import relax
 
+        # What is known of a conversion that failed does not hold.
+        self.alias.pop(tensor, None)
+        self.constants.discard(tensor)
         if isinstance(value, relax.Var) and value.name in self._tensor_of:
             self.alias[tensor] = self._tensor_of[value.name]
             return value

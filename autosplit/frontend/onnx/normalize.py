@@ -40,7 +40,9 @@ def converted(
         return _is_number(convert, inputs, opset)
     if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
         return _same_truth(convert, inputs, opset)
-    _refuse_ignored(kind, attrs)
+    if kind in ("Max", "Mean", "Min", "Sum"):
+        return _pairwise(kind, inputs) or convert(kind, inputs, attrs, opset)
+    _refuse_ignored(kind, attrs, inputs)
     if kind in _REWRITES:
         inputs, attrs = _REWRITES[kind](inputs, dict(attrs), opset)
     if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "bfloat16":
@@ -54,7 +56,7 @@ def converted(
     return result
 
 
-def _refuse_ignored(kind: str, attrs: Attributes) -> None:
+def _refuse_ignored(kind: str, attrs: Attributes, inputs: Any) -> None:
     """Raise ValueError for an attribute that the converter ignores and nothing can stand for."""
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
         raise ValueError(
@@ -66,6 +68,10 @@ def _refuse_ignored(kind: str, attrs: Attributes) -> None:
         raise ValueError(
             "TVM's importer has no Attention of the ONNX standard; export it as MatMul and Softmax"
         )
+    if kind == "NonMaxSuppression":
+        raise ValueError("TVM makes its result as large as all boxes would need")
+    if kind == "RMSNormalization" and attrs.get("axis", -1) in (0, -len(inputs[0].ty.shape)):
+        raise ValueError("TVM does not normalise over all axes; flatten its input first")
     if kind == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
         raise ValueError(
             "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
@@ -144,6 +150,24 @@ def _pad(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     if attrs.get("mode") == b"wrap" and is_negative:
         raise ValueError("TVM wraps a tensor whole; crop it by a Slice instead of negative pads")
     return inputs, attrs
+def _pairwise(kind: str, inputs: Any) -> Any:
+    """An op of any number of tensors as a chain of ops of two; None where all are constants.
+
+    TVM's importer would stack the tensors, which copies every one and which no pass fuses.
+    """
+    import tvm
+    from tvm import relax
+
+    if all(isinstance(i, tvm.ir.GenericConst) for i in inputs):
+        return None
+    combine = {"Max": relax.op.maximum, "Min": relax.op.minimum}.get(kind, relax.op.add)
+    normalized = relax.BlockBuilder.current().normalize
+    total = inputs[0]
+    for operand in inputs[1:]:
+        total = normalized(combine(total, operand))
+    if kind != "Mean" or len(inputs) == 1:
+        return total
+    return normalized(relax.op.divide(total, relax.const(len(inputs), str(total.ty.dtype))))
 
 
 def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:

@@ -51,7 +51,13 @@ def _sizes(value: Any) -> Sizes:
     if not value.type.tensor_type.HasField("shape"):
         return None
     dims = value.type.tensor_type.shape.dim
-    return [d.dim_value if d.dim_value > 0 else d.dim_param or None for d in dims]
+    return [_size(d) for d in dims]
+
+
+def _size(dim: Any) -> Any:
+    # onnxruntime takes a negative size for an unknown one, too.
+    is_number = dim.HasField("dim_value") and dim.dim_value >= 0
+    return dim.dim_value if is_number else dim.dim_param or None
 
 
 def _require_numeric_tensor(value: Any) -> None:

@@ -15,7 +15,6 @@ from autosplit.lowering.layout.channels_last import channels_last
 from autosplit.lowering.layout.convolution import legalize_convolutions
 from autosplit.lowering.layout.matmul import legalize_matmul
 from autosplit.lowering.layout.quantised import convolve_bytes
-from autosplit.lowering.layout.sums import add_for_sum
 from autosplit.lowering.layout.tiles import registers_of
 
 
@@ -54,13 +53,7 @@ def fuse(module: Any, target: Any, check: Callable[[Any, bool], None]) -> FusedM
         simplify.insert(0, convolve_bytes(registers))
     packed = {**legalize_convolutions(registers), "relax.matmul": legalize_matmul(registers)}
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
-    layout = [
-        t.CanonicalizeBindings(),
-        add_for_sum,
-        t.CanonicalizeBindings(),
-        fold_weights,
-        channels_last,
-    ]
+    layout = [t.CanonicalizeBindings(), fold_weights, channels_last]
     if target.kind.name != "llvm":
         layout, packed = [], {}
     legalise = [

@@ -6,5 +6,5 @@ Read in this order:
 - ``ops``: how each op is written with channels last; ``order``: what that is.
 - ``tiles``: what part of an output a kernel computes in registers.
 - ``convolution``, ``matmul``: products with packed weights.
-- ``quantised``: convolutions of bytes; ``sums``: ONNX's Sum as additions.
+- ``quantised``: convolutions of bytes.
 """

@@ -107,7 +107,7 @@ def test_a_node_of_constants_alone_is_computed_at_once(save: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("n = NonZero(x)  z = Cast<to=1>(n)", "size depends on the data"),
+        ("n = NonZero(x)  z = Cast<to=1>(n)", "the size of its output 'n' depends on the data"),
         ("s = StringNormalizer(x)  z = Cast<to=1>(s)", "onnxruntime refuses it"),
         ("r = RandomNormalLike(x)  z = Add(x, r)", "node 'r' .* draws random numbers"),
     ],
@@ -115,6 +115,16 @@ def test_a_node_of_constants_alone_is_computed_at_once(save: Any) -> None:
 def test_what_no_runtime_can_split_is_refused_by_name(save: Any, line: str, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         api.load_model(save(nets.net(f"g (float[2,3] x) => (float[a,b] z) {{ {line} }}")))
+
+
+def test_a_size_that_an_input_decides_is_the_declared_one(save: Any) -> None:
+    text = "g (float[1,3] x, int64[2] s) => (float[2,3] y) { a = Relu(x)  y = Expand(a, s) }"
+    model = api.load_model(save(nets.net(text)), runtime="onnxruntime")
+    assert opaque(model) == [("y",)]
+    item = {"x": np.ones((1, 3), np.float32), "s": np.array([2, 3])}
+    with model.split([["a"]]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([item])
+    np.testing.assert_array_equal(outputs["y"], np.ones((2, 3)))
 
 
 IF = """g (float[2,3] x) => (float[2,3] z) {{
