@@ -87,6 +87,16 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_tolerance(parser: argparse.ArgumentParser) -> None:
+    """The relative error that outputs may have."""
+    parser.add_argument(
+        "--tolerance",
+        type=tolerance,
+        metavar="SHARE",
+        help="largest error of outputs as a share of the largest value (default: by the model)",
+    )
+
+
 def add_runtime(parser: argparse.ArgumentParser) -> None:
     """What runs the stages."""
     parser.add_argument(
@@ -115,6 +125,7 @@ def load_model(args: argparse.Namespace) -> Model:
         runtime=runtime,
         targets=targets(args.device_target),
         states=states(args.state),
+        tolerance=getattr(args, "tolerance", None),
     )
 
 
@@ -201,6 +212,11 @@ def memory(text: str) -> float:
 def seconds(text: str) -> float:
     """A time in seconds, as an argparse type: a finite number above zero."""
     return _above_zero(text, "time in seconds")
+
+
+def tolerance(text: str) -> float:
+    """A relative error, as an argparse type: a finite number above zero."""
+    return _above_zero(text, "tolerance")
 
 
 def _above_zero(text: str, quantity: str) -> float:

@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_model(parser)
     options.add_runtime(parser)
+    options.add_tolerance(parser)
     parser.add_argument(
         "--after",
         action="append",

@@ -31,6 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--special", action="store_true", help="include NaN, infinities and denormals in the items"
     )
+    options.add_tolerance(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of the random items")
 
 
@@ -41,8 +42,12 @@ def run(args: argparse.Namespace) -> int:
     items = args.items
     if items is None:
         items = 6 if args.special else 3  # there are six kinds of special values
-    accuracy, reference = verify(args.folder, args.model, items, args.seed, args.special)
+    accuracy, reference = verify(
+        args.folder, args.model, items, args.seed, args.special, args.tolerance
+    )
     word = "equal" if accuracy.equal else "DIFFERENT"
+    if accuracy.reason:
+        output.note(accuracy.reason)
     output.emit(
         args.format,
         asdict(accuracy) | {"against": reference},

@@ -20,7 +20,6 @@ from autosplit.files import require_path, sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.wiring import StagePorts, StageState, part
-from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.reference import STEPS
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.runtimes.onnx import model_file, submodels
@@ -217,7 +216,7 @@ def _require_equal(
     except MachineError:  # cores of another machine, or code for another processor
         return
     with pipeline:
-        require_equal(compare(pipeline.run(items), expected, model.lowered.dtypes))
+        model.require_equal(pipeline.run(items), items, expected)
 
 
 def _write_reference(reference: tuple[Items, Items] | None, file: Path) -> m.ReferencePart | None:

@@ -25,8 +25,13 @@ from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.measurement.reference import STEPS, StreamReference, reference_of_file
+from autosplit.hardware.measurement.reference import (
+    STEPS,
+    Reference,
+    StreamReference,
+    accuracy_of,
+    reference_of_file,
+)
 from autosplit.hardware.measurement.results import Accuracy, Spread
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
@@ -54,7 +59,12 @@ class BenchResult:
 
 
 def verify(
-    folder: Path, model: Path | None = None, items: int = 3, seed: int = 0, special: bool = False
+    folder: Path,
+    model: Path | None = None,
+    items: int = 3,
+    seed: int = 0,
+    special: bool = False,
+    tolerance: float | None = None,
 ) -> tuple[Accuracy, str]:
     """Compare an exported pipeline with a reference; returns the accuracy and the reference's name.
 
@@ -73,14 +83,18 @@ def verify(
     if document.model.states:
         items = max(items, STEPS)
     draw = special_items if special else random_items
+    reference: Reference | None = None
     if file is None:
         inputs, expected, name = recorded_items(folder, document)
     else:
         try:
-            inputs, expected, name = _reference(document, file, draw, items, seed)
+            reference = _reference(document, file)
+            inputs = sample_items(document, draw, items, seed)
+            expected, name = reference.outputs(inputs), f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
                 raise
+            reference = None
             inputs, expected, name = recorded_items(folder, document)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     if document.model.states:
@@ -91,7 +105,7 @@ def verify(
     # The tolerance is that of the coarsest type between the stages, not of the outputs alone.
     ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
     dtypes = {port.dtype for port in ports}.union(document.model.dtypes)
-    return compare(outputs, expected, dtypes), name
+    return accuracy_of(outputs, expected, dtypes, tolerance, reference, inputs), name
 
 
 def run_streams(pipeline: Pipeline, items: Items, streams: int) -> Items:
@@ -159,19 +173,16 @@ def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]
     return inputs, expected, f"onnxruntime's outputs recorded in {name}"
 
 
-def _reference(
-    document: Manifest, file: Path, draw: Draw, items: int, seed: int
-) -> tuple[Items, Items, str]:
-    """Items, what the reference computes for them from the original model, and its name."""
-    inputs = sample_items(document, draw, items, seed)
+def _reference(document: Manifest, file: Path) -> Reference:
+    """What computes the original model, step by step where it has states."""
     ports = [state for stage in document.stages for state in stage.states]
     shapes = {p.name: p.shape for p in document.model.inputs} | {p.input: p.shape for p in ports}
     reference = reference_of_file(file, shapes)
-    if ports:
-        successors = document.model.states
-        states = [(p.input, p.shape, p.dtype, successors[p.input]) for p in ports]
-        reference = StreamReference(reference, tuple(states))
-    return inputs, reference.outputs(inputs), f"{reference.name} on {file}"
+    if not ports:
+        return reference
+    successors = document.model.states
+    states = [(p.input, p.shape, p.dtype, successors[p.input]) for p in ports]
+    return StreamReference(reference, tuple(states))
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

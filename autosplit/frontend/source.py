@@ -41,6 +41,15 @@ class SourceNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
+    @property
+    def unknown_size(self) -> str:
+        """The message for a node with a result that has no fixed size."""
+        return (
+            f"node '{self.name}' ({self.kind}) makes a tensor whose size depends on the data, and "
+            "a split needs fixed sizes; replace the node, or leave it and what follows it out of "
+            "the model"
+        )
+
 
 @dataclass(frozen=True)
 class SourceModel:

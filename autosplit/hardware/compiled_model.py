@@ -24,8 +24,15 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.measurement.reference import Reference, StreamReference, reference_of
-from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.measurement.parity import require_equal
+from autosplit.hardware.measurement.reference import (
+    Outputs,
+    Reference,
+    StreamReference,
+    accuracy_of,
+    reference_of,
+)
+from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
 from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
@@ -43,7 +50,8 @@ class CompiledModel:
     ``path`` is the original file, None for an object; ``onnx_file`` the same where it is ONNX.
     ``onnx_model`` is the ONNX model of a program of torch.
     ``targets`` gives devices, by their spelling, targets of their own; the graph is the same for
-    all. ``reference`` computes the original without stages. Of ``runtimes`` the first computes
+    all. ``reference`` computes the original without stages, and outputs may differ from it by
+    ``tolerance``, which by default follows from the model. Of ``runtimes`` the first computes
     what is asked for without a runtime.
     """
 
@@ -58,6 +66,7 @@ class CompiledModel:
     targets: Mapping[str, str] = field(default_factory=dict)
     onnx_file: Path | None = None
     onnx_model: Any = None
+    tolerance: float | None = None
 
     @property
     def graph(self) -> FusedGraph:
@@ -258,6 +267,19 @@ class CompiledModel:
         """
         return self.reference.outputs(items)
 
+    def require_equal(
+        self, outputs: Sequence[Outputs], items: Sequence[Item], expected: Sequence[Outputs]
+    ) -> Accuracy:
+        """The accuracy of outputs for ``items``.
+
+        Raises StageError where they differ from the expected ones by more than the tolerance.
+        """
+        return require_equal(
+            accuracy_of(
+                outputs, expected, self.lowered.dtypes, self.tolerance, self.reference, items
+            )
+        )
+
     @property
     def identity(self) -> dict[str, str]:
         """What must be equal in two measurements, besides the machine, to compare them."""
@@ -286,6 +308,7 @@ def load_model(
     runtime: str | None = None,
     targets: Mapping[str, str] | None = None,
     states: Mapping[str, str] | None = None,
+    tolerance: float | None = None,
 ) -> CompiledModel:
     """Read and fuse a model.
 
@@ -297,7 +320,8 @@ def load_model(
     next step of a stream. ``backends`` are external code generators for the ops that they match.
     ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file or a
     PyTorch program. With ``auto`` each stage has the one that is fastest for it, of those that are
-    installed and can compute the model.
+    installed and can compute the model. ``tolerance`` is the relative error that outputs may have;
+    by default it follows from the model.
 
     Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
     package.
@@ -333,6 +357,7 @@ def load_model(
         targets=_device_targets(targets or {}),
         onnx_file=path if source.format == "onnx" else None,
         onnx_model=source.onnx_model,
+        tolerance=tolerance,
     )
 
 

@@ -227,9 +227,9 @@ def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
             if varying.isdisjoint(steering):
                 return ""
             read = [self.table[name] for name in proto.input if name]
-            made = [self.table[name] for name in proto.output if name]
-            made += [binding.var for binding in bindings]
-            if all(map(_is_static, read)) and not all(map(_is_static, made)):
+            results = [self.table[name] for name in proto.output if name]
+            results += [binding.var for binding in bindings]
+            if all(map(_is_static, read)) and not all(map(_is_static, results)):
                 return "TVM does not know the size of its result"
             return ""
 
@@ -238,6 +238,8 @@ def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
             values = {name: self.table[name] for name in node.inputs}
             try:
                 results = opaque.results(model, proto, values, self.bb)
+            except opaque.UnknownSizeError as error:
+                raise ModelError(node.unknown_size) from error
             except ValueError as error:
                 raise ModelError(
                     f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"

@@ -40,8 +40,8 @@ def converted(
         return _is_number(convert, inputs, opset)
     if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
         return _same_truth(convert, inputs, opset)
-    if kind in ("Max", "Mean", "Min", "Sum"):
-        return _pairwise(kind, inputs) or convert(kind, inputs, attrs, opset)
+    if kind in ("Max", "Mean", "Min", "Sum") and not all(map(_is_constant, inputs)):
+        return _pairwise(kind, inputs)
     _refuse_ignored(kind, attrs, inputs)
     if kind in _REWRITES:
         inputs, attrs = _REWRITES[kind](inputs, dict(attrs), opset)
@@ -150,16 +150,15 @@ def _pad(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     if attrs.get("mode") == b"wrap" and is_negative:
         raise ValueError("TVM wraps a tensor whole; crop it by a Slice instead of negative pads")
     return inputs, attrs
+
+
 def _pairwise(kind: str, inputs: Any) -> Any:
-    """An op of any number of tensors as a chain of ops of two; None where all are constants.
+    """An op of any number of tensors as a chain of ops of two.
 
     TVM's importer would stack the tensors, which copies every one and which no pass fuses.
     """
-    import tvm
     from tvm import relax
 
-    if all(isinstance(i, tvm.ir.GenericConst) for i in inputs):
-        return None
     combine = {"Max": relax.op.maximum, "Min": relax.op.minimum}.get(kind, relax.op.add)
     normalized = relax.BlockBuilder.current().normalize
     total = inputs[0]
@@ -235,12 +234,17 @@ def _first(result: Any, read_further: Sequence[str], count: int) -> Any:
     return result if isinstance(result, relax.Tuple) else relax.Tuple([result] * count)
 
 
+def _is_constant(value: Any) -> bool:
+    import tvm
+
+    return isinstance(value, tvm.ir.GenericConst)
+
+
 def _cast(value: Any, like: Any) -> Any:
     """``value`` with the element type of ``like``."""
-    import tvm
     from tvm import relax
 
     dtype = str(like.ty.dtype)
-    if isinstance(value, tvm.ir.GenericConst):
+    if _is_constant(value):
         return shape_arithmetic.constant(value.value.numpy().astype(dtype))
     return relax.op.astype(value, dtype)

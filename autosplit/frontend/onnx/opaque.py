@@ -7,7 +7,7 @@ onnxruntime infers for its results. Fusion leaves the call as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,10 @@ _DTYPES = {
 }  # fmt: skip
 
 
+class UnknownSizeError(Exception):
+    """A result has a size that is known only when the model runs."""
+
+
 def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> dict[str, Any]:
     """The Relax expressions of the results of ``node``, by name.
 
@@ -36,7 +40,8 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
     computed here.
 
     Raises:
-        ValueError: onnxruntime refuses the node, or a result has no fixed size.
+        ValueError: onnxruntime refuses the node, or a result is no tensor of numbers.
+        UnknownSizeError: A result has no fixed size.
         MachineError: The package onnxruntime is missing.
     """
     import tvm
@@ -116,6 +121,14 @@ def _session(model: Any) -> Any:
         raise ValueError(f"onnxruntime refuses it: {reason}") from error
 
 
+def _agree(inferred: Sequence[Any], shape: Shape) -> bool:
+    """Whether a shape has the sizes that are known of it."""
+    return len(inferred) == len(shape) and all(
+        known == size or not isinstance(known, int)
+        for known, size in zip(inferred, shape, strict=True)
+    )
+
+
 def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
     """The Relax type of an output of a session; ``shapes`` are those that ONNX knows."""
     from tvm import relax
@@ -123,11 +136,9 @@ def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
     if output.type not in _DTYPES:
         raise ValueError(f"its output '{output.name}' is a {output.type}, which cannot cross a cut")
     # onnxruntime gives a tensor of unknown rank, as a Loop makes it, the shape of a scalar.
-    is_known = output.shape and all(isinstance(size, int) for size in output.shape)
-    shape = output.shape if is_known else shapes.get(output.name)
-    if shape is None:
-        raise ValueError(
-            f"the size of its output '{output.name}' depends on the data, and a split needs fixed "
-            "sizes; replace the node, or leave it and what follows it out of the model"
-        )
+    inferred = output.shape
+    is_known = inferred and all(isinstance(size, int) for size in inferred)
+    shape = inferred if is_known else shapes.get(output.name)
+    if shape is None or (inferred and not _agree(inferred, shape)):
+        raise UnknownSizeError
     return relax.TensorType(shape, _DTYPES[output.type])

@@ -26,7 +26,6 @@ from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
-from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.reference import STEPS
 from autosplit.hardware.measurement.results import (
     Accuracy,
@@ -135,6 +134,11 @@ class LocalBench:
         With runtime ``auto`` one whose outputs differ is left out.
         """
         with self.reached():
+            if self.model.runtime_name != AUTO:
+                self._report_phase("comparing outputs")
+                refusal = self._refusal(self.model.runtime_name)
+                if refusal:
+                    raise StageError(refusal)
             self._report_phase("profiling")
             profiles = self.model.profiles(self.places)
             if self.model.runtime_name != AUTO:
@@ -283,7 +287,7 @@ class LocalBench:
         expected = self.expected
         pipeline.reset()
         outputs = pipeline.run(self._items)
-        return require_equal(compare(outputs, expected, self.model.lowered.dtypes))
+        return self.model.require_equal(outputs, self._items, expected)
 
     def _contender(self, pipelines: Sequence[Pipeline]) -> Contender:
         if len(pipelines) == 1:

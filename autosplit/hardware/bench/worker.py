@@ -38,6 +38,7 @@ class BenchSetting:
     target: str | None = None
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
+    tolerance: float | None = None
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
@@ -84,6 +85,7 @@ def open_bench(
         runtime=setting.runtime,
         targets=setting.targets,
         states=setting.states,
+        tolerance=setting.tolerance,
     )
     places = device.along(setting.stages, setting.devices)
     report_phase("reaching devices")

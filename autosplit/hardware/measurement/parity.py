@@ -13,6 +13,8 @@ from autosplit.hardware.measurement.results import Accuracy
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2}
 DEFAULT_TOLERANCE = 1e-4
+_WRONG = 0.1  # a larger error is no matter of rounding
+NO_NOISE: Mapping[str, float] = {}
 _DIFFERENT = (np.inf, np.inf, False)
 
 
@@ -20,50 +22,86 @@ def compare(
     outputs: Sequence[Mapping[str, Array]],
     expected: Sequence[Mapping[str, Array]],
     kinds: Iterable[str] = (),
+    noise: Mapping[str, float] = NO_NOISE,
+    asked: float | None = None,
 ) -> Accuracy:
     """Compare outputs with the expected ones, item by item.
 
     Errors are relative to the largest value of the expected output. Outputs are equal within the
-    largest tolerance of their own element type and of ``kinds``, those that the model computes in.
-    Integers and booleans are equal to the bit. NaN and infinities must be where they are expected.
-    Names, shapes and numbers must be equal, and no items at all are not equal.
+    largest tolerance of their own element type and of ``kinds``, those that the model computes in,
+    or within the tolerance that was ``asked`` for; ``noise`` adds to it by output. Integers and
+    booleans are equal to the bit, but noise is allowed to integers of 8 bits, which are quantised.
+    NaN and infinities must be where they are expected. Names, shapes and numbers must be equal,
+    and no items at all are not equal.
     """
     absolute = relative = 0.0
-    tolerance = max(map(_tolerance, kinds), default=DEFAULT_TOLERANCE)
+    tolerance = tolerance_of(kinds) if asked is None else asked
     equal = len(outputs) == len(expected) > 0
     for item, expected_item in zip(outputs, expected, strict=False):
         equal = equal and item.keys() == expected_item.keys()
         for name, array in expected_item.items():
             errors = _DIFFERENT
             if name in item:
-                errors = _errors(np.asarray(item[name]), np.asarray(array), tolerance)
+                array, output = np.asarray(array), np.asarray(item[name])
+                of_output = _tolerance(str(array.dtype)) if asked is None else 0.0
+                allowed = noise.get(name, 0.0)
+                errors = _errors(output, array, max(tolerance, of_output) + allowed, allowed)
             absolute, relative = max(absolute, errors[0]), max(relative, errors[1])
             equal = equal and errors[2]
-    return Accuracy(equal, float(absolute), float(relative), len(outputs))
+    reason = "" if equal else _reason(relative, tolerance, max(noise.values(), default=0.0))
+    return Accuracy(equal, float(absolute), float(relative), len(outputs), reason)
+
+
+def _reason(error: float, tolerance: float, noise: float) -> str:
+    if not np.isfinite(error) or error <= tolerance:
+        return "outputs differ from the original model in shape, type, NaN, infinities or integers"
+    text = f"outputs differ from the original model (relative error {error:.3g}, "
+    text += f"tolerance {tolerance:.3g}"
+    if noise:
+        text += f" and {noise:.3g} by which its reference differs from itself without optimisation"
+    if error > _WRONG:
+        return f"{text})"
+    return f"{text}); if that is good enough, give --tolerance {1.1 * error:.2g}"
 
 
 def require_equal(accuracy: Accuracy) -> Accuracy:
-    """The accuracy of equal outputs. Raises StageError with the errors if they differ."""
+    """The accuracy of equal outputs. Raises StageError with the reason if they differ."""
     if not accuracy.equal:
-        raise StageError(
-            f"candidate rejected: outputs differ from the original model "
-            f"(maximum error {accuracy.max_abs_error:.3g}, relative {accuracy.max_rel_error:.3g})"
-        )
+        raise StageError(f"candidate rejected: {accuracy.reason}")
     return accuracy
+
+
+def tolerance_of(kinds: Iterable[str]) -> float:
+    """The relative tolerance of a model that computes in these element types."""
+    return max(map(_tolerance, kinds), default=DEFAULT_TOLERANCE)
+
+
+def distances(
+    outputs: Sequence[Mapping[str, Array]], others: Sequence[Mapping[str, Array]]
+) -> dict[str, float]:
+    """The largest error of each output between two ways to compute it; 0 where it is no number."""
+    largest: dict[str, float] = {}
+    for item, other in zip(outputs, others, strict=True):
+        for name, array in item.items():
+            error = _errors(np.asarray(other[name]), np.asarray(array), 0.0, 0.0)[1]
+            largest[name] = max(largest.get(name, 0.0), error if np.isfinite(error) else 0.0)
+    return largest
 
 
 def _tolerance(kind: str) -> float:
     return TOLERANCE.get(kind, DEFAULT_TOLERANCE)
 
 
-def _errors(output: Array, expected: Array, tolerance: float) -> tuple[float, float, bool]:
+def _errors(
+    output: Array, expected: Array, tolerance: float, noise: float
+) -> tuple[float, float, bool]:
     """The absolute and the relative error of one output, and whether it is equal."""
     if output.shape != expected.shape or output.dtype != expected.dtype:
         return _DIFFERENT
     if expected.dtype.kind not in "fV":  # numpy knows bfloat16 as a void type
         error = _integer_error(output, expected)
-        return error, error, error == 0
-    tolerance = max(tolerance, _tolerance(str(expected.dtype)))
+        is_quantised = expected.dtype.kind in "iu" and expected.dtype.itemsize == 1
+        return error, error, error <= (noise if is_quantised else 0)
     output, expected = output.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(expected)
     if not np.array_equal(output[~finite], expected[~finite], equal_nan=True):

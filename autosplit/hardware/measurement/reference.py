@@ -6,7 +6,7 @@ Relax module, op by op, neither fused nor split.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,8 @@ from autosplit.errors import ModelError, line_of
 from autosplit.frontend import importing
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.codegen.target import target_of
+from autosplit.hardware.measurement.parity import compare, distances
+from autosplit.hardware.measurement.results import Accuracy
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.special_values import keep_special_values_in
@@ -34,9 +36,10 @@ class Reference(Protocol):
     def name(self) -> str:
         """The name in messages."""
 
-    def outputs(self, items: Sequence[Item]) -> list[Outputs]:
+    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
         """The outputs of each item by name.
 
+        Without ``optimise`` those of the model as it is, where the reference has the choice.
         Raises MachineError if a package is missing, ModelError if it refuses the model.
         """
 
@@ -48,9 +51,9 @@ class OnnxruntimeReference:
     path: Path
     name: str = "onnxruntime"
 
-    def outputs(self, items: Sequence[Item]) -> list[Outputs]:
+    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
         """See Reference."""
-        return onnxruntime_outputs(self.path, items)
+        return onnxruntime_outputs(self.path, items, optimise)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class UnfusedReference:
                 raise ModelError(f"TVM cannot build the module as it is: {reason}") from error
         return relax.VirtualMachine(built, tvm.cpu())["main"]
 
-    def outputs(self, items: Sequence[Item]) -> list[Outputs]:
+    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
         """See Reference."""
         import tvm
 
@@ -107,7 +110,7 @@ class TorchReference:
     source: SourceModel
     name: str = "torch"
 
-    def outputs(self, items: Sequence[Item]) -> list[Outputs]:
+    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
         """See Reference."""
         from autosplit.frontend.torch import importer
 
@@ -130,15 +133,36 @@ class StreamReference:
         """See Reference."""
         return self.reference.name
 
-    def outputs(self, items: Sequence[Item]) -> list[Outputs]:
+    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
         """See Reference."""
         left = {name: np.zeros(shape, dtype) for name, shape, dtype, _ in self.states}
         results = []
         for item in items:
-            (outputs,) = self.reference.outputs([{**item, **left}])
+            (outputs,) = self.reference.outputs([{**item, **left}], optimise)
             left = {name: outputs.pop(output) for name, _, _, output in self.states}
             results.append(outputs)
         return results
+
+
+def accuracy_of(
+    outputs: Sequence[Outputs],
+    expected: Sequence[Outputs],
+    kinds: Collection[str],
+    asked: float | None = None,
+    reference: Reference | None = None,
+    items: Sequence[Item] = (),
+) -> Accuracy:
+    """Compare outputs with what ``reference`` expects for ``items``; ``kinds``: as in ``compare``.
+
+    The tolerance is the one ``asked`` for, or follows from the element types. Where it does not
+    suffice, the distance of the reference from itself without optimisation is added.
+    """
+    accuracy = compare(outputs, expected, kinds, asked=asked)
+    if accuracy.equal or reference is None:
+        return accuracy
+    plain = reference.outputs(items, optimise=False)
+    streams = max(1, len(expected) // len(plain))  # which have the same outputs, one after another
+    return compare(outputs, expected, kinds, distances(expected[::streams], plain), asked)
 
 
 def reference_of(source: SourceModel, path: Path | None, target: Any) -> Reference:

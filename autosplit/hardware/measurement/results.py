@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 _Z = 1.96  # of the standard normal distribution, for 95 %
@@ -45,12 +45,16 @@ def spread(samples: Sequence[float]) -> Spread:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The largest errors of outputs; the relative one is a share of the largest output value."""
+    """The largest errors of outputs; the relative one is a share of the largest output value.
+
+    ``reason`` says why outputs are not equal.
+    """
 
     equal: bool
     max_abs_error: float
     max_rel_error: float
     items: int
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

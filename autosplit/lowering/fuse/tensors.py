@@ -45,11 +45,7 @@ def require_static(source: SourceModel, module: Any, folded: bool) -> None:
             continue
         for node in source.nodes:
             if source.tensors[index] in node.outputs:
-                raise ModelError(
-                    f"node '{node.name}' ({node.kind}) makes a tensor whose size depends on the "
-                    "data, and a split needs fixed sizes; replace the node, or leave it and what "
-                    "follows it out of the model"
-                )
+                raise ModelError(node.unknown_size)
 
 
 def _has_unknown_size(kind: Any) -> bool:

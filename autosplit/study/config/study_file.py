@@ -23,6 +23,7 @@ from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
     Measure,
     Name,
+    Positive,
     Regions,
     Search,
     Section,
@@ -94,6 +95,8 @@ class StudyConfig(Section):
     ``cores``: their number, or which they are as in ``"0-7"``. Then deployments on them are
     searched: any number of stages, each with any number of replicas and threads.
 
+    ``tolerance``: the relative error that outputs may have; by default it follows from the model.
+
     ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``memory`` (of the
     largest stage: its weights and the tensors at its borders), or a list of them. The trials of a
     list form a Pareto front, of which the best by the first objective is exported.
@@ -113,6 +116,7 @@ class StudyConfig(Section):
     target: Text | None = None
     targets: dict[str, Text] = Field(default_factory=dict)
     tuning: Text | None = None
+    tolerance: Positive | None = None
     storage: Text | None = None
     export: Text | None = None
     search: Search = Field(default_factory=Search)

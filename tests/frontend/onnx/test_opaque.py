@@ -107,7 +107,7 @@ def test_a_node_of_constants_alone_is_computed_at_once(save: Any) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("n = NonZero(x)  z = Cast<to=1>(n)", "the size of its output 'n' depends on the data"),
+        ("n = NonZero(x)  z = Cast<to=1>(n)", "node 'n' .* size depends on the data"),
         ("s = StringNormalizer(x)  z = Cast<to=1>(s)", "onnxruntime refuses it"),
         ("r = RandomNormalLike(x)  z = Add(x, r)", "node 'r' .* draws random numbers"),
     ],

@@ -47,10 +47,12 @@ def onnxruntime_session(
 
 
 def onnxruntime_outputs(
-    model: Path | bytes, items: Sequence[Mapping[str, Array]]
+    model: Path | bytes, items: Sequence[Mapping[str, Array]], optimise: bool = True
 ) -> list[dict[str, Array]]:
     """The outputs of a model for ``items``. Raises as ``onnxruntime_session``."""
-    session = onnxruntime_session(model)
+    levels = require_onnxruntime().GraphOptimizationLevel
+    level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
+    session = onnxruntime_session(model, graph_optimization_level=level)
     names = [o.name for o in session.get_outputs()]
     try:
         return [dict(zip(names, session.run(names, dict(item)), strict=True)) for item in items]
