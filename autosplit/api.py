@@ -55,6 +55,7 @@ class Model(CompiledModel):
                     f"{number - 1}: it does not contain op '{last}'; "
                     "list the cuts from input to output"
                 )
+            # Nested cuts: each holds the one ahead of it.
             downsets.append(previous | downset)
             self._require_whole_groups(number, downsets[-1])
         return Split(self, cuts.stages(self.graph, downsets))

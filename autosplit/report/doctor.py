@@ -88,6 +88,7 @@ def _cores() -> Check:
 
 
 def _cuda() -> Check:
+    # Loading TVM with an ffi package of another version can crash the process.
     if versions.wrong_pair():
         return Check("cuda", False, "-", needed=False)
     try:
@@ -97,6 +98,7 @@ def _cuda() -> Check:
     if not tvm.runtime.enabled("cuda"):
         remedy = "this TVM was built without CUDA; devices such as cuda:0 need a build that has it"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)
+    # TVM has no function that counts them.
     count = sum(1 for n in range(16) if tvm.cuda(n).exist)
     remedy = "" if count else "see nvidia-smi"
     return Check("cuda", count > 0, f"{count} devices", remedy, needed=False)
@@ -105,6 +107,7 @@ def _cuda() -> Check:
 def _cache() -> Check:
     folder = cache.folder()
     try:
+        # Only a real file shows whether the disk takes one.
         with files.atomic_write(folder / "doctor") as temporary:
             temporary.write_bytes(b"")
         (folder / "doctor").unlink(missing_ok=True)

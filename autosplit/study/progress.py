@@ -93,6 +93,7 @@ class LiveTable:
 
     def note(self, text: str) -> None:
         """Show the line below the table, until the next trial is finished."""
+        # The latest few: the table has to fit a terminal of 24 lines.
         self._notes = [*self._notes, printable(text)][-self.NOTES :]
         self._last_event = time.monotonic()
         self.show()
@@ -146,6 +147,7 @@ class LiveTable:
     def _recent_notes(self) -> list[str]:
         """The latest notes, the last one with the time since."""
         notes = list(self._notes)
+        # A note that stands for long shows that something still runs.
         elapsed = time.monotonic() - self._last_event
         if notes and elapsed >= 1:
             notes[-1] = f"{notes[-1]}, for {duration(elapsed)}"

@@ -23,6 +23,7 @@ def transformer(
     net = Builder()
     net.constant("zero", FLOAT, [0.0])
     net.constant("one", FLOAT, [1.0])
+    # Small enough that a masked token has next to no weight after the softmax.
     net.constant("mask.weight", FLOAT, [-30.0])
     net.constant("mask.axes", INT64, [1, 2])
     hidden = net.op("Clip", "mask.clipped", "mask", "zero", "one")
@@ -98,6 +99,7 @@ def branches(channels: int = 16, size: int = 28) -> tuple[Any, dict[str, Shape]]
     net.op("Split", "halves", x, "halves.sizes", outputs=["halves.left", "halves.right"], axis=1)
     left = net.conv("left", "halves.left", (half, half), relu=True)
     right = net.conv("right", "halves.right", (half, half), size=1)
+    # The stem's result skips everything in between.
     x = net.op("Concat", "merged", left, right, stem, axis=1)
     x = net.conv("reduce", x, (2 * channels, channels), size=1, relu=True)
     x = net.op("Add", "hinted", x, net.conv("hint.conv", "hint", wide, size=1))

@@ -35,6 +35,7 @@ class _StreamBuilder(Builder):
         joined = self.op("Concat", f"{name}.joined", self.past(name, *shape), x, axis=axis)
         bounds = [
             self.constant(f"{name}.start", INT64, [new]),
+            # Beyond any size: ONNX cuts it off there.
             self.constant(f"{name}.end", INT64, [2**31]),
             self.constant(f"{name}.axis", INT64, [axis]),
         ]

@@ -32,6 +32,7 @@ def converted(
         ValueError: The node cannot be rewritten; the text does not name it.
     """
     kind = node.op_type
+    # Before opset 11 a Resize had scales alone, as Upsample.
     if kind == "Upsample" or (kind == "Resize" and opset < 11):
         inputs, attrs = modern_upsample(inputs, attrs)
     if kind in ("Upsample", "Resize"):
@@ -50,6 +51,7 @@ def converted(
     else:
         result = convert(kind, inputs, attrs, opset)
     if kind == "OneHot":
+        # The result has the type of the values, which the converter ignores.
         return _cast(result, inputs[2])
     if kind in _FIRST_RESULT_ONLY and len(node.output) > 1:
         return _first(result, [o for o in node.output[1:] if o in read], len(node.output))

@@ -97,6 +97,7 @@ class ScriptCheck:
             elif isinstance(node, ast.Attribute):
                 self._check_attribute(node, id(node) in owners)
             elif isinstance(node, ast.Name):
+                # ``R`` alone could be handed to something that looks into it.
                 if node.id in self._vocabulary and id(node) not in owners:
                     self._refuse(node, f"'{node.id}' by itself")
                 if node.id not in readable:
@@ -122,6 +123,7 @@ class ScriptCheck:
             if node.attr not in (self._functions if is_function else _VALUE_ATTRIBUTES):
                 self._refuse(node, f"'{'.'.join(path) or node.attr}'")
             return
+        # Follow the attributes as Python would, so that a re-export of another package is noticed.
         value = self._vocabulary[path[0]]
         for name in path[1:]:
             value = getattr(value, name, None)
@@ -206,6 +208,7 @@ def _module_names(module: ast.Module) -> set[str]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=source)):
                 if source in classes:
                     aliases[name] += 1
+    # A name that is bound to something else as well is not surely a module.
     bindings = Counter(_bound(module))
     return {
         *(name for name in classes if bindings[name] == 1),
@@ -216,6 +219,7 @@ def _module_names(module: ast.Module) -> set[str]:
 def _path(node: ast.Attribute) -> tuple[str, ...]:
     """``a.b.c`` as its names; empty if it starts with something else than a name."""
     value: ast.expr = node
+    # From the last name to the first.
     names: list[str] = []
     while isinstance(value, ast.Attribute):
         names.append(value.attr)

@@ -73,6 +73,7 @@ def without_code(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _copy(path: Path, archive: zipfile.ZipFile, clean: zipfile.ZipFile) -> None:
+    # The first folder has the name that the file had when it was saved.
     members = {i.filename.partition("/")[2]: i for i in archive.infolist()}
     if _GRAPH not in members:
         raise ModelError(
@@ -82,6 +83,7 @@ def _copy(path: Path, archive: zipfile.ZipFile, clean: zipfile.ZipFile) -> None:
     for name, member in members.items():
         target = f"model/{name}"
         too_large = name.endswith(".json") and member.file_size > _MEMBER_LIMIT
+        # torch stores members as they are; a compressed one could grow without end.
         if member.compress_type != zipfile.ZIP_STORED or too_large:
             raise ModelError(
                 f"member '{name}' of '{path}' is compressed or too large; "
@@ -95,6 +97,7 @@ def _copy(path: Path, archive: zipfile.ZipFile, clean: zipfile.ZipFile) -> None:
             _check_config(path, config)
             clean.writestr(target, json.dumps(config))
         elif name == _SAMPLES:
+            # The sample inputs are a pickle; an empty member takes their place.
             clean.writestr(target, b"")
         elif _COPIED.fullmatch(name):
             with archive.open(member) as source, clean.open(target, "w", force_zip64=True) as sink:
@@ -119,6 +122,7 @@ def _check_config(path: Path, document: dict[str, Any]) -> None:
 
 def _checked_graph(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     """The graph without guards and notes; raises ModelError for what torch would evaluate."""
+    # Python that torch would compile.
     document["guards_code"] = []
     for name in document.get("range_constraints", {}):
         _require(path, _is_size(name), name, "size")
@@ -133,6 +137,7 @@ def _checked_graph(path: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 def _check_values(path: Path, document: Any) -> None:
     """Check what torch would look up or evaluate, everywhere, and drop the notes of the nodes."""
+    # A stack instead of recursion, since the document may nest as deep as it likes.
     stack = [document]
     while stack:
         value = stack.pop()
@@ -143,6 +148,7 @@ def _check_values(path: Path, document: Any) -> None:
         if "target" in value and "inputs" in value:
             is_op = _TARGET.fullmatch(str(value["target"])) is not None
             _require(path, is_op, value["target"], "op")
+            # Notes hold stack traces and names, which torch parses.
             value["metadata"] = {}
         if "expr_str" in value:
             _require(path, _is_size(value["expr_str"]), value["expr_str"], "size")

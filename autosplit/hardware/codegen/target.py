@@ -49,6 +49,7 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
         return _gpu(device, "cuda", text, device.tvm_device(), default)
     if device.kind == "cpu" and text:
         return _checked(device, target_of(text), "llvm")
+    # A server is asked only where its target was not given.
     from autosplit.hardware.devices.rpc import connect
 
     connection = connect(device)
@@ -85,6 +86,7 @@ def _reported(connection: ServerConnection) -> Any | None:
     import tvm
 
     kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
+    # Named only where it differs, so that equal processors have equal targets.
     here = architecture(kind) == platform.machine()
     options = _best(cpu, architecture(kind), kind)
     return tvm.target.Target(options if here else options | {"mtriple": triple})
@@ -96,6 +98,7 @@ def _gpu(device: Device, kind: str, text: str | None, runtime: Any, host: Any) -
 
     if text:
         target = _checked(device, target_of(text), kind)
+        # The host's code calls the kernels, so every GPU target needs one.
         return target if target.host is not None else tvm.target.Target(target, host)
     version = str(runtime.compute_version or "").replace(".", "") if kind == "cuda" else ""
     options = {"kind": kind, "arch": f"sm_{version}"} if version else {"kind": kind}
@@ -141,6 +144,7 @@ def _best(cpu: str, machine: str, target: Any) -> dict[str, Any]:
 
     if machine in ("x86_64", "AMD64"):
         for level, features in _LEVELS.items():
+            # The levels are in order, the widest vectors first.
             if codegen.target_has_features(features, target):
                 options: dict[str, Any] = {"kind": "llvm", "mcpu": level}
                 if codegen.target_has_features([_BYTES], target):

@@ -85,6 +85,7 @@ def wire(
     ports = tuple(_ports(graph, ops, results) for ops in stages)
     state_inputs = {state.input for state in states}
     state_outputs = {state.output for state in states}
+    # The caller neither gives nor gets states.
     visible = [(name, tensor) for name, tensor in outputs if name not in state_outputs]
     connections = [
         connection
@@ -102,6 +103,7 @@ def wire(
 
 def _stage_state(graph: FusedGraph, stages: Sequence[StagePorts], state: State) -> StageState:
     port = _port(graph, state.input)
+    # Several ops of one stage may read it; the stage then has one input for all.
     readers = [s for s, stage in enumerate(stages) if port in stage.inputs]
     successor = _port(graph, state.tensor)
     writers = [s for s, stage in enumerate(stages) if successor in stage.outputs]

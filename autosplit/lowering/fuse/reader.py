@@ -30,6 +30,7 @@ def read(
     """
     reader = _Reader(source, module, composites)
     outputs = reader.walk()
+    # Two outputs of the model may be one tensor.
     tensors = tuple(dict.fromkeys(tensor for _, tensor in outputs))
     graph = build(
         source.name,
@@ -60,6 +61,7 @@ class _Reader:
         self._main = module.fused["main"]
         self._composites = composites
         self._content: dict[Any, Any] = {}
+        # Counted once a kernel: many ops share one.
         self._flops = {
             gvar.name_hint: flops_of(function)
             for gvar, function in module.fused.functions.items()
@@ -95,6 +97,7 @@ class _Reader:
         source_names = self.names.results.get(position, ())
         results = []
         for i, kind in enumerate(var.ty.fields if is_tuple else [var.ty]):
+            # A kernel in the middle of a node makes a tensor that the source has no name for.
             source_name = source_names[i] if i < len(source_names) else None
             is_last = source_name in self.names.channels_last
             results.append(self._enter_tensor(source_name or f"{name}.{i}", kind, is_last))
@@ -114,6 +117,8 @@ class _Reader:
                 "replace it in the model"
             )
         callee = value.args[0] if value.args else None
+        # Where the name stands depends on the kind of call: a kernel, a symbol, an operator, a
+        # function.
         candidates = (
             getattr(callee, "name_hint", None),
             getattr(callee, "global_symbol", None),
@@ -194,6 +199,7 @@ class _Reader:
         """Enter an output that is known without running the model: some stage must return it."""
         if not is_constant(value):
             raise ModelError(f"output '{name}' is not a tensor; only tensors can leave a pipeline")
+        # An op without inputs, so that any stage may have it.
         tensor = self._enter_tensor(name, value.ty)
         op = f"op{len(self.ops)}_constant"
         self._enter_op(op, "constant", Call(value, {}), [tensor], -1)

@@ -131,5 +131,6 @@ def _pruned(every_arc: Sequence[Arcs], useful: NDArray[np.bool_]) -> list[Arcs]:
     for arcs in reversed(every_arc):
         arcs = arcs.keep(useful[arcs.head])
         pruned.append(arcs)
+        # A node without arcs leads nowhere, so the layer before need not lead to it.
         useful = np.diff(arcs.starts) > 0
     return pruned[::-1]

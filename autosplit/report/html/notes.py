@@ -40,6 +40,7 @@ def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] =
 
 def headline(study: Study, trial: Trial) -> str:
     """One line: the period compared with the best trial before, or why there is none."""
+    # A database may hold a complete trial without times, written by another program.
     if trial.state != "complete" or trial.period_ms is None:
         return f"Trial {trial.number} {_STATES.get(trial.state, 'has no measured period')}"
     text = f"Trial {trial.number}: a result every {spread_text(trial.period_ms)}"
@@ -84,6 +85,7 @@ def study_note(study: Study, pictures: Iterable[tuple[str, str]] = ()) -> str:
 
 def markdown(table: Table) -> str:
     """A table in Markdown; its cells must be escaped already."""
+    # A colon on the right aligns a column of numbers.
     rule = tuple("---:" if i in table.right else "---" for i in range(len(table.columns)))
     return "\n".join(f"| {' | '.join(row)} |" for row in (table.columns, rule, *table.rows))
 
@@ -96,6 +98,7 @@ def _facts(study: Study, trial: Trial) -> list[str]:
     if trial.latency_ms:
         facts.append(f"Latency of one item: {spread_text(trial.latency_ms)}")
     if trial.stage_ms and sum(trial.stage_ms):
+        # 1 is perfect; the number of stages means that one stage does everything.
         imbalance = max(trial.stage_ms) * len(trial.stage_ms) / sum(trial.stage_ms)
         facts.append(f"Imbalance: the slowest stage takes {imbalance:.2f} times the mean")
     if trial.predicted_ms is not None:

@@ -80,6 +80,7 @@ class TvmRuntime:
             weights = large_weights(lowered, ports) if isinstance(device, Cores) else ()
             module = link(lowered, kernels, ports, target, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
+        # A server keeps loaded libraries by this key, so it holds all that the library depends on.
         symbols = sorted(kernels.symbols.values())
         key = cache.digest(self.source.sha256, spelled(target), repr(ports), *symbols)
 
@@ -96,6 +97,7 @@ class TvmRuntime:
         """See Runtime."""
         composites = {symbol: c.key for symbol, c in self.source.lowered.composites.items()}
         symbols = composites | dict(self.source.kernels.on(device).symbols)
+        # Op times depend on the ops before them, whose results are in the cache or not.
         order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.source.graph.ops)
         key = [order, str(device), machine()]
         if isinstance(device, Cores):
@@ -178,6 +180,7 @@ class TvmRuntime:
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)
         ports = self.source.whole
         target = self.source.kernels.target_on(device)
+        # Composites that are merged have no time of their own.
         module = link(lowered, kernels, ports, target, merge=False)
         item = self.source.items(1)[0]
         inputs = [item[port.name] for port in ports.inputs]
