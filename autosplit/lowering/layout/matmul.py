@@ -36,7 +36,7 @@ def legalize_matmul(registers: Registers) -> Any:
         if is_packed:
             key = (right, padded, tile.channels)
             if key not in packed_weights:
-                packed = _packed(right.value.numpy(), padded, tile.channels)
+                packed = _packed(np.from_dlpack(right.value), padded, tile.channels)
                 packed_weights[key] = relax.const(packed)
             right = packed_weights[key]
 
@@ -63,9 +63,9 @@ def _fits(call: Any) -> bool:
 
 def _packed(weight: Any, padded: int, block: int) -> Any:
     depth, columns = weight.shape
-    zeros = np.zeros((depth, padded - columns), weight.dtype)
-    wide = np.concatenate([weight, zeros], axis=1)
-    return np.ascontiguousarray(wide.reshape(depth, padded // block, block).transpose(1, 0, 2))
+    if padded > columns:
+        weight = np.pad(weight, [(0, 0), (0, padded - columns)])
+    return np.ascontiguousarray(weight.reshape(depth, padded // block, block).transpose(1, 0, 2))
 
 
 def _product(
