@@ -43,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the profiles."""
     from autosplit.hardware.devices import device as devices
+    from autosplit.hardware.measurement.results import left_out
     from autosplit.report.documents.inspection import tuning_hint
 
     model = options.load_model(args)
@@ -59,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
         _print_one(model.graph.name, measured[0])
     else:
         _print_several(model.graph.name, measured)
-    for note in dict.fromkeys(f"{p.runtime} is left out: {p.note}" for p in profiles if p.note):
-        output.note(note)
+    for line in left_out(profiles):
+        output.note(line)
     hint = tuning_hint(min(runtime.untuned(places[0]) for runtime in model.runtimes.values()))
     if hint and args.format != "json":
         output.emit_line(hint)

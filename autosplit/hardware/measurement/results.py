@@ -106,6 +106,13 @@ class Profile:
         return replace(self, op_ms=times, note=reason)
 
 
+def left_out(profiles: Sequence[Profile]) -> list[str]:
+    """A line for each runtime that computes nothing on any of the devices: why it is left out."""
+    able = {profile.runtime for profile in profiles if profile.is_possible}
+    lines = [f"{p.runtime} is left out: {p.note}" for p in profiles if p.runtime not in able]
+    return list(dict.fromkeys(lines))
+
+
 @dataclass(frozen=True)
 class LinkCost:
     """The costs of using a device; the defaults are those of this machine's memory.

@@ -25,7 +25,8 @@ class Trial:
     ``state`` is complete, fail, running, pruned or waiting. ``stages`` are the op indices of the
     stages that are not empty, ``places`` the index of the device of each. ``cuts`` are the last ops
     before each cut, ``live`` the names and bytes of the tensors on it. ``values`` are those of the
-    objectives; ``memory_bytes`` is the memory of the largest stage.
+    objectives; ``memory_bytes`` is the memory of the largest stage. ``runtimes`` are those of the
+    stages that are not empty, where several compete.
     """
 
     number: int
@@ -42,21 +43,23 @@ class Trial:
     max_rel_error: float | None = None
     values: tuple[float, ...] = ()
     error: str = ""
+    runtimes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Study:
     """The question of a study, its machine and its result.
 
-    ``op_ms`` is the profile on each device. ``final_comparison`` holds the periods of the trials
-    that took part in it; it is empty if trials were measured since. ``version`` is autosplit's,
-    ``days`` the days of the measurements.
+    ``op_ms`` is the profile on each device, for one of ``op_runtimes`` after the other.
+    ``final_comparison`` holds the periods of the trials that took part in it; it is empty if trials
+    were measured since. ``version`` is autosplit's, ``days`` the days of the measurements.
     """
 
     name: str
     graph: FusedGraph | None = None
     devices: tuple[str, ...] = ()
     op_ms: tuple[tuple[float, ...], ...] = ()
+    op_runtimes: tuple[str, ...] = ()
     bound_ms: float | None = None
     baselines: tuple[Baseline, ...] = ()
     choice: str = ""
@@ -113,9 +116,12 @@ class Study:
         return names.pop() if len(names) == 1 else ""
 
     def stage_names(self, trial: Trial) -> list[str]:
-        """Each stage of a trial by its number and device."""
-        devices = self.devices_of(trial)
-        return [f"stage {i}, {d}" if d else f"stage {i}" for i, d in enumerate(devices)]
+        """Each stage of a trial by its number, device and runtime."""
+        names = []
+        for number, device in enumerate(self.devices_of(trial)):
+            runtime = trial.runtimes[number] if number < len(trial.runtimes) else ""
+            names.append(", ".join(filter(None, (f"stage {number}", device, runtime))))
+        return names
 
     def period(self, trial: Trial) -> Spread | None:
         """The period of a trial: from the final comparison if it took part, else as measured."""
@@ -124,11 +130,15 @@ class Study:
     def profile_of(self, trial: Trial) -> tuple[float, ...]:
         """The profiled time of each op on the device of its stage; empty if it is not known."""
         places = trial.places or range(len(trial.stages))
-        device_of_op = {}
-        for place, ops in zip(places, trial.stages, strict=False):
-            device_of_op.update(dict.fromkeys(ops, place))
+        row_of_op = {}
         try:
-            return tuple(self.op_ms[device_of_op[i]][i] for i in range(len(device_of_op)))
+            for number, (place, ops) in enumerate(zip(places, trial.stages, strict=False)):
+                rows: Sequence[int] = range(len(self.op_ms))
+                if trial.runtimes:
+                    runtime = trial.runtimes[number]
+                    rows = [row for row in rows if self.op_runtimes[row] == runtime]
+                row_of_op.update(dict.fromkeys(ops, rows[place]))
+            return tuple(self.op_ms[row_of_op[i]][i] for i in range(len(row_of_op)))
         # A foreign database may name more ops or devices than its profile has.
         except (IndexError, KeyError):
             return ()
@@ -146,6 +156,7 @@ def read(study: optuna.Study) -> Study:
         graph=graph,
         devices=stored.devices,
         op_ms=tuple(profile.op_ms for profile in stored.profile),
+        op_runtimes=tuple(profile.runtime for profile in stored.profile),
         bound_ms=stored.bound_ms,
         baselines=stored.compared_baselines(),
         choice=stored.verdict.choice,
@@ -189,6 +200,8 @@ def _trial(
         max_rel_error=stored.max_rel_error,
         values=tuple(trial.values or ()),
         error=stored.error,
+        # An empty stage has none.
+        runtimes=tuple(filter(None, stored.runtimes)),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench, deployed
+from autosplit.hardware.measurement.results import left_out
 from autosplit.hardware.profiling.cost_model import place_regions
 from autosplit.planner import CostModel, plan_shared
 from autosplit.planner.batch.deployments import DeployedSplit
@@ -219,8 +220,8 @@ def _prepare(
         progress.note("profiling every op on each device")
         with lock.hold():
             profiles = bench.profile()
-        for note in dict.fromkeys(f"{p.runtime} is left out: {p.note}" for p in profiles if p.note):
-            progress.note(note)
+        for line in left_out(profiles):
+            progress.note(line)
         with storage_errors(url):
             write_once(study, "profile", list(map(records.document_of, profiles)))
     if not isinstance(stored.get("links"), list):

@@ -76,6 +76,7 @@ class _Spread(BaseModel):
 
 class _Profile(BaseModel):
     op_ms: Numbers = ()
+    runtime: Text = ""
 
 
 class _Verdict(BaseModel):
@@ -163,6 +164,7 @@ class TrialAttributes(BaseModel):
     memory_bytes: OptionalNumber = None
     period_ms: OptionalSpread = None
     predicted_ms: OptionalNumber = None
+    runtimes: Texts = ()
     stage_ms: Numbers = ()
     stages: Stages = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -189,3 +190,17 @@ def test_another_first_objective_decides_by_its_values() -> None:
 def test_the_machine_comes_first_and_what_is_not_known_is_left_out() -> None:
     study = Study("s", machine="m", version="1.0", identity={"target": "llvm"})
     assert list(study.measured_on) == ["machine", "autosplit", "target"]
+
+
+def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None:
+    study = Study(
+        "s",
+        devices=("cores:0", "cores:1"),
+        op_ms=((1.0, 2.0), (3.0, 4.0), (5.0, 6.0), (7.0, 8.0)),
+        op_runtimes=("tvm", "tvm", "openvino", "openvino"),
+    )
+    trial = Trial(0, "complete", ((0,), (1,)), (0, 1), runtimes=("openvino", "tvm"))
+    assert study.profile_of(trial) == (5.0, 4.0)
+    assert study.stage_names(trial) == ["stage 0, cores:0, openvino", "stage 1, cores:1, tvm"]
+    assert study.profile_of(replace(trial, runtimes=("gone", "tvm"))) == ()
+    assert study.profile_of(replace(trial, runtimes=())) == (1.0, 4.0)
