@@ -1,4 +1,4 @@
-"""Nets as users bring them: transformers for texts and images, and a ConvNeXt.
+"""Nets as users bring them: transformers for texts and images, a ConvNeXt and a quantised net.
 
 They have few layers, of the sizes that are usual. ``NETS`` names them.
 """
@@ -6,10 +6,13 @@ They have few layers, of the sizes that are usual. ``NETS`` names them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from autosplit.zoo import catalog
 from tests.nets import net
 
 _CONSTANTS = {
@@ -77,7 +80,46 @@ def convnext(depths: tuple[int, ...] = (1, 1, 2, 1), width: int = 96, size: int 
     return net(text, weights)
 
 
-NETS: dict[str, Callable[[], Any]] = {"bert": bert, "gpt": gpt, "vit": vit, "convnext": convnext}
+def resnet50_qdq() -> Any:
+    """The zoo's resnet50, quantised by onnxruntime: unsigned tensors, weights by channel."""
+    import onnx
+    from onnx import version_converter
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    # The first version that has scales by channel.
+    model = version_converter.convert_version(catalog.make("resnet50"), 13)
+    (image,) = model.graph.input
+    shape = [dim.dim_value for dim in image.type.tensor_type.shape.dim]
+    generator = np.random.default_rng(0)
+    samples = [{image.name: generator.standard_normal(shape, np.float32)} for _ in range(4)]
+
+    class Samples(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def get_next(self) -> Any:
+            return samples.pop() if samples else None
+
+    with TemporaryDirectory() as folder:
+        source, plain, quantised = (Path(folder, f"{step}.onnx") for step in range(3))
+        onnx.save(model, source)
+        quant_pre_process(source, plain, skip_symbolic_shape=True)
+        quantization.quantize_static(
+            plain,
+            quantised,
+            Samples(),
+            quant_format=quantization.QuantFormat.QDQ,
+            activation_type=quantization.QuantType.QUInt8,
+            per_channel=True,
+        )
+        return onnx.load(quantised)
+
+
+NETS: dict[str, Callable[[], Any]] = {
+    "bert": bert,
+    "gpt": gpt,
+    "vit": vit,
+    "convnext": convnext,
+    "resnet50_qdq": resnet50_qdq,
+}
 
 
 def _text_net(layers: int, width: int, length: int, causal: bool) -> Any:

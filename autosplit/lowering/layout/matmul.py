@@ -25,7 +25,7 @@ def legalize_matmul(registers: Registers) -> Any:
     packed_weights: dict[Any, Any] = {}
 
     def legalize(builder: Any, call: Any) -> Any:
-        if not _fits(call):
+        if not _fits(call, registers):
             return relax.transform.legalize_ops.linear_algebra._matmul(builder, call)
         left, right = call.args
         *_, rows, columns = (int(s) for s in call.ty.shape)
@@ -50,15 +50,20 @@ def legalize_matmul(registers: Registers) -> Any:
     return legalize
 
 
-def _fits(call: Any) -> bool:
+def _fits(call: Any, registers: Registers) -> bool:
     """Whether it is a product of matrices of 32-bit floats with more rows than one.
 
-    A product with one row reads every number of the matrix once: packing would gain nothing.
+    A product with one row reads every number of the matrix once: packing gains nothing where
+    vectors divide its rows as they are.
     """
     left, right = call.args
     dtypes = {str(left.ty.dtype), str(right.ty.dtype), str(call.ty.dtype)}
-    ranks = (len(left.ty.shape), len(right.ty.shape))
-    return dtypes == {"float32"} and min(ranks) >= 2 and int(left.ty.shape[ranks[0] - 2]) > 1
+    sizes = [int(size) for size in left.ty.shape]
+    rank = len(right.ty.shape)
+    if dtypes != {"float32"} or min(len(sizes), rank) < 2:
+        return False
+    is_uneven = is_constant(right) and rank == 2 and int(right.ty.shape[1]) % registers.lanes > 0
+    return sizes[-2] > 1 or is_uneven
 
 
 def _packed(weight: Any, padded: int, block: int) -> Any:

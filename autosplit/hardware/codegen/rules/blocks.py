@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 _SPATIAL, _REDUCTION = 0, 2
+# Has the loop divided into a part without rest and a last step, each with code of its own.
+PARTITION = "pragma_loop_partition_hint"
 # Enough steps of a parallel loop that no thread waits long for the others at its end.
 _STEPS = 16
 
@@ -70,11 +72,24 @@ def inline_all(sch: Any, blocks: list[Any]) -> None:
 
 
 def vectorize_last(sch: Any, block: Any, lanes: int) -> None:
-    """Vectorise the innermost loop of a block, by fewer lanes where those do not divide it."""
+    """Vectorise the innermost loop of a block."""
     loop = sch.get_loops(block)[-1]
-    lanes = dividing_lanes(extent(sch, loop), lanes)
+    length = extent(sch, loop)
+    lanes = lanes_of(length, lanes)
     if lanes > 1:
-        sch.vectorize(sch.split(loop, [None, lanes])[1])
+        outer, lane = sch.split(loop, [None, lanes])
+        if length % lanes:
+            sch.annotate(outer, PARTITION, 1)
+        sch.vectorize(lane)
+
+
+def lanes_of(length: int, lanes: int) -> int:
+    """The lanes of the vectors along a loop: all of them where what is left over is little.
+
+    The rest of the last vector is computed number by number.
+    """
+    dividing = dividing_lanes(length, lanes)
+    return lanes if dividing < lanes // 2 and length >= 4 * lanes else dividing
 
 
 def dividing_lanes(size: int, lanes: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.hardware.codegen.rules.blocks import (
+    PARTITION,
     extent,
     extents,
     inline_all,
@@ -21,8 +22,6 @@ from autosplit.lowering.layout.tiles import Registers, tile_of
 
 # So many input channels at once: the loads of one are hidden behind the arithmetic of the others.
 _UNROLLED_CHANNELS = 4
-# Has the loop divided into a part without rest and a last step, each with code of its own.
-_PARTITION = "pragma_loop_partition_hint"
 
 
 def schedule_product(sch: Any, name: str, registers: Registers) -> None:
@@ -57,7 +56,7 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
     sch.reorder(*around, *image, w_tile, *inner, o_lane)
     for loop, is_uneven in zip((o_block, w_tile), has_rest, strict=True):
         if is_uneven:
-            sch.annotate(loop, _PARTITION, 1)
+            sch.annotate(loop, PARTITION, 1)
     if has_rest[0]:
         sch.parallel(o_block)
     else:
