@@ -1,0 +1,156 @@
+"""Public PyTorch architectures through autosplit: how many are split and equal torch.
+
+    python -m studies.benchmarks.architectures [--count N] [--seed N] [--list] [-o FILE]
+
+Draws N architectures by a seed, two thirds from timm and a third from transformers, with random
+weights; ``--list`` only prints them. Each is exported by torch, split into three stages of about
+the same number of ops and compared with torch: in TVM, or in onnxruntime where an op is opaque.
+Transformers have two layers. Needs the packages timm and transformers. Bars: at least 55 of 60 are
+equal, none differs, crashes or hangs, and the remaining ones are refused by name.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from autosplit import api
+from autosplit.errors import AutosplitError, StageError, line_of
+from autosplit.hardware.isolation.process import Worker
+from autosplit.hardware.isolation.worker import Handler, ReportPhase
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME
+from studies.benchmarks.result import arguments, at_least, at_most, finish
+
+EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
+NOT_EXPORTED = "not exported by torch"
+SHARE, SECONDS = 55 / 60, 900.0
+TYPES = """
+    albert bert camembert convbert deberta-v2 distilbert electra ernie falcon gemma gpt2 gpt_neo
+    gpt_neox gptj layoutlm llama mistral mobilebert mpnet olmo opt phi qwen2 roberta roformer
+    squeezebert stablelm starcoder2 xlm-roberta
+"""
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--count", type=int, default=60, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    args = parser.parse_args()
+    names = drawn(args.count, args.seed)
+    if args.list:
+        print("\n".join(names))
+        return 0
+    verdicts = judge_apart(names)
+    count = Counter(verdict for verdict, _ in verdicts.values())
+    total = sum(count[v] for v in (EQUAL, REFUSED, DIFFERS, FAILS))
+    rows = [(v, count[v]) for v in (EQUAL, REFUSED, DIFFERS, FAILS, NOT_EXPORTED)]
+    notes = [f"{name}: {verdict}: {text}" for name, (verdict, text) in verdicts.items()]
+    bars = [
+        at_least("share of equal models", count[EQUAL] / total if total else 0.0, SHARE, ".4f"),
+        at_most("models that differ, crash or hang", count[DIFFERS] + count[FAILS], 0),
+    ]
+    return finish(
+        "architectures", ("verdict", "models"), rows, notes=notes, bars=bars, file=args.file
+    )
+
+
+def drawn(count: int, seed: int) -> list[str]:
+    """Names of architectures, reproducible by ``seed``."""
+    import timm
+
+    generator = random.Random(seed)
+    from_transformers = count // 3
+    images = generator.sample(sorted(timm.list_models()), count - from_transformers)
+    texts = generator.sample(sorted(TYPES.split()), from_transformers)
+    return [f"timm/{name}" for name in images] + [f"transformers/{name}" for name in texts]
+
+
+def judge_apart(names: list[str]) -> dict[str, tuple[str, str]]:
+    """The verdict on each model and its reason, from a process that is replaced when it dies."""
+    # A worker imports the function by its module, which is not the one that runs as a program.
+    from studies.benchmarks import architectures
+
+    verdicts = {}
+    for name in names:
+        worker = Worker(architectures.open_models, {})  # a large model leaves no memory behind
+        try:
+            verdict, text = worker.call({"kind": name}, SECONDS)
+        except StageError as error:
+            verdict, text = FAILS, line_of(error)
+        finally:
+            worker.close()
+        verdicts[name] = (verdict, text)
+        print(f"{name}: {verdict}: {text}", file=sys.stderr, flush=True)
+    return verdicts
+
+
+def open_models(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
+    """An OpenHandler; a job names an architecture in ``kind``."""
+    return lambda job: judge(job["kind"])
+
+
+def judge(name: str) -> tuple[str, str]:
+    """The verdict on an architecture and the reason for it."""
+    import torch
+
+    torch.manual_seed(0)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            net, inputs = _net_and_inputs(name)
+            program = torch.export.export(net.eval(), (), inputs)
+    except Exception as error:
+        return NOT_EXPORTED, line_of(error)
+    try:
+        model = api.load_model(program)
+        if any(op.opaque for op in model.graph.ops):
+            model = api.load_model(program, runtime=ONNXRUNTIME)
+        split = _in_three_stages(model)
+        items = model.items(1)
+        expected = model.expected(items)
+        with split.pipeline(["cores:0"] * len(split.stages)) as pipeline:
+            outputs = pipeline.run(items)
+    except AutosplitError as error:
+        return REFUSED, line_of(error)
+    accuracy = compare(outputs, expected, model.lowered.dtypes)
+    detail = f"{model.runtime_name}, {len(model.graph.ops)} ops, {len(split.stages)} stages"
+    if not accuracy.equal:
+        return DIFFERS, f"{detail}, relative error {accuracy.max_rel_error:.3g}"
+    return EQUAL, detail
+
+
+def _net_and_inputs(name: str) -> tuple[Any, dict[str, Any]]:
+    """A net with random weights, and its arguments by name."""
+    import torch
+
+    source, _, kind = name.partition("/")
+    if source == "timm":
+        import timm
+
+        net = timm.create_model(kind, pretrained=False)
+        return net, {"x": torch.randn(1, *net.default_cfg["input_size"])}
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.for_model(kind)
+    config.num_hidden_layers = 2
+    config.use_cache = False
+    config.return_dict = False
+    net = AutoModel.from_config(config)
+    return net, {"input_ids": torch.randint(0, 100, (1, 32))}
+
+
+def _in_three_stages(model: api.Model) -> api.Split:
+    names = [op.name for op in model.graph.ops]
+    if len(names) < 3:
+        return model.split([])
+    return model.split([[names[len(names) // 3]], [names[2 * len(names) // 3]]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
