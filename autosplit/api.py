@@ -76,11 +76,8 @@ class Model(CompiledModel):
 
     def _with_states(self, downset: int) -> int:
         """The smallest downset that holds another and no state in part."""
-        groups = list(map(cuts.bitset, ops_of_states(self.graph, self.lowered.states)))
-        while torn := [group for group in groups if group & downset and group & ~downset]:
-            for group in torn:
-                downset = cuts.closure(self.graph, cuts.members(downset | group))
-        return downset
+        groups = map(cuts.bitset, ops_of_states(self.graph, self.lowered.states))
+        return cuts.with_whole_groups(self.graph, downset, list(groups))
 
     def _ops(self, names: Iterable[str]) -> list[int]:
         ops: list[int] = []
@@ -92,17 +89,25 @@ class Model(CompiledModel):
         """Raises SplitError for a cut where every runtime runs the ops on both sides as one."""
         messages: list[str] = []
         for name, runtime in self.runtimes.items():
-            groups = map(cuts.bitset, runtime.keep_together)
+            groups = list(map(cuts.bitset, runtime.keep_together))
             separated = next((g for g in groups if g & downset and g & ~downset), None)
             if separated is None:
                 return
-            first = self.graph.ops[next(cuts.members(separated & downset))].name
-            second = self.graph.ops[next(cuts.members(separated & ~downset))].name
-            messages.append(
-                f"cut {number}: {name} runs ops '{first}' and '{second}' as one "
-                f"and they cannot be separated; cut after both with --after {first},{second}"
-            )
+            ops = ", ".join(self._op_names(separated))
+            text = f"cut {number}: {name} runs ops {ops} as one and they cannot be separated"
+            free = cuts.with_whole_groups(self.graph, downset, groups)
+            if free == cuts.full(self.graph):
+                free = cuts.without_torn_groups(self.graph, downset, groups)
+            if free:
+                last = self._op_names(cuts.last_ops(self.graph, free), limit=None)
+                text += f"; the nearest cut that is free is --after {','.join(last)}"
+            messages.append(text if free else f"{text}, and no cut near is free; use fewer stages")
         raise SplitError(messages[0])
+
+    def _op_names(self, ops: int, limit: int | None = 6) -> list[str]:
+        names = [self.graph.ops[i].name for i in cuts.members(ops)]
+        more = [f"{len(names) - limit} more"] if limit and len(names) > limit else []
+        return names[:limit] + more
 
 
 @dataclass(frozen=True)

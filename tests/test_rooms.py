@@ -12,7 +12,7 @@ import autosplit
 
 ROOT = Path(autosplit.__file__).parent
 FLOORS = (
-    ("errors", "units", "printable"),
+    ("errors", "phases", "units", "printable"),
     ("extras", "files", "serialization", "versions", "graph", "deployment"),
     ("cuts", "states"),
     ("planner",),

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import autosplit
+from autosplit import phases
 from autosplit.cli import (
     bench,
     dashboard,
@@ -57,7 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     _open_closed_streams()
     args = _parser().parse_args(argv)
-    with contextlib.nullcontext() if args.debug else native_log.hidden():
+    shows_progress = args.progress or sys.stderr.isatty()
+    with contextlib.ExitStack() as stack:
+        if not args.debug:
+            stack.enter_context(native_log.hidden())
+        if shows_progress:
+            stack.enter_context(phases.listening(output.PhaseLines()))
         return _run(args)
 
 
@@ -106,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument(
         "-f", "--format", choices=("table", "json"), default="table", help="how to print the result"
     )
+    common.add_argument("--progress", action="store_true", help="show progress even off a terminal")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(
         title="commands", dest="command", required=True, metavar="COMMAND"

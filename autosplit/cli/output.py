@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,22 @@ from autosplit.units import digits
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
     print(printable(text), file=sys.stderr, flush=True)
+
+
+class PhaseLines:
+    """A listener that prints phases as lines; of those that count, one a second."""
+
+    def __init__(self) -> None:
+        self._kind = ""
+        self._printed = 0.0
+
+    def __call__(self, phase: str) -> None:
+        """Print a phase."""
+        kind = phase.rstrip("0123456789/ ")
+        now = time.monotonic()
+        if kind != self._kind or now - self._printed >= 1:
+            self._kind, self._printed = kind, now
+            note(phase)
 
 
 def emit_line(text: object) -> None:

@@ -1,7 +1,8 @@
 """Legal cuts of a graph: downsets as bitsets of op indices.
 
 ``downsets`` has the bitsets, ``stages`` what lies between nested cuts, ``counting`` how many there
-are, ``contraction`` ops that stay together, ``orders`` topological orders.
+are, ``contraction`` ops that stay together, ``groups`` cuts near one that tears them,
+``orders`` topological orders.
 Imports ``graph`` and ``errors``.
 """
 
@@ -17,6 +18,7 @@ from autosplit.cuts.downsets import (
     is_downset,
     members,
 )
+from autosplit.cuts.groups import last_ops, with_whole_groups, without_torn_groups
 from autosplit.cuts.orders import successors, topological
 from autosplit.cuts.stages import cuts_of, live, stages
 
@@ -35,9 +37,12 @@ __all__ = [
     "downsets",
     "full",
     "is_downset",
+    "last_ops",
     "live",
     "members",
     "stages",
     "successors",
     "topological",
+    "with_whole_groups",
+    "without_torn_groups",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autosplit import phases
 from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.export_folder import replace_export
@@ -53,6 +54,7 @@ def write_split(
     with replace_export(folder) as new:
         parts = []
         for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
+            phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
             files = new.numbered(f"stage{index}", model.runtimes[stage.runtime].suffix)
             part_of_stage = _write_stage(model, ports, stage, files, index, original)
             states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)

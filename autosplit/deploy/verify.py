@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit import phases
 from autosplit.deploy import manifest_file
 from autosplit.deploy.load import load, place_replicas
 from autosplit.deploy.manifest import Manifest
@@ -90,6 +91,7 @@ def verify(
         try:
             reference = _reference(document, file)
             inputs = sample_items(document, draw, items, seed)
+            phases.report(f"computing the outputs of {reference.name}")
             expected, name = reference.outputs(inputs), f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
@@ -100,6 +102,7 @@ def verify(
     if document.model.states:
         # Several streams at once must not see each other's states.
         expected = [outputs for outputs in expected for _ in range(_STREAMS)]
+    phases.report("running the export")
     with load(folder) as pipeline:
         outputs = run_streams(pipeline, inputs, _STREAMS if document.model.states else 1)
     # The tolerance is that of the coarsest type between the stages, not of the outputs alone.

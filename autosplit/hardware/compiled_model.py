@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from autosplit import files
+from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, ModelError
 from autosplit.graph import FusedGraph
@@ -197,6 +197,7 @@ class CompiledModel:
         Without ``runtime`` it is ``runtime_in_use``.
         """
         name = runtime or self.runtime_in_use
+        phases.report(f"profiling {name} on {device}")
         return replace(self.runtime_of(name).profile(device, seconds, force), runtime=name)
 
     def profiles(
@@ -265,6 +266,7 @@ class CompiledModel:
 
         Raises MachineError for a missing package, ModelError where it refuses the model.
         """
+        phases.report(f"computing the outputs of {self.reference.name}")
         return self.reference.outputs(items)
 
     def require_equal(
@@ -333,8 +335,10 @@ def load_model(
     _check_options(runtime, tuning, backends)
     path = Path(model) if isinstance(model, str | Path) else None
     static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    phases.report(f"importing {path.name if path else 'the model'}")
     source = importing.read(path or model, static_shapes)
     tvm_target = target_of(target)
+    phases.report("lowering")
     lowered = lower(source, tvm_target, backends, states)
     reference = reference_of(source, path, tvm_target)
     if lowered.states:

@@ -27,7 +27,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "autosplit"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = ("cli", "report", "study", "deploy", "hardware", "lowering", "frontend", "planner", "cuts")
-HELPERS = ("printable", "serialization", "versions", "units", "errors", "graph", "files", "extras")
+HELPERS = (
+    "printable",
+    "serialization",
+    "versions",
+    "units",
+    "errors",
+    "graph",
+    "files",
+    "extras",
+    "phases",
+)
 PURE = ("graph", "cuts", "planner")
 Function = tuple[str, str]  # module and qualified name
 Call = tuple[Function | None, Function]

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from autosplit import phases
 from autosplit.errors import ModelError, line_of
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
@@ -126,7 +127,9 @@ def _compile_files(
     pool = ThreadPoolExecutor(len(available()))
     try:
         files = {symbol: pool.submit(compile_file, symbol) for symbol in by_symbol}
-        for symbol, file in files.items():
+        for number, (symbol, file) in enumerate(files.items(), 1):
+            if not file.done():
+                phases.report(f"compiling kernels {number}/{len(files)}")
             try:
                 objects[symbol] = file.result()
             except ModelError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -121,8 +122,19 @@ def test_a_cut_that_one_runtime_can_make_is_legal(model, monkeypatch):
     monkeypatch.setattr(OnnxruntimeRuntime, "keep_together", everything)
     assert len(model.split([["first"]]).stages) == 2
     alone = replace(model, runtime_name=ONNXRUNTIME)
-    with pytest.raises(SplitError, match="cannot be separated"):
+    with pytest.raises(SplitError, match=r"cannot be separated.*use fewer stages"):
         alone.split([["first"]])
+
+
+def test_a_cut_inside_a_group_names_the_group_and_the_nearest_free_cut(model, monkeypatch):
+    names = [op.name for op in model.graph.ops]
+    monkeypatch.setattr(OnnxruntimeRuntime, "keep_together", ((0, 1),))
+    alone = replace(model, runtime_name=ONNXRUNTIME)
+    with pytest.raises(SplitError) as refused:
+        alone.split([names[:1]])
+    assert f"runs ops {names[0]}, {names[1]} as one" in str(refused.value)
+    (after,) = re.findall("--after (.+)", str(refused.value))
+    assert len(alone.split([after.split(",")]).stages) == 2
 
 
 def test_a_stage_with_an_opaque_op_is_in_a_runtime_that_computes_it(save):

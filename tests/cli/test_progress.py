@@ -1,0 +1,55 @@
+"""Progress on standard error: on a terminal, or where it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from autosplit import phases
+from autosplit.cli import main
+from autosplit.cli.output import PhaseLines
+from tests import nets
+
+pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def net(save: Any) -> str:
+    return str(save(nets.net("g (float[2,3] x) => (float[2,3] y) { y = Exp(x) }")))
+
+
+def test_nothing_is_written_on_a_pipe(net: str, capsys: Any) -> None:
+    assert main(["inspect", net]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_phases_are_lines_where_they_are_asked_for(net: str, capsys: Any) -> None:
+    assert main(["inspect", net, "--progress"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == [
+        "importing",
+        "lowering",
+    ]
+
+
+def test_a_terminal_shows_phases(net: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["inspect", net]) == 0
+    assert "lowering" in capsys.readouterr().err
+
+
+def test_a_phase_that_counts_is_printed_once_a_second(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter([0.0, 0.5, 1.5, 1.6])
+    monkeypatch.setattr("autosplit.cli.output.time.monotonic", lambda: next(seconds))
+    with phases.listening(PhaseLines()):
+        for number in (1, 2, 3):
+            phases.report(f"compiling kernels {number}/9")
+        phases.report("profiling")
+    assert capsys.readouterr().err.splitlines() == [
+        "compiling kernels 1/9",
+        "compiling kernels 3/9",
+        "profiling",
+    ]
