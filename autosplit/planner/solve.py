@@ -25,6 +25,7 @@ from autosplit.planner.problem.reductions import reduced
 from autosplit.planner.problem.scaling import scale
 
 _QUICK_ROUNDS = 4  # rounds without a better split before a proof is tried
+LARGE_TABLE = 200_000  # cuts from which on a quick search and bounds come first
 _PATIENT_ROUNDS = 12  # rounds without a better split before giving up
 # How far above the least period the front is looked for: less where the stages are too many.
 _FRONT_LIMITS = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)
@@ -214,7 +215,15 @@ def _solve(
     rows: Words | None = None
     try:
         rows = list_rows(problem.contraction.predecessors, limit)
-        result = search(problem, rows, first.plan, deadline)
+        # What was searched so far says nothing of the other cuts.
+        result = replace(first, bound=0.0, proven=False)
+        if len(rows) > LARGE_TABLE:
+            # A good split and a good bound leave few of the cuts to be searched.
+            result = _solve_large(problem, first, deadline)
+        if not result.proven:
+            bound = result.bound
+            result = search(problem, rows, result.plan, deadline)
+            result = replace(result, bound=max(result.bound, bound))
     except TooManyDownsets:
         result = _solve_large(problem, first, deadline)
         note = f"more than {limit} legal cuts: " + (

@@ -14,6 +14,7 @@ from autosplit.planner import (
     least_latency,
     pareto_front,
     plan,
+    solve,
 )
 from autosplit.planner.exact.downset_table import list_rows, to_bits, to_int
 from autosplit.planner.exact.search import SearchResult
@@ -25,7 +26,7 @@ from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.problem import pose, work_bound
 from tests.planner.graphs import cells, costed, parallel_chains, random_dag
 from tests.planner.reference import brute_force, model_cost
-from tests.planner.strategies import models
+from tests.planner.strategies import models, questions
 
 
 @pytest.mark.integration
@@ -62,6 +63,20 @@ def test_the_flow_bound_never_exceeds_the_optimum_of_a_random_graph(ops, transfe
         model = random_dag(ops, seed, transfer=transfer)
         best, problem = plan(model, 2).period, pose(model, 2, FREE)
         assert cut_bound(problem, work_bound(problem), 1.2 * best)[0] <= best
+
+
+@given(questions())
+@settings(deadline=None, max_examples=40)
+def test_a_quick_search_before_all_cuts_leaves_the_best_split(question):
+    model, stages, allow_empty = question
+    best = brute_force(model, stages, allow_empty)
+    if not best:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve, "LARGE_TABLE", 0)
+        result = plan(model, stages, allow_empty=allow_empty)
+    assert (result.period, result.latency, result.bytes_moved) == tuple(map(float, best[0][:3]))
+    assert result.optimal
 
 
 def test_the_flow_bound_counts_transfers():
