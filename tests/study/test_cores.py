@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from autosplit.hardware.bench.simulated_cores import SimulatedCores
 from autosplit.report.documents.record import read
-from autosplit.report.documents.study import document
+from autosplit.report.documents.study import document, tables
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import OpenStudy, open_study
@@ -97,6 +97,16 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
     on = run(tmp_path, config_of(trials=3))
     shown = document(on.study, on.url)
     assert shown["trials"][0]["replicas"] == [4]
+    assert shown["study"]["cores"] == 4
+    title, columns, rows = next(tables(shown))
+    assert "deployments on 4 cores" in title
+    assert rows[0][columns.index("replicas x threads")] == "4 x 1"
+    trials = read(on.study).trials
+    assert read(on.study).devices_of(trials[0]) == ["4 replicas with 1 thread"]
+    for trial in trials:
+        # The profile of a whole model is that of its number of threads.
+        row = read(on.study).op_ms[(1, 2, 4).index(trial.threads[0])]
+        assert read(on.study).profile_of(trial)[0] == row[0]
     assert shown["best"]["number"] == read(on.study).best().number  # type: ignore[union-attr]
 
 

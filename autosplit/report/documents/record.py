@@ -13,6 +13,7 @@ from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes
 from autosplit.study.trials.results import best_number, period_of
+from autosplit.units import counted
 
 if TYPE_CHECKING:
     import optuna
@@ -24,9 +25,11 @@ class Trial:
 
     ``state`` is complete, fail, running, pruned or waiting. ``stages`` are the op indices of the
     stages that are not empty, ``places`` the index of the device of each. ``cuts`` are the last ops
-    before each cut, ``live`` the names and bytes of the tensors on it. ``values`` are those of the
-    objectives; ``memory_bytes`` is the memory of the largest stage. ``runtimes`` are those of the
-    stages that are not empty, where several compete.
+    before each cut, ``live`` the names and bytes of the tensors on it. ``replicas`` and ``threads``
+    are those of each stage in a study of deployments; then its device is the profiled one with as
+    many cores, and its time that of one replica. ``values`` are those of the objectives;
+    ``memory_bytes`` is the memory of the largest stage. ``runtimes`` are those of the stages that
+    are not empty, where several compete.
     """
 
     number: int
@@ -38,6 +41,8 @@ class Trial:
     period_ms: Spread | None = None
     latency_ms: Spread | None = None
     stage_ms: tuple[float, ...] = ()
+    replicas: tuple[int, ...] = ()
+    threads: tuple[int, ...] = ()
     predicted_ms: float | None = None
     memory_bytes: float | None = None
     max_rel_error: float | None = None
@@ -102,6 +107,9 @@ class Study:
 
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty if it is not known."""
+        if trial.replicas:
+            pairs = zip(trial.replicas, trial.threads, strict=True)
+            return [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in pairs]
         count = max(len(trial.stages), len(trial.stage_ms))
         places = [*trial.places, *range(len(trial.places), count)]
         return [self.devices[i] if i < len(self.devices) else "" for i in places]
@@ -164,7 +172,7 @@ def read(study: optuna.Study) -> Study:
         stopped=stored.stopped,
         identity=stored.identity,
         config=stored.config,
-        trials=tuple(_trial(t, graph, objectives) for t in trials),
+        trials=tuple(_trial(t, graph, objectives, stored.devices) for t in trials),
         final_comparison=stored.duel.periods(complete),
         version=stored.autosplit.version,
         machine=stored.machine,
@@ -173,7 +181,10 @@ def read(study: optuna.Study) -> Study:
 
 
 def _trial(
-    trial: optuna.trial.FrozenTrial, graph: FusedGraph | None, objectives: Sequence[str]
+    trial: optuna.trial.FrozenTrial,
+    graph: FusedGraph | None,
+    objectives: Sequence[str],
+    devices: Sequence[str],
 ) -> Trial:
     stored = TrialAttributes.model_validate(trial.user_attrs)
     stages = tuple(ops for ops in stored.stages if ops)
@@ -182,8 +193,14 @@ def _trial(
         stages = ()
     # An empty stage leaves its device unused, so places and stages differ in number.
     places = tuple(i for i, ops in enumerate(stored.stages) if ops) if stages else ()
+    has_shape = len(stored.replicas) == len(stored.threads) == len(stages) > 0
+    replicas, threads = (stored.replicas, stored.threads) if has_shape else ((), ())
+    if has_shape:
+        # Each number of threads has its own profile.
+        widths = [device.count(",") + 1 for device in devices]
+        places = tuple(widths.index(w) if w in widths else len(widths) for w in threads)
     stage_ms = stored.stage_ms
-    if places and len(stage_ms) == len(stored.stages):
+    if places and not has_shape and len(stage_ms) == len(stored.stages):
         stage_ms = tuple(stage_ms[place] for place in places)
     return Trial(
         number=trial.number,
@@ -195,6 +212,8 @@ def _trial(
         period_ms=stored.period_ms or period_of(trial, objectives),
         latency_ms=stored.latency_ms,
         stage_ms=stage_ms,
+        replicas=replicas,
+        threads=threads,
         predicted_ms=stored.predicted_ms,
         memory_bytes=stored.memory_bytes,
         max_rel_error=stored.max_rel_error,

@@ -11,7 +11,7 @@ from autosplit.study.persistence.attributes import compared_baselines, spread_of
 from autosplit.study.persistence.records import document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
 from autosplit.study.trials.results import best_trial
-from autosplit.units import between, digits, size
+from autosplit.units import between, counted, digits, size
 
 if TYPE_CHECKING:
     import optuna
@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 
 Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
 
-_SHAPE = ("replicas", "threads")  # of the stages, in a study of deployments
-_STORED = (
-    "cuts",
-    "runtimes",
-    "period_ms",
-    "latency_ms",
-    "stage_ms",
-    "error",
-    "predicted_ms",
-    "memory_bytes",
-)
+_STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
+# Of the stages: where runtimes compete, and in a study of deployments.
+_SHAPE = ("runtimes", "replicas", "threads")
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
@@ -39,8 +31,10 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
     best = best_trial(trials, attributes)
     config = _mapping(attributes.get("config"))
     graph = _mapping(attributes.get("graph"))
+    cores = {} if config.get("cores") is None else {"cores": config["cores"]}
     return {
         "study": {
+            **cores,
             "name": study.study_name,
             "storage": redact_password(url),
             "model": config.get("model") or config.get("zoo") or graph.get("name"),
@@ -112,7 +106,12 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     stages = study["stages"]
     if stages == "auto":
         stages = f"up to {len(study['devices'] or ())}"
-    title = f"study {study['name']}: {study['model']}, {stages} stages"
+    shape = f"{stages} stages"
+    if "cores" in study:
+        shape = f"deployments on cores {study['cores']}"
+        if isinstance(study["cores"], int):
+            shape = f"deployments on {counted(study['cores'], 'core')}"
+    title = f"study {study['name']}: {study['model']}, {shape}"
     if study["stopped"]:
         title += f"; {study['stopped']}"
     columns = dict(_COLUMNS)
@@ -120,6 +119,8 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
         del columns["memory MB"]
     if not any(trial.get("runtimes") for trial in document["trials"]):
         del columns["runtimes"]
+    if "cores" not in study:
+        del columns["replicas x threads"]
     rows = []
     for trial in document["trials"]:
         cells = (cell(trial) for cell in columns.values())
@@ -160,6 +161,11 @@ def _stage_times(trial: Mapping[str, Any]) -> str:
     return ", ".join(digits(t) if t else "-" for t in trial["stage_ms"] or ())
 
 
+def _shapes(trial: Mapping[str, Any]) -> list[str]:
+    pairs = zip(trial.get("replicas") or (), trial.get("threads") or (), strict=False)
+    return [f"{replicas} x {threads}" for replicas, threads in pairs]
+
+
 def _cuts_or_error(trial: Mapping[str, Any]) -> str:
     cuts = (", ".join(ops) for ops in trial["cuts"] or ())
     return trial["error"] or " | ".join(cuts)
@@ -178,6 +184,7 @@ _COLUMNS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "latency ms": lambda trial: _ms(trial["latency_ms"]),
     "memory MB": _memory,
     "stages ms": _stage_times,
-    "runtimes": lambda trial: ", ".join(name or "-" for name in trial["runtimes"] or ()),
+    "replicas x threads": lambda trial: ", ".join(_shapes(trial)),
+    "runtimes": lambda trial: ", ".join(name or "-" for name in trial.get("runtimes") or ()),
     "cut after, or error": _cuts_or_error,
 }

@@ -97,7 +97,7 @@ def _facts(study: Study, trial: Trial) -> list[str]:
         facts.append(f"In the final comparison, interleaved with the other best: {compared}")
     if trial.latency_ms:
         facts.append(f"Latency of one item: {spread_text(trial.latency_ms)}")
-    if trial.stage_ms and sum(trial.stage_ms):
+    if trial.stage_ms and sum(trial.stage_ms) and not trial.replicas:
         # 1 is perfect; the number of stages means that one stage does everything.
         imbalance = max(trial.stage_ms) * len(trial.stage_ms) / sum(trial.stage_ms)
         facts.append(f"Imbalance: the slowest stage takes {imbalance:.2f} times the mean")

@@ -61,6 +61,7 @@ Text = Annotated[str, PlainValidator(_text)]
 Texts = Annotated[tuple[Text, ...], _otherwise(())]
 OptionalSpread = Annotated[Spread | None, PlainValidator(spread_of)]
 Index = Annotated[int, Field(strict=True, ge=0)]
+Counts = Annotated[tuple[Annotated[int, Field(strict=True, ge=1)], ...], _otherwise(())]
 OptionalIndex = Annotated[Index | None, _otherwise(None)]
 Stages = Annotated[tuple[tuple[Index, ...], ...], Field(max_length=MAX_STAGES), _otherwise(())]
 Table = Annotated[dict[Any, Any], _otherwise({})]
@@ -164,9 +165,11 @@ class TrialAttributes(BaseModel):
     memory_bytes: OptionalNumber = None
     period_ms: OptionalSpread = None
     predicted_ms: OptionalNumber = None
+    replicas: Counts = ()
     runtimes: Texts = ()
     stage_ms: Numbers = ()
     stages: Stages = ()
+    threads: Counts = ()
 
     def live_tensors(self) -> tuple[tuple[tuple[str, int], ...], ...]:
         """The names and bytes of the tensors that are live on each cut."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
@@ -93,21 +93,25 @@ def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
     }
 
 
-def measured_attributes(measurement: Measurement) -> dict[str, Any]:
-    """A measurement, and its main numbers one by one: they become axes in the dashboard."""
-    times = [float(t) for t in measurement.stage_ms]
+def measured_attributes(measurement: Measurement, replicas: Sequence[int] = ()) -> dict[str, Any]:
+    """A measurement, and its main numbers one by one: they become axes in the dashboard.
+
+    ``replicas``: of each stage, where a stage may have several.
+    """
+    stage_ms = [float(t) for t in measurement.stage_ms]
+    times = [t / r for t, r in zip(stage_ms, replicas, strict=True)] if replicas else stage_ms
     busy = [t for t in times if t > 0]  # an empty stage takes no time
     mean = sum(busy) / len(busy) if busy else 0.0
     return {
         "period_ms": document_of(measurement.period_ms),
         "latency_ms": document_of(measurement.latency_ms),
-        "stage_ms": times,
+        "stage_ms": stage_ms,
         "max_rel_error": float(measurement.accuracy.max_rel_error),
         "period": float(measurement.period_ms.median),
         "latency": float(measurement.latency_ms.median),
         "imbalance": max(times) / mean if mean > 0 else 1.0,
         "bottleneck_stage": times.index(max(times)) if times else 0,
-        **{f"stage{i}_ms": t for i, t in enumerate(times)},
+        **{f"stage{i}_ms": t for i, t in enumerate(stage_ms)},
     }
 
 

@@ -126,6 +126,13 @@ def test_what_was_measured_is_told_in_single_numbers_too(
     assert (document["period"], document["latency"], document["max_rel_error"]) == (2.0, 7.0, 1e-6)
 
 
+def test_the_slowest_stage_is_that_whose_replicas_take_longest() -> None:
+    measurement = Measurement(SPREAD, SPREAD, (8.0, 3.0), Accuracy(True, 0.0, 0.0, 3))
+    document = records.measured_attributes(measurement, (4, 1))
+    assert document["stage_ms"] == [8.0, 3.0]
+    assert (document["bottleneck_stage"], document["imbalance"]) == (1, 1.2)
+
+
 @pytest.mark.parametrize(
     ("recorded", "now", "said"),
     [
