@@ -17,6 +17,7 @@ from autosplit.hardware.bench.isolated import IsolatedBench
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.bench.worker import BenchSetting
 from autosplit.hardware.devices import device as devices
+from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
@@ -176,8 +177,12 @@ def test_a_bench_measures_candidates_baselines_and_turns(split):
 
 def test_a_wrong_candidate_is_no_measurement(split, monkeypatch):
     here = LocalBench(split.model, HERE, BRIEF)
-    wrong = [{name: array + 1 for name, array in item.items()} for item in here.expected]
-    monkeypatch.setitem(here.__dict__, "expected", wrong)
+    run = Pipeline.run
+
+    def run_wrongly(self, items):
+        return [{name: a + 1 for name, a in output.items()} for output in run(self, items)]
+
+    monkeypatch.setattr(Pipeline, "run", run_wrongly)
     with pytest.raises(StageError, match="outputs differ"):
         here.measure(deployed(here, split.stages))
 
