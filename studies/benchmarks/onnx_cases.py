@@ -28,7 +28,7 @@ from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from studies.benchmarks.result import arguments, at_least, at_most, finish
 
 EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
@@ -109,7 +109,7 @@ def judge(case: Any) -> tuple[str, str]:
         except AutosplitError as error:
             return NOT_RUN, line_of(error)
         try:
-            model = api.load_model(path, shapes)
+            model = api.load_model(path, shapes, runtime=TVM)
             if any(op.opaque for op in model.graph.ops):
                 model = api.load_model(path, shapes, runtime=ONNXRUNTIME)
             split = _split(model)
