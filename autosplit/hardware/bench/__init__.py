@@ -2,7 +2,7 @@
 
 Read ``interface`` (the protocol that a study uses), ``local`` (this machine and its servers),
 ``isolated`` and ``worker`` (a local bench in a worker process, and the process's side of it), and
-``simulated`` (known costs in place of hardware).
+``simulated`` (known costs in place of hardware), with ``simulated_cores`` for deployments.
 
 Imports the other packages of hardware, and the planner for cost models.
 """

@@ -2,6 +2,6 @@
 
 ``stage_table`` stores all stages of a space; ``many_costs`` times them under many models and finds
 the best split for each; ``best_paths`` lists the best splits for one. ``neighbourhood`` chooses
-cuts where all are too many. ``evaluation`` times given splits as arrays. Imports ``problem`` and
-``exact``.
+cuts where all are too many. ``evaluation`` times given splits as arrays, ``deployments`` given
+deployments. Imports ``problem`` and ``exact``.
 """

@@ -1,4 +1,6 @@
-"""The legal splits of a graph: ``search_space``.
+"""What a study may measure: ``candidate_space`` is what all spaces have.
 
-Imports cuts and planner; of Optuna only the ranges of a trial's parameters.
+``search_space`` has the splits along given devices, and ``enumeration`` lists them.
+``deployment_space`` has the deployments on equal cores. ``keys`` are the names of candidates, and
+``unmeasured`` finds free ones. Imports cuts and planner; of Optuna only ranges of parameters.
 """
