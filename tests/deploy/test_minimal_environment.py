@@ -125,7 +125,8 @@ def test_there_the_model_file_may_still_lie_where_it_was_and_results_are_plain_t
     ).splitlines()
     assert title.startswith("period ")
     assert re.split(" {2,}", head) == ["stage", "busy ms", "% of the period"]
-    assert [row.split()[:2] for row in rows] == [["stage", "0"], ["stage", "1"], ["stage", "2"]]
+    stages = [row.split()[:2] for row in rows[:3]]
+    assert stages == [["stage", "0"], ["stage", "1"], ["stage", "2"]]
 
 
 def test_serving_a_stream(python: Path, export: Any) -> None:
