@@ -90,3 +90,37 @@ def branchy(blocks, branches, seed=0, **costs):
             edges += [(fork, branch), (branch, branch + 1), (branch + 1, join)]
         n = join + 1
     return costed(n, edges, seed, **costs)
+
+
+def easy_to_reduce(seed):
+    """(model, stages): half of the ops take time, and few of these fit one stage."""
+    random, ops = Random(seed), range(6)
+    stages = random.choice([2, 3])
+    devices = random.choice([1, 1, stages])
+    predecessors, tensors = [0] * 6, []
+    for i in ops[:-1]:
+        later = range(i + 1, min(6, i + 4))
+        for part in range(random.choice([1, 1, 2])):
+            readers = sorted(random.sample(later, random.choice([1, 1, min(2, len(later))])))
+            tensors.append(Transfer(f"t{i}.{part}", i, tuple(readers), random.choice([0.0, 8.0])))
+            for reader in readers:
+                predecessors[reader] |= 1 << i
+    heavy = [random.random() < 0.5 for _ in ops]
+
+    def rows(values, width):
+        drawn = [tuple(random.choice(values) for _ in range(width)) for _ in range(devices)]
+        return tuple(drawn)
+
+    times = tuple(tuple(map(float.__mul__, row, map(float, heavy))) for row in rows([2.0, 3.0], 6))
+    model = CostModel(
+        name="random",
+        names=tuple(f"op{i}" for i in ops),
+        predecessors=tuple(predecessors),
+        times=times,
+        tensors=tuple(tensors),
+        send=rows([0.0, 1.0, 2.0, 3.0], len(tensors)),
+        receive=rows([0.0, 1.0, 2.0, 3.0], len(tensors)),
+        sizes=tuple(map(float, heavy)),
+        memory=(float(max(1, -(-sum(heavy) // stages))),),
+    )
+    return model, stages

@@ -46,6 +46,7 @@ from autosplit.planner.problem.problem import (
     RuntimeTables,
     pose,
 )
+from autosplit.planner.problem.reductions import reduced
 from autosplit.planner.problem.scaling import ScaledProblem, scale
 
 MOST_CORES = 1024
@@ -75,6 +76,8 @@ def plan_deployment(
     _check(costs, cores, thread_counts, constraints)
     # The rows of the problem are numbers of threads; its stages are as many, and not used.
     problem = pose(costs, len(thread_counts), constraints, allow_empty=True)
+    # What costs no stage more with one thread count or another costs no deployment more.
+    problem = reduced(problem) or problem
     bound = proven = _work_bound(problem, cores, thread_counts)
     note, limit = "", row_limit(problem)
     # Without a deadline, so that there is a deployment to return in any case.

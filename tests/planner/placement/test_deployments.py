@@ -21,7 +21,7 @@ from autosplit.planner import (
 )
 from autosplit.planner.dominance import dominates
 from autosplit.planner.placement import deployments
-from tests.planner.graphs import branchy, parallel_chains, random_dag
+from tests.planner.graphs import branchy, easy_to_reduce, parallel_chains, random_dag
 from tests.planner.milp import least_deployment_period
 from tests.planner.reference import all_splits, model_cost
 from tests.planner.strategies import models, with_runtimes
@@ -151,6 +151,15 @@ def test_the_front_holds_every_undominated_point_once(question):
     results = [(p.period, p.latency, max(p.memory)) for p in front.plans]
     assert front.complete
     assert np.array(results) == pytest.approx(np.array(sorted(best), dtype=float))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ops_without_time_leave_the_best_deployment(seed):
+    model, _ = easy_to_reduce(seed)
+    model = model.on_devices([0])
+    ranks = brute_force(model, 3, (1,))
+    best = plan_deployment(model, 3)
+    assert (best.period, best.cores, best.latency) == pytest.approx(tuple(map(float, ranks[0][:3])))
 
 
 def with_threads(model, speedups):
