@@ -45,7 +45,9 @@ def compare(
                 array, output = np.asarray(array), np.asarray(item[name])
                 of_output = _tolerance(str(array.dtype)) if asked is None else 0.0
                 allowed = noise.get(name, 0.0)
-                errors = _errors(output, array, max(tolerance, of_output) + allowed, allowed)
+                # A reference that differs from itself by more is wrong, and no scale.
+                noisy = max(tolerance, of_output) + min(allowed, _WRONG)
+                errors = _errors(output, array, noisy, allowed)
             absolute, relative = max(absolute, errors[0]), max(relative, errors[1])
             equal = equal and errors[2]
     reason = "" if equal else _reason(relative, tolerance, max(noise.values(), default=0.0))

@@ -19,9 +19,10 @@ class FoldedNodes:
         """Why node ``index`` may have left no op; MERGED where the source does not explain it."""
         outputs = self._source.nodes[index].outputs
         constants, alias = self._source.constants, self._source.alias
-        if outputs and all(t in alias for t in outputs) and not constants.intersection(outputs):
-            return f"identity: passes '{alias[outputs[0]]}' on"
-        if constants.intersection(outputs) and all(t in constants or t in alias for t in outputs):
+        if outputs and all(t in constants or t in alias for t in outputs):
+            # The mask of a dropout is a constant beside the tensor that is passed on.
+            if outputs[0] in alias and outputs[0] not in constants:
+                return f"identity: passes '{alias[outputs[0]]}' on"
             return "constant: known without running the model"
         if index not in self._live:
             return "dead: no output of the model needs it"
