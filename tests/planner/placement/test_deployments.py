@@ -1,6 +1,7 @@
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autosplit.cuts import downsets, members
 from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.planner import (
     Constraints,
@@ -54,6 +56,32 @@ def test_published_optima_on_six_cores(name, share):
     if replicas:
         assert best.replicas == replicas
         assert best.loads == pytest.approx(loads, abs=5e-4)
+
+
+def least_period_in_fractions(costs, cores):
+    """The recursion over all downsets and numbers of cores, in exact fractions."""
+    cuts = downsets(costs.contraction)
+    least = {(0, used): Fraction(0) for used in range(cores + 1)}
+    for end in cuts[1:]:
+        for start in (cut for cut in cuts if cut != end and not cut & ~end):
+            before, stage = (costs.contraction.expand(part) for part in (start, end & ~start))
+            after = [i for i in range(len(costs.names)) if not (before | stage) >> i & 1]
+            parts = [list(members(before)), list(members(stage)), after]
+            *_, memory, loads = model_cost(costs, parts)
+            if memory[1] > Fraction(costs.memory[0]):
+                continue
+            for used, replicas in product(range(1, cores + 1), range(1, cores + 1)):
+                if replicas <= used and (start, used - replicas) in least:
+                    period = max(least[start, used - replicas], loads[1] / replicas)
+                    least[end, used] = min(least.get((end, used), period), period)
+    return float(least[cuts[-1], cores])
+
+
+@pytest.mark.parametrize("share", [None, 1 / 2, 1 / 3])
+def test_the_published_optima_are_exact(share):
+    costs = workload("layer_bert24", share)
+    expected = least_period_in_fractions(costs, 6)
+    assert plan_deployment(costs, 6).period == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.integration
