@@ -55,7 +55,11 @@ def _reduce_rows(sch: Any, block: Any, rank: int, reduction: list[Any], lanes: i
     lanes = dividing_lanes(length, lanes)
     if lanes < _FEWEST_LANES:
         return
-    vectors = dividing_lanes(length // lanes, _ACCUMULATORS)
+    # In the end they are added number by number, so in a short row more vectors cost time.
+    vectors = 1
+    while vectors < _ACCUMULATORS and length >= (2 * vectors * lanes) ** 2:
+        vectors *= 2
+    vectors = dividing_lanes(length // lanes, vectors)
     _, lane = sch.split(reduction[-1], [None, vectors * lanes])
     partial = sch.rfactor(lane, factor_axis=rank)
     loops = sch.get_loops(partial)
