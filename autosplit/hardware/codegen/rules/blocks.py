@@ -35,7 +35,8 @@ def loops_of(sch: Any, block: Any) -> tuple[list[Any], list[Any]]:
     """The loops around a block that are spatial, and those it reduces over."""
     kinds = [int(variable.iter_type) for variable in sch.get(block).iter_vars]
     loops = sch.get_loops(block)
-    pairs = list(zip(loops, kinds, strict=True))
+    # A block of scalars has a variable, but no loop.
+    pairs = list(zip(loops, kinds, strict=False))
     spatial = [loop for loop, kind in pairs if kind == _SPATIAL]
     return spatial, [loop for loop, kind in pairs if kind == _REDUCTION]
 
