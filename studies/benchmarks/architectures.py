@@ -23,7 +23,7 @@ from autosplit.errors import AutosplitError, StageError, line_of
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from studies.benchmarks.result import arguments, at_least, at_most, finish
 
 EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
@@ -108,7 +108,7 @@ def judge(name: str) -> tuple[str, str]:
     except Exception as error:
         return NOT_EXPORTED, line_of(error)
     try:
-        model = api.load_model(program)
+        model = api.load_model(program, runtime=TVM)
         if any(op.opaque for op in model.graph.ops):
             model = api.load_model(program, runtime=ONNXRUNTIME)
         split = _in_three_stages(model)
@@ -140,7 +140,6 @@ def _net_and_inputs(name: str) -> tuple[Any, dict[str, Any]]:
     config = AutoConfig.for_model(kind)
     config.num_hidden_layers = 2
     config.use_cache = False
-    config.return_dict = False
     net = AutoModel.from_config(config)
     return net, {"input_ids": torch.randint(0, 100, (1, 32))}
 
