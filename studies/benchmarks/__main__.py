@@ -31,6 +31,7 @@ COMMANDS = {
     "deployments": ("deployments", WORKLOADS),
     "networkx": ("networkx_ratio",),
     "search": ("search", WORKLOADS),
+    "deployment_search": ("deployment_search",),
     "overhead": ("search", "--overhead"),
     "faults": ("faults",),
     "building": ("building",),
