@@ -226,8 +226,7 @@ def test_the_ops_of_a_region_stay_together(load, reference):
         {model.graph.ops[i].sources[0] for i in group} for group in model.lowered.keep_together
     ] == [{"a0", "a1"}, {"b1", "b2"}]
     with pytest.raises(
-        SplitError,
-        match="cut 1: tvm runs ops op0_reference_conv, op1_reference_conv1 as one",
+        SplitError, match="cut 1: tvm runs ops op0_reference_conv, op1_reference_conv1 as one"
     ):
         model.split([["a0"]])
     nets.judge(model, model.split([["a1"], ["b2"]]))
