@@ -340,20 +340,12 @@ def load_model(
     tvm_target = target_of(target)
     phases.report("lowering")
     lowered = lower(source, tvm_target, backends, states)
-    reference = reference_of(source, path, tvm_target)
-    if lowered.states:
-        tensors = lowered.graph.tensors
-        stepped = [
-            (s.input, tensors[s.tensor].shape, tensors[s.tensor].dtype, s.output)
-            for s in lowered.states
-        ]
-        reference = StreamReference(reference, tuple(stepped))
     return CompiledModel(
         path=path,
         sha256=files.sha256(path) if path else _digest(source.module),
         target=tvm_target,
         lowered=lowered,
-        reference=reference,
+        reference=_stepped(reference_of(source, path, tvm_target), lowered),
         shapes=static_shapes,
         tuning=tuning,
         # External backends are TVM's.
@@ -363,6 +355,15 @@ def load_model(
         onnx_model=source.onnx_model,
         tolerance=tolerance,
     )
+
+
+def _stepped(reference: Reference, lowered: Lowered) -> Reference:
+    """The reference, which carries the states of a model with states from item to item."""
+    states = []
+    for state in lowered.states:
+        tensor = lowered.graph.tensors[state.tensor]
+        states.append((state.input, tensor.shape, tensor.dtype, state.output))
+    return StreamReference(reference, tuple(states)) if states else reference
 
 
 def _check_options(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:

@@ -168,102 +168,110 @@ def _reason(error: Exception) -> str:
 
 def _importer(model: Any, nodes: tuple[SourceNode, ...]) -> Any:
     """TVM's importer with our name table, in which a node that it cannot convert is opaque."""
-    from tvm import relax
     from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
 
-    read = {tensor for node in nodes for tensor in node.inputs}
-    read |= {output.name for output in model.graph.output}
-    kinds = {*_get_convert_map(), "Constant"} - _CONTROL_FLOW
-    varying = _varying(model, nodes)
+    class Importer(_NodeByNode, ONNXGraphImporter):  # type: ignore[misc]
+        """TVM's importer, loaded with TVM."""
 
-    class Importer(ONNXGraphImporter):  # type: ignore[misc]
-        position = 0  # of the node that is converted
+    return Importer(model, nodes, frozenset({*_get_convert_map(), "Constant"}) - _CONTROL_FLOW)
 
-        def __init__(self) -> None:
-            # The importer takes a size of 0 for an unknown one.
-            shapes = {signature.name: list(signature.shape) for signature in inputs(model)}
-            super().__init__(shapes, {}, sanitize=True)
-            self._nodes = self.table = NameTable()
-            self.opaque: dict[str, str] = {}
 
-        def leave_block(self) -> None:
-            # A block left open makes the builder write a warning when it goes.
-            with contextlib.suppress(Exception):
-                self.bb._end_block()
+class _NodeByNode:
+    """What takes the place of methods of TVM's importer; ``kinds`` are the ops it converts."""
 
-        def _check_for_unsupported_ops(self, graph: Any) -> None:
-            """Unsupported ops become opaque."""
+    bb: Any  # TVM's block builder
 
-        def _construct_nodes(self, graph: Any) -> None:
-            self.table.builder = self.bb
-            for self.position, proto in enumerate(model.graph.node):
-                _refuse_random(nodes[self.position], proto)
-                # In a block of its own, since a conversion that fails leaves bindings behind.
-                self.bb._begin_dataflow_block()
-                try:
-                    reason = self._construct_node(proto)
-                except AutosplitError:
-                    raise
-                except Exception as error:  # TVM raises errors of many kinds
-                    reason = _reason(error)
-                bindings = self.bb._end_block().bindings
-                reason = reason or self._open_size(proto, bindings)
-                if reason:
-                    self._construct_opaque(proto, reason)
-                    continue
-                for binding in bindings:
-                    self.bb.emit_normalized(binding)
+    def __init__(self, model: Any, nodes: tuple[SourceNode, ...], kinds: frozenset[str]) -> None:
+        # The importer takes a size of 0 for an unknown one.
+        shapes = {signature.name: list(signature.shape) for signature in inputs(model)}
+        super().__init__(shapes, {}, sanitize=True)  # type: ignore[call-arg]
+        self.position = 0  # of the node that is converted
+        self.opaque: dict[str, str] = {}
+        self._nodes = self.table = NameTable()
+        self._model, self._source_nodes, self._kinds = model, nodes, kinds
+        self._read = {tensor for node in nodes for tensor in node.inputs}
+        self._read |= {output.name for output in model.graph.output}
+        self._varying = _varying(model, nodes)
 
-        def _construct_node(self, proto: Any) -> str:
-            """Convert a node; returns why TVM cannot, empty where it can."""
-            if proto.op_type not in kinds or proto.domain not in _DOMAINS:
-                return f"TVM's importer has no {_kind(proto)}"
-            super()._construct_nodes(SimpleNamespace(node=[proto]))
-            return ""
+    def leave_block(self) -> None:
+        """Close the block: one left open makes the builder write a warning when it goes."""
+        with contextlib.suppress(Exception):
+            self.bb._end_block()
 
-        def _open_size(self, proto: Any, bindings: Any) -> str:
-            """Why TVM cannot compute a node whose sizes depend on the values of an input."""
-            steering = proto.input[1:] or proto.input
-            if varying.isdisjoint(steering):
-                return ""
-            read = [self.table[name] for name in proto.input if name]
-            results = [self.table[name] for name in proto.output if name]
-            results += [binding.var for binding in bindings]
-            if all(map(_is_static, read)) and not all(map(_is_static, results)):
-                return "TVM does not know the size of its result"
-            return ""
+    def _check_for_unsupported_ops(self, graph: Any) -> None:
+        """Unsupported ops become opaque."""
 
-        def _construct_opaque(self, proto: Any, reason: str) -> None:
-            node = nodes[self.position]
-            values = {name: self.table[name] for name in node.inputs}
+    def _construct_nodes(self, graph: Any) -> None:
+        self.table.builder = self.bb
+        for position, proto in enumerate(self._model.graph.node):
+            self.position = position
+            _refuse_random(self._source_nodes[position], proto)
+            # In a block of its own, since a conversion that fails leaves bindings behind.
+            self.bb._begin_dataflow_block()
             try:
-                results = opaque.results(model, proto, values, self.bb)
-            except opaque.UnknownSizeError as error:
-                raise ModelError(node.unknown_size) from error
-            except ValueError as error:
-                raise ModelError(
-                    f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"
-                ) from error
-            self.opaque[node.name] = reason
-            for name, value in results.items():
-                self.table[name] = value
+                reason = self._construct_node(proto)
+            except AutosplitError:
+                raise
+            except Exception as error:  # TVM raises errors of many kinds
+                reason = _reason(error)
+            bindings = self.bb._end_block().bindings
+            reason = reason or self._open_size(proto, bindings)
+            if reason:
+                self._construct_opaque(proto, reason)
+                continue
+            for binding in bindings:
+                self.bb.emit_normalized(binding)
 
-        def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
-            node, proto = nodes[self.position], model.graph.node[self.position]
-            values = shape_arithmetic.evaluated(proto, inputs, opset)
-            if op_name == "Dropout" and _trains(inputs, attrs):
-                raise ModelError(
-                    f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
-                    "as in training; export the model for inference"
-                )
-            if op_name == "Dropout":
-                values = _identity(inputs[0], opset)[: len(node.outputs)]
-            if values is not None:
-                return values[0] if len(values) == 1 else relax.Tuple(values)
-            convert = super()._convert_operator
-            return normalize.converted(convert, proto, inputs, attrs, opset, read)
+    def _construct_node(self, proto: Any) -> str:
+        """Convert a node; returns why TVM cannot, empty where it can."""
+        if proto.op_type not in self._kinds or proto.domain not in _DOMAINS:
+            return f"TVM's importer has no {_kind(proto)}"
+        super()._construct_nodes(SimpleNamespace(node=[proto]))  # type: ignore[misc]
+        return ""
 
-    return Importer()
+    def _open_size(self, proto: Any, bindings: Any) -> str:
+        """Why TVM cannot compute a node whose sizes depend on the values of an input."""
+        steering = proto.input[1:] or proto.input
+        if self._varying.isdisjoint(steering):
+            return ""
+        read = [self.table[name] for name in proto.input if name]
+        results = [self.table[name] for name in proto.output if name]
+        results += [binding.var for binding in bindings]
+        if all(map(_is_static, read)) and not all(map(_is_static, results)):
+            return "TVM does not know the size of its result"
+        return ""
+
+    def _construct_opaque(self, proto: Any, reason: str) -> None:
+        node = self._source_nodes[self.position]
+        values = {name: self.table[name] for name in node.inputs}
+        try:
+            results = opaque.results(self._model, proto, values, self.bb)
+        except opaque.UnknownSizeError as error:
+            raise ModelError(node.unknown_size) from error
+        except ValueError as error:
+            raise ModelError(
+                f"node '{node.name}' ({node.kind}) cannot be imported: {reason}; {error}"
+            ) from error
+        self.opaque[node.name] = reason
+        for name, value in results.items():
+            self.table[name] = value
+
+    def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
+        from tvm import relax
+
+        node, proto = self._source_nodes[self.position], self._model.graph.node[self.position]
+        values = shape_arithmetic.evaluated(proto, inputs, opset)
+        if op_name == "Dropout" and _trains(inputs, attrs):
+            raise ModelError(
+                f"node '{node.name}' (Dropout) cannot be imported: it drops values at random, "
+                "as in training; export the model for inference"
+            )
+        if op_name == "Dropout":
+            values = _identity(inputs[0], opset)[: len(node.outputs)]
+        if values is not None:
+            return values[0] if len(values) == 1 else relax.Tuple(values)
+        convert = super()._convert_operator  # type: ignore[misc]
+        return normalize.converted(convert, proto, inputs, attrs, opset, self._read)
 
 
 def _varying(model: Any, nodes: tuple[SourceNode, ...]) -> frozenset[str]:

@@ -41,7 +41,7 @@ def document(
         Infeasible: no split meets the limits.
         ConfigError: a number makes no sense.
     """
-    from autosplit import cuts, planner
+    from autosplit import planner
     from autosplit.planner.placement.shared_resources import slowed
 
     writer = _Writer(costs, runtime, tuple(range(stages)), threads, resources)
@@ -70,11 +70,17 @@ def document(
     if baselines:
         simple = planner.planned_baselines(costs, stages, deadline=deadline)
         result["baselines"] = [writer.baseline(baseline, best) for baseline in simple]
-    if count:
-        result["cuts"] = asdict(cuts.count(costs.contraction, deadline=deadline))
-        splits = cuts.count_splits(costs.contraction, stages, deadline=deadline)
-        result["splits"] = asdict(splits)
-    return result
+    return result | (_counts(costs, stages, deadline) if count else {})
+
+
+def _counts(
+    costs: CostModel, stages: int, deadline: Callable[[], bool] | None
+) -> dict[str, dict[str, Any]]:
+    from autosplit import cuts
+
+    count = cuts.count(costs.contraction, deadline=deadline)
+    splits = cuts.count_splits(costs.contraction, stages, deadline=deadline)
+    return {"cuts": asdict(count), "splits": asdict(splits)}
 
 
 def deployment(

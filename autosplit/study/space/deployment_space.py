@@ -37,7 +37,7 @@ from autosplit.planner.batch.deployments import CoreContention, DeployedSplit, D
 from autosplit.planner.batch.neighbourhood import CutNeighbourhood
 from autosplit.planner.placement.canonical import largest_stages
 from autosplit.study.space.keys import (
-    check_runtimes,
+    KeyedSpace,
     key_of,
     other_space,
     stages_between,
@@ -53,7 +53,7 @@ LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
 
 
 @dataclass(frozen=True, eq=False)
-class DeploymentSpace:
+class DeploymentSpace(KeyedSpace[DeployedSplit]):
     """All deployments on ``cores``, which are equal and named by their numbers.
 
     Row i of ``costs``, those of the profile, is for a replica with ``thread_counts[i]`` threads.
@@ -144,31 +144,6 @@ class DeploymentSpace:
                 threads[largest] = self.thread_counts[row - 1]
         return DeployedSplit(stages, tuple(replicas), tuple(threads))
 
-    def key(
-        self, deployment: DeployedSplit, costs: CostModel | CoreContention | None = None
-    ) -> str:
-        """The canonical text of a deployment.
-
-        A pipeline of one core a stage has the key of its split; for any other the replicas and
-        threads of each stage follow. Where runtimes compete, that of each stage comes last: the one
-        in which it is fastest under ``costs``, by default those of the profile.
-        """
-        text = self._shape_text(deployment)
-        if not self.costs.runtimes:
-            return text
-        return f"{text}:{','.join(self.evaluate(deployment, costs).runtimes)}"
-
-    def runtimes_of(self, key: str) -> tuple[str, ...]:
-        """The runtime of each stage of a key; none where only one competes.
-
-        Raises SplitError for an unknown one.
-        """
-        deployment, (_, runtimes) = self.split(key), without_runtimes(key)
-        if not self.costs.runtimes or not runtimes:
-            return self.evaluate(deployment).runtimes
-        check_runtimes(self.costs, key, runtimes, len(deployment.stages))
-        return runtimes
-
     @cached_property
     def keys_in_one_runtime(self) -> tuple[str, ...]:
         """Where runtimes compete, the best one held to each that may be worth a trial."""
@@ -179,27 +154,22 @@ class DeploymentSpace:
             with contextlib.suppress(Infeasible):
                 best = plan_deployment(costs, len(self.cores), thread_counts=counts)
                 names = ",".join([runtime.name] * len(best.stages))
-                keys[f"{self._shape_text(_deployed(best))}:{names}"] = best.period
+                keys[f"{self.shape_text(_deployed(best))}:{names}"] = best.period
         return worth_a_trial(keys)
 
-    def _shape_text(self, deployment: DeployedSplit) -> str:
+    def shape_text(self, deployment: DeployedSplit) -> str:
+        """See KeyedSpace.
+
+        A pipeline of one core a stage has the text of its split; for any other the replicas and
+        threads of each stage follow.
+        """
         text = key_of(deployment.stages)
         pairs = zip(deployment.replicas, deployment.threads, strict=True)
         shapes = [f"{replicas}x{threads}" for replicas, threads in pairs]
         return text if set(shapes) == {"1x1"} else f"{text}@{'.'.join(shapes)}"
 
-    def split(self, key: str) -> DeployedSplit:
-        """The deployment of a key. Raises SplitError where it is none of the space."""
-        if key not in self._deployments:
-            self._deployments[key] = self._parse(key)
-        return self._deployments[key]
-
-    @cached_property
-    def _deployments(self) -> dict[str, DeployedSplit]:
-        """The keys read so far: the history of a study is read again for every trial."""
-        return {}
-
-    def _parse(self, key: str) -> DeployedSplit:
+    def parse(self, key: str) -> DeployedSplit:
+        """See KeyedSpace."""
         shape, _ = without_runtimes(key)
         split, _, text = shape.partition("@")
         stages = stages_of_key(self.costs, split)
@@ -212,7 +182,7 @@ class DeploymentSpace:
             self.evaluate(deployment)
         except (ValueError, SplitError):
             raise other_space(key) from None
-        if deployment.cores > len(self.cores) or self._shape_text(deployment) != shape:
+        if deployment.cores > len(self.cores) or self.shape_text(deployment) != shape:
             raise other_space(key)
         return deployment
 

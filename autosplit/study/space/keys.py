@@ -5,13 +5,18 @@ It is the number of stages, then each cut as the hexadecimal bitset of the ops b
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise
+from typing import Any, Generic, TypeVar
 
 from autosplit.cuts import bitset, full, members
 from autosplit.cuts.stages import Stages
 from autosplit.errors import SplitError
-from autosplit.planner import CostModel
+from autosplit.planner import CostModel, Plan
+
+C = TypeVar("C")
 
 
 def key_of(stages: Stages) -> str:
@@ -66,3 +71,56 @@ def other_space(key: str) -> SplitError:
     return SplitError(
         f"'{key[:60]}' is not a candidate of this space; read it with the space it was made in"
     )
+
+
+class KeyedSpace(ABC, Generic[C]):
+    """The keys of a space's candidates: the text of a shape, then the runtimes that compete."""
+
+    costs: CostModel
+
+    @abstractmethod
+    def shape_text(self, candidate: C) -> str:
+        """The canonical text of a candidate, without its runtimes."""
+
+    @abstractmethod
+    def parse(self, key: str) -> C:
+        """The candidate of a key. Raises SplitError where it is none of the space."""
+
+    @abstractmethod
+    def evaluate(self, candidate: C, costs: Any = None) -> Plan:
+        """What a candidate costs under ``costs``, by default those of the profile."""
+
+    def key(self, candidate: C, costs: Any = None) -> str:
+        """The canonical text of a candidate.
+
+        Where runtimes compete, the one of each stage follows: that in which it is fastest under
+        ``costs``, by default those of the profile.
+        """
+        text = self.shape_text(candidate)
+        if not self.costs.runtimes:
+            return text
+        return f"{text}:{','.join(self.evaluate(candidate, costs).runtimes)}"
+
+    def split(self, key: str) -> C:
+        """As ``parse``, once for each key."""
+        if key not in self._candidates:
+            self._candidates[key] = self.parse(key)
+        return self._candidates[key]
+
+    def runtimes_of(self, key: str) -> tuple[str, ...]:
+        """The runtime of each stage of a key; none where only one competes.
+
+        A key by hand may name none: then they are the fastest by the profile. Raises SplitError
+        for an unknown one.
+        """
+        plan = self.evaluate(self.split(key))
+        _, runtimes = without_runtimes(key)
+        if not self.costs.runtimes or not runtimes:
+            return plan.runtimes
+        check_runtimes(self.costs, key, runtimes, len(plan.stages))
+        return runtimes
+
+    @cached_property
+    def _candidates(self) -> dict[str, C]:
+        """The keys read so far: the history of a study is read again for every trial."""
+        return {}

@@ -35,7 +35,7 @@ from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.evaluation import check_stages
 from autosplit.study.space.enumeration import all_splits, count_all
 from autosplit.study.space.keys import (
-    check_runtimes,
+    KeyedSpace,
     key_of,
     other_space,
     stages_between,
@@ -53,7 +53,7 @@ LISTED = 20_000  # splits that are listed at most
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class Space(KeyedSpace[Stages]):
     """All legal splits into ``stages`` stages; ``costs`` are those of the profile.
 
     With ``empty`` stages may be empty and leave their device unused, so a split has any number of
@@ -116,41 +116,12 @@ class Space:
                 return layouts[-1]
         return layouts[0]
 
-    def key(self, stages: Stages, costs: CostModel | ContentionCosts | None = None) -> str:
-        """The canonical text of a split.
+    def shape_text(self, stages: Stages) -> str:
+        """See KeyedSpace."""
+        return key_of(stages)
 
-        Where runtimes compete, the one of each stage follows: that in which it is fastest under
-        ``costs``, by default those of the profile.
-        """
-        text = key_of(stages)
-        if not self.costs.runtimes:
-            return text
-        return f"{text}:{','.join(self.evaluate(stages, costs).runtimes)}"
-
-    def runtimes_of(self, key: str) -> tuple[str, ...]:
-        """The runtime of each stage of a key; none where only one competes.
-
-        A key by hand may name none: then they are the fastest by the profile. Raises SplitError
-        for an unknown one.
-        """
-        stages, (_, runtimes) = self.split(key), without_runtimes(key)
-        if not self.costs.runtimes or not runtimes:
-            return self.evaluate(stages).runtimes
-        check_runtimes(self.costs, key, runtimes, len(stages))
-        return runtimes
-
-    def split(self, key: str) -> Stages:
-        """The split of a key. Raises SplitError where it is no split of the space."""
-        if key not in self._splits:
-            self._splits[key] = self._parse(key)
-        return self._splits[key]
-
-    @cached_property
-    def _splits(self) -> dict[str, Stages]:
-        """The keys read so far: the history of a study is read again for every trial."""
-        return {}
-
-    def _parse(self, key: str) -> Stages:
+    def parse(self, key: str) -> Stages:
+        """See KeyedSpace."""
         split, _ = without_runtimes(key)
         stages = stages_of_key(self.costs, split)
         if len(stages) != self.stages:
