@@ -61,6 +61,7 @@ def _pass_on(reading: int, terminal: int) -> None:
     with open(reading, "rb", buffering=0) as pipe:
         rest = b""
         while chunk := pipe.read(65536):
+            # The last line may go on in the next chunk.
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 if not _LOGGED.match(line):

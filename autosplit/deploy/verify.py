@@ -137,6 +137,7 @@ def bench(folder: Path, budget: Budget) -> BenchResult:
         warm_up = measure.warm_up_items(pipeline)
         latency = measure.latency(pipeline, items, budget)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
+    # Of single results, where the period averages over groups of them.
     gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
     places = place_replicas(document)
     return BenchResult(

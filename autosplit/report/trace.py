@@ -55,6 +55,7 @@ def _trace(
     for track in _by_replica(events).values():
         previous_end = begin
         for event in track:
+            # Clocks of two threads may disagree by a little, so it stays within the gap.
             ready_at = min(max(ready[event.stage, event.item], previous_end), event.start)
             yield from _span("waiting for input", event, previous_end, ready_at, begin)
             yield from _span("waiting for room or core", event, ready_at, event.start, begin)

@@ -48,6 +48,7 @@ def faster_baseline(study: optuna.Study) -> str | None:
     if best is None or not baselines:
         return None
     rival = min(baselines, key=lambda b: b.period_ms.median)
+    # The intervals overlap: a tie is not called faster.
     if rival.period_ms.high >= best[1].low:
         return None
     times = milliseconds(rival.period_ms.median), milliseconds(best[1].median)
@@ -78,6 +79,7 @@ def export_stored_split(study: optuna.Study, folder: Path, number: int | None = 
     config = stored(attributes.get("config"), study.study_name)
     bench = open_bench(config)
     try:
+        # The export would state times that this machine does not have.
         different = records.differences(attributes.get("identity", {}), identity_of(config, bench))
         if different:
             raise ConfigError(
@@ -117,6 +119,7 @@ def _export_trial(
     folder: Path,
 ) -> None:
     stored = trial.user_attrs
+    # Studies of before may lack a latency.
     latency = spread_of(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     accuracy = Accuracy(True, 0.0, float(stored.get("max_rel_error", 0.0)), 0)
     verdict = attributes.get("verdict")

@@ -104,6 +104,7 @@ def _gated_unit(net: _StreamBuilder, name: str, x: str, width: int) -> str:
     new = net.op(
         "Tanh", f"{name}.new", net.op("Add", f"{name}.new.sum", f"{from_input}.new", reset)
     )
+    # The state is a mean of the old and the new one, weighed by this gate.
     share = net.op("Sub", f"{name}.share", "one", gates["update"])
     new_part = net.op("Mul", f"{name}.new.part", share, new)
     old_part = net.op("Mul", f"{name}.old.part", gates["update"], before)

@@ -121,6 +121,7 @@ class _Accesses:
             (tirx.BufferStore, stores.append),
         )
         tvm_ffi.structural_walk(kernel.body, callbacks, order="pre")
+        # Evaluated after the walk: an error must not cross TVM's code.
         accesses = [(load, load.source) for load in loads]
         accesses += [(store, store.buffer) for store in stores]
         sizes = {buffer: self._checked_sizes(buffer) for _, buffer in accesses}
@@ -195,6 +196,7 @@ def _check_call(module: Any, call: Any) -> None:
     types = [*(argument.ty for argument in arguments.fields), *results]
     parameters = [p for p in module[name].params if isinstance(p.ty, tirx.BufferType)]
     shapes = [_shape(kind, name.name_hint) for kind in types]
+    # The sizes of tensors give those that are variables; then all can be compared.
     analyzer = Analyzer()
     for parameter, shape in zip(parameters, shapes, strict=True):
         for size, number in zip(parameter.ty.shape, shape, strict=True):
@@ -219,6 +221,7 @@ def _shape(kind: Any, kernel: str) -> list[int]:
         numbers = [getattr(size, "value", None) for size in kind.shape.values]
     if not is_tensor or None in numbers:
         raise ModelError(f"kernel '{kernel}' is called with a {kind}; its shape must be known")
+    # TVM multiplies sizes without a check, and would allocate too little.
     if min(numbers, default=1) < 1 or prod(numbers) > MOST_ELEMENTS:
         raise ModelError(f"kernel '{kernel}' is called with a tensor of shape {numbers}")
     return [int(number) for number in numbers]

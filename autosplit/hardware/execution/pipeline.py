@@ -156,6 +156,7 @@ class Pipeline:
         outputs = {}
         for source, names in self._forwarded:
             for name in names:
+                # An input that is an output too: the caller may change its array meanwhile.
                 outputs[name] = arrays[source].copy()
         return self._engine.enter(list(arrays.values()), outputs, stream)
 
@@ -179,6 +180,7 @@ def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:
     for port in ports:
         if port.name not in item:
             raise ConfigError(f"item lacks the input '{port.name}'; give all of {', '.join(names)}")
+        # Lists and scalars are welcome, as long as their type is exact.
         array = np.asarray(item[port.name])
         if array.shape != port.shape or str(array.dtype) != port.dtype:
             raise ConfigError(

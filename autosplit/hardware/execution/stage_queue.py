@@ -43,6 +43,7 @@ class StageQueue:
     def put(self, ticket: Ticket) -> None:
         """Add an item and wake a replica that may take it."""
         line = self.replica_of(ticket.stream) if self._has_states else 0
+        # Items overtake each other in replicas of the stage before, so the oldest may come last.
         heapq.heappush(self._ready[line], (ticket.number, ticket))
         if self._has_states:
             # Only one replica may take it, and it may not be the first to wake.

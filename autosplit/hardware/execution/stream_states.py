@@ -117,6 +117,7 @@ class StreamStates:
         """
         if stream in self._lost:
             raise StageError(f"stream {stream!r} is lost: it had items inside; reset it")
+        # A stream that has not begun is as one that was reset.
         initial = self._initial.get(stream, None if stream in self._open else {})
         values = {}
         for stage, states in enumerate(self._states):

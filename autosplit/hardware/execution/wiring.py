@@ -147,6 +147,7 @@ def _ports(graph: FusedGraph, ops: Sequence[int], results: set[str]) -> StagePor
             if graph.tensors[tensor].producer not in inside:
                 inputs[tensor] = _port(graph, tensor)
         for tensor in graph.ops[i].outputs:
+            # What only ops of the stage read never leaves it.
             if tensor in results or not inside.issuperset(graph.tensors[tensor].consumers):
                 outputs.append(_port(graph, tensor))
     return StagePorts(tuple(ops), tuple(inputs.values()), tuple(outputs))
@@ -159,6 +160,7 @@ def _port(graph: FusedGraph, tensor: str, name: str | None = None) -> Port:
 def _connections(
     graph: FusedGraph, ports: Sequence[StagePorts], outputs: Sequence[tuple[str, str]]
 ) -> Iterator[Connection]:
+    # The caller sends an input under its own name.
     sources: dict[str, tuple[int, int] | str] = {name: name for name in graph.inputs}
     readers: dict[str, list[int]] = {}
     for index, stage in enumerate(ports):

@@ -119,5 +119,6 @@ def _errors(
 def _integer_error(output: Array, expected: Array) -> float:
     """The largest difference of integers or booleans, subtracted unsigned against overflow."""
     high, low = np.maximum(output, expected), np.minimum(output, expected)
+    # A difference of two signed integers may not fit their type.
     unsigned = f"u{output.dtype.itemsize}"
     return float(np.max(high.view(unsigned) - low.view(unsigned), initial=0))

@@ -308,6 +308,7 @@ def _check_values(model: CostModel) -> None:
     for quantity, names, values in rows:
         may_be_infinite = quantity in ("time", "memory")
         for name, value in zip(names, values, strict=True):
+            # Written so that NaN is refused as well.
             if not value >= 0 or (value == math.inf and not may_be_infinite):
                 raise GraphError(
                     f"the {quantity} of '{name}' is {value}; give a number that is not negative"

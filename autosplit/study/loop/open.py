@@ -125,6 +125,7 @@ def open_study(
     identity = identity_of(config, bench)
     shown = redact_password(url)
     holder = f"study '{name or config.name}', which is being opened"
+    # Optuna's tables are made at the first connection, which two processes must not do at once.
     with HostLock(url, f"storage '{shown}'", holder, progress.note).hold():
         storage = connect(url, config.search.lease)
         with storage_errors(url):
@@ -188,6 +189,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
     where = f"study '{study.study_name}' in '{redact_password(url)}'"
     remedy = "--force starts a new study beside it, --name gives it another name"
     mark = attributes.get("autosplit")
+    # A new study, or one that a process left between its creation and its first attribute.
     if not isinstance(mark, dict) or not isinstance(attributes.get("identity"), dict):
         objectives = identity["objective"].split(", ")
         if study.get_trials(deepcopy=False) or len(study.directions) != len(objectives):
@@ -201,6 +203,7 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
             f"{where} has format {mark.get('format')}, this version writes {records.FORMAT}; "
             f"{remedy}"
         )
+    # Times of another model, machine or version cannot be compared with those to come.
     different = records.differences(attributes["identity"], identity)
     if different:
         raise ConfigError(f"{where} measures something else: {'; '.join(different)}; {remedy}")
@@ -253,6 +256,7 @@ def _prepare(
         "machine": machine(),
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
+    # Only what changed: a write takes a transaction.
     _store(study, url, {key: value for key, value in described.items() if stored.get(key) != value})
     return space
 

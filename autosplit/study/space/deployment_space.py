@@ -71,6 +71,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
     ) -> DeploymentSpace:
         """The space without the numbers of threads that are of no use: they hardly save time."""
         times = [sum(row) for row in costs.times]
+        # One thread is always of use: it makes the most replicas.
         rows = [0]
         for row in range(1, len(times)):
             if times[row] * LEAST_SPEEDUP < times[rows[-1]]:
@@ -114,6 +115,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         for stage, (replicas, threads) in enumerate(shapes, 1):
             values[f"cores_{stage}"] = replicas * threads / len(self.cores)
             place = self.thread_counts.index(threads)
+            # The middle of the part of 0 to 1 that stands for it, so that rounding cannot leave it.
             values[f"threads_{stage}"] = (place + 0.5) / len(self.thread_counts)
         for branch in (0.0, 1.0, 0.5):
             values["branch"] = branch
@@ -124,6 +126,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
     def decode(self, parameters: Mapping[str, float]) -> DeployedSplit:
         """The legal deployment nearest to some parameters."""
         most = self.most_stages
+        # Rounding of what ``parameters`` wrote must not add a stage.
         count = max(1, math.ceil(parameters["used"] * most - 1e-9))
         shares = [parameters[f"cut_{i}"] for i in range(1, most)]
         places, shares = largest_stages(shares, min(most, count))
@@ -152,6 +155,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         for runtime in self.costs.runtimes if len(self.costs.runtimes) > 1 else ():
             costs = self.costs.in_runtime(runtime.name)
             with contextlib.suppress(Infeasible):
+                # Errors of a profile differ between runtimes, so each gets its best plan measured.
                 best = plan_deployment(costs, len(self.cores), thread_counts=counts)
                 names = ",".join([runtime.name] * len(best.stages))
                 keys[f"{self.shape_text(_deployed(best))}:{names}"] = best.period
@@ -195,6 +199,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
     ) -> PlannedDeployment:
         """What a deployment costs under ``costs``, by default those of the profile."""
         model = costs or self.costs
+        # The more cores are busy, the slower each of them is.
         if isinstance(model, CoreContention):
             model = model.at(deployment.cores)
         return evaluate_deployment(
@@ -297,6 +302,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
 
     def random(self, rng: np.random.Generator) -> DeployedSplit | None:
         """A random deployment that fits; None where none was drawn."""
+        # Rejection: with a tight memory limit most draws do not fit.
         for _ in range(RANDOM_DRAWS):
             count = int(rng.integers(1, self.most_stages + 1))
             stages = random_stages(self.costs, rng, count)
