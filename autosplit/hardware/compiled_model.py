@@ -18,7 +18,7 @@ from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, ModelError
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.device_kernels import DeviceKernels
-from autosplit.hardware.codegen.target import spelled, target_of
+from autosplit.hardware.codegen.target import spelled, target_of, without_bytes
 from autosplit.hardware.codegen.tuning_database import RECORDS, require
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device
@@ -343,7 +343,8 @@ def load_model(
     return CompiledModel(
         path=path,
         sha256=files.sha256(path) if path else _digest(source.module),
-        target=tvm_target,
+        # A target that the user names stays as it is.
+        target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
         lowered=lowered,
         reference=_stepped(reference_of(source, path, tvm_target), lowered),
         shapes=static_shapes,

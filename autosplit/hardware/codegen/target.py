@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError, line_of
@@ -35,6 +36,21 @@ def target_of(text: str | None = None) -> Any:
         raise ConfigError(
             f"target '{text}' is not a TVM target ({reason}); try 'llvm -mcpu=x86-64-v3'"
         ) from error
+
+
+def without_bytes(target: Any, dtypes: Collection[str]) -> Any:
+    """The target without products of bytes where a model, of these types, has none.
+
+    Its stages then run on processors that lack them too.
+    """
+    import tvm
+
+    options = json.loads(str(target))
+    features = [f for f in options.get("mattr", ()) if f != f"+{_BYTES}"]
+    if {"int8", "uint8"}.intersection(dtypes) or len(features) == len(options.get("mattr", ())):
+        return target
+    options.pop("mattr")
+    return tvm.target.Target(options | ({"mattr": features} if features else {}))
 
 
 def target_on(device: Device, text: str | None, default: Any) -> Any:
