@@ -51,7 +51,8 @@ class TimeShares:
         nodes: Iterable[ExecutedNode],
     ) -> None:
         self._original = original
-        self._work = [float(op.flops) for op in graph.ops]
+        # The arithmetic of an opaque op is not known, but it uses each weight at least once.
+        self._work = [op.flops or (op.weight_bytes / 2 if op.opaque else 0.0) for op in graph.ops]
         self._group_ops = groups.ops
         self._group_of = {node: g for g, members in enumerate(groups.nodes) for node in members}
         self._nodes = {node.name: node for node in nodes}
