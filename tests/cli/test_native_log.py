@@ -38,6 +38,7 @@ def test_a_terminal_stays_one() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("arguments", [[], ["--debug"]])
 def test_inspect_writes_nothing_of_tvm_s_unless_asked(arguments: list[str], tmp_path: Path) -> None:
     import onnx

@@ -77,6 +77,7 @@ def test_every_benchmark_has_its_table_on_the_page_of_results() -> None:
     assert all(f"<!-- results: {name} -->" in page for name in all_benchmarks.COMMANDS)
 
 
+@pytest.mark.integration
 def test_both_ways_to_a_candidate_are_timed_in_turns() -> None:
     fresh, linked = link.measure("transformer", 2)
     assert len(fresh) == len(linked) == 2

@@ -82,6 +82,7 @@ def test_other_samplers_propose_deployments(tmp_path: Path, sampler: str) -> Non
     assert all(t.params.keys() == set(on.space.names) for t in trials)
 
 
+@pytest.mark.integration
 def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole = run(tmp_path, config_of(memory=THIRD, trials=4))
     (tmp_path / "parts").mkdir()

@@ -76,6 +76,7 @@ def test_every_candidate_has_the_regions_on_their_device(
     assert on.study.user_attrs["stopped"].startswith("exhausted")
 
 
+@pytest.mark.integration
 @apart
 def test_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None:
     study(model, tmp_path, TWO[0])
