@@ -85,13 +85,13 @@ def search(cores: int, share: str, seed: int) -> Found:
     bench = cast("SimulatedCores", open_bench(config))
     with tempfile.TemporaryDirectory() as folder:
         url = storage_url("search", str(Path(folder) / "search.db"))
-        on = open_study(config, bench, url, Silent())
-        run_study(on, Silent())
-        trials, attributes = on.study.get_trials(), on.study.user_attrs
+        opened = open_study(config, bench, url, Silent())
+        run_study(opened, Silent())
+        trials, attributes = opened.study.get_trials(), opened.study.user_attrs
     optimum = bench.optimum().period
     losses = []
     for trial in trials:
-        deployment = on.deployment(on.space.split(trial.user_attrs["key"]), ())
+        deployment = opened.deployment(opened.space.split(trial.user_attrs["key"]), ())
         losses.append(bench.true_plan(deployment).period / optimum - 1)
     best = best_trial(trials, attributes)
     near = [count for count, loss in enumerate(losses, 1) if loss <= NEAR]

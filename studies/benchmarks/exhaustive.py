@@ -61,8 +61,14 @@ def main() -> int:
     args = parser.parse_args()
     rows, results, left_out = [], [], 0
     for net in args.nets:
-        with finished(config_of(net, args.runtime, args.study_seconds, trials=args.trials)) as on:
-            pick, trials, space = best_split(on), len(on.study.get_trials(deepcopy=False)), on.space
+        with finished(
+            config_of(net, args.runtime, args.study_seconds, trials=args.trials)
+        ) as opened:
+            pick, trials, space = (
+                best_split(opened),
+                len(opened.study.get_trials(deepcopy=False)),
+                opened.space,
+            )
         splits = promising(cast("Space", space), args.within)
         left_out += len(space.listed) - len(splits)
         model = load(net, args.runtime)

@@ -58,19 +58,19 @@ def finished(config: StudyConfig) -> Iterator[OpenStudy]:
     reporter, bench = progress(), open_bench(config)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            on = open_study(
+            opened = open_study(
                 config, bench, f"sqlite:///{Path(folder) / f'{config.name}.db'}", reporter
             )
-            run_study(on, reporter)
-            yield on
+            run_study(opened, reporter)
+            yield opened
     finally:
         reporter.close()
         bench.close()
 
 
-def best_split(on: OpenStudy) -> Stages:
+def best_split(opened: OpenStudy) -> Stages:
     """What a finished study ends with."""
-    best = best_trial(on.study.get_trials(deepcopy=False), on.study.user_attrs)
+    best = best_trial(opened.study.get_trials(deepcopy=False), opened.study.user_attrs)
     assert best is not None  # else the study would have raised
     return stages_of(best[0])
 

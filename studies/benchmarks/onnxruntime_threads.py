@@ -53,8 +53,10 @@ def main() -> int:
     args = parser.parse_args()
     rows, gains, results = [], [], []
     for net in args.nets:
-        with finished(config_of(net, "onnxruntime", args.study_seconds, trials=args.trials)) as on:
-            stages = best_split(on)
+        with finished(
+            config_of(net, "onnxruntime", args.study_seconds, trials=args.trials)
+        ) as opened:
+            stages = best_split(opened)
         split, threads = duelled(net, stages, Budget(seconds=args.seconds))
         gains.append(threads.median / split.median)
         results.append(compared(split, threads))

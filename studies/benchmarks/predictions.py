@@ -67,8 +67,8 @@ def once(args: Any) -> int:
     for net in args.nets:
         with finished(
             config_of(net, args.runtime, args.seconds, trials=args.trials, converge=False)
-        ) as on:
-            trials, stored = on.study.get_trials(deepcopy=False), on.study.user_attrs
+        ) as opened:
+            trials, stored = opened.study.get_trials(deepcopy=False), opened.study.user_attrs
         best_entry = best_trial(trials, stored)
         assert best_entry is not None  # else the study would have raised
         net_errors = prediction_errors(trials)
@@ -121,8 +121,8 @@ def repeated(args: Any) -> int:
     for net in args.nets:
         picks: list[Stages] = []
         for _ in range(args.repeat):
-            with finished(config_of(net, args.runtime, args.seconds, trials=args.trials)) as on:
-                picks.append(best_split(on))
+            with finished(config_of(net, args.runtime, args.seconds, trials=args.trials)) as opened:
+                picks.append(best_split(opened))
         different = list(dict.fromkeys(picks))
         periods = in_turns(
             load(net, args.runtime), different, Budget(seconds=max(args.seconds, 5.0))

@@ -121,29 +121,29 @@ def compare(net: str, trials: int, seconds: float, single: bool) -> Compared:
 
         installed = list(filter(is_installed, RUNTIMES)) if single else []
         others = {name: best_of_study(config(name)) for name in installed}
-        with finished(config(AUTO)) as on:
-            return _in_turns(on, others)
+        with finished(config(AUTO)) as opened:
+            return _in_turns(opened, others)
 
 
 def best_of_study(config: StudyConfig) -> Deployment:
     """The best split of a study of its own."""
-    with finished(config) as on:
-        return _best(on)
+    with finished(config) as opened:
+        return _best(opened)
 
 
-def _best(on: OpenStudy) -> Deployment:
-    best = best_trial(on.study.get_trials(deepcopy=False), on.study.user_attrs)
+def _best(opened: OpenStudy) -> Deployment:
+    best = best_trial(opened.study.get_trials(deepcopy=False), opened.study.user_attrs)
     assert best is not None  # else the study would have raised
     runtimes = best[0].user_attrs.get("runtimes") or ()
-    return deployed(on.bench, stages_of(best[0]), runtimes)
+    return deployed(opened.bench, stages_of(best[0]), runtimes)
 
 
-def _in_turns(on: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
-    best = _best(on)
-    names = [f"{r}, {t}" for r in on.bench.runtimes for t in ("1 thread", "2 threads")]
-    periods, sessions = on.bench.compare_interleaved([best, *others.values()], names)
+def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
+    best = _best(opened)
+    names = [f"{r}, {t}" for r in opened.bench.runtimes for t in ("1 thread", "2 threads")]
+    periods, sessions = opened.bench.compare_interleaved([best, *others.values()], names)
     # No split is faster than its longest op where that is fastest.
-    longest = max(t for t in on.space.costs.times[0] if t < math.inf)
+    longest = max(t for t in opened.space.costs.times[0] if t < math.inf)
     single = dict(zip(others, periods[1:], strict=True))
     return Compared(best.runtimes, periods[0], sessions, single, longest)
 

@@ -63,7 +63,7 @@ def memory_study() -> optuna.Study:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
+def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
     """Open a study over a bench in a database of the test's own."""
 
     def open_it(bench: Any, force: bool = False, name: str = "s", **search: Any) -> OpenStudy:

@@ -233,11 +233,11 @@ def test_a_study_finds_how_many_stages_are_best(
     chain_bench: Make, auto: Callable[..., OpenStudy], contention: float, seed: int
 ) -> None:
     bench = chain_bench(ops=24, stages=4, contention=contention, seed=seed, error=0.1, noise=0.01)
-    on = auto(bench, trials=14)
-    run_study(on, Silent())
-    best = best_trial(on.study.trials, on.study.user_attrs)
+    opened = auto(bench, trials=14)
+    run_study(opened, Silent())
+    best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
-    chosen = bench.truth(on.space.split(best[0].user_attrs[KEY])).period
+    chosen = bench.truth(opened.space.split(best[0].user_attrs[KEY])).period
     least = min(plan(bench.true_of(k), k).period for k in range(1, 5))
     assert chosen <= 1.03 * least
 
@@ -247,25 +247,25 @@ def test_a_study_finds_how_many_stages_are_best(
 def test_every_split_of_every_number_is_measured_before_none_is_left(
     chain_bench: Make, auto: Callable[..., OpenStudy], name: str
 ) -> None:
-    on = auto(chain_bench(ops=4, stages=3), trials=50, sampler=name, converge=False)
-    run_study(on, Silent())
-    assert on.study.user_attrs["stopped"].startswith("exhausted")
-    assert sorted(t.user_attrs[KEY] for t in on.study.trials) == sorted(
-        map(on.space.key, on.space.listed)
+    opened = auto(chain_bench(ops=4, stages=3), trials=50, sampler=name, converge=False)
+    run_study(opened, Silent())
+    assert opened.study.user_attrs["stopped"].startswith("exhausted")
+    assert sorted(t.user_attrs[KEY] for t in opened.study.trials) == sorted(
+        map(opened.space.key, opened.space.listed)
     )
 
 
 def test_a_trial_holds_a_place_for_every_device(
     chain_bench: Make, auto: Callable[..., OpenStudy]
 ) -> None:
-    on = auto(chain_bench(ops=4, stages=3), trials=7, sampler="exhaustive")
-    run_study(on, Silent())
-    for trial in on.study.trials:
+    opened = auto(chain_bench(ops=4, stages=3), trials=7, sampler="exhaustive")
+    run_study(opened, Silent())
+    for trial in opened.study.trials:
         stored = trial.user_attrs
         assert [bool(ops) for ops in stored["stages"]] == [t > 0 for t in stored["stage_ms"]]
         assert len(stored["cuts"]) == len(stored["live"]) == used(stored["stages"]) - 1
         assert stored["imbalance"] >= 1
-    shown = document(on.study, on.url)
+    shown = document(opened.study, opened.url)
     assert shown["study"]["stages"] == "auto"
     assert all(len(t["stage_ms"]) == 3 for t in shown["trials"])
 

@@ -35,51 +35,51 @@ def config_of(cores: Any = 4, memory: float | None = None, **more: Any) -> Study
 def run(folder: Path, config: StudyConfig) -> OpenStudy:
     folder.mkdir(exist_ok=True)
     url = storage_url("c", str(folder / f"{config.cores}-{config.search.trials}.db"))
-    on = open_study(config, open_bench(config), url, Silent())
-    run_study(on, Silent())
-    return on
+    opened = open_study(config, open_bench(config), url, Silent())
+    run_study(opened, Silent())
+    return opened
 
 
-def loss(on: OpenStudy) -> float:
+def loss(opened: OpenStudy) -> float:
     """How far the true period of the best trial is above the true optimum, relative."""
-    best = best_trial(on.study.trials, on.study.user_attrs)
+    best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
-    assert isinstance(on.bench, SimulatedCores)
-    deployment = on.deployment(on.space.split(best[0].user_attrs["key"]), ())
-    return on.bench.true_plan(deployment).period / on.bench.optimum().period - 1
+    assert isinstance(opened.bench, SimulatedCores)
+    deployment = opened.deployment(opened.space.split(best[0].user_attrs["key"]), ())
+    return opened.bench.true_plan(deployment).period / opened.bench.optimum().period - 1
 
 
 def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> None:
-    on = run(tmp_path, config_of())
-    best = best_trial(on.study.trials, on.study.user_attrs)
+    opened = run(tmp_path, config_of())
+    best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
     assert best[0].user_attrs["key"] == "1:@4x1"
     assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([4], [1])
-    verdict = on.study.user_attrs["verdict"]
+    verdict = opened.study.user_attrs["verdict"]
     assert verdict["choice"] == "replicate"
     assert verdict["text"].startswith("4 replicas of the whole model on cores 0 to 3, simulated: ")
     assert "times the throughput of simulated, 4 threads" in verdict["text"]
     # The first trials are the plan and the other corners.
-    assert [t.number for t in on.study.trials] == list(range(5))
-    assert on.study.user_attrs["bound_ms"] <= min(t.value for t in on.study.trials)
+    assert [t.number for t in opened.study.trials] == list(range(5))
+    assert opened.study.user_attrs["bound_ms"] <= min(t.value for t in opened.study.trials)
 
 
 @pytest.mark.integration
 def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path: Path) -> None:
     losses = []
     for seed in range(3):
-        on = run(tmp_path / f"{seed}", config_of(8, THIRD, trials=6, seed=seed))
-        losses.append(loss(on))
-        assert all(len(t.user_attrs["replicas"]) >= 3 for t in on.study.trials)
+        opened = run(tmp_path / f"{seed}", config_of(8, THIRD, trials=6, seed=seed))
+        losses.append(loss(opened))
+        assert all(len(t.user_attrs["replicas"]) >= 3 for t in opened.study.trials)
     assert median(losses) < 0.02
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_other_samplers_propose_deployments(tmp_path: Path, sampler: str) -> None:
-    on = run(tmp_path, config_of(sampler=sampler, trials=8))
-    trials = on.study.trials
+    opened = run(tmp_path, config_of(sampler=sampler, trials=8))
+    trials = opened.study.trials
     assert len({t.user_attrs["key"] for t in trials}) == 8
-    assert all(t.params.keys() == set(on.space.names) for t in trials)
+    assert all(t.params.keys() == set(opened.space.names) for t in trials)
 
 
 @pytest.mark.integration
@@ -88,27 +88,27 @@ def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> N
     (tmp_path / "parts").mkdir()
     parts = run(tmp_path / "parts", config_of(memory=THIRD, trials=2))
     longer = config_of(memory=THIRD, trials=4)
-    on = open_study(longer, parts.bench, parts.url, Silent())
-    run_study(on, Silent())
-    keys = [[t.user_attrs["key"] for t in study.trials] for study in (whole.study, on.study)]
+    opened = open_study(longer, parts.bench, parts.url, Silent())
+    run_study(opened, Silent())
+    keys = [[t.user_attrs["key"] for t in study.trials] for study in (whole.study, opened.study)]
     assert keys[0] == keys[1]
 
 
 def test_show_and_report_read_the_study(tmp_path: Path) -> None:
-    on = run(tmp_path, config_of(trials=3))
-    shown = document(on.study, on.url)
+    opened = run(tmp_path, config_of(trials=3))
+    shown = document(opened.study, opened.url)
     assert shown["trials"][0]["replicas"] == [4]
     assert shown["study"]["cores"] == 4
     title, columns, rows = next(tables(shown))
     assert "deployments on 4 cores" in title
     assert rows[0][columns.index("replicas x threads")] == "4 x 1"
-    trials = read(on.study).trials
-    assert read(on.study).devices_of(trials[0]) == ["4 replicas with 1 thread"]
+    trials = read(opened.study).trials
+    assert read(opened.study).devices_of(trials[0]) == ["4 replicas with 1 thread"]
     for trial in trials:
         # The profile of a whole model is that of its number of threads.
-        row = read(on.study).op_ms[(1, 2, 4).index(trial.threads[0])]
-        assert read(on.study).profile_of(trial)[0] == row[0]
-    assert shown["best"]["number"] == read(on.study).best().number  # type: ignore[union-attr]
+        row = read(opened.study).op_ms[(1, 2, 4).index(trial.threads[0])]
+        assert read(opened.study).profile_of(trial)[0] == row[0]
+    assert shown["best"]["number"] == read(opened.study).best().number  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

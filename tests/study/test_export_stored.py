@@ -53,112 +53,114 @@ def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
 
 
 def test_the_best_is_exported_by_default_with_what_was_measured(
-    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
+    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
-    on = opened(bench, trials=3)
-    run_study(on, Silent())
-    assert export_stored_split(on.study, tmp_path / "out") == tmp_path / "out" / "split.json"
+    opened = new_study(bench, trials=3)
+    run_study(opened, Silent())
+    assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known),) = written
-    duel = {e["number"]: e["period_ms"]["median"] for e in on.study.user_attrs["duel"]["entries"]}
-    best = on.study.trials[min(duel, key=lambda n: duel[n])]
+    duel = {
+        e["number"]: e["period_ms"]["median"] for e in opened.study.user_attrs["duel"]["entries"]
+    }
+    best = opened.study.trials[min(duel, key=lambda n: duel[n])]
     assert folder == tmp_path / "out"
     assert deployment.split == tuple(map(tuple, best.user_attrs["stages"]))
     assert known.measured.stage_ms == tuple(best.user_attrs["stage_ms"])
     assert known.measured.latency_ms.median == best.user_attrs["latency_ms"]["median"]
     assert known.predicted == best.user_attrs["predicted_ms"]
     assert [b.name for b in known.baselines] == ["one core", "all cores", "replicas"]
-    assert known.verdict == on.study.user_attrs["verdict"]["text"]
+    assert known.verdict == opened.study.user_attrs["verdict"]["text"]
     assert bench.closed
 
 
 def test_a_trial_is_exported_by_its_number(
-    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
+    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
-    on = opened(bench, trials=3)
-    run_study(on, Silent())
-    for trial in on.study.trials:
-        export_stored_split(on.study, tmp_path / "out", trial.number)
+    opened = new_study(bench, trials=3)
+    run_study(opened, Silent())
+    for trial in opened.study.trials:
+        export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known = written[-1]
         assert deployment.split == tuple(map(tuple, trial.user_attrs["stages"]))
         assert known.measured.period_ms.median == trial.user_attrs["period_ms"]["median"]
 
 
 def test_where_nothing_was_measured_there_is_nothing_to_export(
-    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
+    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
-    on = opened(bench)
+    opened = new_study(bench)
     with pytest.raises(Infeasible, match="study 's' has no completed trial"):
-        export_stored_split(on.study, tmp_path / "out")
+        export_stored_split(opened.study, tmp_path / "out")
     with pytest.raises(
         ConfigError, match="trial 0 does not exist; those that can be exported are none"
     ):
-        export_stored_split(on.study, tmp_path / "out", 0)
-    running = on.study.ask()
+        export_stored_split(opened.study, tmp_path / "out", 0)
+    running = opened.study.ask()
     with pytest.raises(ConfigError, match=f"trial {running.number} is running"):
-        export_stored_split(on.study, tmp_path / "out", running.number)
+        export_stored_split(opened.study, tmp_path / "out", running.number)
     assert not written
 
 
 def test_other_hardware_or_another_model_is_not_exported_from(
-    bench: Exporting, opened: Open, written: list[Any], tmp_path: Path
+    bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
-    on = opened(bench, trials=1)
-    run_study(on, Silent())
+    opened = new_study(bench, trials=1)
+    run_study(opened, Silent())
     bench.identity = {**bench.identity, "model": "another"}
     with pytest.raises(
         ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
     ):
-        export_stored_split(on.study, tmp_path / "out")
+        export_stored_split(opened.study, tmp_path / "out")
     assert not written
     assert bench.closed
 
 
 def test_simulated_hardware_has_nothing_to_export(
-    chain_bench: Make, opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chain_bench: Make, new_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = chain_bench(ops=8, stages=2)
     monkeypatch.setattr(benches, "open_bench", lambda config: plain)
-    on = opened(plain, trials=1)
-    run_study(on, Silent())
+    opened = new_study(plain, trials=1)
+    run_study(opened, Silent())
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
-        export_stored_split(on.study, tmp_path / "out")
+        export_stored_split(opened.study, tmp_path / "out")
 
 
 def test_a_study_that_names_no_folder_exports_nothing(
-    bench: Exporting, opened: Open, written: list[Any]
+    bench: Exporting, new_study: Open, written: list[Any]
 ) -> None:
-    on = opened(bench, trials=1)
-    run_study(on, Silent())
-    assert export_best_split(on) is None
+    opened = new_study(bench, trials=1)
+    run_study(opened, Silent())
+    assert export_best_split(opened) is None
     assert not written
 
 
 def test_of_several_trials_that_failed_the_one_asked_for_says_why(
-    bench: Exporting, opened: Open, tmp_path: Path
+    bench: Exporting, new_study: Open, tmp_path: Path
 ) -> None:
-    on = opened(bench)
+    opened = new_study(bench)
     for reason in ("no room", "too slow"):
-        on.study.ask().set_user_attr("error", reason)
+        opened.study.ask().set_user_attr("error", reason)
     for number in (0, 1):
-        on.study.tell(number, state=optuna.trial.TrialState.FAIL)
+        opened.study.tell(number, state=optuna.trial.TrialState.FAIL)
     for number, reason in enumerate(("no room", "too slow")):
         with pytest.raises(ConfigError, match=rf"trial {number} failed \({reason}\)"):
-            export_stored_split(on.study, tmp_path / "out", number)
+            export_stored_split(opened.study, tmp_path / "out", number)
 
 
 @pytest.mark.parametrize(("ratio", "is_named"), [(0.5, True), (1.0, False), (2.0, False)])
 def test_a_baseline_that_is_faster_than_the_split_is_named(
-    bench: Exporting, opened: Open, ratio: float, is_named: bool
+    bench: Exporting, new_study: Open, ratio: float, is_named: bool
 ) -> None:
-    on = opened(bench, trials=1)
-    assert faster_baseline(on.study) is None
-    run_study(on, Silent())
-    period = on.study.user_attrs["duel"]["entries"][0]["period_ms"]["median"] * ratio
+    opened = new_study(bench, trials=1)
+    assert faster_baseline(opened.study) is None
+    run_study(opened, Silent())
+    period = opened.study.user_attrs["duel"]["entries"][0]["period_ms"]["median"] * ratio
     exact = dict.fromkeys(("median", "low", "high"), period)
     baseline = {"name": "tvm, 2 replicas", "period_ms": exact, "latency_ms": exact, "copies": 2}
-    on.study.set_user_attr("baselines", [baseline])
-    on.study.set_user_attr("duel", None)
-    line = faster_baseline(on.study)
+    opened.study.set_user_attr("baselines", [baseline])
+    opened.study.set_user_attr("duel", None)
+    line = faster_baseline(opened.study)
     assert (line is not None) == is_named
     assert line is None or "tvm, 2 replicas" in line
 
@@ -177,12 +179,12 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
     data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": search}
     config = StudyConfig.model_validate({**data, "cores": "2-5"})
     url = storage_url("c", str(tmp_path / "c.db"))
-    on = open_study(config, benches.open_bench(config), url, Silent())
-    run_study(on, Silent())
-    for number, trial in enumerate(on.study.trials):
-        export_stored_split(on.study, tmp_path / "out", number)
+    opened = open_study(config, benches.open_bench(config), url, Silent())
+    run_study(opened, Silent())
+    for number, trial in enumerate(opened.study.trials):
+        export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known = written[-1]
-        assert deployment == on.deployment(on.space.split(trial.user_attrs["key"]), ())
+        assert deployment == opened.deployment(opened.space.split(trial.user_attrs["key"]), ())
         assert {n for s in deployment.stages for d in s.devices for n in cores_of(d)} <= {
             2,
             3,

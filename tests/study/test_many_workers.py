@@ -75,11 +75,11 @@ def test_a_server_that_is_restarted_under_four_workers_loses_no_trial(server: Se
 
 
 def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
-    server: Server, chain_bench: Make, opened: Open
+    server: Server, chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench()
-    config = opened(bench, trials=4, sampler="random").config
-    on = open_study(config, bench, server.url, Silent(), name="lost")
+    config = new_study(bench, trials=4, sampler="random").config
+    opened = open_study(config, bench, server.url, Silent(), name="lost")
     measure, measured = bench.measure, []
 
     def losing(stages: object) -> object:
@@ -92,7 +92,7 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
     with pytest.raises(
         MachineError, match=r"storage 'postgresql\+psycopg://.*; repair it and run again"
     ):
-        run_study(on, Silent())
+        run_study(opened, Silent())
     server.start()
     run_study(open_study(config, bench, server.url, Silent(), name="lost"), Silent())
     again = optuna.load_study(study_name="lost", storage=connect(server.url))

@@ -64,16 +64,16 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
 def test_every_candidate_has_the_regions_on_their_device(
     model: Any, tmp_path: Path, place: int, stages: Any
 ) -> None:
-    on = study(model, tmp_path, TWO[place], stages=stages)
-    run_study(on, Silent())
+    opened = study(model, tmp_path, TWO[place], stages=stages)
+    run_study(opened, Silent())
     convolutions = set(model.lowered.regions[NAME])
     assert len(convolutions) == 2
-    measured = [t for t in on.study.trials if t.state.name == "COMPLETE"]
+    measured = [t for t in opened.study.trials if t.state.name == "COMPLETE"]
     assert measured
     for trial in measured:
-        assert convolutions <= set(on.space.split(trial.user_attrs[KEY])[place])
+        assert convolutions <= set(opened.space.split(trial.user_attrs[KEY])[place])
         assert trial.user_attrs["max_rel_error"] < 1e-3  # against onnxruntime on the whole net
-    assert on.study.user_attrs["stopped"].startswith("exhausted")
+    assert opened.study.user_attrs["stopped"].startswith("exhausted")
 
 
 @pytest.mark.integration

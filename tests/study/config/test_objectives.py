@@ -42,7 +42,7 @@ CELLS = st.lists(st.tuples(*[st.integers(0, 5)] * 3), max_size=6)
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Callable[..., OpenStudy]:
+def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
     def open_it(bench: Any, objective: Any, stages: Any = None, **search: Any) -> OpenStudy:
         asked = {
             "stages": stages or len(bench.devices),
@@ -110,21 +110,23 @@ def test_the_planner_finds_the_least_memory(costs: Any) -> None:
         assert least.period == max(evaluate(costs, least.stages).memory) == min(memory_bytes)
 
 
-def test_memory_alone_takes_one_trial(opened: Callable[..., OpenStudy]) -> None:
-    on = opened(weighted(), "memory", trials=20)
-    run_study(on, Silent())
-    assert [t.values for t in on.study.trials] == [[min(map(on.space.memory, on.space.listed))]]
-    assert on.study.user_attrs["stopped"].startswith(
+def test_memory_alone_takes_one_trial(new_study: Callable[..., OpenStudy]) -> None:
+    opened = new_study(weighted(), "memory", trials=20)
+    run_study(opened, Silent())
+    assert [t.values for t in opened.study.trials] == [
+        [min(map(opened.space.memory, opened.space.listed))]
+    ]
+    assert opened.study.user_attrs["stopped"].startswith(
         "converged: no remaining candidate is expected to beat the best"
     )
 
 
-def test_the_least_latency_leaves_most_devices_unused(opened: Callable[..., OpenStudy]) -> None:
-    on = opened(weighted(noise=0.001), "latency", "auto", trials=8)
-    run_study(on, Silent())
-    best = best_trial(on.study.trials, on.study.user_attrs)
+def test_the_least_latency_leaves_most_devices_unused(new_study: Callable[..., OpenStudy]) -> None:
+    opened = new_study(weighted(noise=0.001), "latency", "auto", trials=8)
+    run_study(opened, Silent())
+    best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
-    assert sum(map(bool, on.space.split(best[0].user_attrs[KEY]))) == 1
+    assert sum(map(bool, opened.space.split(best[0].user_attrs[KEY]))) == 1
     assert best[0].value == best[0].user_attrs["latency_ms"]["median"]
 
 
@@ -132,19 +134,19 @@ def test_the_least_latency_leaves_most_devices_unused(opened: Callable[..., Open
     ("objective", "stages"), [(BOTH, 3), (ALL, 3), (ALL, "auto"), (["memory", "latency"], 3)]
 )
 def test_the_front_is_found(
-    opened: Callable[..., OpenStudy], objective: list[str], stages: Any
+    new_study: Callable[..., OpenStudy], objective: list[str], stages: Any
 ) -> None:
     bench = weighted(noise=0.001)
-    on = opened(bench, objective, stages, trials=60)
-    run_study(on, Silent())
-    assert on.study.user_attrs["stopped"].startswith("converged")
-    assert len(on.study.trials) < len(on.space.listed)
+    opened = new_study(bench, objective, stages, trials=60)
+    run_study(opened, Silent())
+    assert opened.study.user_attrs["stopped"].startswith("converged")
+    assert len(opened.study.trials) < len(opened.space.listed)
     known = {"throughput": 0, "latency": 1, "memory": 2}
-    costs = [bench.truth(s) for s in on.space.listed]
+    costs = [bench.truth(s) for s in opened.space.listed]
     true = [
         [(p.period, p.latency, max(p.memory))[known[name]] for name in objective] for p in costs
     ]
-    measured_front = [t.values for t in on.study.best_trials]
+    measured_front = [t.values for t in opened.study.best_trials]
     for point in (true[n] for n in front(true)):
         assert any(
             all(f <= 1.03 * x for f, x in zip(values, point, strict=True))
@@ -152,76 +154,76 @@ def test_the_front_is_found(
         )
 
 
-def test_ten_stage_times_are_the_least_to_stop_for(opened: Callable[..., OpenStudy]) -> None:
-    on = opened(weighted(noise=1e-6), "latency", trials=20)
-    run_study(on, Silent())
-    assert on.study.user_attrs["stopped"].startswith("converged")
-    assert len(on.study.trials) == 4  # of three stages
+def test_ten_stage_times_are_the_least_to_stop_for(new_study: Callable[..., OpenStudy]) -> None:
+    opened = new_study(weighted(noise=1e-6), "latency", trials=20)
+    run_study(opened, Silent())
+    assert opened.study.user_attrs["stopped"].startswith("converged")
+    assert len(opened.study.trials) == 4  # of three stages
 
 
 @pytest.mark.parametrize("sampler", NAMES)
 def test_every_sampler_proposes_for_several_objectives(
-    opened: Callable[..., OpenStudy], sampler: str
+    new_study: Callable[..., OpenStudy], sampler: str
 ) -> None:
-    on = opened(weighted(ops=8), ALL, trials=5, sampler=sampler, converge=False)
-    run_study(on, Silent())
-    assert len({t.user_attrs[KEY] for t in on.study.trials}) == 5
-    assert all(len(t.values) == 3 for t in on.study.trials)
+    opened = new_study(weighted(ops=8), ALL, trials=5, sampler=sampler, converge=False)
+    run_study(opened, Silent())
+    assert len({t.user_attrs[KEY] for t in opened.study.trials}) == 5
+    assert all(len(t.values) == 3 for t in opened.study.trials)
 
 
-def test_show_and_reports_mark_the_front(opened: Callable[..., OpenStudy]) -> None:
-    on = opened(weighted(), BOTH, trials=8)
-    run_study(on, Silent())
-    shown = document(on.study, on.url)
-    assert shown["pareto"] == [t.number for t in on.study.best_trials]
-    best = best_trial(on.study.trials, on.study.user_attrs)
+def test_show_and_reports_mark_the_front(new_study: Callable[..., OpenStudy]) -> None:
+    opened = new_study(weighted(), BOTH, trials=8)
+    run_study(opened, Silent())
+    shown = document(opened.study, opened.url)
+    assert shown["pareto"] == [t.number for t in opened.study.best_trials]
+    best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
     assert shown["best"]["number"] == best[0].number
-    assert on.study.metric_names == ["period in ms", "memory of the largest stage in bytes"]
+    assert opened.study.metric_names == ["period in ms", "memory of the largest stage in bytes"]
     assert shown["verdict"]["text"].count("the best split into")
-    assert [t.values for t in copy(on.study).trials] == [t.values for t in on.study.trials]
-    record = read(on.study)
+    assert [t.values for t in copy(opened.study).trials] == [t.values for t in opened.study.trials]
+    record = read(opened.study)
     assert record.best().number == shown["best"]["number"]  # type: ignore[union-attr]
-    assert record.objectives == of_study(on.study.user_attrs) == ("throughput", "memory")
+    assert record.objectives == of_study(opened.study.user_attrs) == ("throughput", "memory")
 
 
 def test_the_best_is_that_of_the_first_objective_and_the_verdict_of_the_fastest(
-    opened: Callable[..., OpenStudy],
+    new_study: Callable[..., OpenStudy],
 ) -> None:
-    on = opened(weighted(), ["memory", "throughput"], trials=10)
-    run_study(on, Silent())
-    complete = on.study.trials
-    best = best_trial(complete, on.study.user_attrs)
+    opened = new_study(weighted(), ["memory", "throughput"], trials=10)
+    run_study(opened, Silent())
+    complete = opened.study.trials
+    best = best_trial(complete, opened.study.user_attrs)
     assert best is not None
     assert best[0].values[0] == min(t.values[0] for t in complete)
-    assert read(on.study).best().number == best[0].number  # type: ignore[union-attr]
-    assert "the fastest split into" in on.study.user_attrs["verdict"]["text"]
+    assert read(opened.study).best().number == best[0].number  # type: ignore[union-attr]
+    assert "the fastest split into" in opened.study.user_attrs["verdict"]["text"]
 
 
 def test_stagnation_counts_from_the_last_that_lay_beyond_the_front(
-    opened: Callable[..., OpenStudy],
+    new_study: Callable[..., OpenStudy],
 ) -> None:
-    on = opened(weighted(noise=0.0), BOTH, trials=60, sampler="random", stagnation=3)
-    run_study(on, Silent())
-    assert on.study.user_attrs["stopped"].startswith("stopped: no improvement")
-    last = on.study.trials[-4].values
+    opened = new_study(weighted(noise=0.0), BOTH, trials=60, sampler="random", stagnation=3)
+    run_study(opened, Silent())
+    assert opened.study.user_attrs["stopped"].startswith("stopped: no improvement")
+    last = opened.study.trials[-4].values
     assert all(
-        any(a > b for a, b in zip(t.values, last, strict=True)) for t in on.study.trials[:-4]
+        any(a > b for a, b in zip(t.values, last, strict=True)) for t in opened.study.trials[:-4]
     )
 
 
-def test_another_objective_is_another_study(opened: Callable[..., OpenStudy]) -> None:
-    run_study(opened(weighted(), BOTH, trials=1), Silent())
+def test_another_objective_is_another_study(new_study: Callable[..., OpenStudy]) -> None:
+    run_study(new_study(weighted(), BOTH, trials=1), Silent())
     with pytest.raises(ConfigError, match="objective was 'throughput, memory', is 'latency'"):
-        opened(weighted(), "latency")
+        new_study(weighted(), "latency")
 
 
 def test_a_study_of_optuna_with_other_directions_is_refused(
-    opened: Callable[..., OpenStudy], tmp_path: Path
+    new_study: Callable[..., OpenStudy], tmp_path: Path
 ) -> None:
     optuna.create_study(storage=f"sqlite:///{tmp_path / 's.db'}", study_name="s")
     with pytest.raises(ConfigError, match="was not created by autosplit"):
-        opened(weighted(), BOTH)
+        new_study(weighted(), BOTH)
 
 
 @pytest.mark.parametrize(
@@ -239,19 +241,19 @@ def test_an_objective_that_is_none_is_message(tmp_path: Path, objective: Any) ->
 
 
 def test_a_trial_that_failed_is_not_exported(
-    opened: Callable[..., OpenStudy], tmp_path: Path
+    new_study: Callable[..., OpenStudy], tmp_path: Path
 ) -> None:
     bench = weighted()
     measure = bench.measure
 
     def broken(deployment: Deployment) -> Measurement:
-        if len(on.study.trials) == 2:
+        if len(opened.study.trials) == 2:
             raise StageError("stage 1 said no")
         return measure(deployment)
 
     bench.measure = broken  # type: ignore[method-assign]
-    on = opened(bench, BOTH, trials=3)
-    run_study(on, Silent())
+    opened = new_study(bench, BOTH, trials=3)
+    run_study(opened, Silent())
     for number, message in (
         (1, r"trial 1 failed \(stage 1 said no\)"),
         (7, "trial 7 does not exist"),
@@ -259,19 +261,19 @@ def test_a_trial_that_failed_is_not_exported(
         with pytest.raises(
             ConfigError, match=rf"{message}; those that can be exported are \[0, 2\]"
         ):
-            export_stored_split(on.study, tmp_path / "out", number)
+            export_stored_split(opened.study, tmp_path / "out", number)
 
 
 def test_a_study_whose_file_no_longer_reads_is_not_exported(
-    opened: Callable[..., OpenStudy], tmp_path: Path
+    new_study: Callable[..., OpenStudy], tmp_path: Path
 ) -> None:
-    on = opened(weighted(), BOTH, trials=1)
-    run_study(on, Silent())
-    on.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
+    opened = new_study(weighted(), BOTH, trials=1)
+    run_study(opened, Silent())
+    opened.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
     with pytest.raises(
         ConfigError, match="was not stored by this version of autosplit: unknown key 'gone'"
     ):
-        export_stored_split(on.study, tmp_path / "out")
+        export_stored_split(opened.study, tmp_path / "out")
 
 
 STUDY = """

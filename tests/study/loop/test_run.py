@@ -45,26 +45,26 @@ def breaking(bench: SimulatedBench, error: BaseException, numbers: Sequence[int]
     return bench
 
 
-def states(on: OpenStudy) -> list[str]:
-    return [t.state.name for t in on.study.trials]
+def states(opened: OpenStudy) -> list[str]:
+    return [t.state.name for t in opened.study.trials]
 
 
-def keys(on: OpenStudy, state: str = "COMPLETE") -> list[Any]:
-    return [t.user_attrs[KEY] for t in on.study.trials if t.state.name == state]
+def keys(opened: OpenStudy, state: str = "COMPLETE") -> list[Any]:
+    return [t.user_attrs[KEY] for t in opened.study.trials if t.state.name == state]
 
 
-def best(on: OpenStudy) -> Any:
-    best_result = best_trial(on.study.trials, on.study.user_attrs)
+def best(opened: OpenStudy) -> Any:
+    best_result = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best_result is not None
     return best_result[0].user_attrs[KEY], best_result[1]
 
 
-def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Open) -> None:
-    on = opened(chain_bench(ops=40, stages=4), trials=3)
-    run_study(on, Silent())
-    assert states(on) == ["COMPLETE"] * 3
-    assert on.study.user_attrs["stopped"] == "stopped: 3 trials (limit)"
-    assert on.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
+def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(chain_bench(ops=40, stages=4), trials=3)
+    run_study(opened, Silent())
+    assert states(opened) == ["COMPLETE"] * 3
+    assert opened.study.user_attrs["stopped"] == "stopped: 3 trials (limit)"
+    assert opened.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
     assert {
         "graph",
         "profile",
@@ -73,160 +73,164 @@ def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, opened: Ope
         "identity",
         "config",
         "devices",
-    } <= on.study.user_attrs.keys()
+    } <= opened.study.user_attrs.keys()
 
 
-def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, opened: Open) -> None:
+def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_study: Open) -> None:
     bench = chain_bench(ops=12, stages=3)
     bench.devices = ("cores:0", "cores:1", "cores:0")
-    on = opened(bench, trials=1)
-    assert on.study.user_attrs["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (1 - 1e-9)
-    run_study(on, Silent())
-    first, _, last = on.study.trials[0].user_attrs["stages"]
+    opened = new_study(bench, trials=1)
+    assert opened.study.user_attrs["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (1 - 1e-9)
+    run_study(opened, Silent())
+    first, _, last = opened.study.trials[0].user_attrs["stages"]
     shared = sum(bench.costs.times[0][op] for op in (*first, *last))
-    assert shared < 1.2 * on.study.user_attrs["bound_ms"]
+    assert shared < 1.2 * opened.study.user_attrs["bound_ms"]
 
 
-def test_a_trial_holds_what_the_reports_read(chain_bench: Make, opened: Open) -> None:
-    on = opened(chain_bench(ops=12, stages=3), trials=1)
-    run_study(on, Silent())
-    stored = on.study.trials[0].user_attrs
+def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(chain_bench(ops=12, stages=3), trials=1)
+    run_study(opened, Silent())
+    stored = opened.study.trials[0].user_attrs
     assert stored["cuts"] == [[f"op{ops[-1]}"] for ops in stored["stages"][:-1]]
     assert stored["live"] == [[[f"t{ops[-1] + 1}", 4]] for ops in stored["stages"][:-1]]
     assert (
         stored["period"]
         == stored["period_ms"]["median"]
         == max(stored["stage_ms"])
-        == on.study.trials[0].value
+        == opened.study.trials[0].value
     )
     assert stored["stage2_ms"] == stored["stage_ms"][2]
     assert stored["worker"] == this_worker()
     assert stored["imbalance"] >= 1
-    assert stored["predicted_ms"] == pytest.approx(on.study.user_attrs["bound_ms"])
+    assert stored["predicted_ms"] == pytest.approx(opened.study.user_attrs["bound_ms"])
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random"])
 @pytest.mark.parametrize("killed", [0, 1, 2])
 def test_interrupted_and_resumed_is_uninterrupted(
-    branchy_bench: Make, opened: Open, tmp_path: Path, sampler: str, killed: int
+    branchy_bench: Make, new_study: Open, tmp_path: Path, sampler: str, killed: int
 ) -> None:
     search = {"trials": 5, "sampler": sampler, "seed": 3}
-    whole = opened(branchy_bench(noise=0.1), name="whole", **search)
+    whole = new_study(branchy_bench(noise=0.1), name="whole", **search)
     run_study(whole, Silent())
-    parted = opened(
+    parted = new_study(
         breaking(branchy_bench(noise=0.1), KeyboardInterrupt(), [killed]), name="parted", **search
     )
     with pytest.raises(KeyboardInterrupt):
         run_study(parted, Silent())
     assert "RUNNING" not in states(parted)
-    parted = opened(branchy_bench(noise=0.1), name="parted", **search)
+    parted = new_study(branchy_bench(noise=0.1), name="parted", **search)
     run_study(parted, Silent())
     assert keys(parted) == keys(whole)
     assert best(parted) == best(whole)
 
 
-def test_an_interrupted_split_is_measured_again(chain_bench: Make, opened: Open) -> None:
-    on = opened(breaking(chain_bench(), KeyboardInterrupt(), [0]), trials=2)
+def test_an_interrupted_split_is_measured_again(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(breaking(chain_bench(), KeyboardInterrupt(), [0]), trials=2)
     with pytest.raises(KeyboardInterrupt):
-        run_study(on, Silent())
-    assert states(on) == ["FAIL"]
-    assert on.study.trials[0].user_attrs["error"] == "interrupted"
-    on = opened(chain_bench(), trials=2)
-    run_study(on, Silent())
-    assert keys(on)[0] == keys(on, "FAIL")[0]
+        run_study(opened, Silent())
+    assert states(opened) == ["FAIL"]
+    assert opened.study.trials[0].user_attrs["error"] == "interrupted"
+    opened = new_study(chain_bench(), trials=2)
+    run_study(opened, Silent())
+    assert keys(opened)[0] == keys(opened, "FAIL")[0]
 
 
-def test_a_worker_that_died_leaves_its_trial_to_the_next(chain_bench: Make, opened: Open) -> None:
-    whole = opened(chain_bench(), name="whole", trials=4)
+def test_a_worker_that_died_leaves_its_trial_to_the_next(
+    chain_bench: Make, new_study: Open
+) -> None:
+    whole = new_study(chain_bench(), name="whole", trials=4)
     run_study(whole, Silent())
-    on = opened(chain_bench(), name="died", trials=4)
+    opened = new_study(chain_bench(), name="died", trials=4)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    on.study.ask().set_user_attr("worker", {**this_worker(), "pid": dead.pid})
-    assert states(on) == ["RUNNING"]
+    opened.study.ask().set_user_attr("worker", {**this_worker(), "pid": dead.pid})
+    assert states(opened) == ["RUNNING"]
     progress = Notes()
-    run_study(on, progress)
-    assert keys(on) == keys(whole)
-    assert "FAIL" not in states(on)
+    run_study(opened, progress)
+    assert keys(opened) == keys(whole)
+    assert "FAIL" not in states(opened)
     assert "trial 0: its worker died; measuring it again" in progress.notes
 
 
-def test_a_split_that_kills_again_and_again_fails(chain_bench: Make, opened: Open) -> None:
-    on = opened(chain_bench(), trials=2)
-    trial = on.study.ask()
+def test_a_split_that_kills_again_and_again_fails(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(chain_bench(), trials=2)
+    trial = opened.study.ask()
     trial.set_user_attr("worker", {**this_worker(), "start": "before"})
     trial.set_user_attr("deaths", 4)
-    run_study(on, Silent())
-    assert states(on) == ["FAIL", "COMPLETE"]
-    assert "died 5 times" in on.study.trials[0].user_attrs["error"]
+    run_study(opened, Silent())
+    assert states(opened) == ["FAIL", "COMPLETE"]
+    assert "died 5 times" in opened.study.trials[0].user_attrs["error"]
 
 
-def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, opened: Open) -> None:
-    on = opened(chain_bench(), trials=3)
-    other = on.study.ask()
+def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(chain_bench(), trials=3)
+    other = opened.study.ask()
     other.set_user_attr("worker", {"host": "elsewhere", "pid": 1, "start": "x"})
-    run_study(on, Silent())
-    assert states(on) == ["RUNNING", "COMPLETE", "COMPLETE"]
-    assert "other workers measure the last 1" in on.study.user_attrs["stopped"]
+    run_study(opened, Silent())
+    assert states(opened) == ["RUNNING", "COMPLETE", "COMPLETE"]
+    assert "other workers measure the last 1" in opened.study.user_attrs["stopped"]
 
 
 def test_a_result_that_comes_too_late_is_dropped_and_the_worker_goes_on(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench()
-    on, progress = opened(bench, trials=3), Notes()
+    opened, progress = new_study(bench, trials=3), Notes()
     measure = bench.measure
 
     def reaped_meanwhile(deployment: Deployment) -> Measurement:
-        if len(on.study.trials) == 1:
-            on.study.tell(0, state=optuna.trial.TrialState.FAIL)
+        if len(opened.study.trials) == 1:
+            opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
         return measure(deployment)
 
     bench.measure = reaped_meanwhile
-    run_study(on, progress)
-    assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
+    run_study(opened, progress)
+    assert states(opened) == ["FAIL", "COMPLETE", "COMPLETE"]
     assert any("another worker finished it first" in note for note in progress.notes)
 
 
 def test_a_trial_that_another_gives_up_before_it_is_measured_is_left_to_it(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
-    on, progress = opened(chain_bench(), trials=3), Notes()
-    ask = on.study.ask
+    opened, progress = new_study(chain_bench(), trials=3), Notes()
+    ask = opened.study.ask
 
     def reaped_at_once() -> Any:
         trial = ask()
         if trial.number == 0:
-            on.study.tell(0, state=optuna.trial.TrialState.FAIL)
+            opened.study.tell(0, state=optuna.trial.TrialState.FAIL)
         return trial
 
-    on.study.ask = reaped_at_once  # type: ignore[method-assign, assignment]
-    run_study(on, progress)
-    assert states(on) == ["FAIL", "COMPLETE", "COMPLETE"]
+    opened.study.ask = reaped_at_once  # type: ignore[method-assign, assignment]
+    run_study(opened, progress)
+    assert states(opened) == ["FAIL", "COMPLETE", "COMPLETE"]
     assert any("silent for longer than its lease" in note for note in progress.notes)
 
 
 def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
-    chain_bench: Make, opened: Open, monkeypatch: pytest.MonkeyPatch
+    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise MachineError("disk full")
 
     monkeypatch.setattr(Recovery, "release", broken)
     with pytest.raises(KeyboardInterrupt):
-        run_study(opened(breaking(chain_bench(), KeyboardInterrupt(), [0])), Silent())
+        run_study(new_study(breaking(chain_bench(), KeyboardInterrupt(), [0])), Silent())
 
 
 def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
     error = StageError("stage 1 said no")
     error.log = "its last words"
-    on, progress = opened(breaking(chain_bench(), error, [1]), trials=3), Notes()
-    run_study(on, progress)
-    assert states(on) == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert progress.trials[1].error == on.study.trials[1].user_attrs["error"] == "stage 1 said no"
-    assert on.study.trials[1].user_attrs["log"] == "its last words"
+    opened, progress = new_study(breaking(chain_bench(), error, [1]), trials=3), Notes()
+    run_study(opened, progress)
+    assert states(opened) == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert (
+        progress.trials[1].error == opened.study.trials[1].user_attrs["error"] == "stage 1 said no"
+    )
+    assert opened.study.trials[1].user_attrs["log"] == "its last words"
 
 
 @pytest.mark.parametrize(
@@ -234,12 +238,12 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
     [(None, [9.0, 6.0, 3.0, 0.0]), (99.0, [9.0, 6.0, 3.0, 0.0]), (10.0, [7.0, 4.0, 1.0, 0.0])],
 )
 def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
-    chain_bench: Make, opened: Open, timeout: float | None, left: list[float]
+    chain_bench: Make, new_study: Open, timeout: float | None, left: list[float]
 ) -> None:
     """Each trial takes 3 s by a clock that only measuring turns."""
     bench, progress = chain_bench(ops=40), Notes()
-    on, now, measure = (
-        opened(bench, trials=4, sampler="random", timeout=timeout),
+    opened, now, measure = (
+        new_study(bench, trials=4, sampler="random", timeout=timeout),
         [0.0],
         bench.measure,
     )
@@ -249,61 +253,61 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
         return measure(deployment)
 
     bench.measure = slow
-    run_study(on, progress, clock=lambda: now[0])
+    run_study(opened, progress, clock=lambda: now[0])
     assert [t.seconds_left for t in progress.trials] == left
     assert [t.best_ms for t in progress.trials] == [
-        min(on.study.trials[i].value for i in range(n + 1)) for n in range(4)
+        min(opened.study.trials[i].value for i in range(n + 1)) for n in range(4)
     ]
 
 
 def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
-    on = opened(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
+    opened = new_study(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
     with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
-        run_study(on, Silent())
-    assert len(on.study.trials) == 5
-    assert on.study.user_attrs["stopped"].startswith("stopped: 3 of 5 trials failed")
+        run_study(opened, Silent())
+    assert len(opened.study.trials) == 5
+    assert opened.study.user_attrs["stopped"].startswith("stopped: 3 of 5 trials failed")
 
 
-def test_a_study_without_success_says_why(chain_bench: Make, opened: Open) -> None:
-    on = opened(breaking(chain_bench(), StageError("no room"), [0, 1]), trials=2)
+def test_a_study_without_success_says_why(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(breaking(chain_bench(), StageError("no room"), [0, 1]), trials=2)
     with pytest.raises(Infeasible, match="no trial succeeded, most often: no room"):
-        run_study(on, Silent())
+        run_study(opened, Silent())
 
 
 def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
-    on = opened(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
+    opened = new_study(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
     with pytest.raises(MachineError, match="disk full"):
-        run_study(on, Silent())
-    assert states(on) == ["COMPLETE", "FAIL"]
-    on = opened(chain_bench(), trials=3)
-    run_study(on, Silent())
-    assert states(on).count("COMPLETE") == 3
+        run_study(opened, Silent())
+    assert states(opened) == ["COMPLETE", "FAIL"]
+    opened = new_study(chain_bench(), trials=3)
+    run_study(opened, Silent())
+    assert states(opened).count("COMPLETE") == 3
 
 
-def test_time_and_stagnation_stop_a_study(chain_bench: Make, opened: Open) -> None:
-    on = opened(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
+def test_time_and_stagnation_stop_a_study(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
     ticks = iter(range(0, 1000, 3))
-    run_study(on, Silent(), clock=lambda: float(next(ticks)))
-    assert on.study.user_attrs["stopped"] == "stopped: 10 s (limit)"
-    on = opened(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
-    run_study(on, Silent())
-    values = [t.value for t in on.study.trials]
+    run_study(opened, Silent(), clock=lambda: float(next(ticks)))
+    assert opened.study.user_attrs["stopped"] == "stopped: 10 s (limit)"
+    opened = new_study(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
+    run_study(opened, Silent())
+    values = [t.value for t in opened.study.trials]
     assert min(values) == values[-3]
-    assert on.study.user_attrs["stopped"] == "stopped: no improvement in 2 trials (limit)"
+    assert opened.study.user_attrs["stopped"] == "stopped: no improvement in 2 trials (limit)"
 
 
 @pytest.mark.parametrize("sampler", ["planner", "tpe", "random", "exhaustive"])
 def test_a_small_space_is_measured_whole_and_no_further(
-    chain_bench: Make, opened: Open, sampler: str
+    chain_bench: Make, new_study: Open, sampler: str
 ) -> None:
-    on = opened(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
-    run_study(on, Silent())
-    assert states(on) == ["COMPLETE"] * 3
-    assert on.study.user_attrs["stopped"].startswith(("exhausted", "converged"))
+    opened = new_study(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
+    run_study(opened, Silent())
+    assert states(opened) == ["COMPLETE"] * 3
+    assert opened.study.user_attrs["stopped"].startswith(("exhausted", "converged"))
 
 
 def narrow(bench: SimulatedBench) -> SimulatedBench:
@@ -315,70 +319,70 @@ def narrow(bench: SimulatedBench) -> SimulatedBench:
 
 
 def test_a_study_ends_when_the_splits_that_fit_are_measured(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
-    on = opened(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
-    run_study(on, Silent())
-    assert states(on) == ["COMPLETE", "FAIL"]
-    assert on.study.trials[1].user_attrs[LOST]
+    opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
+    run_study(opened, Silent())
+    assert states(opened) == ["COMPLETE", "FAIL"]
+    assert opened.study.trials[1].user_attrs[LOST]
     assert (
-        on.study.user_attrs["stopped"]
+        opened.study.user_attrs["stopped"]
         == "exhausted: no unmeasured split that fits the devices is left"
     )
 
 
-def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, opened: Open) -> None:
-    on = opened(narrow(chain_bench(ops=4, stages=2)), trials=2, sampler="random")
-    on.study.enqueue_trial({}, user_attrs={KEY: "2:1"})
-    run_study(on, Silent())
-    assert states(on) == ["FAIL", "COMPLETE"]
-    assert "does not fit the devices" in on.study.trials[0].user_attrs["error"]
+def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study: Open) -> None:
+    opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=2, sampler="random")
+    opened.study.enqueue_trial({}, user_attrs={KEY: "2:1"})
+    run_study(opened, Silent())
+    assert states(opened) == ["FAIL", "COMPLETE"]
+    assert "does not fit the devices" in opened.study.trials[0].user_attrs["error"]
 
 
-def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, opened: Open) -> None:
+def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, new_study: Open) -> None:
     bench = chain_bench(ops=40, stages=4, seed=1)
-    on = opened(bench, trials=100)
-    run_study(on, Silent())
-    assert on.study.user_attrs["stopped"].startswith("converged")
-    assert len(on.study.trials) < 20
+    opened = new_study(bench, trials=100)
+    run_study(opened, Silent())
+    assert opened.study.user_attrs["stopped"].startswith("converged")
+    assert len(opened.study.trials) < 20
 
 
 def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
     stopped = []
     for converge in (True, False):
-        on = opened(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
-        run_study(on, Silent())
-        stopped.append(on.study.user_attrs["stopped"].split(":")[0])
+        opened = new_study(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
+        run_study(opened, Silent())
+        stopped.append(opened.study.user_attrs["stopped"].split(":")[0])
     assert stopped == ["converged", "stopped"]
 
 
 def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
     for trials in (2, 2, 4):
-        on = opened(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
-        run_study(on, Silent())
-        assert len(on.study.trials) == trials
+        opened = new_study(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
+        run_study(opened, Silent())
+        assert len(opened.study.trials) == trials
 
 
 def test_the_best_compete_once_more_and_the_winner_is_the_best(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench(ops=40, stages=3, noise=0.05)
-    on = opened(bench, trials=8)
-    run_study(on, Silent())
-    duel = on.study.user_attrs["duel"]
+    opened = new_study(bench, trials=8)
+    run_study(opened, Silent())
+    duel = opened.study.user_attrs["duel"]
     assert len(duel["entries"]) > 1
     calls = Counter[str]()
     bench.compare_interleaved = lambda candidates, baselines: calls.update("d")
-    run_study(on, Silent())
+    run_study(opened, Silent())
     assert not calls
 
 
 def test_baselines_measured_beside_the_best_decide_the_verdict(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench(ops=40, stages=3)
     slow = Spread(1e3, 1e3, 1e3)
@@ -387,14 +391,14 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
         compare(candidates, names)[0],
         dict.fromkeys(names, slow),
     )
-    on = opened(bench, trials=2)
-    run_study(on, Silent())
-    assert on.study.user_attrs["verdict"]["choice"] == "split"
-    assert document(on.study, on.url)["baselines"][0]["period_ms"]["median"] == 1e3
+    opened = new_study(bench, trials=2)
+    run_study(opened, Silent())
+    assert opened.study.user_attrs["verdict"]["choice"] == "split"
+    assert document(opened.study, opened.url)["baselines"][0]["period_ms"]["median"] == 1e3
 
 
-def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Open) -> None:
-    first, second = (opened(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
+def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, new_study: Open) -> None:
+    first, second = (new_study(chain_bench(ops=40), trials=6, sampler="random") for _ in range(2))
     inner = first.bench.measure
 
     def while_another_works(deployment: Deployment) -> Measurement:
@@ -412,71 +416,73 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, opened: Op
     ("url", "exceeding"), [("sqlite:///s.db", []), ("postgresql://elsewhere/s", [3])]
 )
 def test_only_where_no_lock_holds_others_back_a_trial_may_exceed_the_limit(
-    chain_bench: Make, opened: Open, url: str, exceeding: list[int]
+    chain_bench: Make, new_study: Open, url: str, exceeding: list[int]
 ) -> None:
-    on = replace(opened(chain_bench(), trials=2), url=url)
+    opened = replace(new_study(chain_bench(), trials=2), url=url)
     for number in range(4):
-        trial = on.study.ask()
+        trial = opened.study.ask()
         if number == 0:
             trial.set_user_attr(LOST, True)
-    loop = StudyLoop(on, Silent(), time.monotonic, 0.0)
-    assert [t.number for t in on.study.trials if loop.exceeds_trial_limit(t)] == exceeding
+    loop = StudyLoop(opened, Silent(), time.monotonic, 0.0)
+    assert [t.number for t in opened.study.trials if loop.exceeds_trial_limit(t)] == exceeding
     assert loop.recovery.is_locked == (not exceeding)
 
 
 def test_a_trial_that_exceeds_the_limit_is_given_up(
-    chain_bench: Make, opened: Open, monkeypatch: pytest.MonkeyPatch
+    chain_bench: Make, new_study: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on = replace(opened(chain_bench(), trials=2), url="postgresql://elsewhere/s")
+    opened = replace(new_study(chain_bench(), trials=2), url="postgresql://elsewhere/s")
     monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
     for _ in range(2):
-        on.study.ask().set_user_attr("worker", {"host": "elsewhere"})
-    loop = StudyLoop(on, Silent(), time.monotonic, 0.0)
+        opened.study.ask().set_user_attr("worker", {"host": "elsewhere"})
+    loop = StudyLoop(opened, Silent(), time.monotonic, 0.0)
     assert loop.next_trial() == (None, None, "stopped: 2 trials (limit)")
-    assert states(on) == ["RUNNING", "RUNNING", "FAIL"]
-    assert on.study.trials[2].user_attrs[LOST]
+    assert states(opened) == ["RUNNING", "RUNNING", "FAIL"]
+    assert opened.study.trials[2].user_attrs[LOST]
 
 
 def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
-    chain_bench: Make, opened: Open
+    chain_bench: Make, new_study: Open
 ) -> None:
-    on = opened(chain_bench(), trials=2)
-    on.study.enqueue_trial({}, user_attrs={KEY: "nonsense"})
-    run_study(on, Silent())
-    assert states(on) == ["FAIL", "COMPLETE"]
-    assert "nonsense" in on.study.trials[0].user_attrs["error"]
+    opened = new_study(chain_bench(), trials=2)
+    opened.study.enqueue_trial({}, user_attrs={KEY: "nonsense"})
+    run_study(opened, Silent())
+    assert states(opened) == ["FAIL", "COMPLETE"]
+    assert "nonsense" in opened.study.trials[0].user_attrs["error"]
 
 
-def test_another_question_under_the_same_name_is_refused(chain_bench: Make, opened: Open) -> None:
-    run_study(opened(chain_bench(ops=20), trials=1), Silent())
+def test_another_question_under_the_same_name_is_refused(
+    chain_bench: Make, new_study: Open
+) -> None:
+    run_study(new_study(chain_bench(ops=20), trials=1), Silent())
     with pytest.raises(
         ConfigError,
         match=r"study 's' in .*measures something else: the model has changed .*--force",
     ):
-        opened(chain_bench(ops=21), trials=1)
+        new_study(chain_bench(ops=21), trials=1)
     with pytest.raises(ConfigError, match="stages was '3', is '2'"):
-        opened(chain_bench(ops=20, stages=2), trials=1)
+        new_study(chain_bench(ops=20, stages=2), trials=1)
 
 
-def test_force_starts_anew_and_loses_nothing(chain_bench: Make, opened: Open) -> None:
-    old = opened(chain_bench(ops=20), trials=2)
+def test_force_starts_anew_and_loses_nothing(chain_bench: Make, new_study: Open) -> None:
+    old = new_study(chain_bench(ops=20), trials=2)
     run_study(old, Silent())
-    new = opened(chain_bench(ops=21), force=True, trials=1)
+    new = new_study(chain_bench(ops=21), force=True, trials=1)
     run_study(new, Silent())
     assert new.study.study_name == "s-2"
     assert len(old.study.trials) == 2
-    assert opened(chain_bench(ops=20), force=True).study.study_name == "s-3"
+    assert new_study(chain_bench(ops=20), force=True).study.study_name == "s-3"
 
 
-def test_profile_and_baselines_are_measured_once(chain_bench: Make, opened: Open) -> None:
-    run_study(opened(chain_bench(), trials=1), Silent())
+def test_profile_and_baselines_are_measured_once(chain_bench: Make, new_study: Open) -> None:
+    run_study(new_study(chain_bench(), trials=1), Silent())
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0
     period = Spread(1.0, 1.0, 1.0)
     bench.compare_interleaved = lambda candidates, names: ([period] * len(candidates), {})
-    on = opened(bench, trials=2)
-    run_study(on, Silent())
-    assert len(on.study.trials) == 2
+    opened = new_study(bench, trials=2)
+    run_study(opened, Silent())
+    assert len(opened.study.trials) == 2
 
 
 STUDY = """
