@@ -126,7 +126,9 @@ def shared(url: str, trials: int = 60) -> Shared:
         with _worker(url, trials) as one, _worker(url, trials) as two:
             until_measuring(one, 4)
             time.sleep(max(0.0, stopped_at + 2 * LEASE - time.monotonic()))
-            until_measuring(one, 2)
+            # The other workers confirm a silence before they free its trial.
+            while not any("silent" in error for error in remains(SHARED, url).errors):
+                until_measuring(one, 1)
             stopped.send_signal(signal.SIGCONT)
             outputs = [w.communicate(timeout=120)[1] for w in (stopped, one, two)]
             codes = tuple(w.returncode for w in (stopped, one, two))
