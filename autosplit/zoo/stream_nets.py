@@ -134,11 +134,7 @@ def encoder(layers: int = 4, width: int = 192, chunk: int = 16, memory: int = 64
             "Add", f"{name}.residual1", x, net.linear(f"{name}.out", attended, (width, width))
         )
         x = net.op("Add", f"{name}.residual2", x, _convolved(net, name, x, (chunk, width)))
-        hidden = net.linear(
-            f"{name}.expand", net.norm(f"{name}.norm3", x, width), (width, 4 * width)
-        )
-        hidden = net.op("Relu", f"{name}.relu", hidden)
-        x = net.op("Add", name, x, net.linear(f"{name}.reduce", hidden, (4 * width, width)))
+        x = _fed_forward(net, name, x, net.norm(f"{name}.norm3", x, width), width)
     return net.finish("encoder", "encoded")
 
 
@@ -148,6 +144,13 @@ def _attended(net: Builder, name: str, query: str, key: str, value: str) -> str:
     )
     weights = net.op("Softmax", f"{name}.weights", scores, axis=-1)
     return net.op("MatMul", f"{name}.mixed", weights, value)
+
+
+def _fed_forward(net: Builder, name: str, x: str, normed: str, width: int) -> str:
+    """Two linear layers, added to the input ``x`` of a layer."""
+    hidden = net.linear(f"{name}.expand", normed, (width, 4 * width))
+    hidden = net.op("Relu", f"{name}.relu", hidden)
+    return net.op("Add", name, x, net.linear(f"{name}.reduce", hidden, (4 * width, width)))
 
 
 def _convolved(net: _StreamBuilder, name: str, x: str, sizes: tuple[int, int]) -> str:
@@ -181,9 +184,5 @@ def decoder(layers: int = 6, width: int = 256, length: int = 64) -> Net:
         x = net.op(
             "Add", f"{name}.residual", x, net.linear(f"{name}.out", attended, (width, width))
         )
-        hidden = net.linear(
-            f"{name}.expand", net.norm(f"{name}.norm2", x, width), (width, 4 * width)
-        )
-        hidden = net.op("Relu", f"{name}.relu", hidden)
-        x = net.op("Add", name, x, net.linear(f"{name}.reduce", hidden, (4 * width, width)))
+        x = _fed_forward(net, name, x, net.norm(f"{name}.norm2", x, width), width)
     return net.finish("decoder", "decoded")
