@@ -76,7 +76,7 @@ class Model(CompiledModel):
 
     def _with_states(self, downset: int) -> int:
         """The smallest downset that holds another and no state in part."""
-        groups = map(cuts.bitset, ops_of_states(self.graph, self.lowered.states))
+        groups = map(cuts.bitset, ops_of_states(self.graph))
         return cuts.with_whole_groups(self.graph, downset, list(groups))
 
     def _ops(self, names: Iterable[str]) -> list[int]:

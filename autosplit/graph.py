@@ -65,6 +65,19 @@ class Folded:
 
 
 @dataclass(frozen=True)
+class State:
+    """What an item leaves for the next one of its stream.
+
+    The model output ``output``, whose tensor is ``tensor``, is the model input ``input`` of the
+    next step.
+    """
+
+    input: str
+    output: str
+    tensor: str
+
+
+@dataclass(frozen=True)
 class FusedGraph:
     """Fused ops in topological order, their tensors, and the model's inputs and outputs by name.
 
@@ -78,6 +91,7 @@ class FusedGraph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     folded: tuple[Folded, ...] = field(default=())
+    states: tuple[State, ...] = ()
 
     def __post_init__(self) -> None:
         _check(self)

@@ -9,19 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from autosplit.errors import ConfigError, nearest
-from autosplit.graph import FusedGraph, Tensor
-
-
-@dataclass(frozen=True)
-class State:
-    """The model input ``input``, its successor ``output``, and the ``tensor`` of that output."""
-
-    input: str
-    output: str
-    tensor: str
+from autosplit.graph import FusedGraph, State, Tensor
 
 
 def match_states(
@@ -65,13 +55,13 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
         raise ConfigError(f"state '{name}={output}': {unused} by no op; leave it out")
 
 
-def ops_of_states(graph: FusedGraph, states: Iterable[State]) -> tuple[tuple[int, ...], ...]:
+def ops_of_states(graph: FusedGraph) -> tuple[tuple[int, ...], ...]:
     """For each state the ops that have to share a stage: its readers and the op that renews it.
 
     What lies between them joins them when they are contracted.
     """
     groups = []
-    for state in states:
+    for state in graph.states:
         writer = graph.tensors[state.tensor].producer
         readers = graph.tensors[state.input].consumers
         groups.append(tuple(sorted({*readers, *([] if writer is None else [writer])})))

@@ -44,7 +44,8 @@ def test_a_pure_file_imports_no_tvm_no_optuna_no_file_and_no_clock(file):
     names = {
         node.id
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Name)
+        # A field may be called ``input``; what counts is what a file reads.
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
     assert not names & {"open", "eval", "exec", "print", "input", "__import__"}
 

@@ -21,16 +21,14 @@ from autosplit.files import require_path, sha256
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.wiring import StagePorts, StageState, part
-from autosplit.hardware.measurement.reference import STEPS
 from autosplit.hardware.measurement.results import SplitResults
+from autosplit.hardware.measurement.sequences import STEPS, Expected
 from autosplit.hardware.runtimes.onnx import model_file, submodels
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.versions import environment
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
-
-Items = list[dict[str, np.ndarray[Any, Any]]]
 
 
 def write_split(
@@ -45,9 +43,9 @@ def write_split(
     """
     require_path(folder)
     # Before anything is written: a split that computes something else leaves no files.
-    reference = _reference_outputs(model)
-    if reference and not results.measured:
-        _require_equal(model, deployment, *reference)
+    expected = _expected(model)
+    if expected and not results.measured:
+        _require_equal(model, deployment, expected)
     wiring = model.wiring(deployment.split)
     # Read once for all stages: the file can have gigabytes.
     original = _original_onnx(model, deployment.runtimes)
@@ -68,13 +66,13 @@ def write_split(
                 file=str(model.path.resolve()) if model.path else None,
                 dtypes=tuple(sorted(model.lowered.dtypes)),
                 integers_below=dict(model.lowered.integers_below),
-                states={state.input: state.output for state in model.lowered.states},
+                states={state.input: state.output for state in model.graph.states},
             ),
             stages=tuple(parts),
             connections=tuple(map(m.ConnectionPart.of, wiring.connections)),
             **m.results_parts(results),
             environment=environment() | {"target": spelled(model.target)},
-            reference=_write_reference(reference, new.file("reference", ".npz")),
+            reference=_write_reference(expected, new.file("reference", ".npz")),
         )
         manifest_file.write(document, new.folder / m.NAME)
     return folder / m.NAME
@@ -197,19 +195,17 @@ def _onnx_part(file: Path, weights: Path | None) -> m.OnnxPart:
     )
 
 
-def _reference_outputs(model: CompiledModel) -> tuple[Items, Items] | None:
-    """Items and the reference outputs; None where the package that computes them is missing."""
+def _expected(model: CompiledModel) -> Expected | None:
+    """What the reference computes; None where the package that it needs is missing."""
     # Other items than those that candidates are verified with, which have seed 0.
-    items = model.items(STEPS if model.lowered.states else 2, seed=1)
+    items = model.items(STEPS if model.graph.states else 2, seed=1)
     try:
-        return items, model.expected(items)
+        return model.expect(items)
     except MachineError:
         return None
 
 
-def _require_equal(
-    model: CompiledModel, deployment: Deployment, items: Items, expected: Items
-) -> None:
+def _require_equal(model: CompiledModel, deployment: Deployment, expected: Expected) -> None:
     # Servers and GPUs need not be there to write files for them.
     if not all(cores_of(name) for stage in deployment.stages for name in stage.devices):
         return
@@ -218,15 +214,15 @@ def _require_equal(
     except MachineError:  # cores of another machine, or code for another processor
         return
     with pipeline:
-        model.require_equal(pipeline.run(items), items, expected)
+        model.require_equal(pipeline, expected)
 
 
-def _write_reference(reference: tuple[Items, Items] | None, file: Path) -> m.ReferencePart | None:
+def _write_reference(expected: Expected | None, file: Path) -> m.ReferencePart | None:
     """Write items and reference outputs, which ``verify`` takes where the model is not there."""
-    if reference is None:
+    if expected is None:
         return None
     arrays: dict[str, Any] = {}
-    for number, (inputs, outputs) in enumerate(zip(*reference, strict=True)):
+    for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
         arrays |= {f"{number}/in/{name}": array for name, array in inputs.items()}
         arrays |= {f"{number}/out/{name}": array for name, array in outputs.items()}
     with file.open("wb") as stream:

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,15 @@ from autosplit.files import sha256
 from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
-from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.reference import (
-    STEPS,
-    Reference,
-    StreamReference,
-    accuracy_of,
-    reference_of_file,
-)
+from autosplit.hardware.measurement.reference import Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, Spread
+from autosplit.hardware.measurement.sequences import STEPS, Expected, accuracy_of, compute, expect
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
 Draw = Callable[..., Items]
-_STREAMS = 3  # that are verified side by side where the model has states
 
 
 @dataclass(frozen=True)
@@ -86,45 +79,27 @@ def verify(
     draw = special_items if special else random_items
     reference: Reference | None = None
     if file is None:
-        inputs, expected, name = recorded_items(folder, document)
+        expected, name = recorded(folder, document)
     else:
         try:
-            reference = _reference(document, file)
+            reference = reference_of_file(file, _input_shapes(document))
             inputs = sample_items(document, draw, items, seed)
             phases.report(f"computing the outputs of {reference.name}")
-            expected, name = reference.outputs(inputs), f"{reference.name} on {file}"
+            expected = expect(reference, inputs, _initial(document), document.model.states)
+            name = f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
                 raise
             reference = None
-            inputs, expected, name = recorded_items(folder, document)
+            expected, name = recorded(folder, document)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
-    if document.model.states:
-        # Several streams at once must not see each other's states.
-        expected = [outputs for outputs in expected for _ in range(_STREAMS)]
     phases.report("running the export")
     with load(folder) as pipeline:
-        outputs = run_streams(pipeline, inputs, _STREAMS if document.model.states else 1)
+        computed = compute(pipeline, expected)
     # The tolerance is that of the coarsest type between the stages, not of the outputs alone.
     ports = [port for stage in document.stages for port in (*stage.inputs, *stage.outputs)]
     dtypes = {port.dtype for port in ports}.union(document.model.dtypes)
-    return accuracy_of(outputs, expected, dtypes, tolerance, reference, inputs), name
-
-
-def run_streams(pipeline: Pipeline, items: Items, streams: int) -> Items:
-    """The outputs of each item in each of several streams, interleaved."""
-    outputs: Items = []
-    waiting = 0
-    results = pipeline.results()
-    for item in items:
-        for stream in range(streams):
-            if waiting == pipeline.capacity:
-                outputs.append(next(results))
-                waiting -= 1
-            pipeline.submit(item, stream=stream)
-            waiting += 1
-    outputs += islice(results, waiting)
-    return outputs
+    return accuracy_of(computed, expected, dtypes, tolerance, reference), name
 
 
 def bench(folder: Path, budget: Budget) -> BenchResult:
@@ -151,7 +126,7 @@ def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items
     return draw(inputs, count, seed, document.model.integers_below)
 
 
-def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]:
+def recorded(folder: Path, document: Manifest) -> tuple[Expected, str]:
     """The items and reference outputs of the export, and where they are from."""
     if document.reference is None:
         raise ConfigError(
@@ -168,25 +143,27 @@ def recorded_items(folder: Path, document: Manifest) -> tuple[Items, Items, str]
                     sides[side].setdefault(number, {})[tensor] = arrays[key]
             # As texts, which is an order too: items and outputs are only to be in the same one.
             numbers = sorted(sides["in"])
-            expected = [sides["out"][number] for number in numbers]
+            outputs = [sides["out"][number] for number in numbers]
         except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
             raise ConfigError(
                 f"'{folder / name}' has no reference outputs ({error}); export the split again"
             ) from error
-    inputs = [sides["in"][number] for number in numbers]
-    return inputs, expected, f"onnxruntime's outputs recorded in {name}"
+    items = [sides["in"][number] for number in numbers]
+    expected = Expected(outputs, items=items, successors=document.model.states)
+    return expected, f"onnxruntime's outputs recorded in {name}"
 
 
-def _reference(document: Manifest, file: Path) -> Reference:
-    """What computes the original model, step by step where it has states."""
-    ports = [state for stage in document.stages for state in stage.states]
-    shapes = {p.name: p.shape for p in document.model.inputs} | {p.input: p.shape for p in ports}
-    reference = reference_of_file(file, shapes)
-    if not ports:
-        return reference
-    successors = document.model.states
-    states = [(p.input, p.shape, p.dtype, successors[p.input]) for p in ports]
-    return StreamReference(reference, tuple(states))
+def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:
+    """The shapes of the inputs of the original model, states among them."""
+    return {p.name: p.shape for p in document.model.inputs} | {
+        state.input: state.shape for stage in document.stages for state in stage.states
+    }
+
+
+def _initial(document: Manifest) -> dict[str, np.ndarray[Any, Any]]:
+    """What a stream begins with."""
+    states = [state for stage in document.stages for state in stage.states]
+    return {state.input: np.zeros(state.shape, state.dtype) for state in states}
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

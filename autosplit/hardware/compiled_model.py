@@ -25,14 +25,9 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.parity import require_equal
-from autosplit.hardware.measurement.reference import (
-    Outputs,
-    Reference,
-    StreamReference,
-    accuracy_of,
-    reference_of,
-)
+from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
+from autosplit.hardware.measurement.sequences import Expected, accuracy_of, compute, expect
 from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
@@ -253,34 +248,39 @@ class CompiledModel:
         runtimes = (self.runtime_of(TVM),) if self.runtime_name == AUTO else self.runtimes.values()
         return next(iter(runtimes)).link(device)
 
+    @property
+    def initial_states(self) -> Outputs:
+        """What a stream begins with, by the input of each state."""
+        tensors = [self.graph.tensors[state.input] for state in self.graph.states]
+        return {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in tensors}
+
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input but states by name."""
-        states = {state.input for state in self.lowered.states}
+        states = {state.input for state in self.graph.states}
         items = self.stage_source.items(count, seed)
         return [{name: item[name] for name in item if name not in states} for item in items]
 
-    def expected(
-        self, items: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-    ) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """The outputs, by name, that the original model gives for each item of one stream.
+    def expect(self, items: Sequence[Item]) -> Expected:
+        """What the original model computes for the items of one stream.
 
         Raises MachineError for a missing package, ModelError where it refuses the model.
         """
         phases.report(f"computing the outputs of {self.reference.name}")
-        return self.reference.outputs(items)
+        successors = {state.input: state.output for state in self.graph.states}
+        return expect(self.reference, items, self.initial_states, successors)
 
-    def require_equal(
-        self, outputs: Sequence[Outputs], items: Sequence[Item], expected: Sequence[Outputs]
-    ) -> Accuracy:
-        """The accuracy of outputs for ``items``.
+    def expected(self, items: Sequence[Item]) -> Sequence[Outputs]:
+        """The outputs, by name, that the original model gives for each item of one stream."""
+        return self.expect(items).along
 
-        Raises StageError where they differ from the expected ones by more than the tolerance.
+    def require_equal(self, pipeline: Pipeline, expected: Expected) -> Accuracy:
+        """The accuracy of a pipeline of the model.
+
+        Raises StageError where it differs from what is expected by more than the tolerance.
         """
-        return require_equal(
-            accuracy_of(
-                outputs, expected, self.lowered.dtypes, self.tolerance, self.reference, items
-            )
-        )
+        computed, dtypes = compute(pipeline, expected), self.lowered.dtypes
+        accuracy = accuracy_of(computed, expected, dtypes, self.tolerance, self.reference)
+        return require_equal(accuracy)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -292,8 +292,8 @@ class CompiledModel:
             "tuning": files.sha256(self.tuning / RECORDS) if self.tuning else "by rule",
             "versions": ",".join(runtime.versions for runtime in self.runtimes.values()),
         }
-        if self.lowered.states:
-            pairs = [f"{state.input}={state.output}" for state in self.lowered.states]
+        if self.graph.states:
+            pairs = [f"{state.input}={state.output}" for state in self.graph.states]
             identity["states"] = " ".join(pairs)
         if self.lowered.composites:
             composites = sorted(c.key for c in self.lowered.composites.values())
@@ -346,7 +346,7 @@ def load_model(
         # A target that the user names stays as it is.
         target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
         lowered=lowered,
-        reference=_stepped(reference_of(source, path, tvm_target), lowered),
+        reference=reference_of(source, path, tvm_target),
         shapes=static_shapes,
         tuning=tuning,
         # External backends are TVM's.
@@ -356,15 +356,6 @@ def load_model(
         onnx_model=source.onnx_model,
         tolerance=tolerance,
     )
-
-
-def _stepped(reference: Reference, lowered: Lowered) -> Reference:
-    """The reference, which carries the states of a model with states from item to item."""
-    states = []
-    for state in lowered.states:
-        tensor = lowered.graph.tensors[state.tensor]
-        states.append((state.input, tensor.shape, tensor.dtype, state.output))
-    return StreamReference(reference, tuple(states)) if states else reference
 
 
 def _check_options(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:

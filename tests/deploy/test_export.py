@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,9 +59,10 @@ def test_what_is_exported_computes_the_same(zoo_model, tmp_path, name):
 
 
 def test_a_split_that_computes_something_else_is_not_exported(branches, tmp_path, monkeypatch):
-    right = branches.expected(branches.items(2, seed=1))
-    wrong = [{name: array + 1 for name, array in item.items()} for item in right]
-    monkeypatch.setattr(type(branches), "expected", lambda self, items: wrong)
+    right = branches.expect(branches.items(2, seed=1))
+    along = [{name: array + 1 for name, array in item.items()} for item in right.along]
+    wrong = replace(right, along=along)
+    monkeypatch.setattr(type(branches), "expect", lambda self, items: wrong)
     with pytest.raises(StageError, match="outputs differ"):
         branches.split([["first"]]).export(tmp_path / "out")
     assert not (tmp_path / "out").exists()

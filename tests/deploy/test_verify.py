@@ -127,8 +127,8 @@ def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     document = Manifest.model_validate(
         sound() | {"reference": {"file": file.name, "sha256": sha256}}
     )
-    inputs, expected, _ = verifying.recorded_items(tmp_path, document)
-    assert ([*inputs[0]], [*expected[0]]) == (["deep/x"], ["deep/er/y"])
+    expected, _ = verifying.recorded(tmp_path, document)
+    assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/y"])
 
 
 def test_random_items_stay_below_the_known_ends_and_differ_by_seed():
@@ -150,7 +150,7 @@ def test_the_judge_gets_the_shapes_and_the_comparison_the_types_of_model_and_sta
     monkeypatch.setattr(
         verifying,
         "accuracy_of",
-        lambda a, b, among, *others: kinds.append(set(among)) or compare(a, b, among),
+        lambda a, b, among, *others: kinds.append(set(among)) or compare(a.along, b.along, among),
     )
     export.edit(lambda d: d["model"].update(dtypes=["float16"]))
     assert verify(export.folder)[0].equal
@@ -176,12 +176,12 @@ def test_special_values_are_compared(export, capsys):
 
 
 def test_a_stage_that_hides_nan_is_not_equal(export, monkeypatch):
-    submit = Pipeline.submit
+    run = Pipeline.run
 
-    def submit_without_nan(self, item, stream=0):
-        submit(self, {name: np.nan_to_num(array) for name, array in item.items()}, stream)
+    def run_without_nan(self, items):
+        return run(self, [{name: np.nan_to_num(item[name]) for name in item} for item in items])
 
-    monkeypatch.setattr(Pipeline, "submit", submit_without_nan)
+    monkeypatch.setattr(Pipeline, "run", run_without_nan)
     assert verify(export.folder)[0].equal
     assert not verify(export.folder, special=True)[0].equal
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,8 @@ def fake_pipeline(
 ) -> tuple[Pipeline, list[FakeStage]]:
     """A pipeline of fake stages, one replica each by default, and all replicas in order."""
     pairs = [(o, o) for o in outputs]
-    wiring = wire(graph, stages, pairs, match_states(graph, pairs, states or {}))
+    graph = replace(graph, states=match_states(graph, pairs, states or {}))
+    wiring = wire(graph, stages, pairs)
     fakes: list[list[FakeStage]] = []
     for stage, ports in enumerate(wiring.stages):
         count = replicas[stage] if replicas else 1

@@ -6,7 +6,7 @@ Torch exports it as ONNX, and the frontend for ONNX reads that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from autosplit.frontend.torch.onnx_export import export, quiet
 from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
+Array = np.ndarray[Any, Any]
 
 
 def is_program(value: Any) -> bool:
@@ -142,21 +143,27 @@ def _is_of_shape(actual: Any, shape: Any) -> bool:
     return len(sizes) == len(shape) and not differing
 
 
-def outputs(source: SourceModel, item: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """What torch computes for one item, by output name. Raises ModelError if torch refuses."""
+def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str, Array]]:
+    """What torch computes for an item, by output name. It raises ModelError if torch refuses."""
     torch = require("torch", "torch")
     program, pytree = source.program, torch.utils._pytree
-    leaves = [torch.from_numpy(np.array(item[i.name])) for i in source.inputs]
-    try:
-        with torch.no_grad():
-            args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
-            results = pytree.tree_leaves(program.module()(*args, **kwargs))
-    except Exception as error:
-        raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
-    return {n: _array(value.detach()) for n, value in zip(source.outputs, results, strict=True)}
+    module = program.module()
+
+    def step(item: Mapping[str, Any]) -> dict[str, Array]:
+        leaves = [torch.from_numpy(np.array(item[i.name])) for i in source.inputs]
+        try:
+            with torch.no_grad():
+                args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+                results = pytree.tree_leaves(module(*args, **kwargs))
+        except Exception as error:
+            raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
+        pairs = zip(source.outputs, results, strict=True)
+        return {name: _array(value.detach()) for name, value in pairs}
+
+    return step
 
 
-def _array(tensor: Any) -> np.ndarray[Any, Any]:
+def _array(tensor: Any) -> Array:
     """A tensor of torch as an array. Torch has no arrays of bfloat16; TVM has."""
     import tvm
 

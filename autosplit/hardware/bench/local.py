@@ -10,9 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import cycle
-from typing import Any
-
-import numpy as np
 
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
@@ -26,7 +23,6 @@ from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
-from autosplit.hardware.measurement.reference import STEPS
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
@@ -36,6 +32,7 @@ from autosplit.hardware.measurement.results import (
     Spread,
     spread,
 )
+from autosplit.hardware.measurement.sequences import STEPS, Expected
 from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
 from autosplit.planner import CostModel
@@ -69,7 +66,7 @@ class LocalBench:
         self.budget = budget or Budget()
         self._report_phase = report_phase
         self._wait_s = wait_s
-        self._items = model.items(STEPS if model.lowered.states else items)
+        self._items = model.items(STEPS if model.graph.states else items)
         model.check(self.places)
         with self.reached():
             self._targets = {str(d): spelled(model.kernels.target_on(d)) for d in self.places}
@@ -124,9 +121,9 @@ class LocalBench:
         return identity
 
     @cached_property
-    def expected(self) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """The outputs of the reference for the items that candidates are verified with."""
-        return self.model.expected(self._items)
+    def expected(self) -> Expected:
+        """What the reference computes for the items that candidates are verified with."""
+        return self.model.expect(self._items)
 
     def profile(self) -> Sequence[Profile]:
         """See Bench. Devices with the same spelling are profiled once.
@@ -285,9 +282,7 @@ class LocalBench:
     def _verify(self, pipeline: Pipeline) -> Accuracy:
         # The reference goes first: an item that it refuses could crash a kernel.
         expected = self.expected
-        pipeline.reset()
-        outputs = pipeline.run(self._items)
-        return self.model.require_equal(outputs, self._items, expected)
+        return self.model.require_equal(pipeline, expected)
 
     def _contender(self, pipelines: Sequence[Pipeline]) -> Contender:
         if len(pipelines) == 1:

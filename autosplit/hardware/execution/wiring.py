@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autosplit.errors import SplitError
-from autosplit.graph import FusedGraph
-from autosplit.states import State
+from autosplit.graph import FusedGraph, State
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,7 @@ class Wiring:
 
 
 def wire(
-    graph: FusedGraph,
-    stages: Sequence[Sequence[int]],
-    outputs: Iterable[tuple[str, str]],
-    states: Sequence[State] = (),
+    graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[tuple[str, str]]
 ) -> Wiring:
     """The wiring of a legal split; ``outputs`` pairs each model output with its tensor.
 
@@ -83,8 +79,8 @@ def wire(
     outputs = tuple(outputs)
     results = {tensor for _, tensor in outputs}
     ports = tuple(_ports(graph, ops, results) for ops in stages)
-    state_inputs = {state.input for state in states}
-    state_outputs = {state.output for state in states}
+    state_inputs = {state.input for state in graph.states}
+    state_outputs = {state.output for state in graph.states}
     # The caller neither gives nor gets states.
     visible = [(name, tensor) for name, tensor in outputs if name not in state_outputs]
     connections = [
@@ -97,7 +93,7 @@ def wire(
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
         stages=ports,
         connections=tuple(connections),
-        states=tuple(_stage_state(graph, ports, state) for state in states),
+        states=tuple(_stage_state(graph, ports, state) for state in graph.states),
     )
 
 

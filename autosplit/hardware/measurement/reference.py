@@ -6,7 +6,7 @@ Relax module, op by op, neither fused nor split.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,28 +18,29 @@ from autosplit.errors import ModelError, line_of
 from autosplit.frontend import importing
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.codegen.target import target_of
-from autosplit.hardware.measurement.parity import compare, distances
-from autosplit.hardware.measurement.results import Accuracy
-from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.special_values import keep_special_values_in
 
-STEPS = 32  # of a stream that are compared at least, since errors may grow along it
 Item = Mapping[str, np.ndarray[Any, Any]]
 Outputs = dict[str, np.ndarray[Any, Any]]
+Step = Callable[[Item], Outputs]
 
 
 class Reference(Protocol):
-    """Computes the outputs of a model by other means than its stages."""
+    """Computes the outputs of a model by other means than its stages.
+
+    States are inputs and outputs like any others.
+    """
 
     @property
     def name(self) -> str:
         """The name in messages."""
 
-    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
-        """The outputs of each item by name.
+    def open(self, optimise: bool = True) -> Step:
+        """What computes the outputs of an item by name; it raises ModelError for a wrong item.
 
-        Without ``optimise`` those of the model as it is, where the reference has the choice.
+        Without ``optimise`` it takes the model as it is, where the reference has the choice.
         Raises MachineError if a package is missing, ModelError if it refuses the model.
         """
 
@@ -51,9 +52,9 @@ class OnnxruntimeReference:
     path: Path
     name: str = "onnxruntime"
 
-    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
+    def open(self, optimise: bool = True) -> Step:
         """See Reference."""
-        return onnxruntime_outputs(self.path, items, optimise)
+        return onnxruntime_step(self.path, optimise)
 
 
 @dataclass(frozen=True)
@@ -88,19 +89,22 @@ class UnfusedReference:
                 raise ModelError(f"TVM cannot build the module as it is: {reason}") from error
         return relax.VirtualMachine(built, tvm.cpu())["main"]
 
-    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
+    def open(self, optimise: bool = True) -> Step:
         """See Reference."""
         import tvm
 
-        results = []
-        for item in items:
-            inputs = [tvm.runtime.tensor(np.asarray(item[i.name])) for i in self.source.inputs]
-            output = self._main(*inputs)
+        main = self._main
+
+        def step(item: Item) -> Outputs:
+            output = main(
+                *(tvm.runtime.tensor(np.asarray(item[i.name])) for i in self.source.inputs)
+            )
             # A module with one output returns a tensor, with several an array of tensors.
             values = [output] if isinstance(output, tvm.runtime.Tensor) else list(output)
             pairs = zip(self.source.outputs, values, strict=True)
-            results.append({name: value.numpy() for name, value in pairs})
-        return results
+            return {name: value.numpy() for name, value in pairs}
+
+        return step
 
 
 @dataclass(frozen=True)
@@ -110,59 +114,11 @@ class TorchReference:
     source: SourceModel
     name: str = "torch"
 
-    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
+    def open(self, optimise: bool = True) -> Step:
         """See Reference."""
         from autosplit.frontend.torch import importer
 
-        return [importer.outputs(self.source, item) for item in items]
-
-
-@dataclass(frozen=True)
-class StreamReference:
-    """Another reference, stepped through one stream: an item gets what the last one left.
-
-    ``states`` has each state's input, its shape and type, and its successor among the outputs. It
-    begins at zero and is neither in items nor in outputs.
-    """
-
-    reference: Reference
-    states: tuple[tuple[str, tuple[int, ...], str, str], ...]
-
-    @property
-    def name(self) -> str:
-        """See Reference."""
-        return self.reference.name
-
-    def outputs(self, items: Sequence[Item], optimise: bool = True) -> list[Outputs]:
-        """See Reference."""
-        left = {name: np.zeros(shape, dtype) for name, shape, dtype, _ in self.states}
-        results = []
-        for item in items:
-            (outputs,) = self.reference.outputs([{**item, **left}], optimise)
-            left = {name: outputs.pop(output) for name, _, _, output in self.states}
-            results.append(outputs)
-        return results
-
-
-def accuracy_of(
-    outputs: Sequence[Outputs],
-    expected: Sequence[Outputs],
-    kinds: Collection[str],
-    asked: float | None = None,
-    reference: Reference | None = None,
-    items: Sequence[Item] = (),
-) -> Accuracy:
-    """Compare outputs with what ``reference`` expects for ``items``; ``kinds``: as in ``compare``.
-
-    The tolerance is the one ``asked`` for, or follows from the element types. Where it does not
-    suffice, the distance of the reference from itself without optimisation is added.
-    """
-    accuracy = compare(outputs, expected, kinds, asked=asked)
-    if accuracy.equal or reference is None:
-        return accuracy
-    plain = reference.outputs(items, optimise=False)
-    streams = max(1, len(expected) // len(plain))  # which have the same outputs, one after another
-    return compare(outputs, expected, kinds, distances(expected[::streams], plain), asked)
+        return importer.open_program(self.source)
 
 
 def reference_of(source: SourceModel, path: Path | None, target: Any) -> Reference:

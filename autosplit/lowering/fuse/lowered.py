@@ -17,7 +17,7 @@ from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
 from autosplit.lowering.layout.order import swap_kernel, swap_name
-from autosplit.states import State, match_states, ops_of_states
+from autosplit.states import match_states, ops_of_states
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ class Lowered:
     - ``outputs`` pairs each output name of the model with the tensor that holds it.
     - ``composites``: by the symbol an op calls, what external backends compute.
     - ``keep_together``: the ops of each region and of each state, which no cut may divide.
-    - ``states``: what an item leaves for the next one of its stream.
     - ``dtypes``: the element types it computes in, inside fused ops too.
     - ``channels_last``: names of tensors that lie so between the ops of a stage; at cuts they
       have the layout of the source.
@@ -45,7 +44,6 @@ class Lowered:
     dtypes: frozenset[str] = frozenset()
     channels_last: frozenset[str] = frozenset()
     integers_below: Mapping[str, int] = field(default_factory=dict)
-    states: tuple[State, ...] = ()
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -82,6 +80,7 @@ def lower(
     for dtype in sorted({graph.tensors[name].dtype for name in channels_last}):
         kernels[swap_name(dtype)] = swap_kernel(dtype)
     dtypes = frozenset(tensor.dtype for tensor in graph.tensors.values())
+    graph = replace(graph, states=match_states(graph, outputs, states or {}))
     lowered = Lowered(
         graph,
         calls,
@@ -92,7 +91,6 @@ def lower(
         dtypes=dtypes | dtypes_of(fused.flat["main"]),
         channels_last=channels_last,
         integers_below=integers_below(source),
-        states=match_states(graph, outputs, states or {}),
     )
-    bound = ops_of_states(graph, lowered.states)
+    bound = ops_of_states(graph)
     return replace(lowered, keep_together=(*groups(graph, lowered.regions, backends), *bound))

@@ -44,13 +44,13 @@ def document(model: CompiledModel) -> dict[str, Any]:
 
 def _states(model: CompiledModel) -> list[dict[str, Any]]:
     """Each state with the ops that it binds to one stage, and their share of the arithmetic."""
-    graph, states = model.graph, model.lowered.states
-    bound = ops_of_states(graph, states)
+    graph = model.graph
+    bound = ops_of_states(graph)
     contraction = cuts.contract(graph.predecessors, map(cuts.bitset, bound))
     group_of = contraction.group_of()
     total = sum(op.flops for op in graph.ops) or 1.0
     rows = []
-    for state, ops in zip(states, bound, strict=True):
+    for state, ops in zip(graph.states, bound, strict=True):
         group = [graph.ops[i] for i in cuts.members(contraction.groups[group_of[ops[0]]])]
         share = sum(op.flops for op in group) / total
         names = [op.name for op in group]

@@ -236,7 +236,7 @@ def test_the_reference_runs_before_the_candidate(branches, stages, monkeypatch):
 class Refuses:
     name = "a reference"
 
-    def outputs(self, items):
+    def open(self):
         raise ModelError("index out of bounds")
 
 

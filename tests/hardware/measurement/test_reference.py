@@ -62,4 +62,4 @@ def test_another_file_is_read_with_the_shapes(monkeypatch, tmp_path):
 def test_a_model_that_onnxruntime_cannot_read_is_a_model_error(tmp_path):
     pytest.importorskip("onnxruntime")
     with pytest.raises(ModelError, match="onnxruntime cannot load the model"):
-        OnnxruntimeReference(tmp_path / "absent.onnx").outputs([])
+        OnnxruntimeReference(tmp_path / "absent.onnx").open()

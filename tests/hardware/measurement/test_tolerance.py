@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from autosplit import api
 from autosplit.deploy.verify import verify
 from autosplit.errors import StageError
 from autosplit.hardware.measurement.parity import compare, distances
-from autosplit.hardware.measurement.reference import accuracy_of
+from autosplit.hardware.measurement.sequences import Computed, Expected, accuracy_of
 from tests import nets
 
 EXPECTED = [{"y": np.array([1.0, 100.0], np.float32), "q": np.array([3, 7], np.uint8)}]
@@ -27,9 +28,9 @@ class Noisy:
         self.plain = [EXPECTED[0] | plain]
         self.runs = 0
 
-    def outputs(self, items: Any, optimise: bool = True) -> Any:
+    def open(self, optimise: bool = True) -> Any:
         self.runs += 1
-        return EXPECTED if optimise else self.plain
+        return lambda item: (EXPECTED if optimise else self.plain)[0]
 
 
 def test_noise_is_the_distance_of_each_output() -> None:
@@ -41,12 +42,14 @@ def test_noise_is_the_distance_of_each_output() -> None:
 )
 def test_the_noise_of_an_output_adds_to_its_tolerance(noisy_outputs: str, equal: bool) -> None:
     reference = Noisy(**{name: OFF[0][name] for name in noisy_outputs})
-    assert accuracy_of(OFF, EXPECTED, ["float32"], None, reference).equal == equal
+    expected = Expected(EXPECTED, items=[{}])
+    assert accuracy_of(Computed(OFF), expected, ["float32"], None, reference).equal == equal
 
 
 def test_equal_outputs_ask_for_no_noise() -> None:
     reference = Noisy()
-    assert accuracy_of(EXPECTED, EXPECTED, ["float32"], None, reference).equal
+    expected = Expected(EXPECTED, items=[{}])
+    assert accuracy_of(Computed(EXPECTED), expected, ["float32"], None, reference).equal
     assert reference.runs == 0
 
 
@@ -76,13 +79,13 @@ def quantised(save: Any) -> Any:
 
 def test_a_message_says_the_error_the_tolerance_and_the_remedy(quantised: Any) -> None:
     model = api.load_model(quantised)
-    items = model.items(1)
-    expected = model.expected(items)
-    wrong = [{"y": expected[0]["y"] * np.float32(1.05)}]
+    expected = model.expect(model.items(1))
+    wrong = [{"y": expected.along[0]["y"] * np.float32(1.05)}]
+    pipeline = SimpleNamespace(run=lambda items: wrong)
     with pytest.raises(StageError, match=r"error 0.05, tolerance 0.0001.*--tolerance 0.055"):
-        model.require_equal(wrong, items, expected)
+        model.require_equal(pipeline, expected)
     tolerant = api.load_model(quantised, tolerance=0.055)
-    assert tolerant.require_equal(wrong, items, expected).equal
+    assert tolerant.require_equal(pipeline, expected).equal
 
 
 def test_an_export_is_verified_with_the_tolerance_that_is_given(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +46,26 @@ def onnxruntime_session(
         raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}") from error
 
 
-def onnxruntime_outputs(
-    model: Path | bytes, items: Sequence[Mapping[str, Array]], optimise: bool = True
-) -> list[dict[str, Array]]:
-    """The outputs of a model for ``items``. Raises as ``onnxruntime_session``."""
+def onnxruntime_step(
+    model: Path | bytes, optimise: bool = True
+) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+    """What computes the outputs of an item by name. Raises as ``onnxruntime_session``."""
     levels = require_onnxruntime().GraphOptimizationLevel
     level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
     session = onnxruntime_session(model, graph_optimization_level=level)
     names = [o.name for o in session.get_outputs()]
-    try:
-        return [dict(zip(names, session.run(names, dict(item)), strict=True)) for item in items]
-    except Exception as error:
-        raise ModelError(f"onnxruntime cannot run the model: {line_of(error)}") from error
+
+    def step(item: Mapping[str, Array]) -> dict[str, Array]:
+        try:
+            return dict(zip(names, session.run(names, dict(item)), strict=True))
+        except Exception as error:
+            raise ModelError(f"onnxruntime cannot run the model: {line_of(error)}") from error
+
+    return step
+
+
+def onnxruntime_outputs(
+    model: Path | bytes, items: Sequence[Mapping[str, Array]]
+) -> list[dict[str, Array]]:
+    """The outputs of a model for ``items``. Raises as ``onnxruntime_session``."""
+    return list(map(onnxruntime_step(model), items))

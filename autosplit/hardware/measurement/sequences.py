@@ -1,0 +1,163 @@
+"""The comparison of a pipeline with the reference, of single items or of streams with states.
+
+Errors may grow along a stream. So each step is compared twice: along the stream, and alone, on the
+states that the reference had before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from autosplit.hardware.execution.edges import Stream
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.measurement.parity import compare, distances
+from autosplit.hardware.measurement.reference import Item, Outputs, Reference, Step
+from autosplit.hardware.measurement.results import Accuracy
+
+STEPS = 32  # of a stream that are compared at least, since errors may grow along it
+STREAMS = 3  # that are compared side by side, since they must not see each other's states
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The outputs of items ``along`` a stream, and of each ``alone``, with the state it leaves.
+
+    Without states an item is the same alone, and ``alone`` is empty.
+    """
+
+    along: Sequence[Outputs]
+    alone: Sequence[Outputs] = ()
+
+
+@dataclass(frozen=True)
+class Expected(Computed):
+    """What a reference computes for ``items``; ``before`` has the states before each of them.
+
+    ``successors`` has the output that renews each state, by its input. Outputs that were recorded
+    come without ``before`` and ``alone``.
+    """
+
+    items: Sequence[Item] = ()
+    before: Sequence[Outputs] = ()
+    successors: Mapping[str, str] = field(default_factory=dict)
+
+
+def expect(
+    reference: Reference, items: Sequence[Item], initial: Outputs, successors: Mapping[str, str]
+) -> Expected:
+    """What a reference computes for the items of a stream that begins with the states ``initial``.
+
+    Raises as ``Reference.open``.
+    """
+    outputs, states = _stepped(reference.open(), items, initial, successors)
+    if not successors:
+        return Expected(outputs, items=items)
+    alone = [o | _named(after) for o, after in zip(outputs, states[1:], strict=True)]
+    return Expected(outputs, alone, items, states[:-1], successors)
+
+
+def compute(pipeline: Pipeline, expected: Expected) -> Computed:
+    """What a pipeline computes where the reference computed ``expected``.
+
+    A model with states runs in several streams, interleaved. All of them end.
+    """
+    if not expected.successors:
+        return Computed(pipeline.run(expected.items))
+    streams = [("along", number) for number in range(STREAMS)]
+    along = _interleaved(pipeline, ((s, item) for item in expected.items for s in streams))
+    steps = [("alone", number) for number in range(len(expected.before))]
+    for stream, states in zip(steps, expected.before, strict=True):
+        pipeline.reset(stream, states)
+    results = _interleaved(pipeline, zip(steps, expected.items, strict=False))
+    alone = [r | _named(pipeline.state(s)) for s, r in zip(steps, results, strict=True)]
+    for stream in (*streams, *steps):
+        pipeline.reset(stream)
+    return Computed(along, alone)
+
+
+def accuracy_of(
+    computed: Computed,
+    expected: Expected,
+    kinds: Collection[str],
+    asked: float | None = None,
+    reference: Reference | None = None,
+) -> Accuracy:
+    """Compare what a pipeline computed with what is expected; ``kinds``: as in ``compare``.
+
+    The tolerance is the one ``asked`` for, or follows from the element types. Where it does not
+    suffice, the distance of the reference from itself without optimisation is added.
+    """
+    accuracy = _compared(computed, expected, kinds, asked, Computed([]))
+    if accuracy.equal or reference is None:
+        return accuracy
+    return _compared(computed, expected, kinds, asked, _unoptimised(reference, expected))
+
+
+def _compared(
+    computed: Computed,
+    expected: Expected,
+    kinds: Collection[str],
+    asked: float | None,
+    plain: Computed,
+) -> Accuracy:
+    copies = STREAMS if expected.successors else 1
+    noise = distances(expected.along, plain.along) if plain.along else {}
+    along = [outputs for outputs in expected.along for _ in range(copies)]
+    results = [compare(computed.along, along, kinds, noise, asked)]
+    if expected.alone:
+        noise = distances(expected.alone, plain.alone) if plain.alone else {}
+        results.append(compare(computed.alone, expected.alone, kinds, noise, asked))
+    return Accuracy(
+        all(result.equal for result in results),
+        max(result.max_abs_error for result in results),
+        max(result.max_rel_error for result in results),
+        sum(result.items for result in results),
+        next((result.reason for result in results if result.reason), ""),
+    )
+
+
+def _unoptimised(reference: Reference, expected: Expected) -> Computed:
+    """What the reference computes without optimisation, alone on the states it had with it."""
+    step, successors = reference.open(optimise=False), expected.successors
+    initial = expected.before[0] if expected.before else {}
+    along, _ = _stepped(step, expected.items, initial, successors)
+    alone = []
+    for item, before in zip(expected.items, expected.before, strict=False):
+        (outputs,), (_, after) = _stepped(step, [item], before, successors)
+        alone.append(outputs | _named(after))
+    return Computed(along, alone)
+
+
+def _stepped(
+    step: Step, items: Sequence[Item], initial: Outputs, successors: Mapping[str, str]
+) -> tuple[list[Outputs], list[Outputs]]:
+    """The outputs of the items of a stream, and the states before each item and after the last."""
+    results, states = [], [initial]
+    for item in items:
+        outputs = step({**item, **states[-1]})
+        states.append({name: outputs.pop(output) for name, output in successors.items()})
+        results.append(outputs)
+    return results, states
+
+
+def _named(states: Outputs) -> Outputs:
+    """States by names that no output has."""
+    return {f"state {name}": value for name, value in states.items()}
+
+
+def _interleaved(pipeline: Pipeline, items: Iterable[tuple[Stream, Item]]) -> list[dict[str, Any]]:
+    """The outputs of items of several streams, in order."""
+    outputs: list[dict[str, Any]] = []
+    waiting = 0
+    results = pipeline.results()
+    for stream, item in items:
+        if waiting == pipeline.capacity:
+            outputs.append(next(results))
+            waiting -= 1
+        pipeline.submit(item, stream=stream)
+        waiting += 1
+    outputs += islice(results, waiting)
+    return outputs

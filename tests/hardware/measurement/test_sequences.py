@@ -1,0 +1,104 @@
+"""A pipeline with states is compared along streams, and step by step on the reference's states."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import wire
+from autosplit.hardware.measurement.sequences import Expected, accuracy_of, compute, expect
+from autosplit.states import match_states
+from tests.hardware.fakes import graph
+
+SUCCESSORS = {"before": "after"}
+NET = graph([("after", ["x", "before"]), ("y", ["after"])], ["x", "before"], ["y", "after"])
+PAIRS = [("y", "y"), ("after", "after")]
+START = {"before": np.array([0.3, 0.4])}
+ITEMS = [{"x": np.zeros(2)}] * 32
+
+
+def chaotic(values, error):
+    """A logistic map, in which the smallest error grows to any size within some steps."""
+    x, before = values
+    after = 3.9 * before * (1 - before) * (1 + error) + x
+    return after, after
+
+
+class Chaos:
+    """The reference; without optimisation it errs by a millionth."""
+
+    name = "chaos"
+
+    def open(self, optimise=True):
+        def step(item):
+            error = 0.0 if optimise else 1e-6
+            return dict(
+                zip(("after", "y"), chaotic((item["x"], item["before"]), error), strict=True)
+            )
+
+        return step
+
+
+class ChaoticStage:
+    """A stage that errs by a share of each result, in its states or in its outputs."""
+
+    def __init__(self, error, in_state=True):
+        self.error, self.in_state = error, in_state
+
+    def open(self):
+        pass
+
+    def close(self):
+        pass
+
+    def run(self, values):
+        wrong, right = chaotic(values, self.error)[0], chaotic(values, 0.0)[0]
+        return (wrong, right) if self.in_state else (right, wrong)
+
+
+def pipeline(stage):
+    net = replace(NET, states=match_states(NET, PAIRS, SUCCESSORS))
+    wiring = wire(net, [[0, 1]], PAIRS)
+    assert [port.name for port in wiring.stages[0].outputs] == ["after", "y"]
+    return Pipeline(wiring, [[stage]])
+
+
+def accuracy(stage):
+    """Along the stream all states are zero, where this map stays; alone they are not."""
+    expected = expect(Chaos(), ITEMS, {"before": np.zeros(2)}, SUCCESSORS)
+    alone = expect(Chaos(), ITEMS, START, SUCCESSORS)
+    expected = replace(expected, alone=alone.alone, before=alone.before)
+    with pipeline(stage) as tried:
+        return accuracy_of(compute(tried, expected), expected, [])
+
+
+def test_a_step_is_compared_on_the_states_of_the_reference():
+    assert accuracy(ChaoticStage(0.0)).equal
+    assert accuracy(ChaoticStage(0.0)).items == 3 * 32 + 32
+
+
+@pytest.mark.parametrize("in_state", [True, False])
+def test_an_error_that_shows_on_those_states_alone_is_found(in_state):
+    assert not accuracy(ChaoticStage(1e-3, in_state)).equal
+
+
+@pytest.mark.parametrize(("error", "equal"), [(1e-6, True), (1e-3, False)])
+def test_an_error_that_grows_along_the_stream_is_judged_by_the_single_step(error, equal):
+    expected = expect(Chaos(), ITEMS, START, SUCCESSORS)
+    step, left, along = Chaos().open(), START, []
+    for item in ITEMS:
+        outputs = step(item | left)
+        left = {"before": outputs.pop("after") * (1 + 1e-11)}
+        along += [outputs] * 3
+    with pipeline(ChaoticStage(error)) as tried:
+        computed = replace(compute(tried, expected), along=along)
+    # Along the stream the reference is as far from itself as this is from it.
+    assert not accuracy_of(computed, expected, []).equal
+    assert accuracy_of(computed, expected, [], reference=Chaos()).equal == equal
+
+
+def test_streams_that_were_compared_are_not_left_open():
+    with pipeline(ChaoticStage(0.0)) as tried:
+        compute(tried, Expected([], items=ITEMS[:2], successors=SUCCESSORS))
+        assert np.array_equal(tried.state(("along", 0))["before"], np.zeros(2))
