@@ -102,7 +102,7 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
             item = {p.name: results[p.name] for p in ports.inputs}
             results |= one.run([item])[0]
             contenders.append(partial(streamed, one, [item]))
-        return measure_rounds(contenders, budget, ROUNDS)
+        return list(measure_rounds(contenders, budget, ROUNDS))
 
 
 def by_itself(ports: StagePorts) -> Wiring:

@@ -203,7 +203,7 @@ class LocalBench:
             for run in runs:
                 contenders.append(self._contender(self._open_unsplit(stack, run)))
             self._report_phase("comparing interleaved")
-            spreads = compare_interleaved(contenders, self.budget)
+            spreads = compare_interleaved(contenders, self.budget, len(candidates))
         of_baselines = zip(runs, spreads[len(candidates) :], strict=True)
         return spreads[: len(candidates)], {run.name: period for run, period in of_baselines}
 

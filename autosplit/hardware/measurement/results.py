@@ -25,8 +25,8 @@ class Spread:
         return (self.high - self.low) / 2 / self.median if self.median > 0 else math.inf
 
 
-def spread(samples: Sequence[float]) -> Spread:
-    """The median of samples and its 95 % interval.
+def spread(samples: Sequence[float], z: float = _Z) -> Spread:
+    """The median of samples and its 95 % interval, or that within ``z`` standard deviations.
 
     The interval is that of order statistics, which assume nothing of the distribution. Fewer than
     six samples give their range, which covers less. Raises ValueError without any.
@@ -37,7 +37,7 @@ def spread(samples: Sequence[float]) -> Spread:
     count = len(ordered)
     # Ranks by the normal approximation of the binomial distribution:
     # Conover, Practical Nonparametric Statistics, section 3.2.
-    reach = _Z * math.sqrt(count) / 2
+    reach = z * math.sqrt(count) / 2
     low = max(0, math.floor(count / 2 - reach))
     high = min(count - 1, math.ceil(count / 2 + reach))
     return Spread(median(ordered), ordered[low], ordered[high], tuple(samples))

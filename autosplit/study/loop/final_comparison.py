@@ -108,7 +108,7 @@ def covers(comparison: object, chosen: Sequence[Measured], measured: int) -> boo
 
 
 def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int) -> str:
-    """What the comparison is of, and how long it takes where hardware is measured."""
+    """What the comparison is of, and its limit where hardware is measured."""
     baselines = len(strongest(compared_baselines(attributes)))
     text = (
         f"final comparison: {counted(candidates, 'candidate')} and "
@@ -117,7 +117,7 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
     if opened.config.runtime == "simulated":
         return text
     seconds = (candidates + baselines) * opened.config.measure.seconds
-    return f"{text}, about {duration(seconds)}"
+    return f"{text}, up to {duration(seconds)}"
 
 
 def _compare(
