@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -99,27 +99,39 @@ class Scripted:
 
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
         self.replicas = (1,) * stages
+        self.capacity = 2 * stages
         self.takes, self.most_inside = takes, 0
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self.taken, self._now, self._free = 0, 0.0, [0.0] * stages
         self._ends: list[float] = []
 
-    def submit(self, item: Any) -> None:
+    def map(self, items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        for _ in items:
+            if self._inside == self.capacity:
+                yield self._result()
+            self._submit()
+        while self._inside:
+            yield self._result()
+
+    @property
+    def _inside(self) -> int:
+        return len(self.submitted) - self.taken
+
+    def _submit(self) -> None:
         number, ready = len(self.submitted), self._now
         self.submitted.append(ready)
-        self.most_inside = max(self.most_inside, number + 1 - self.taken)
+        self.most_inside = max(self.most_inside, self._inside)
         for stage, free in enumerate(self._free):
             start = max(ready, free)
             ready = self._free[stage] = start + (self.takes(number) if stage == 1 else 0.25) / 1e3
             self.events.append(StageEvent(stage, number, start, ready))
         self._ends.append(ready)
 
-    def results(self) -> Iterator[dict[str, Any]]:
-        while self.taken < len(self._ends):
-            self._now = self._ends[self.taken]
-            self.taken += 1
-            yield {}
+    def _result(self) -> dict[str, Any]:
+        self._now = self._ends[self.taken]
+        self.taken += 1
+        return {}
 
 
 def items(count: int, inputs: Sequence[str] = ("x",)) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import cycle
+from itertools import cycle, takewhile
 
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
@@ -304,16 +304,14 @@ def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: B
     deadline = time.perf_counter() + budget.seconds
 
     def drive(pipeline: Pipeline) -> None:
-        stream = cycle(items)
-        results = pipeline.results()
         start.wait()
-        pipeline.submit(next(stream))
         count = 0
-        while count < budget.items or time.perf_counter() < deadline:
-            pipeline.submit(next(stream))
-            next(results)
+
+        def is_enough() -> bool:
+            return count >= budget.items and time.perf_counter() > deadline
+
+        for _ in pipeline.map(takewhile(lambda _: not is_enough(), cycle(items))):
             count += 1
-        next(results)
 
     first = [len(p.submitted) for p in pipelines]
     with ThreadPoolExecutor(len(pipelines)) as threads:

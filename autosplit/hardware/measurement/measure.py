@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from itertools import cycle, islice, takewhile
 from statistics import median
 
 from autosplit.hardware.execution.engine import StageEvent
@@ -58,34 +58,31 @@ def period_and_busy(
     ``items`` are repeated. Results count from the moment the pipeline is full to the moment the
     last item enters.
     """
-    threads = sum(pipeline.replicas)
-    stream = cycle(items)
-    first = len(pipeline.submitted)
-    # Enough that no stage waits for the caller, few enough that the pipeline is full soon.
-    inside = max(2 * threads, 2)
-    warm = first + warm_up_items(pipeline)
-    for _ in range(inside):
-        pipeline.submit(next(stream))
-    results = pipeline.results()
+    begin = len(pipeline.events)
+    last = len(pipeline.submitted)
+    warm = last + warm_up_items(pipeline)
     deadline = clock() + budget.seconds
-    last = first
-    while True:
-        next(results)
+    next_look = warm
+    is_enough = False
+    for _ in pipeline.map(takewhile(lambda _: not is_enough, cycle(items))):
+        if is_enough:
+            continue  # the pipeline runs empty, for the last item has entered
         last += 1
-        is_enough = last - warm >= budget.items
-        if is_enough and (clock() > deadline or _is_settled(pipeline, warm, last, budget)):
-            break
-        pipeline.submit(next(stream))
-    for _ in range(inside - 1):
-        next(results)
-    period = spread(_period_samples(pipeline, warm, last))
-    return period, _busy(pipeline, warm, last, period)
+        if last - warm < budget.items:
+            continue
+        is_enough = clock() > deadline
+        if last >= next_look and not is_enough:
+            is_enough = _is_settled(pipeline, begin, warm, last, budget)
+            # A look costs time in proportion to the results, and the stages need that time.
+            next_look = last + max(4, sum(pipeline.replicas), (last - warm) // 4)
+    events = pipeline.events[begin:]
+    period = spread(_period_samples(pipeline, events, warm, last))
+    return period, _busy(pipeline, events, warm, last, period)
 
 
 def warm_up_items(pipeline: Pipeline) -> int:
     """How many results do not count, because the pipeline is not full yet."""
-    threads = sum(pipeline.replicas)
-    return max(2 * threads, 2) + threads
+    return pipeline.capacity + sum(pipeline.replicas)
 
 
 def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
@@ -93,8 +90,7 @@ def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread
     samples = []
     for item in islice(cycle(items), budget.latency_items):
         number = len(pipeline.submitted)
-        pipeline.submit(item)
-        next(pipeline.results())
+        list(pipeline.map([item]))
         end = completions(pipeline.events, number, number + 1)[0]
         samples.append((end - pipeline.submitted[number]) * MS)
     return spread(samples)
@@ -103,7 +99,7 @@ def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread
 def completions(events: Sequence[StageEvent], first: int, last: int) -> list[float]:
     """When the items from ``first`` to before ``last`` left their last stage, in seconds."""
     ends: dict[int, float] = {}
-    for event in list(events):  # the stages' threads append to it
+    for event in events:
         if first <= event.item < last:
             ends[event.item] = max(ends.get(event.item, 0.0), event.end)
     return [ends[item] for item in sorted(ends)]
@@ -121,29 +117,31 @@ def gaps(ends: Sequence[float], sources: int = 1) -> list[float]:
     return [(ends[i + width] - ends[i]) / width * MS for i in starts]
 
 
-def _period_samples(pipeline: Pipeline, warm: int, last: int) -> list[float]:
+def _period_samples(
+    pipeline: Pipeline, events: Sequence[StageEvent], warm: int, last: int
+) -> list[float]:
     # Items overtake each other where a stage has replicas, and leave these in groups.
-    ends = sorted(completions(pipeline.events, warm - 1, last))
+    ends = sorted(completions(events, warm - 1, last))
     return gaps(ends, max(pipeline.replicas, default=1))
 
 
-def _is_settled(pipeline: Pipeline, warm: int, last: int, budget: Budget) -> bool:
-    """Whether the period is known well enough, looked at only once in a few results."""
-    if (last - warm) % max(4, sum(pipeline.replicas)):
+def _is_settled(pipeline: Pipeline, begin: int, warm: int, last: int, budget: Budget) -> bool:
+    """Whether the period is known well enough."""
+    if not budget.share:
         return False
-    samples = _period_samples(pipeline, warm, last)
+    samples = _period_samples(pipeline, pipeline.events[begin:], warm, last)
     return len(samples) >= _MIN_GAPS and spread(samples).relative_half_width <= budget.share
 
 
 def _busy(
-    pipeline: Pipeline, first: int, last: int, period: Spread
+    pipeline: Pipeline, events: Sequence[StageEvent], first: int, last: int, period: Spread
 ) -> tuple[tuple[float, ...], ...]:
     """The median time of an item in a single replica; of several, their shares of the period."""
-    ends = completions(pipeline.events, first - 1, last)
+    ends = completions(events, first - 1, last)
     start, end = min(ends), max(ends)
     items_ms: list[list[float]] = [[] for _ in pipeline.replicas]
     worked = [[0.0] * count for count in pipeline.replicas]
-    for event in list(pipeline.events):
+    for event in events:
         if first <= event.item < last:
             items_ms[event.stage].append((event.end - event.start) * MS)
         # Replicas compute unequal numbers of these items, so their time is what counts.

@@ -119,7 +119,7 @@ def test_busy_is_the_median_of_the_items_that_count():
     _, busy, scripted = steady(
         lambda i: takes.get(i, 500.0), Budget(seconds=1.0, share=1.0, items=len(usual))
     )
-    assert len(scripted.submitted) == FILL + len(usual) + 5
+    assert len(scripted.submitted) == FILL + len(usual) + scripted.capacity
     assert busy == pytest.approx([0.25, 3.0, 0.25])
 
 
@@ -132,7 +132,7 @@ def test_items_of_an_earlier_measurement_do_not_count():
             scripted, [{}], Budget(share=0.01, items=16), lambda: 0.0
         )
         assert (period.median, *busy[1]) == pytest.approx((pace[0], pace[0]))
-        assert len(scripted.submitted) - before == FILL + 16 + 5
+        assert len(scripted.submitted) - before == FILL + 16 + scripted.capacity
 
 
 def test_replicas_share_the_time_of_their_stage():
@@ -153,10 +153,10 @@ def test_replicas_share_the_time_of_their_stage():
 
 
 @pytest.mark.parametrize("stages", [1, 2, 5])
-def test_twice_as_many_items_as_stages_are_inside(stages):
+def test_the_pipeline_is_full_while_it_is_measured(stages):
     scripted = Scripted(lambda i: 1.0, stages)
     measure.period_and_busy(scripted, [{}], Budget(share=0.5, items=4))
-    assert scripted.most_inside == max(2, 2 * stages)
+    assert scripted.most_inside == scripted.capacity
 
 
 def test_a_measurement_that_settles_ends_before_its_time():
