@@ -307,10 +307,10 @@ def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: B
         start.wait()
         count = 0
 
-        def is_enough() -> bool:
-            return count >= budget.items and time.perf_counter() > deadline
+        def may_enter(_: Item) -> bool:
+            return count < budget.items or time.perf_counter() < deadline
 
-        for _ in pipeline.map(takewhile(lambda _: not is_enough(), cycle(items))):
+        for _ in pipeline.map(takewhile(may_enter, cycle(items))):
             count += 1
 
     first = [len(p.submitted) for p in pipelines]

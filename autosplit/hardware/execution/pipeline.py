@@ -14,6 +14,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.execution.edges import Closed, Stream, Ticket
 from autosplit.hardware.execution.engine import Engine
 from autosplit.hardware.execution.wiring import Port, Wiring
+from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.interface import Stage
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -169,11 +170,7 @@ class Pipeline:
 
     def _result(self, ticket: Ticket) -> dict[str, Array]:
         outputs = ticket.result()
-        arrays = {}
-        for port in self.wiring.outputs:
-            value = outputs[port.name]
-            arrays[port.name] = value if isinstance(value, np.ndarray) else value.numpy()
-        return arrays
+        return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
 
 
 def _checked(item: Item, ports: Sequence[Port]) -> dict[str, Array]:

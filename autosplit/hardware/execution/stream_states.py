@@ -11,6 +11,7 @@ import numpy as np
 from autosplit.errors import ConfigError, StageError
 from autosplit.hardware.execution.edges import Stream, Ticket
 from autosplit.hardware.execution.wiring import StageState, Wiring
+from autosplit.hardware.runtimes.arrays import array_of
 
 
 class StreamStates:
@@ -25,6 +26,8 @@ class StreamStates:
         for state in wiring.states:
             self._states[state.stage].append(state)
         self._ports = {state.port.name: state.port for state in wiring.states}
+        # Outputs of stages that the caller gets too, and may change.
+        self._shared = {c.source for c in wiring.connections if c.outputs}
         self._limit = streams
         self._left: list[dict[Stream, list[Any]]] = [{} for _ in wiring.stages]
         self._open: set[Stream] = set()
@@ -80,8 +83,13 @@ class StreamStates:
 
     def keep(self, stage: int, ticket: Ticket, results: Sequence[Any]) -> None:
         """Keep what an item leaves in a stage."""
-        if self._states[stage]:
-            self._left[stage][ticket.stream] = [results[s.output] for s in self._states[stage]]
+        if not self._states[stage]:
+            return
+        left = [results[state.output] for state in self._states[stage]]
+        for place, state in enumerate(self._states[stage]):
+            if (stage, state.output) in self._shared:
+                left[place] = np.array(array_of(left[place]))
+        self._left[stage][ticket.stream] = left
 
     def reset(self, stream: Stream, state: Mapping[str, Any] | None) -> None:
         """Let the next item of a stream begin anew: at ``state``, or at zeros.
@@ -127,7 +135,7 @@ class StreamStates:
                     value = self._begun(name, initial)
                 else:
                     value = self._left[stage][stream][place]
-                values[name] = np.array(value if isinstance(value, np.ndarray) else value.numpy())
+                values[name] = np.array(array_of(value))
         return values
 
     def lose(self, streams: Iterable[Stream]) -> None:

@@ -64,7 +64,11 @@ def period_and_busy(
     deadline = clock() + budget.seconds
     next_look = warm
     is_enough = False
-    for _ in pipeline.map(takewhile(lambda _: not is_enough, cycle(items))):
+
+    def may_enter(_: Item) -> bool:
+        return not is_enough
+
+    for _ in pipeline.map(takewhile(may_enter, cycle(items))):
         if is_enough:
             continue  # the pipeline runs empty, for the last item has entered
         last += 1

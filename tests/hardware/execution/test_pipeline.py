@@ -166,6 +166,24 @@ def test_a_slow_stage_holds_the_caller_back(depth):
     assert not caller.is_alive()
 
 
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_items_are_read_as_there_is_room_and_results_come_in_order(depth):
+    read = []
+
+    def reading(count):
+        for item in items(count):
+            read.append(item)
+            yield item
+
+    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], depth)
+    with pipeline:
+        results = []
+        for result in pipeline.map(reading(50)):
+            assert len(read) - len(results) <= pipeline.capacity + 1
+            results.append(result["c"].tolist())
+        assert results == [r["c"].tolist() for r in pipeline.run(items(50))]
+
+
 class Broken(RuntimeError):
     pass
 

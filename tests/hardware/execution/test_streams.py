@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, SplitError, StageError
-from tests.hardware.fakes import fake_pipeline, graph, in_time, items, sequential
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import wire
+from autosplit.states import match_states
+from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
 # The sum of all items so far goes through stage 1; stage 2 has a state of its own.
 SUM = graph(
@@ -124,6 +127,19 @@ def test_states_are_no_inputs_and_no_outputs():
         with pytest.raises(ConfigError, match="'before'"):
             pipeline.run([{**items(1)[0], "before": np.zeros(2)}])
         assert sorted(pipeline.state()) == ["before", "older"]
+
+
+def test_a_changed_output_leaves_the_state_that_it_is_too():
+    net = graph([("total", ["x", "before"])], ["x", "before"], ["total"])
+    outputs = [("y", "total"), ("after", "total")]
+    wiring = wire(net, [[0]], outputs, match_states(net, outputs, {"before": "after"}))
+    by_hand = ByHand(net, ["total"], {"before": "total"})
+    with Pipeline(wiring, [[FakeStage(net, wiring.stages[0])]]) as pipeline:
+        for item in items(3):
+            (result,) = pipeline.run([item])
+            by_hand.step(item)
+            assert result["y"].tolist() == by_hand.left[0]["before"].tolist()
+            result["y"][:] = -1
 
 
 def test_a_failure_names_the_streams_that_are_lost_and_keeps_the_others():
