@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,7 +133,8 @@ def test_states_are_no_inputs_and_no_outputs():
 def test_a_changed_output_leaves_the_state_that_it_is_too():
     net = graph([("total", ["x", "before"])], ["x", "before"], ["total"])
     outputs = [("y", "total"), ("after", "total")]
-    wiring = wire(net, [[0]], outputs, match_states(net, outputs, {"before": "after"}))
+    net = replace(net, states=match_states(net, outputs, {"before": "after"}))
+    wiring = wire(net, [[0]], outputs)
     by_hand = ByHand(net, ["total"], {"before": "total"})
     with Pipeline(wiring, [[FakeStage(net, wiring.stages[0])]]) as pipeline:
         for item in items(3):
