@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 class Model(CompiledModel):
     """A model ready to be split; ``graph`` holds its fused ops."""
 
+    def __repr__(self) -> str:
+        """Short: the fields hold whole graphs and kernels."""
+        return f"<Model '{self.graph.name}' of {len(self.graph.ops)} ops>"
+
     def split(self, after: Sequence[Iterable[str]]) -> Split:
         """Split by hand: for each cut the names of ops or source nodes that must lie before it.
 

@@ -145,6 +145,12 @@ def test_a_cut_after_a_folded_node_says_why_not(squeezenet):
         squeezenet.split([[folded.name]])
 
 
+def test_a_split_is_shown_in_a_line(branches):
+    shown = repr(branches.split([["first"]]))
+    assert shown.startswith("Split(model=<Model 'branches' of")
+    assert len(shown) < 300
+
+
 def test_no_cut_is_one_stage(branches):
     assert branches.split([]).stages == (tuple(range(len(branches.graph.ops))),)
 

@@ -49,6 +49,7 @@ COMMANDS = {
     "onnxruntime": ("onnxruntime_threads", "--study-seconds", "1", "--seconds", "8"),
     "onnx_cases": ("onnx_cases",),
     "streams": ("streams",),
+    "winners": ("winners",),
     "runtimes": ("runtimes", "--single", "--seconds", "3"),
 }
 

@@ -103,9 +103,7 @@ def main() -> int:
 def compare(net: str, trials: int, seconds: float, single: bool) -> Compared:
     """The studies of a net, then their best splits and the sessions in turns."""
     with tempfile.TemporaryDirectory() as folder:
-        path = catalog.cached(net) if net in catalog.NAMES else Path(folder, f"{net}.onnx")
-        if net in BUILT:
-            path.write_bytes(BUILT[net]().SerializeToString())
+        path = model_file(net, Path(folder))
 
         def config(runtime: str) -> StudyConfig:
             return StudyConfig.model_validate(
@@ -123,6 +121,15 @@ def compare(net: str, trials: int, seconds: float, single: bool) -> Compared:
         others = {name: best_of_study(config(name)) for name in installed}
         with finished(config(AUTO)) as opened:
             return _in_turns(opened, others)
+
+
+def model_file(net: str, folder: Path) -> Path:
+    """The ONNX file of a net; one that is built for it goes into ``folder``."""
+    if net not in BUILT:
+        return catalog.cached(net)
+    path = folder / f"{net}.onnx"
+    path.write_bytes(BUILT[net]().SerializeToString())
+    return path
 
 
 def best_of_study(config: StudyConfig) -> Deployment:
