@@ -28,10 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=options.seconds, default=5.0, help="longest time to measure (default 5)"
     )
     parser.add_argument(
-        "--timeline",
-        type=Path,
-        metavar="FILE",
-        help="draw the first items as FILE, an .svg or .png",
+        "--timeline", type=Path, metavar="FILE", help="draw the first items as FILE, an .svg"
     )
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write the run as a Chrome or Perfetto trace"

@@ -5,7 +5,7 @@
   autosplit dashboard quickstart.db --writable      allow notes and deletions
 
 By default the dashboard is read-only and only this machine can reach it. The study may be running.
-Needs optuna-dashboard, matplotlib and plotly: pip install 'autosplit[dashboard]'
+Needs optuna-dashboard, plotly and waitress: pip install 'autosplit[dashboard]'
 """
 
 from __future__ import annotations

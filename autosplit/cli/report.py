@@ -4,7 +4,7 @@
   autosplit report quickstart.db -o report.html        by its database
   autosplit report NAME --storage URL -o report.html   by its name in a storage
 
-The study may be running; it is not changed. Needs matplotlib: pip install 'autosplit[dashboard]'
+The study may be running; it is not changed.
 """
 
 from __future__ import annotations

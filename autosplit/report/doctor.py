@@ -26,7 +26,7 @@ _NEEDED = (
 _EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
     "openvino": ("openvino",),
-    "dashboard": ("optuna-dashboard", "matplotlib", "plotly", "waitress"),
+    "dashboard": ("optuna-dashboard", "plotly", "waitress"),
 }
 
 

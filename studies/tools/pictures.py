@@ -11,11 +11,11 @@ from typing import Any
 
 from autosplit import api
 from autosplit.lowering.external.backend import Backend
-from autosplit.report.drawing.graph import split_graph
+from autosplit.report.drawing.graph import SplitGraph
 from autosplit.zoo import catalog
 from tests import external_backend, nets
 
-FOLDER = Path(__file__).resolve().parents[1] / "pictures"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 
 def main() -> None:
@@ -54,9 +54,8 @@ def draw(name: str, proto: Any, after: list[list[str]], title: str, backends: An
 
 
 def write(name: str, model: Any, stages: Any, title: str) -> None:
-    (FOLDER / f"{name}.svg").write_bytes(
-        split_graph(model.graph, stages, title=title, form="svg", width=1000)
-    )
+    picture = SplitGraph(model.graph, stages).draw(title, width=1000)
+    (FOLDER / f"{name}.svg").write_bytes(picture.render())
 
 
 def row() -> Any:

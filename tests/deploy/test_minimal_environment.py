@@ -30,7 +30,6 @@ LACKS = (
     "networkx",
     "rich",
     "platformdirs",
-    "matplotlib",
     "torch",
     "pip",
 )

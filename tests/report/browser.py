@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
 import json
 import re
 import shutil
@@ -28,6 +29,9 @@ _OPTIONS = (
     "--window-size=1400,1000",
 )
 
+ROOT = "document.documentElement"
+WIDER = f"return {ROOT}.scrollWidth - {ROOT}.clientWidth"  # what is cut off at the right
+
 
 class Browser:
     """One session of the browser."""
@@ -47,6 +51,29 @@ class Browser:
         while not (result := self.run(script)) and time.monotonic() < deadline:
             time.sleep(0.1)
         return result
+
+    def accessibility(self) -> list[str]:
+        """The serious findings of axe-core on the page, with the elements they are about."""
+        axe = importlib.resources.files("axe_core_python").joinpath("axe.min.js").read_text()
+        self._driver.execute_script(axe)
+        results = self._driver.execute_async_script("axe.run().then(arguments[0])")
+        return [
+            f"{finding['id']}: {node['html'][:120]}"
+            for finding in results["violations"]
+            if finding["impact"] in ("serious", "critical")
+            for node in finding["nodes"]
+        ]
+
+    def press(self, selector: str, *keys: str) -> None:
+        """Focus an element and type."""
+        element = self._driver.find_element("css selector", selector)
+        self._driver.execute_script("arguments[0].focus()", element)
+        for key in keys:
+            self._driver.switch_to.active_element.send_keys(key)
+
+    def point(self, element: Any) -> None:
+        """Move the mouse over an element that a script returned."""
+        webdriver.ActionChains(self._driver).move_to_element(element).perform()
 
     def errors(self) -> list[str]:
         """The messages of level SEVERE on the console since the last call."""

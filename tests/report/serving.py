@@ -24,10 +24,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Client:
-    """Asks the server on ``port``; ``url`` is the page of the study."""
+    """Asks the server on ``port``; ``url`` is its first page."""
 
     port: int
     url: str = ""
+
+    @property
+    def study_page(self) -> str:
+        """The page of the study in optuna-dashboard."""
+        return f"{self.url}dashboard/studies/1"
 
     def ask(
         self, path: str, method: str = "GET", body: str | None = None, **headers: str

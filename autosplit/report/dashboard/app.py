@@ -1,4 +1,4 @@
-"""optuna-dashboard over a study, with notes, pictures and plots; read-only unless asked otherwise.
+"""The answer of a study, and optuna-dashboard over it; read-only unless asked otherwise.
 
 Read-only, the storage of the study is never opened for writing. The study is copied into memory and
 decorated there. The copy is made again when the study has changed, so that a running study can be
@@ -20,12 +20,14 @@ from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
 from autosplit.printable import printable
 from autosplit.report.dashboard.artifacts import LazyPictures, PictureFolder, identity
+from autosplit.report.dashboard.front import Front
 from autosplit.report.dashboard.guard import Guard, is_loopback
-from autosplit.report.dashboard.snapshot import decorate, fingerprint, prepare
+from autosplit.report.dashboard.snapshot import copy, decorate, fingerprint
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study_reader import StudyReader
 
 if TYPE_CHECKING:
+    import optuna
     from _typeshed.wsgi import WSGIApplication
 
     from autosplit.report.dashboard.server import Server
@@ -41,7 +43,7 @@ def open_server(
     writable: bool = False,
     allow_remote: bool = False,
 ) -> tuple[Server, str]:
-    """A server over the study, ready for ``serve_forever``, and the URL of the study's page.
+    """A server over the study, ready for ``serve_forever``, and the URL of its first page.
 
     Raises:
         ConfigError: the address is outside this machine, without ``allow_remote``, or the storage
@@ -53,7 +55,7 @@ def open_server(
             f"address '{host}' can be reached from other machines, and the dashboard has no "
             "password; add --allow-remote to serve it there"
         )
-    for package in ("optuna_dashboard", "matplotlib", "plotly", "waitress"):
+    for package in ("optuna_dashboard", "plotly", "waitress"):
         require(package, "dashboard")
     from autosplit.report.dashboard.server import Server, address
 
@@ -65,14 +67,13 @@ def open_server(
         hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
     guard = Guard(view.current_app, hosts, any_address=allow_remote, writable=writable)
     server = Server(guard, host, port)
-    return server, f"http://{address(host, server.port)}{view.path}"
+    return server, f"http://{address(host, server.port)}/"
 
 
 class _View(ABC):
     """A study to serve, brought up to date at most every ``REFRESH`` seconds by one thread."""
 
     app: WSGIApplication
-    path: str
 
     def __init__(self, reader: StudyReader) -> None:
         self._reader, self._fingerprint = reader, ""
@@ -122,9 +123,10 @@ class _StudyCopy(_View):
             if current == self._fingerprint:
                 return
             pictures = LazyPictures()
-            copy = prepare(study, pictures)
-        self.app = wsgi(copy._storage, artifact_store=pictures)
-        self.path = f"/dashboard/studies/{copy._study_id}"
+            record, shown = read(study), copy(study)
+        decorate(shown, record, pictures)
+        app = wsgi(shown._storage, artifact_store=pictures)
+        self.app = Front(app, record, _page_of(shown), current)
         self._fingerprint = current
 
 
@@ -138,8 +140,7 @@ class _WritableStudy(_View):
         self._pictures = PictureFolder(_picture_folder(reader))
         with reader.open_writable() as study:
             self._study = study
-            self.app = wsgi(study._storage, artifact_store=self._pictures.store)
-            self.path = f"/dashboard/studies/{study._study_id}"
+            self._dashboard = wsgi(study._storage, artifact_store=self._pictures.store)
         self.update()
 
     def update(self) -> None:
@@ -147,8 +148,16 @@ class _WritableStudy(_View):
         with self._reader.one_line_errors():
             current = fingerprint(self._study)
             if current != self._fingerprint:
-                decorate(self._study, read(self._study), self._pictures)
+                record = read(self._study)
+                decorate(self._study, record, self._pictures)
+                path = _page_of(self._study)
+                self.app = Front(self._dashboard, record, path, current, writable=True)
                 self._fingerprint = current
+
+
+def _page_of(study: optuna.Study) -> str:
+    """The path of a study's page in optuna-dashboard."""
+    return f"/dashboard/studies/{study._study_id}"
 
 
 def _picture_folder(reader: StudyReader) -> Path:

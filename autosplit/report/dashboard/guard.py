@@ -12,6 +12,9 @@ import ipaddress
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from autosplit.report.dashboard.front import PATHS
+from autosplit.report.html.page import LIVE_POLICY
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -22,6 +25,7 @@ _PAGE_POLICY = (
     "img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
+_FRONT_POLICY = f"{LIVE_POLICY}; frame-ancestors 'none'"
 # Artifacts may be HTML or SVG from anybody: nothing in them runs.
 _ARTIFACT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 _REPLACED_HEADERS = (
@@ -64,8 +68,12 @@ class Guard:
             if not _is_same_origin(environ, host):
                 reason = "a page of another origin may not write here"
                 return _refuse(start_response, "403 Forbidden", reason)
-        is_artifact = environ.get("PATH_INFO", "").startswith("/artifacts")
-        policy = _ARTIFACT_POLICY if is_artifact else _PAGE_POLICY
+        path = environ.get("PATH_INFO", "")
+        policy = _PAGE_POLICY
+        if path in PATHS:
+            policy = _FRONT_POLICY
+        elif path.startswith("/artifacts"):
+            policy = _ARTIFACT_POLICY
 
         def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
             passed = [(k, v) for k, v in headers if k.lower() not in _REPLACED_HEADERS]

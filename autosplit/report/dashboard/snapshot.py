@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.report.dashboard.artifacts import Draw, Pictures, identity
 from autosplit.report.dashboard.plots import study_plots
-from autosplit.report.documents.record import Study, Trial, read
+from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
-from autosplit.report.drawing.graph import split_graph
 from autosplit.report.html.notes import study_note, trial_note
+from autosplit.report.html.page import graph_of
 from autosplit.study.config.objectives import METRICS, of_study
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ Picture = tuple[str, str, Draw]  # alternative text, identity and how to draw it
 
 _ENDED = ("complete", "fail", "pruned")
 _MAX_ATTRIBUTE = 2000  # characters; notes show longer ones better
-
-
-def prepare(study: optuna.Study, pictures: Pictures) -> optuna.Study:
-    """A decorated copy of the study in memory."""
-    target = copy(study)
-    decorate(target, read(study), pictures)
-    return target
 
 
 def copy(study: optuna.Study) -> optuna.Study:
@@ -93,15 +86,14 @@ def _trial_pictures(record: Study, trial: Trial) -> Iterator[Picture]:
         period = trial.period_ms.median if trial.period_ms else None
         title = f"Busy time of each stage, trial {trial.number}"
         key = identity(record.name, "balance", trial.stage_ms, names, period, title)
-        draw = partial(stage_balance, trial.stage_ms, names, period, title=title)
-        yield "stage balance", key, draw
+        picture = partial(stage_balance, trial.stage_ms, names, period, title=title)
+        yield "stage balance", key, lambda: picture().render()
     if trial.stages and record.graph:
-        graph, names, profile = record.graph, record.devices_of(trial), record.profile_of(trial)
-        title = f"{graph.name}, trial {trial.number}"
-        shape = (graph.name, len(graph.ops), trial.stages)
-        key = identity(record.name, "graph", *shape, names, profile, title)
-        draw = partial(split_graph, graph, trial.stages, names=names, op_ms=profile, title=title)
-        yield "split graph", key, draw
+        view = graph_of(record, trial)
+        title = f"{view.graph.name}, trial {trial.number}"
+        shape = (view.graph.name, len(view.graph.ops), trial.stages)
+        key = identity(record.name, "graph", *shape, view.names, view.op_ms, title)
+        yield "split graph", key, lambda: view.draw(title).render()
 
 
 def _offer(
@@ -119,8 +111,8 @@ def _offer(
         # among the attributes of the study too.
         attribute = f"dashboard:artifacts:{trial_id}:{key}"
         if attribute not in attributes:
-            name = text.replace(" ", "-") + ".png"
-            meta = {"artifact_id": key, "filename": name, "mimetype": "image/png", "encoding": None}
+            name = text.replace(" ", "-") + ".svg"
+            meta = {"artifact_id": key, "filename": name, "mimetype": "image/svg+xml"}
             target._storage.set_study_system_attr(target._study_id, attribute, json.dumps(meta))
         paths.append((text, f"/artifacts/{target._study_id}/{trial_id}/{key}"))
     return paths

@@ -56,8 +56,10 @@ class Study:
     """The question of a study, its machine and its result.
 
     ``op_ms`` is the profile on each device, for one of ``op_runtimes`` after the other.
-    ``final_comparison`` holds the periods of the trials that took part in it; it is empty if trials
-    were measured since. ``version`` is autosplit's, ``days`` the days of the measurements.
+    ``cut_periods`` has each legal cut, a bitset of ops, with the predicted period of the best split
+    that has it. ``final_comparison`` holds the periods of the trials that took part in it; it is
+    empty if trials were measured since. ``version`` is autosplit's, ``days`` the days of the
+    measurements.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Study:
     op_ms: tuple[tuple[float, ...], ...] = ()
     op_runtimes: tuple[str, ...] = ()
     bound_ms: float | None = None
+    cut_periods: tuple[tuple[int, float], ...] = ()
     baselines: tuple[Baseline, ...] = ()
     choice: str = ""
     verdict: str = ""

@@ -1,31 +1,34 @@
-"""Pictures in pixels, drawn by matplotlib without global state, a display or a system program."""
+"""Pictures in SVG: shapes and texts in pixels, y downwards, for a page or as a file."""
 
 from __future__ import annotations
 
-import io
+import contextlib
 import re
-import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import ceil, floor, log10
+from typing import Literal
 
-from autosplit.extras import require
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Form = Literal["png", "svg"]
-
-DPI = 100
-_PNG_SCALE = 2  # device pixels a picture pixel, so that text stays sharp on dense screens
-_RENDERING = threading.Lock()  # matplotlib's font caches are not thread-safe
-# A reader without the first font has one that is as wide, or narrower.
-_TEXT_AS_TEXT = {
-    "svg.fonttype": "none",
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica", "sans-serif"],
-}
 # Okabe and Ito, "Color Universal Design" (2008): distinct with all common colour blindnesses.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A7A00", "#7F7F7F")
-INK, FAINT, PAPER = "#222222", "#8C8C8C", "#FFFFFF"
+INK = "#222222"  # text and lines on white paper; on dark paper they are white
+# Classes and not attributes, so that a dark page has dark pictures.
+STYLE = """
+.picture { font-family: "DejaVu Sans", Verdana, Arial, Helvetica, sans-serif; fill: none; }
+.picture text, .picture .ink { fill: #222; } .picture .line { stroke: #222; }
+.picture .paper { fill: #fff; } .picture .faint { stroke: #8c8c8c; }
+.picture .wire { stroke: #555; } .picture .head { fill: #555; } .picture .grid { stroke: #ddd; }
+.picture .idle { fill: #8c8c8c; fill-opacity: 0.25; } .picture .wide { stroke-width: 2.5; }
+.picture .bold { font-weight: bold; }
+.picture .middle { text-anchor: middle; } .picture .end { text-anchor: end; }
+.picture .on-dark { fill: #fff; } .picture .on-light { fill: #222; }
+@media (prefers-color-scheme: dark) {
+  .picture text, .picture .ink { fill: #e7eaee; } .picture .line { stroke: #e7eaee; }
+  .picture .paper { fill: #1d2127; } .picture .wire { stroke: #a2acb8; }
+  .picture .head { fill: #a2acb8; } .picture .grid { stroke: #39414b; }
+  .picture .on-dark { fill: #fff; } .picture .on-light { fill: #222; }
+}
+"""
 
 
 def colour(stage: int) -> str:
@@ -34,24 +37,27 @@ def colour(stage: int) -> str:
 
 
 def ink_on(fill: str) -> str:
-    """White or dark, whichever is easier to read on a colour given as #rrggbb."""
+    """The class of text that can be read on a colour given as #rrggbb, on any page."""
     # relative luminance of WCAG 2
     red, green, blue = (
         ((int(fill[k : k + 2], 16) / 255 + 0.055) / 1.055) ** 2.4 for k in (1, 3, 5)
     )
-    return PAPER if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.18 else INK
+    return "on-dark" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.18 else "on-light"
+
+
+def painted(how: Literal["fill", "stroke"], colour: str) -> dict[str, str]:
+    """How something is drawn in a colour, which for ink depends on the paper."""
+    return {"kind": {"fill": "ink", "stroke": "line"}[how]} if colour == INK else {how: colour}
 
 
 def label(text: str, limit: int = 40) -> str:
     """A name as one line of at most ``limit`` characters, its middle left out if it is longer."""
-    # The font lacks other characters: they would be drawn as boxes, with a warning each.
-    text = "".join(c if c.isprintable() and ord(c) < 0x250 else "?" for c in " ".join(text.split()))
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
     if len(text) > limit:
         # Names of ops differ at their ends, so more of the end is left.
         tail = max(limit - 1, 0) * 2 // 3
         text = text[: limit - 1 - tail] + "…" + text[len(text) - tail :]
-    # A dollar sign would start mathematics.
-    return text.replace("$", r"\$")
+    return text
 
 
 def lines(text: str, limit: int, most: int = 2) -> list[str]:
@@ -67,59 +73,93 @@ def lines(text: str, limit: int, most: int = 2) -> list[str]:
     return [label(line, limit) for line in (*broken, rest)]
 
 
+def ticks(low: float, high: float, most: int = 8, whole: bool = False) -> list[float]:
+    """Round numbers from ``low`` to ``high``, at most about ``most``; whole ones for a count."""
+    span = max(high - low, 1e-9)
+    unit = 10.0 ** floor(log10(span / most))
+    step = next(unit * k for k in (1, 2, 5, 10) if unit * k * most >= span * (1 - 1e-9))
+    if whole:
+        step = max(1.0, float(ceil(step)))
+    return [step * k for k in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
 class Canvas:
-    """A white picture of a size in pixels, y downwards. Raises MachineError without matplotlib."""
+    """A picture of a size in pixels. Whatever text it is given, it shows it as text."""
 
-    def __init__(self, width: int, height: int) -> None:
-        self.figure = blank_figure(width, height)
-        self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.axes.set_axis_off()
-        self.axes.set_xlim(0, width)
-        self.axes.set_ylim(height, 0)
+    def __init__(self, width: float, height: float) -> None:
+        self.width, self.height = width, height
+        self._parts: list[str] = []
 
-    def text(self, x: float, y: float, text: str, *, px: float = 11, **style: Any) -> None:
-        """Text of ``px`` pixels' height, from x to the right and centred on y by default."""
-        style = {"color": INK, "va": "center", "ha": "left", **style}
-        self.axes.text(x, y, text, fontsize=points(px), **style)
+    def text(self, x: float, y: float, text: str, kind: str = "", *, px: float = 11) -> None:
+        """Text of ``px`` pixels' height, from x to the right and centred on y by default.
 
-    def line(self, xs: Sequence[float], ys: Sequence[float], **style: Any) -> None:
-        """A line from the first point to the second."""
-        self.axes.plot(xs, ys, **{"color": INK, **style})
+        ``kind``: classes such as ``bold``, ``middle`` or ``end``.
+        """
+        # Not every program that shows SVG knows how to centre text vertically.
+        place = _attributes(x=x, y=y + 0.35 * px, font_size=px)
+        self._parts.append(f"<text{_class(kind)}{place}>{_escaped(text)}</text>")
 
-    def rectangle(self, x: float, y: float, width: float, height: float, **style: Any) -> None:
-        """A rectangle by its upper left corner and its size, without a border by default."""
-        from matplotlib.patches import Rectangle
+    def path(self, way: str, kind: str = "", **style: object) -> None:
+        """A path in the language of SVG."""
+        self._parts.append(f'<path{_class(kind)} d="{way}"{_attributes(**style)}/>')
 
-        style = {"edgecolor": "none", **style}
-        self.axes.add_patch(Rectangle((x, y), width, height, **style))
+    def line(
+        self, xs: Sequence[float], ys: Sequence[float], kind: str = "", **style: object
+    ) -> None:
+        """A line through points."""
+        points = (f"{_number(float(x))} {_number(float(y))}" for x, y in zip(xs, ys, strict=True))
+        self.path(f"M{'L'.join(points)}", kind, **style)
 
-    def render(self, form: Form) -> bytes:
-        """The picture as a file."""
-        return render(self.figure, form)
+    def rectangle(
+        self, x: float, y: float, width: float, height: float, kind: str = "", **style: object
+    ) -> None:
+        """A rectangle by its upper left corner and its size; ``rx`` rounds its corners."""
+        place = _attributes(x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), **style)
+        self._parts.append(f"<rect{_class(kind)}{place}/>")
+
+    @contextlib.contextmanager
+    def group(self, title: str, *, link: str = "", ops: str = "") -> Iterator[None]:
+        """What is drawn inside belongs together; ``title`` says what it is when pointed at.
+
+        ``link``: the identity of the element on the page that shows more of it. ``ops``: the ops
+        it stands for, a bitset in hexadecimal.
+        """
+        tag = "a" if link else "g"
+        marks = _attributes(href=f"#{link}" if link else "", data_ops=ops)
+        self._parts.append(f'<{tag} class="node"{marks}><title>{_escaped(title)}</title>')
+        yield
+        self._parts.append(f"</{tag}>")
+
+    def inline(self, about: str) -> str:
+        """The element for a page that has ``STYLE``; ``about`` tells what the picture shows."""
+        box = f"0 0 {_number(self.width)} {_number(self.height)}"
+        # A group and not an image: readers then find the texts in it.
+        head = f'class="picture" viewBox="{box}" role="group" aria-label="{_escaped(about)}"'
+        return f"<svg {head}>{''.join(self._parts)}</svg>"
+
+    def render(self) -> bytes:
+        """The picture as a file, the same for the same data byte for byte."""
+        size = _attributes(width=self.width, height=self.height)
+        space = f'xmlns="http://www.w3.org/2000/svg"{size}'
+        paper = f"<style>{STYLE}</style><rect{_class('paper')} width='100%' height='100%'/>"
+        svg = self.inline("").replace("<svg ", f"<svg {space} ", 1).replace(">", f">{paper}", 1)
+        return svg.encode()
 
 
-def blank_figure(width: int, height: int) -> Figure:
-    """A white figure of a size in pixels. Raises MachineError without matplotlib."""
-    module = require("matplotlib.figure", "dashboard")
-    backend = require("matplotlib.backends.backend_agg", "dashboard")
-    figure: Figure = module.Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=PAPER)
-    backend.FigureCanvasAgg(figure)
-    return figure
+def _number(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def render(figure: Figure, form: Form) -> bytes:
-    """The figure as PNG, or as SVG whose text is text, in the first common font that is there."""
-    import matplotlib
-
-    # The same picture for the same data, byte for byte: no date in the file.
-    buffer = io.BytesIO()
-    scale = _PNG_SCALE if form == "png" else 1
-    metadata = {"Date": None} if form == "svg" else None
-    with _RENDERING, matplotlib.rc_context(_TEXT_AS_TEXT):
-        figure.savefig(buffer, format=form, dpi=DPI * scale, metadata=metadata)
-    return buffer.getvalue()
+def _escaped(text: str) -> str:
+    # XML has no character for most controls and none for a lone surrogate.
+    return escape("".join(c if c.isprintable() or c == "\n" else "?" for c in text))
 
 
-def points(px: float) -> float:
-    """A length in pixels as matplotlib measures text: in points."""
-    return px * 72 / DPI
+def _class(kind: str) -> str:
+    return f' class="{kind}"' if kind else ""
+
+
+def _attributes(**values: object) -> str:
+    """Attributes in SVG's spelling; those without a value are left out."""
+    pairs = ((key.replace("_", "-"), _number(value)) for key, value in values.items())
+    return "".join(f' {key}="{_escaped(value)}"' for key, value in pairs if value)

@@ -43,23 +43,37 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Series with the titles of their axes; ``trials`` says that x counts trials."""
+    """Series with the titles of their axes; ``trials`` says that x counts trials.
+
+    ``about`` tells how to read it.
+    """
 
     title: str
     x: str
     y: str
     series: tuple[Series, ...]
     trials: bool = False
+    about: str = ""
 
 
 def study_charts(study: Study) -> dict[str, Chart]:
     """All charts of a study by name."""
-    return {
+    charts = {
         "stage-times": stage_times(study),
         "throughput-latency": throughput_latency(study),
         "convergence": convergence(study),
         "predicted-measured": predicted_measured(study),
     }
+    if "memory" in study.objectives:
+        charts["throughput-memory"] = throughput_memory(study)
+    return charts
+
+
+def page_charts(study: Study) -> list[Chart]:
+    """The charts that the page of a study shows."""
+    charts = study_charts(study)
+    names = ("convergence", "stage-times", "throughput-latency", "throughput-memory")
+    return [charts[name] for name in names if name in charts]
 
 
 def convergence(study: Study) -> Chart:
@@ -84,7 +98,8 @@ def convergence(study: Study) -> Chart:
     if study.bound_ms is not None:
         series.append(_level("lower bound", study.bound_ms, INK, numbers))
     title = "time between two results, ms"
-    return Chart("Convergence", "trial", title, tuple(series), trials=True)
+    about = "The bound holds for the op times as profiled."
+    return Chart("Convergence", "trial", title, tuple(series), trials=True, about=about)
 
 
 def stage_times(study: Study) -> Chart:
@@ -104,7 +119,8 @@ def stage_times(study: Study) -> Chart:
     numbers = tuple(t.number for t, _ in trials)
     periods = tuple(p.median for _, p in trials)
     series.append(Series("period", numbers, periods, INK, symbol="dash"))
-    return Chart("Stage times", "trial", "ms an item", tuple(series), trials=True)
+    about = "The slowest stage decides the period."
+    return Chart("Stage times", "trial", "ms an item", tuple(series), trials=True, about=about)
 
 
 def throughput_latency(study: Study) -> Chart:
@@ -131,7 +147,24 @@ def throughput_latency(study: Study) -> Chart:
         symbol = _BASELINE_SYMBOLS[i % len(_BASELINE_SYMBOLS)]
         series.append(_points(baseline.name, [place], _BASELINE, symbol=symbol))
     title = "Throughput against latency"
-    return Chart(title, "latency, ms", "results a second", tuple(series))
+    about = "Up and to the left is better; numbers are trials."
+    return Chart(title, "latency, ms", "results a second", tuple(series), about=about)
+
+
+def throughput_memory(study: Study) -> Chart:
+    """Trials by the memory of their largest stage and throughput, with their Pareto front."""
+    points = [
+        (t.memory_bytes / 1e6, 1000 / period.median, str(t.number))
+        for t, period in _measured(study)
+        if t.memory_bytes is not None and period.median
+    ]
+    series = (
+        _points("Pareto front of the trials", pareto_front(points), _BEST, kind="steps"),
+        _points("trials", points, colour(0)),
+    )
+    about = "Up and to the left is better; numbers are trials."
+    title, x = "Throughput against memory", "memory of the largest stage, MB"
+    return Chart(title, x, "results a second", series, about=about)
 
 
 def predicted_measured(study: Study) -> Chart:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from autosplit.graph import FusedGraph
-from autosplit.report.drawing.canvas import FAINT, INK, Canvas, Form, colour, label, lines
+from autosplit.cuts import bitset
+from autosplit.graph import FusedGraph, build
+from autosplit.report.documents.inspection import shape_text
+from autosplit.report.drawing.canvas import Canvas, colour, label, lines
 from autosplit.report.drawing.layout import arrange
-from autosplit.report.drawing.paths import Paths, Slot
+from autosplit.report.drawing.paths import Paths, Slot, trace
 from autosplit.report.drawing.rows import IO, PILL, SIDE, Row, arrange_rows, fitted
 from autosplit.units import counted, milliseconds, size
 
@@ -16,33 +18,79 @@ _HEAD, _ROW_HEAD, _FOOT, _LINE, _GAP = 52, 34, 74, 14, 14
 _BELOW = 48  # from the lowest box of a row to the next row: room for the texts of its cuts
 _ASIDE = 34  # how far the name of a stage may stand out on either side; a cut is farther away
 _CHARACTER = 6.2  # the width of a character in a box
-_WIRE = "#555555"
+_MAX_NAMES = 12  # of tensors or source nodes that a box names when pointed at
 _LEGEND = (
     "box: fused op, border in the colour of its stage; round: live tensor with its size, "
     "sent once over the cut; dashed: cut; grey border: input or output of the model"
 )
 
 
-def split_graph(
-    graph: FusedGraph,
-    stages: Sequence[Sequence[int]],
-    *,
-    names: Sequence[str] = (),
-    op_ms: Sequence[float] = (),
-    title: str = "",
-    form: Form = "png",
-    width: int = 1400,
-) -> bytes:
-    """The graph cut into ``stages`` (lists of op indices): boxes for ops or runs of them.
+@dataclass(frozen=True)
+class SplitGraph:
+    """What to draw: a graph, its ``stages`` (lists of op indices), and what is known of them.
 
     ``names`` label the stages. ``op_ms`` are times of the ops in ms, in the order of ``graph.ops``;
-    boxes show their sums. ``width`` is in pixels; many stages go on in further rows.
-
-    Raises:
-        SplitError: ``stages`` are no split of the graph.
-        MachineError: matplotlib is missing.
+    boxes show their sums. ``link``: with it a box of several ops links to the element on the page
+    that shows its ``parts``. ``ops`` and ``stage`` place a part in the whole graph: the indices of
+    its ops and the stage that they belong to.
     """
-    return _Picture(graph, stages, names, op_ms, width).draw(title).render(form)
+
+    graph: FusedGraph
+    stages: Sequence[Sequence[int]]
+    names: Sequence[str] = ()
+    op_ms: Sequence[float] = ()
+    link: str = ""
+    ops: Sequence[int] = ()
+    stage: int = 0
+
+    def draw(self, title: str = "", width: int = 1400) -> Canvas:
+        """The picture, ``width`` pixels wide; many stages go on in further rows.
+
+        Raises SplitError if ``stages`` are no split of the graph.
+        """
+        return _Picture(self, fitted(self.graph, self.stages, width), width).draw(title)
+
+    def parts(self, width: int = 1400) -> Iterator[tuple[str, str, Canvas]]:
+        """For each box with several ops its link, its title, and a picture with a box for each."""
+        paths = fitted(self.graph, self.stages, width)
+        for column in paths.columns:
+            for slot in column:
+                if len(slot.ops) > 1:
+                    part = self._part(slot)
+                    # as many columns and rows as there are ops, so that no two share a box
+                    inner = trace(part.graph, part.stages, len(slot.ops), len(slot.ops))
+                    title = f"{part.box_name(slot.stage)}: {counted(len(slot.ops), 'fused op')}"
+                    picture = _Picture(part, inner, width // 2).draw(title)
+                    yield self.link_of(slot.ops), title, picture
+
+    def link_of(self, ops: Sequence[int]) -> str:
+        """The link of a box; empty if there is nothing more to show of it."""
+        return f"{self.link}-{ops[0]}" if self.link and len(ops) > 1 else ""
+
+    def box_name(self, stage: int) -> str:
+        """A stage by its number and its name."""
+        name = [self.names[stage]] if stage < len(self.names) else []
+        return ", ".join([f"stage {stage}", *name])
+
+    def _part(self, slot: Slot) -> SplitGraph:
+        """The ops of a box as a graph of one stage."""
+        ops = [self.graph.ops[i] for i in slot.ops]
+        produced = [t for op in ops for t in op.outputs]
+        names = dict.fromkeys(produced)
+        for op in ops:
+            names |= dict.fromkeys(op.inputs)
+        tensors = {name: self.graph.tensors[name] for name in names}
+        shapes = {name: (t.shape, t.dtype, t.bytes) for name, t in tensors.items()}
+        inputs = [name for name in names if name not in produced]
+        outputs = []
+        for name in produced:
+            if name in self.graph.outputs or set(tensors[name].consumers) - set(slot.ops):
+                outputs.append(name)
+        graph = build(self.graph.name, ops, shapes, inputs, outputs)
+        times = [self.op_ms[i] for i in slot.ops] if self.op_ms else ()
+        return SplitGraph(
+            graph, [range(len(ops))], self.names, times, ops=slot.ops, stage=slot.stage
+        )
 
 
 class _PlacedRow:
@@ -82,17 +130,9 @@ class _PlacedRow:
 
 
 class _Picture:
-    def __init__(
-        self,
-        graph: FusedGraph,
-        stages: Sequence[Sequence[int]],
-        names: Sequence[str],
-        op_ms: Sequence[float],
-        width: int,
-    ) -> None:
-        self.graph, self.stages, self.names = graph, stages, names
-        self.op_ms = op_ms if len(op_ms) == len(graph.ops) else ()
-        self.paths = fitted(graph, stages, width)
+    def __init__(self, view: SplitGraph, paths: Paths, width: int) -> None:
+        self.view, self.graph, self.stages, self.paths = view, view.graph, view.stages, paths
+        self.op_ms = view.op_ms if len(view.op_ms) == len(view.graph.ops) else ()
         rows, self.box, self.width = arrange_rows(self.paths, width)
         # The cuts at which a row ends and the next begins.
         self.seams = frozenset(row.columns[0] for row in rows[1:])
@@ -109,10 +149,10 @@ class _Picture:
         bottom = self.rows[-1].bottom + _FOOT
         canvas = Canvas(self.width, int(self.rows[-1].bottom) + _FOOT)
         title = title or f"{self.graph.name}: {counted(len(self.stages), 'stage')}"
-        canvas.text(SIDE, 18, label(title, 120), px=15, weight="bold")
+        canvas.text(SIDE, 18, label(title, self.width // 10), "bold", px=15)
         count = counted(len(self.graph.ops), "fused op")
         note = "in the order data flows; a box with several ops stands for all of them"
-        canvas.text(SIDE, 38, f"{count}, {note}", px=11)
+        canvas.text(SIDE, 38, f"{count}, {note}")
         for row in self.rows:
             self._draw_stages(canvas, row)
             self._draw_cuts(canvas, row)
@@ -120,7 +160,7 @@ class _Picture:
                 _draw_edge(canvas, row, producer, reader)
             for slot in row.at:
                 self._draw_slot(canvas, row, slot)
-        canvas.text(SIDE, bottom - 14, _LEGEND, px=11)
+        canvas.text(SIDE, bottom - 14, _LEGEND)
         return canvas
 
     def _slot_text(self, slot: Slot) -> list[str]:
@@ -164,25 +204,46 @@ class _Picture:
             text.append(milliseconds(sum(self.op_ms[i] for i in ops)))
         return text
 
+    def _title(self, slot: Slot) -> str:
+        """What a box says when pointed at."""
+        if not slot.ops:
+            return "\n".join(self._tensor_line("", t) for t in slot.tensors[:_MAX_NAMES])
+        first, last = self.graph.ops[slot.ops[0]], self.graph.ops[slot.ops[-1]]
+        took = self._took(slot.ops)
+        place = self.view.box_name(self.view.stage + slot.stage)
+        if len(slot.ops) > 1:
+            count = counted(len(slot.ops), "fused op")
+            return f"{count}{took}\nfrom {first.name} to {last.name}\n{place}"
+        title = [f"{first.name}{took}", place]
+        title += [self._tensor_line("reads ", t) for t in dict.fromkeys(first.inputs)]
+        title += [self._tensor_line("makes ", t) for t in first.outputs]
+        if first.sources:
+            title.append(f"source nodes: {', '.join(first.sources[:_MAX_NAMES])}")
+        return "\n".join(title)
+
+    def _took(self, ops: Sequence[int]) -> str:
+        return f", {milliseconds(sum(self.op_ms[i] for i in ops))}" if self.op_ms else ""
+
+    def _tensor_line(self, verb: str, name: str) -> str:
+        tensor = self.graph.tensors[name]
+        shape = f"{shape_text(tensor.shape)} {tensor.dtype}"
+        return f"{verb}{name}: {shape}, {size(tensor.bytes)}"
+
     def _draw_stages(self, canvas: Canvas, row: _PlacedRow) -> None:
         for stage, ops in enumerate(self.stages):
             span = row.stage_span(stage)
             if span is None:
                 continue
             left, right = span
+            number = self.view.stage + stage
             height = row.bottom - row.top + 12
-            fill = {"facecolor": colour(stage), "alpha": 0.10}
-            canvas.rectangle(left, row.top, right - left, height, **fill)
+            place = (left, row.top, right - left, height)
+            canvas.rectangle(*place, fill=colour(number), fill_opacity=0.1)
             limit = int((right - left + 2 * _ASIDE) / 7)
-            name, count = f"stage {stage}", counted(len(ops), "op")
-            if stage < len(self.names):
-                name += f", {self.names[stage]}"
-            if self.op_ms:
-                count += f", {milliseconds(sum(self.op_ms[i] for i in ops))}"
+            name, count = self.view.box_name(number), counted(len(ops), "op") + self._took(ops)
             middle = (left + right) / 2
-            style = {"ha": "center"}
-            canvas.text(middle, row.top + 10, label(name, limit), px=12, weight="bold", **style)
-            canvas.text(middle, row.top + 25, label(count, limit), px=11, **style)
+            canvas.text(middle, row.top + 10, label(name, limit), "middle bold", px=12)
+            canvas.text(middle, row.top + 25, label(count, limit), "middle")
 
     def _draw_cuts(self, canvas: Canvas, row: _PlacedRow) -> None:
         """The cuts of a row with their sizes; the text of its first one stands a row above."""
@@ -190,38 +251,30 @@ class _Picture:
             if column not in row.row.xs:
                 continue
             x = row.row.xs[column]
-            dashed = {"linestyle": (0, (5, 3)), "linewidth": 1.6, "zorder": 1.5}
-            canvas.line((x, x), (row.top, row.bottom + 14), **dashed)
+            ends = (row.top, row.bottom + 14)
+            canvas.line((x, x), ends, "line", stroke_dasharray="8 5", stroke_width=2)
             tensors = self.paths.live[number - 1]
             total = size(sum(self.graph.tensors[t].bytes for t in tensors))
-            text = f"cut {number}: {total} in {counted(len(tensors), 'tensor')}"
-            style = {"weight": "bold", "ha": "center"}
+            text, side = f"cut {number}: {total} in {counted(len(tensors), 'tensor')}", "middle"
             if column in self.seams and column == row.row.columns[0]:
                 # A cut between two rows is drawn at both; its size is written once.
-                text, x, style["ha"] = f"cut {number}, from above", x - PILL / 2, "left"
+                text, x, side = f"cut {number}, from above", x - PILL / 2, ""
             elif column in self.seams:
-                x, style["ha"] = x + PILL / 2, "right"
-                canvas.text(x, row.bottom + 37, "continued below", px=10, ha="right")
-            canvas.text(x, row.bottom + 23, text, px=11, **style)
+                x, side = x + PILL / 2, "end"
+                canvas.text(x, row.bottom + 37, "continued below", side, px=10)
+            canvas.text(x, row.bottom + 23, text, f"bold {side}".rstrip())
 
     def _draw_slot(self, canvas: Canvas, row: _PlacedRow, slot: Slot) -> None:
-        from matplotlib.patches import FancyBboxPatch
-
         text, (x, y) = self.text[slot], row.at[slot]
         half, height = row.half_width(slot), row.heights[slot]
         if not text:
-            canvas.line((x - half, x + half), (y, y), color=_WIRE, linewidth=1.0, zorder=2)
+            canvas.line((x - half, x + half), (y, y), "wire")
             return
-        edge, rounding, width = FAINT, 8.0, 1.0
+        kind, rounding, edge = "paper faint", 8.0, ""
         if slot.kind == "op":
-            edge, rounding, width = colour(slot.stage), 3.0, 2.0
+            kind, rounding, edge = "paper wide", 3.0, colour(self.view.stage + slot.stage)
         elif slot.kind == "tensor":
-            edge, rounding = INK, height / 2
-        shape = f"round,pad=0,rounding_size={rounding}"
-        corner = (x - half, y - height / 2)
-        box = FancyBboxPatch(corner, 2 * half, height, boxstyle=shape, zorder=3)
-        box.set(facecolor="white", edgecolor=edge, linewidth=width)
-        canvas.axes.add_patch(box)
+            kind, rounding = "paper line", height / 2
         # The count of several ops and the size of a tensor are bold.
         bold = None
         if slot.kind == "tensor":
@@ -230,23 +283,22 @@ class _Picture:
             bold = 0
         # The lines stand in the middle of their box.
         top = y - (len(text) - 1) * _LINE / 2
-        for i, line in enumerate(text):
-            weight = "bold" if i == bold else "normal"
-            canvas.text(x, top + i * _LINE, line, px=10, ha="center", zorder=4, weight=weight)
+        ops = f"{bitset(self.view.ops[i] if self.view.ops else i for i in slot.ops):x}"
+        with canvas.group(self._title(slot), link=self.view.link_of(slot.ops), ops=ops):
+            place = (x - half, y - height / 2, 2 * half, height)
+            canvas.rectangle(*place, kind, rx=rounding, stroke=edge)
+            for i, line in enumerate(text):
+                weight = "middle bold" if i == bold else "middle"
+                canvas.text(x, top + i * _LINE, line, weight, px=10)
 
 
 def _draw_edge(canvas: Canvas, row: _PlacedRow, producer: Slot, reader: Slot) -> None:
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
-    start = (row.at[producer][0] + row.half_width(producer), row.at[producer][1])
-    end = (row.at[reader][0] - row.half_width(reader), row.at[reader][1])
-    middle = (start[0] + end[0]) / 2
+    left, y = row.at[producer]
+    right, end = row.at[reader]
+    left, right = left + row.half_width(producer), right - row.half_width(reader)
+    middle = (left + right) / 2
     # Control points at half the way make the curve leave and arrive level.
-    bends = [(middle, start[1]), (middle, end[1])]
-    route = Path([start, *bends, end], [Path.MOVETO, *[Path.CURVE4] * 3])
-    is_passing = reader.kind == "through"
-    style: dict[str, Any] = {"mutation_scale": 7, "linewidth": 1.0, "color": _WIRE, "zorder": 2}
-    arrow = FancyArrowPatch(path=route, arrowstyle="-" if is_passing else "-|>", **style)
-    arrow.set_fill(not is_passing)
-    canvas.axes.add_patch(arrow)
+    curve = f"C{middle:.1f} {y:.1f} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
+    canvas.path(f"M{left:.1f} {y:.1f}{curve}", "wire")
+    if reader.kind != "through":
+        canvas.path(f"M{right:.1f} {end:.1f}l-6-3v6z", "head")

@@ -54,10 +54,10 @@ class Paths:
         return "io" if self.stage(column) is None else "op"
 
 
-def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int) -> Paths:
+def trace(graph: FusedGraph, stages: Sequence[Sequence[int]], columns: int, rows: int = 5) -> Paths:
     """The columns and edges of a split. Raises SplitError if ``stages`` are no split."""
     cuts = cuts_of(graph, stages)
-    groups = collapse(graph, stages, columns)
+    groups = collapse(graph, stages, columns, rows)
     # A stage is as wide as the longest chain of its boxes.
     widths = [1 + max(g.band for g in groups if g.stage == s) for s in range(len(stages))]
     # column 0 holds inputs; a cut follows each stage

@@ -1,119 +1,149 @@
-"""Draws a chart of a study as a picture."""
+"""A chart as a picture; each mark says what it is when pointed at."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from autosplit.report.drawing.canvas import (
-    DPI,
-    INK,
-    PALETTE,
-    Form,
-    blank_figure,
-    label,
-    points,
-    render,
-)
+from autosplit.report.drawing.canvas import Canvas, label, painted, ticks
 from autosplit.report.drawing.charts import Chart, Series
+from autosplit.units import digits
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_HEIGHT = 400
-_LEGEND_COLUMNS, _LEGEND_ROW, _LEGEND_MOST = 3, 18, 18  # a row is in pixels
-_NAME_LENGTH = 50
-_MARKERS = {
-    "circle": ("o", 7),
-    "diamond": ("D", 8),
-    "square": ("s", 8),
-    "triangle": ("^", 8),
-    "cross": ("P", 8),
-    "star": ("*", 14),
-    "dash": ("_", 14),
+_PLOT = 250  # height of the plot itself
+_LEFT, _RIGHT, _TITLE, _FOOT = 52, 14, 34, 44
+_LEGEND_ROW, _LEGEND_MOST, _NAME_LENGTH = 17, 18, 42
+_CHARACTER = 6.6  # the width of a character of 11 pixels
+_SHAPES = {
+    "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+    "diamond": "M0-6L5 0 0 6-5 0z",
+    "square": "M-4-4H4V4H-4z",
+    "triangle": "M0-5L5 4H-5z",
+    "cross": "M-2-6H2V-2H6V2H2V6H-2V2H-6V-2H-2z",
+    "star": "M0-9L3-3 9-2 4 2 6 8 0 5-6 8-4 2-9-2-3-3z",
+    "dash": "M-7-1H7V1H-7z",
 }
 
 
-def plot(chart: Chart, *, form: Form = "png", width: int = 640) -> bytes:
-    """The picture of a chart; ``width`` is in pixels. Raises MachineError without matplotlib."""
-    figure = blank_figure(width, _HEIGHT)
-    axes = figure.add_axes((64 / width, 52 / _HEIGHT, 1 - 80 / width, 1 - 92 / _HEIGHT))
-    _style(axes, chart)
+@dataclass(frozen=True)
+class _Axis:
+    """From values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def plot(chart: Chart, *, width: int = 440) -> Canvas:
+    """The picture of a chart; ``width`` is in pixels."""
+    rows = list(_legend_rows(chart, width))
+    top = _TITLE + _LEGEND_ROW * len(rows) + 20.0
+    canvas = Canvas(width, top + _PLOT + _FOOT)
+    canvas.text(8, 16, label(chart.title, width // 8), "bold", px=13)
+    for n, row in enumerate(rows):
+        for x, series in row:
+            y = _TITLE + (n + 0.5) * _LEGEND_ROW
+            _mark(canvas, series, x + 8, y)
+            canvas.text(x + 20, y, label(series.name, _NAME_LENGTH), px=11)
+    x_axis, y_axis = _axes(chart, width, top)
+    _grid(canvas, chart, x_axis, y_axis)
+    # Marks above lines, so that each can be pointed at.
+    for series in sorted(chart.series, key=lambda s: s.kind == "points"):
+        _draw(canvas, chart, series, x_axis, y_axis)
+    return canvas
+
+
+def _legend_rows(chart: Chart, width: int) -> Iterator[list[tuple[float, Series]]]:
+    """The first 18 series with their places, broken into rows."""
+    row: list[tuple[float, Series]] = []
+    x = 8.0
+    for series in chart.series[:_LEGEND_MOST]:
+        room = 34 + _CHARACTER * min(len(series.name), _NAME_LENGTH)
+        if row and x + room > width:
+            yield row
+            row, x = [], 8.0
+        row.append((x, series))
+        x += room
+    yield row
+
+
+def _axes(chart: Chart, width: int, top: float) -> tuple[_Axis, _Axis]:
+    xs, ys = [0.0], [0.0]
     for series in chart.series:
-        _draw(axes, series)
-    if chart.trials:
-        from matplotlib.ticker import MaxNLocator
-
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylim(bottom=0)
-    else:
-        axes.margins(0.08)  # room for whole marks
-        axes.set_ylim(bottom=0)
-        axes.set_xlim(left=0)
-    _title_and_legend(figure, axes, chart.title)
-    return render(figure, form)
+        xs += series.x
+        ys += (*series.y, *(s.high for s in series.spreads))
+    # Room for whole marks: trials begin with number 0, other values are not below it.
+    right = (max(xs) or 1.0) * 1.05 + 0.5 * chart.trials
+    x_axis = _Axis(-0.5 * chart.trials, right, _LEFT, width - _RIGHT)
+    return x_axis, _Axis(0.0, (max(ys) or 1.0) * 1.08, top + _PLOT, top)
 
 
-def _draw(axes: Axes, series: Series) -> None:
-    style: dict[str, Any] = {"color": series.colour, "label": label(series.name, _NAME_LENGTH)}
+def _grid(canvas: Canvas, chart: Chart, x_axis: _Axis, y_axis: _Axis) -> None:
+    for value in ticks(0.0, y_axis.high, 7):
+        y = y_axis(value)
+        canvas.line((x_axis.start, x_axis.end), (y, y), "grid")
+        canvas.text(x_axis.start - 5, y, f"{value:.6g}", "end", px=11)
+    for value in ticks(0.0, x_axis.high, 7, whole=chart.trials):
+        canvas.text(x_axis(value), y_axis.start + 13, f"{value:.6g}", "middle", px=11)
+    canvas.line((x_axis.start, x_axis.end), (y_axis.start, y_axis.start), "line")
+    middle = (x_axis.start + x_axis.end) / 2
+    canvas.text(middle, y_axis.start + 32, chart.x, "middle", px=12)
+    # Level, since text on its side is hard to read.
+    canvas.text(x_axis.start, y_axis.end - 9, chart.y, px=11)
+
+
+def _draw(canvas: Canvas, chart: Chart, series: Series, x_axis: _Axis, y_axis: _Axis) -> None:
     if series.kind == "level":
-        # the bound is dashed, baselines have dots between
-        style |= {"linestyle": "-.", "linewidth": 1.4}
-        if series.colour == INK:
-            style |= {"linestyle": "--", "linewidth": 1.2}
         # A level is one value for all trials.
-        for level in series.y[:1]:
-            axes.axhline(level, **style)
-    elif series.kind == "line":
-        axes.plot(series.x, series.y, linestyle="--", linewidth=1.2, **style)
-    elif series.kind == "steps":
-        axes.step(series.x, series.y, where="post", **style)
-        for x, y, text in zip(series.x, series.y, series.texts, strict=False):
-            apart: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points"}
-            axes.annotate(text, (x, y), fontsize=8, color=INK, **apart)
-    elif series.spreads:
-        style |= {"ecolor": PALETTE[4], "elinewidth": 1.4}
-        axes.errorbar(series.x, series.y, yerr=series.error_bars(), fmt="o", **style)
-    else:
-        marker, size = _MARKERS[series.symbol]
-        style |= {"markersize": size, "markeredgewidth": 2 if series.symbol == "dash" else 1}
-        axes.plot(series.x, series.y, marker, **style)
+        for y in map(y_axis, series.y[:1]):
+            with canvas.group(f"{series.name}: {digits(series.y[0])}"):
+                _stroke(canvas, series, (x_axis.start, x_axis.end), (y, y), "8 3 2 3")
+        return
+    xs, ys = list(map(x_axis, series.x)), list(map(y_axis, series.y))
+    if series.kind == "line":
+        _stroke(canvas, series, xs, ys, "5 3")
+    elif series.kind == "steps" and xs:
+        corner_xs, corner_ys = [xs[0]], [ys[0]]
+        for n in range(1, len(xs)):
+            corner_xs += [xs[n], xs[n]]
+            corner_ys += [ys[n - 1], ys[n]]
+        _stroke(canvas, series, corner_xs, corner_ys)
+    for n, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        text = series.texts[n] if n < len(series.texts) else ""
+        if series.kind == "steps" and text:
+            canvas.text(x + 5, y - 8, text, px=10)
+        elif series.kind == "points":
+            with canvas.group(_title(chart, series, n, text)):
+                if n < len(series.spreads):
+                    low, high = series.spreads[n].low, series.spreads[n].high
+                    _stroke(canvas, series, (x, x), (y_axis(low), y_axis(high)))
+                _mark(canvas, series, x, y)
 
 
-def _style(axes: Axes, chart: Chart) -> None:
-    """Titles of the axes and a faint grid."""
-    axes.set_xlabel(chart.x, fontsize=points(12), color=INK)
-    axes.set_ylabel(chart.y, fontsize=points(12), color=INK)
-    axes.tick_params(labelsize=points(11), colors=INK)
-    axes.grid(color="#DDDDDD", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+def _title(chart: Chart, series: Series, n: int, text: str) -> str:
+    """What a point says: its trial and its values."""
+    if chart.trials:
+        return f"{series.name}, trial {round(series.x[n])}: {digits(series.y[n])} ms"
+    name = f"trial {text}" if text.isdigit() else text or series.name
+    return f"{name}\n{chart.x}: {digits(series.x[n])}\n{chart.y}: {digits(series.y[n])}"
 
 
-def _title_and_legend(figure: Figure, axes: Axes, title: str) -> None:
-    """The title and, below it, the legend of the first 18 series, where it hides nothing."""
-    handles, names = axes.get_legend_handles_labels()
-    handles, names = handles[:_LEGEND_MOST], names[:_LEGEND_MOST]
-    # Rounded up.
-    rows = -(-len(names) // _LEGEND_COLUMNS)
-    height = rows * _LEGEND_ROW
-    box, whole = axes.get_position(), figure.get_figheight() * DPI
-    # The legend takes its room from the plot, so that the picture keeps its size.
-    axes.set_position((box.x0, box.y0, box.width, box.height - height / whole))
-    pad = points(12 + height)
-    style: dict[str, Any] = {"fontsize": points(13), "fontweight": "bold", "color": INK}
-    axes.set_title(title, loc="left", pad=pad, **style)
-    axes.legend(
-        handles,
-        names,
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=_LEGEND_COLUMNS,
-        fontsize=points(11),
-        labelcolor=INK,
-        frameon=False,
-        borderaxespad=0.2,
-        borderpad=0.2,
-        labelspacing=0.3,
-    )
+def _mark(canvas: Canvas, series: Series, x: float, y: float) -> None:
+    """The symbol of a series, or a piece of its line."""
+    if series.kind != "points":
+        _stroke(canvas, series, (x - 7, x + 7), (y, y), "" if series.kind == "steps" else "5 3")
+        return
+    place = f"translate({x:.1f} {y:.1f})"
+    style = painted("fill", series.colour)
+    canvas.path(_SHAPES[series.symbol], transform=place, **style)
+
+
+def _stroke(
+    canvas: Canvas, series: Series, xs: Sequence[float], ys: Sequence[float], dashes: str = ""
+) -> None:
+    style = painted("stroke", series.colour)
+    canvas.line(xs, ys, stroke_dasharray=dashes, stroke_width=1.6, **style)

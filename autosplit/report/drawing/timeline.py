@@ -9,12 +9,11 @@ from pathlib import Path
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 from autosplit.hardware.execution.engine import StageEvent
-from autosplit.report.drawing.canvas import FAINT, PALETTE, Canvas, Form, ink_on, label
+from autosplit.report.drawing.canvas import PALETTE, Canvas, ink_on, label, ticks
 from autosplit.units import milliseconds
 
 _LEFT, _RIGHT, _TOP, _ROW, _FOOT = 170, 120, 62, 46, 46
 ITEMS = 24  # of a run: more leave no room for their numbers at 1,400 px
-_FORMS: dict[str, Form] = {".svg": "svg", ".png": "png"}
 _MAX_BARS = 400  # in a picture: more are not told apart at 1,400 px
 
 
@@ -24,14 +23,12 @@ def timeline(
     *,
     replicas: Sequence[int] = (),
     title: str = "",
-    form: Form = "png",
     width: int = 1400,
-) -> bytes:
-    """One row a replica, one bar an item with its number; hatched where the replica waited.
+) -> Canvas:
+    """One row a replica, one bar an item with its number; grey where the replica waited.
 
     ``events`` are in ms, in any order; of a long run the first whole items are drawn. ``names``
     label the rows, ``replicas`` are those of each stage, by default one. ``width`` is in pixels.
-    Raises MachineError without matplotlib.
     """
     run = sorted((StageEvent(*e) for e in events), key=lambda e: (e.start, e.stage))
     stages = max([*(e.stage + 1 for e in run), 1])
@@ -45,22 +42,22 @@ def timeline(
     span = max([*(e.end for e in drawn), 1e-9])
 
     canvas = Canvas(width, _TOP + rows * _ROW + _FOOT)
-    canvas.text(12, 18, label(title, 110) if title else "Pipeline run", px=14, weight="bold")
+    canvas.text(12, 18, label(title, 110) if title else "Pipeline run", "bold", px=14)
     is_whole = len(first_items) == len(items)
     count = f"{len(items)} items"
     if not is_whole:
         count = f"the first {len(first_items)} of {len(items)} items"
-    caption = f"{count} in {milliseconds(span)}; a number is an item, hatched is waiting"
+    caption = f"{count} in {milliseconds(span)}; a number is an item, grey is waiting"
     canvas.text(12, 40, caption, px=11)
     scale = (width - _LEFT - _RIGHT) / span
     for row in range(rows):
         y = _TOP + row * _ROW + 4
         name = names[row] if row < len(names) else f"stage {row}"
         in_row = [e for e in drawn if first_row[e.stage] + e.replica == row]
-        canvas.text(_LEFT - 10, y + (_ROW - 12) / 2, label(name, 24), px=12, ha="right")
+        canvas.text(_LEFT - 10, y + (_ROW - 12) / 2, label(name, 24), "end", px=12)
         _bars(canvas, y, in_row, scale, span)
     _axis(canvas, span, scale, _TOP + rows * _ROW + 6)
-    return canvas.render(form)
+    return canvas
 
 
 def _bars(
@@ -73,15 +70,15 @@ def _bars(
     for event in events:
         if previous_end is not None and event.start > previous_end:
             waited = (event.start - previous_end) * scale
-            hatched = {"facecolor": "#F2F2F2", "edgecolor": FAINT, "hatch": "////", "linewidth": 0}
-            canvas.rectangle(_LEFT + previous_end * scale, y, waited, height, **hatched)
+            canvas.rectangle(_LEFT + previous_end * scale, y, waited, height, "idle")
         x, width = _LEFT + event.start * scale, max((event.end - event.start) * scale, 0.5)
         fill = PALETTE[event.item % len(PALETTE)]
-        canvas.rectangle(x, y, width, height, facecolor=fill, edgecolor="white", linewidth=0.6)
-        number = str(event.item)
-        if width > 7 * len(number) + 4:
-            style = {"ha": "center", "color": ink_on(fill), "weight": "bold"}
-            canvas.text(x + width / 2, middle, number, px=11, **style)
+        took = milliseconds(event.end - event.start)
+        with canvas.group(f"item {event.item}: {took}, from {milliseconds(event.start)}"):
+            canvas.rectangle(x, y, width, height, fill=fill, stroke="white", stroke_width=0.6)
+            number = str(event.item)
+            if width > 7 * len(number) + 4:
+                canvas.text(x + width / 2, middle, number, f"middle bold {ink_on(fill)}")
         busy += event.end - event.start
         previous_end = max(event.end, previous_end or event.end)
     if events:
@@ -90,29 +87,19 @@ def _bars(
 
 
 def _axis(canvas: Canvas, span: float, scale: float, y: float) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    canvas.line((_LEFT, _LEFT + span * scale), (y, y), linewidth=0.8)
-    for tick in MaxNLocator(nbins=10).tick_values(0.0, span):
-        if 0 <= tick <= span * 1.0001:
-            x = _LEFT + float(tick) * scale
-            canvas.line((x, x), (y, y + 5), linewidth=0.8)
-            canvas.text(x, y + 16, f"{tick:g} ms", px=11, ha="center")
+    canvas.line((_LEFT, _LEFT + span * scale), (y, y), "line")
+    for tick in ticks(0.0, span, 10):
+        x = _LEFT + tick * scale
+        canvas.line((x, x), (y, y + 5), "line")
+        canvas.text(x, y + 16, f"{tick:.6g} ms", "middle")
 
 
 def check(file: Path) -> None:
-    """Check that the timeline can be drawn, before the pipeline runs.
-
-    Raises:
-        ConfigError: the suffix of the file is no picture's.
-        MachineError: matplotlib is missing.
-    """
-    if file.suffix.lower() not in _FORMS:
-        name = file.stem or "run"
+    """Check the name of a timeline before the pipeline runs. Raises ConfigError if it is no SVG."""
+    if file.suffix.lower() != ".svg":
         raise ConfigError(
-            f"--timeline '{file}' is not an .svg or .png file; name it {name}.svg or .png"
+            f"--timeline '{file}' is not an .svg file; name it {file.stem or 'run'}.svg"
         )
-    Canvas(1, 1)
 
 
 def write(events: Sequence[StageEvent], devices: Sequence[Sequence[object]], file: Path) -> None:
@@ -122,12 +109,10 @@ def write(events: Sequence[StageEvent], devices: Sequence[Sequence[object]], fil
     """
     names = [f"stage {s}, {device}" for s, places in enumerate(devices) for device in places]
     replicas = list(map(len, devices))
-    form = _FORMS[file.suffix.lower()]
-    picture = timeline(
-        rows(events, ITEMS), names, replicas=replicas, title="A run from its start", form=form
-    )
+    title = "A run from its start"
+    picture = timeline(rows(events, ITEMS), names, replicas=replicas, title=title)
     with atomic_write(file) as temporary:
-        temporary.write_bytes(picture)
+        temporary.write_bytes(picture.render())
 
 
 def rows(events: Sequence[StageEvent], items: int) -> list[StageEvent]:

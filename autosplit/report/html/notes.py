@@ -12,13 +12,15 @@ from autosplit.report.html import tables
 from autosplit.report.html.tables import Table, plain, spread_text
 from autosplit.units import milliseconds, size
 
-_MARKUP = frozenset("\\`*_{}[]<>()#+-.!|~$&:@^=\"'")
+_MARKUP = frozenset("\\`*_{}[]<>()#+-.!|~$&@^=\"'")
 _STATES = {"fail": "failed", "running": "is being measured", "waiting": "waits to be measured"}
 
 
 def escape(text: str, limit: int = 200) -> str:
     """Text as Markdown that shows it literally, on one line of at most ``limit`` characters."""
-    return "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in plain(text, limit))
+    text = "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in plain(text, limit))
+    # A colon is markup in addresses alone, and who edits a note sees it as it is written.
+    return text.replace(":/", "&#58;/")
 
 
 def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] = ()) -> str:

@@ -1,24 +1,25 @@
 """A study as one HTML page for people without the tool: verdict, pictures, trials, machine, steps.
 
-The page holds all it needs and runs nothing. Names and texts come from model files and databases:
-each is escaped.
+The page holds all it needs. It runs its own script alone, and without scripts no fact is missing.
+Names and texts come from model files and databases: each is escaped.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
-from xml.etree import ElementTree
 
 from autosplit.files import atomic_write
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
-from autosplit.report.drawing.charts import convergence, stage_times, throughput_latency
-from autosplit.report.drawing.graph import split_graph
+from autosplit.report.drawing.canvas import STYLE, Canvas
+from autosplit.report.drawing.charts import page_charts
+from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.plot import plot
 from autosplit.report.html import tables
 from autosplit.report.html.study_file import study_file
@@ -27,57 +28,72 @@ from autosplit.study.loop.verdict import rival_of
 from autosplit.units import milliseconds
 
 _CHOICES = {"split": "Split.", "replicate": "Run replicas.", "leave": "Do not split."}
-_XLINK = "{http://www.w3.org/1999/xlink}href"
-# what matplotlib says of every element in a style sheet
-_STYLE = "stroke-linejoin:round;stroke-linecap:butt"
-_PIXELS_A_POINT = 100 / 72  # pictures are drawn at 100 pixels an inch, their files count points
-_MIN_SCALE = 0.82  # text in a smaller picture is hard to read, so it scrolls instead
 _MAX_STUDY_FILE = 20_000  # characters of a study file that are shown
+_MAX_VALUE = 60  # characters of a fact about the machine that is shown without asking
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+# Nothing is loaded, and no script runs but the page's own, known by its digest.
+POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'"
+LIVE_POLICY = f"{POLICY}; connect-src 'self'; form-action 'self'; base-uri 'none'"
 
 
 def write(study: Study, file: Path) -> None:
-    """Write the page. Raises MachineError without matplotlib, or if the disk refuses."""
+    """Write the page. Raises MachineError if the disk refuses."""
     text = page(study)
     with atomic_write(file) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def page(study: Study) -> str:
-    """The page of a study. Raises MachineError without matplotlib."""
-    # string.Template, since braces are everywhere in the page's styles.
-    file = Path(__file__).with_name("page.html")
+    """The page of a study."""
     lead = f"Study {study.name}, autosplit {study.version}".rstrip()
     if study.days:
         lead += f", measured {study.days}"
+    question = tables.question(study, plain)
+    return document(f"{study.name}: autosplit report", lead, question, sections(study))
+
+
+def document(
+    title: str, lead: str, heading: str, parts: Iterator[str], live: str = "", policy: str = POLICY
+) -> str:
+    """A page with the style and the script of a report; ``live`` and ``parts`` are HTML."""
+    # string.Template, since braces are everywhere in the page's styles.
+    file = Path(__file__).with_name("page.html")
     return Template(file.read_text(encoding="utf-8")).substitute(
-        title=_text(f"{study.name}: autosplit report"),
+        title=_text(title),
         lead=_text(lead, 400),
-        question=_text(tables.question(study, plain), 2000),
-        sections="\n".join(_sections(study)),
+        question=_text(heading, 2000),
+        live=live,
+        sections="\n".join(parts),
+        policy=policy,
+        pictures=STYLE,
+        script=SCRIPT,
     )
 
 
-def _sections(study: Study) -> Iterator[str]:
+def sections(study: Study) -> Iterator[str]:
+    """The parts of the page, the answer first."""
     best = study.best()
     yield _verdict(study, best)
     if best:
-        yield _section(f"The best split: trial {best.number}", _best_split(study, best))
+        yield section(f"The best split: trial {best.number}", "\n".join(_best_split(study, best)))
     ways = tables.ways(study, plain)
     if ways.rows:
         marked = len(ways.rows) - 1 if best else None
-        yield _section("Against running it unsplit", _table(ways, marked))
+        caption = "Each baseline runs the model whole."
+        yield section("Against running it unsplit", table(ways, caption, best=marked))
     if best:
-        yield _section("How the study went", _charts(study))
+        charts = (figure(plot(chart), chart.about, "chart") for chart in page_charts(study))
+        yield section("How the study went", f'<div class="charts">{"".join(charts)}</div>')
     if study.trials:
         marked = next((i for i, t in enumerate(study.trials) if best is t), None)
         failed = frozenset(i for i, t in enumerate(study.trials) if t.error or t.state == "fail")
-        table = _table(tables.trials(study, plain), marked, failed)
-        yield _section(f"Trials ({len(study.trials)})", table)
+        body = table(tables.trials(study, plain), "In the order of their numbers.", marked, failed)
+        yield section(f"Trials ({len(study.trials)})", body)
     if study.measured_on:
-        rows = (f"<tr>{_cell(k)}{_cell(v)}</tr>" for k, v in study.measured_on.items())
-        table = f'<table class="facts-table card">{"".join(rows)}</table>'
-        yield _section("Machine, model and versions", table)
-    yield _section("How to do it again", _steps(study))
+        yield section("Machine, model and versions", _facts(study.measured_on))
+    yield section("How to do it again", _steps(study))
 
 
 def _verdict(study: Study, best: Trial | None) -> str:
@@ -110,36 +126,86 @@ def _figures(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
     yield "trials", f"{len(study.trials)}" + (f", {failed} failed" if failed else "")
 
 
-def _best_split(study: Study, best: Trial) -> str:
-    parts = []
+def _best_split(study: Study, best: Trial) -> Iterator[str]:
     if best.stages and study.graph:
-        names, op_ms = study.devices_of(best), study.profile_of(best)
-        draw = partial(split_graph, study.graph, best.stages, names=names, op_ms=op_ms)
+        view = graph_of(study, best, "box")
         about = (
-            "The fused graph from left to right, coloured by stage; "
-            "on the cuts the live tensors with their sizes."
+            "The fused graph from left to right, coloured by stage; on the cuts the live tensors "
+            "with their sizes. Point at a box for its time, shapes and source nodes. A box with a "
+            "dashed border holds several ops and opens."
         )
-        parts.append(_figure("graph", draw, about, "wide"))
-    parts.append(_table(tables.stages(study, best, plain)))
+        yield graph_figure(view, about, _cuts(study))
+    yield table(tables.stages(study, best, plain, bars=False), "The stages, in pipeline order.")
     if best.stage_ms:
-        period = best.period_ms.median if best.period_ms else None
-        names = study.stage_names(best)
-        draw = partial(stage_balance, best.stage_ms, names, period, width=700)
-        about = "Busy time of each stage for one item, up to the period of the trial."
-        parts.append(_figure("balance", draw, about, "chart"))
-    return "\n".join(parts)
+        yield balance_figure(study, best)
 
 
-def _charts(study: Study) -> str:
-    charts = (
-        ("convergence", convergence, "The bound holds for the op times as measured."),
-        ("stages", stage_times, "The slowest stage decides the period."),
-        ("pareto", throughput_latency, "Up and to the left is better; numbers are trials."),
+def graph_of(study: Study, trial: Trial, link: str = "") -> SplitGraph:
+    """The split of a trial to draw; ``link`` begins the identities of its boxes on the page."""
+    assert study.graph is not None
+    names = study.stage_names(trial)
+    # The picture numbers the stages itself.
+    names = [name.partition(", ")[2] for name in names]
+    return SplitGraph(study.graph, trial.stages, names, study.profile_of(trial), link)
+
+
+def graph_figure(view: SplitGraph, about: str, cuts: str = "") -> str:
+    """A graph that the page's script makes a viewer of; ``cuts`` is a table of legal cuts."""
+    parts = "".join(
+        f'<div id="{_text(link)}">{picture.inline(title)}</div>'
+        for link, title, picture in view.parts()
     )
-    figures = (
-        _figure(name, partial(plot, chart(study)), about, "chart") for name, chart, about in charts
+    if parts:
+        summary = "The boxes with several ops, opened"
+        parts = f'<details class="parts"><summary>{summary}</summary>{parts}</details>'
+    body = f'<div class="frame">{view.draw().inline(about)}</div>'
+    caption = f"<figcaption>{_text(about, 400)}</figcaption>"
+    return f'<figure class="graph">{body}{parts}{cuts}{caption}</figure>'
+
+
+def balance_figure(study: Study, trial: Trial) -> str:
+    """The busy time of each stage of a trial."""
+    period = trial.period_ms.median if trial.period_ms else None
+    picture = stage_balance(trial.stage_ms, study.stage_names(trial), period, width=560)
+    about = f"Trial {trial.number}: busy time of each stage for one item, up to its period."
+    return figure(picture, about, "chart")
+
+
+def _cuts(study: Study) -> str:
+    """The legal cuts, to be looked at on demand."""
+    if not study.cut_periods:
+        return ""
+    least = min(period for _, period in study.cut_periods)
+    best = next(i for i, (_, period) in enumerate(study.cut_periods) if period == least)
+    marks = [f' data-cut="{cut:x}"' for cut, _ in study.cut_periods]
+    caption = (
+        "The predicted period is that of the best split that has the cut, for the op times as "
+        "profiled."
     )
-    return f'<div class="charts">{"".join(figures)}</div>'
+    body = table(tables.legal_cuts(study, plain), caption, best, marks=marks)
+    summary = f"All {len(study.cut_periods)} legal cuts with predicted periods"
+    return f"<details><summary>{summary}</summary>{body}</details>"
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    """What can be read in a glance, and digests and compiler targets on demand."""
+    long = {k: v for k, v in facts.items() if len(v) > _MAX_VALUE or _DIGEST.search(v)}
+    long |= {k: v for k, v in facts.items() if k.startswith("target")}
+    short = {k: v for k, v in facts.items() if k not in long}
+    body = _key_table(short, "What all trials share.") if short else ""
+    if long:
+        table = _key_table(long, "As they are compared when a study goes on.")
+        body += f"<details><summary>Digests and targets</summary>{table}</details>"
+    return body
+
+
+def _key_table(facts: Mapping[str, str], caption: str) -> str:
+    rows = (
+        f'<tr role="row"><th scope="row" role="rowheader">{_text(k)}</th>'
+        f'<td role="cell">{_text(v, 4000)}</td></tr>'
+        for k, v in facts.items()
+    )
+    return f'<table class="key" role="table"><caption>{caption}</caption>{"".join(rows)}</table>'
 
 
 def _steps(study: Study) -> str:
@@ -165,35 +231,56 @@ def _steps(study: Study) -> str:
     )
 
 
-def _figure(name: str, draw: Callable[..., bytes], about: str, kind: str) -> str:
-    picture = inline(draw(form="svg"), name, about)
-    role = f'tabindex="0" role="region" aria-label="picture: {name}"'
+def figure(picture: Canvas, about: str, kind: str) -> str:
+    """A picture with its caption."""
     caption = f"<figcaption>{_text(about)}</figcaption>"
-    return f'<figure class="{kind}"><div class="scroll" {role}>{picture}</div>{caption}</figure>'
+    return f'<figure class="{kind}">{picture.inline(about)}{caption}</figure>'
 
 
-def _table(table: Table, marked: int | None = None, failed: frozenset[int] = frozenset()) -> str:
-    """A table in a box of its own to scroll, with the row of the best and failed rows marked."""
-    heads = (_cell(c, "th", i in table.right) for i, c in enumerate(table.columns))
+def table(
+    content: Table,
+    caption: str,
+    best: int | None = None,
+    failed: frozenset[int] = frozenset(),
+    marks: Sequence[str] = (),
+) -> str:
+    """A table with the row of the best and failed rows marked; ``marks`` are attributes of rows.
+
+    On a narrow screen a row is a list of its values with the names of their columns.
+    """
+    head = "".join(
+        f'<th scope="col" role="columnheader"{_side(content, i)}>{_text(name)}</th>'
+        for i, name in enumerate(content.columns)
+    )
     rows = []
-    for number, row in enumerate(table.rows):
+    for number, row in enumerate(content.rows):
         kind = ' class="fail"' if number in failed else ""
-        if number == marked:
+        if number == best:
             kind = ' class="best"'
-        cells = (_cell(text, "td", i in table.right) for i, text in enumerate(row))
-        rows.append(f"<tr{kind}>{''.join(cells)}</tr>")
-    head = f"<thead><tr>{''.join(heads)}</tr></thead>"
-    role = 'tabindex="0" role="region" aria-label="table"'
-    body = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
-    return f'<div class="scroll table" {role}>{body}</div>'
+        mark = marks[number] if marks else ""
+        cells = "".join(_cell(content, i, text) for i, text in enumerate(row))
+        # Roles, since a table that is laid out as a list is none to a screen reader any more.
+        rows.append(f'<tr role="row"{kind}{mark}>{cells}</tr>')
+    return (
+        f'<table role="table"><caption>{_text(caption, 400)}</caption>'
+        f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">{"".join(rows)}</tbody></table>'
+    )
 
 
-def _cell(text: str, tag: str = "td", right: bool = False) -> str:
-    place = ' class="right"' if right else ""
-    return f"<{tag}{place}>{_text(text, 4000)}</{tag}>"
+def _cell(content: Table, column: int, text: str) -> str:
+    tag, role = ("td", "cell") if column else ('th scope="row"', "rowheader")
+    label = f'data-label="{_text(content.columns[column])}"'
+    start = f'<{tag} role="{role}" {label}{_side(content, column)}>'
+    return f"{start}{_text(text, 4000)}</{tag.split()[0]}>"
 
 
-def _section(title: str, body: str) -> str:
+def _side(content: Table, column: int) -> str:
+    return ' class="right"' if column in content.right else ""
+
+
+def section(title: str, body: str) -> str:
+    """A part of the page; ``body`` is HTML."""
     return f"<section><h2>{_text(title)}</h2>\n{body}\n</section>"
 
 
@@ -203,37 +290,3 @@ def _text(text: str, limit: int = 200) -> str:
 
 def _code(text: str) -> str:
     return html.escape("".join(c if c.isprintable() or c == "\n" else "?" for c in text))
-
-
-def inline(svg: bytes, name: str, description: str) -> str:
-    """The element for a page; ``name`` differs from picture to picture on the page.
-
-    ``svg`` is a picture that this package drew. It fills its width, but stays readable.
-    """
-    # Parsed, although XML can be hostile: the picture was drawn by this program.
-    root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if _local_name(child) in ("metadata", "style"):
-                parent.remove(child)
-    for element in root.iter():
-        element.tag = _local_name(element)
-        element.attrib = dict(_renamed(k, v, name) for k, v in element.attrib.items())
-    box = root.attrib["viewBox"]
-    width = float(box.split()[2]) * _PIXELS_A_POINT * _MIN_SCALE
-    style = f"{_STYLE};min-width:{width:.0f}px"
-    root.attrib = {"viewBox": box, "role": "img", "aria-label": description, "style": style}
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _local_name(element: ElementTree.Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
-def _renamed(key: str, value: str, name: str) -> tuple[str, str]:
-    """An attribute with the picture's name before identities and references to them."""
-    if key == "id":
-        return key, f"{name}-{value}"
-    if key == _XLINK:
-        return "href", f"#{name}-{value.removeprefix('#')}"
-    return key, re.sub(r"url\(#", f"url(#{name}-", value)

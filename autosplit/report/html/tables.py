@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from autosplit.cuts import last_ops, members
+from autosplit.cuts.stages import live
 from autosplit.hardware.measurement.results import Spread
 from autosplit.planner.dominance import front
 from autosplit.report.documents.record import Study, Trial
@@ -29,8 +31,11 @@ class Table:
     right: tuple[int, ...] = ()
 
 
-def stages(study: Study, trial: Trial, name: Name) -> Table:
-    """One row a stage: device, ops, first and last op, busy time, and the tensors it sends on."""
+def stages(study: Study, trial: Trial, name: Name, bars: bool = True) -> Table:
+    """One row a stage: device, ops, first and last op, busy time, and the tensors it sends on.
+
+    ``bars``: with the share of the period as a bar of characters.
+    """
     is_measured = bool(trial.stage_ms)
     full = max([*trial.stage_ms, trial.period_ms.median if trial.period_ms else 0.0, 1e-9])
     rows = []
@@ -39,11 +44,11 @@ def stages(study: Study, trial: Trial, name: Name) -> Table:
         row = [str(i), name(device, 200), str(len(ops)) if ops else "", *_ends(study, ops, name)]
         if is_measured and i < len(trial.stage_ms):
             busy = trial.stage_ms[i]
-            row += [milliseconds(busy), "█" * max(1, round(busy / full * _BAR))]
+            row += [milliseconds(busy), "█" * max(1, round(busy / full * _BAR))][: 1 + bars]
         elif is_measured:
-            row += ["", ""]
+            row += ["", ""][: 1 + bars]
         rows.append((*row, _sent(trial, i, name)))
-    times = ("busy", "of the period") if is_measured else ()
+    times = ("busy", "of the period")[: 1 + bars] if is_measured else ()
     columns = ("stage", "device", "ops", "first op", "last op", *times, "live tensors sent on")
     return Table(columns, tuple(rows), (0, 2, 5) if is_measured else (0, 2))
 
@@ -79,6 +84,19 @@ def trials(study: Study, name: Name) -> Table:
     columns = ["trial", "state", "time between two results"]
     columns += ["final comparison"] * has_final + ["latency"] + ["Pareto front"] * has_front
     return Table((*columns, "stages, ms", "cut after, or why not"), tuple(rows), (0,))
+
+
+def legal_cuts(study: Study, name: Name) -> Table:
+    """One row a legal cut: its last ops, what is before it, what is sent, and its best period."""
+    graph, rows = study.graph, []
+    if graph is not None:
+        for cut, period in study.cut_periods:
+            last = (graph.ops[i].name for i in members(last_ops(graph, cut)))
+            sent = sum(graph.tensors[t].bytes for t in live(graph, cut))
+            after = ", ".join(name(op, 80) for op in last)
+            rows.append((after, str(cut.bit_count()), size(sent), milliseconds(period)))
+    columns = ("cut after", "ops before it", "live tensors", "predicted period")
+    return Table(columns, tuple(rows), (1, 2, 3))
 
 
 def question(study: Study, name: Name) -> str:

@@ -22,7 +22,7 @@ from tests.report.serving import Client, dashboard
 from tests.report.studies import add_trial
 
 JSON = {"Content_Type": "application/json"}
-PNG = b"\x89PNG"
+SVG = b"<svg"
 
 
 def test_trials_have_notes_pictures_and_plots(served: Client) -> None:
@@ -30,13 +30,13 @@ def test_trials_have_notes_pictures_and_plots(served: Client) -> None:
     assert len(page["trials"]) == 12
     assert all("| stage |" in trial["note"]["body"] for trial in page["trials"])
     artifacts = page["trials"][0]["artifacts"]
-    assert {a["filename"] for a in artifacts} == {"stage-balance.png", "split-graph.png"}
+    assert {a["filename"] for a in artifacts} == {"stage-balance.svg", "split-graph.svg"}
     plots = {plot["id"] for plot in page["plotly_graph_objects"]}
     assert plots == {"stage-times", "throughput-latency", "convergence", "predicted-measured"}
     assert {"key": "imbalance", "sortable": True} in page["union_user_attrs"]
     assert "Verdict" in page["note"]["body"]
     picture = page["trials"][3]["note"]["body"].split("](")[1].split(")")[0]
-    assert served.ask(picture).body.startswith(PNG)
+    assert served.ask(picture).body.startswith(SVG)
 
 
 def test_the_study_file_stays_as_it_was(small: Path) -> None:
@@ -50,9 +50,12 @@ def test_the_study_file_stays_as_it_was(small: Path) -> None:
 def test_the_guard_stands_before_the_dashboard(served: Client) -> None:
     assert served.ask("/api/studies/1", "DELETE", "{}", **JSON).status == 405
     assert served.ask("/api/studies", Host="evil.example:PORT").status == 403
-    assert served.ask("/", "HEAD", Host="[::1]:PORT").status == 302
+    assert served.ask("/", "HEAD", Host="[::1]:PORT").status == 200
     artifact = served.study()["trials"][0]["artifacts"][0]["artifact_id"]
     policies = {
+        "/": "default-src 'none'",
+        "/compare": "default-src 'none'",
+        "/events": "default-src 'none'",
         "/dashboard/studies/1": "default-src 'self'",
         f"/artifacts/1/1/{artifact}": "sandbox",
     }
@@ -128,7 +131,7 @@ def test_writable_writes_notes_once_and_keeps_a_persons_own(small: Path) -> None
     with dashboard(reader, writable=True) as client:
         page = client.study()
         picture = page["trials"][0]["artifacts"][0]["artifact_id"]
-        assert client.ask(f"/artifacts/1/1/{picture}").body.startswith(PNG)
+        assert client.ask(f"/artifacts/1/1/{picture}").body.startswith(SVG)
     notes = [trial["note"] for trial in page["trials"]]
     assert notes[1] == {"version": version, "body": "mine"}
     assert [note["version"] for note in notes] == [1, 2, 1]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from autosplit.errors import MachineError
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.report.dashboard.plots import study_plots
 from autosplit.report.documents.record import Study, Trial
@@ -117,7 +115,7 @@ ODD = {
 @pytest.mark.parametrize("study", ODD.values(), ids=ODD)
 def test_odd_studies_are_drawn(study: Study) -> None:
     for chart in charts.study_charts(study).values():
-        assert ElementTree.fromstring(plot(chart, form="svg")).tag.endswith("svg")
+        assert ElementTree.fromstring(plot(chart).render()).tag.endswith("svg")
 
 
 def test_the_dashboard_has_the_same_points_and_escapes_names() -> None:
@@ -131,7 +129,19 @@ def test_the_dashboard_has_the_same_points_and_escapes_names() -> None:
     assert (list(error.array), list(error.arrayminus)) == ([2.0] * 3, [1.0] * 3)
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MachineError, match=r"pip install 'autosplit\[dashboard\]'"):
-        plot(charts.convergence(STUDY))
+def test_memory_has_a_front_of_its_own_where_it_is_an_objective() -> None:
+    trials = tuple(
+        trial(n, period, memory_bytes=memory)
+        for n, (period, memory) in enumerate([(10.0, 2e6), (5.0, 4e6), (8.0, 5e6)])
+    )
+    study = replace(STUDY, trials=trials, config={"objective": ["throughput", "memory"]})
+    chart = points(charts.study_charts(study)["throughput-memory"])
+    assert chart["Pareto front of the trials"] == [(2.0, 100.0), (4.0, 200.0)]
+    assert "throughput-memory" not in charts.study_charts(STUDY)
+
+
+def test_a_mark_says_its_trial_and_its_value() -> None:
+    titles = ElementTree.fromstring(plot(charts.convergence(STUDY)).render()).iter(
+        "{http://www.w3.org/2000/svg}title"
+    )
+    assert "measured, trial 2: 10 ms" in [title.text for title in titles]

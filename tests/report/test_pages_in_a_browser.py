@@ -1,0 +1,163 @@
+"""The report and the dashboard's own pages as a person sees and hears them, in chromium."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autosplit import cuts
+from autosplit.report.documents.record import Study, read
+from autosplit.report.html import page
+from tests.report import graphs
+from tests.report.browser import ROOT, WIDER, Browser
+from tests.report.serving import Client
+from tests.report.studies import make_study
+
+pytestmark = pytest.mark.integration
+
+OUTSIDE = f"""return [...document.querySelectorAll('main *')]
+  .filter(e => !e.closest('.frame') && !e.closest('thead'))
+  .filter(e => e.getBoundingClientRect().right > {ROOT}.clientWidth + 1
+    || e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible')
+  .map(e => e.outerHTML.slice(0, 80))"""
+COLOUR = "return getComputedStyle(document.body).backgroundColor"
+TIP = "return document.querySelector('.tip:not([hidden])')?.textContent"
+BOXES = "[...document.querySelectorAll('.frame .node[data-ops]')]"
+SHOWN = "return document.querySelector('.frame svg').getAttribute('viewBox')"
+
+
+def with_cuts(study: Study) -> Study:
+    """The study with a predicted period for each legal cut: half a millisecond an op."""
+    assert study.graph
+    count = len(study.graph.ops)
+    legal = cuts.downsets(study.graph)[1:-1]
+    periods = [(c, 0.5 * max(c.bit_count(), count - c.bit_count())) for c in legal]
+    return replace(study, cut_periods=tuple(periods))
+
+
+@pytest.fixture(scope="module")
+def report(study: Study, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a report."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    identity = {"model sha256": "ab" * 32, "target": "llvm -mcpu=x86-64-v4 -num-cores=2"}
+    page.write(replace(with_cuts(study), identity=identity), file)
+    return file.as_uri()
+
+
+@pytest.fixture
+def opened(browser: Browser, report: str) -> Browser:
+    browser.open(report)
+    return browser
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 1024, 390])
+@pytest.mark.parametrize("which", ["report", "/", "/compare?a=3&b=8"])
+def test_nothing_is_cut_off_and_all_can_be_heard(
+    browser: Browser, report: str, served: Client, which: str, width: int, dark: bool
+) -> None:
+    browser.view(width, dark)
+    browser.open(report if which == "report" else served.url + which[1:])
+    browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+    assert browser.run(WIDER) == 0
+    assert browser.run(OUTSIDE) == []
+    assert browser.accessibility() == []
+    assert browser.errors() == []
+    assert browser.requested() <= {f"http://127.0.0.1:{served.port}"}
+
+
+def test_a_dark_page_has_dark_pictures(browser: Browser, report: str) -> None:
+    colours = []
+    for dark in (False, True):
+        browser.view(1400, dark)
+        browser.open(report)
+        paper = "return getComputedStyle(document.querySelector('.picture .paper')).fill"
+        colours.append((browser.run(COLOUR), browser.run(paper)))
+    assert colours[0][1] == "rgb(255, 255, 255)"
+    assert all(light != dark for light, dark in zip(*colours, strict=True))
+
+
+def test_a_report_asks_nobody_for_anything(opened: Browser) -> None:
+    assert "do not split" in opened.run("return document.body.innerText")
+    assert opened.requested() == set()
+
+
+def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
+    single = f"{BOXES}.find(e => e.localName === 'g' && e.dataset.ops !== '0')"
+    opened.point(opened.run(f"return {single}"))
+    said = opened.run(TIP)
+    assert "0.5 ms\nstage 0, cores:0\nreads" in said
+    assert "source nodes: squeezenet0_fire6/squeeze1x1_relu" in said
+    mark = "document.querySelectorAll('.charts .node path')[4]"
+    opened.run(f"{mark}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    opened.point(opened.run(f"return {mark}"))
+    assert opened.wait(TIP).startswith("measured, trial")
+    opened.run(f"{single}.focus()")
+    assert opened.run(TIP) == said
+
+
+def test_a_box_opens_and_closes_by_mouse_and_keyboard(opened: Browser) -> None:
+    title = "return document.querySelector('.frame text').textContent"
+    whole = opened.run(f"return {BOXES}.length")
+    opened.press(".frame a.node", "\n")
+    assert opened.run(title) == "stage 0, cores:0: 6 fused ops"
+    assert opened.run(f"return {BOXES}.filter(e => e.dataset.ops !== '0').length") == 6
+    assert opened.run("return document.activeElement.textContent") == "Back to the whole graph"
+    opened.press(".bar button:focus", "\n")
+    assert opened.run(f"return {BOXES}.length") == whole
+
+
+def test_the_graph_zooms_moves_and_comes_back(opened: Browser) -> None:
+    whole = opened.run(SHOWN)
+    opened.press(".frame", "+", "+")
+    zoomed = list(map(float, opened.run(SHOWN).split()))
+    assert zoomed[2] == pytest.approx(float(whole.split()[2]) / 2.25)
+    opened.press(".frame", "\ue014")  # the right arrow
+    assert float(opened.run(SHOWN).split()[0]) > zoomed[0]
+    opened.press(".frame", "0")
+    assert opened.run(SHOWN) == whole
+
+
+def test_every_legal_cut_can_be_shown_with_its_period(opened: Browser) -> None:
+    count = int(opened.run("return document.querySelector('.bar input').max"))
+    assert count == opened.run("return document.querySelectorAll('tr[data-cut]').length") == 48
+    opened.press(".bar input", "\ue014", "\ue014")
+    said = opened.run("return document.querySelector('output').textContent")
+    assert said == (
+        "cut after: pool1; ops before it: 2; live tensors: 774 kB; predicted period: 19.5 ms"
+    )
+    dimmed = opened.run(f"return {BOXES}.filter(e => e.classList.contains('after')).length")
+    torn = opened.run(f"return {BOXES}.filter(e => e.classList.contains('torn')).length")
+    assert (dimmed, torn) == (9, 1)
+    opened.press(".bar input", "\ue011")  # home: no cut
+    assert opened.run(f"return {BOXES}.filter(e => e.matches('.after, .torn')).length") == 0
+
+
+def test_a_page_of_242_ops_stays_small(browser: Browser, tmp_path: Path) -> None:
+    study = with_cuts(read(make_study("sqlite://", graphs.dense_net())))
+    assert study.graph
+    assert len(study.graph.ops) == 242
+    page.write(study, tmp_path / "report.html")
+    browser.open((tmp_path / "report.html").as_uri())
+    assert browser.run("return document.querySelectorAll('*').length") < 8000
+    assert (tmp_path / "report.html").stat().st_size < 500_000
+
+
+def test_the_news_reach_an_open_page(browser: Browser, served: Client) -> None:
+    browser.open(served.url)
+    browser.run("document.querySelector('[data-live]').textContent = 'old'")
+    is_new = "return document.querySelector('[data-live]').textContent.startsWith('11 trials')"
+    assert browser.wait(is_new)
+
+
+def test_read_only_can_be_seen_in_optuna_dashboard(browser: Browser, served: Client) -> None:
+    shown = """return [...document.querySelectorAll('[data-testid="%s"]')]
+      .filter(e => e.getClientRects().length).length"""
+    for path, icon in (("/note", "EditIcon"), ("", "UploadFileIcon")):
+        browser.open(served.study_page + path)
+        there = f"return document.querySelector('[data-testid=\"{icon}\"]') !== null"
+        assert browser.wait(there)
+        assert browser.run(shown % icon) == 0
+        assert "Read-only" in browser.run("return document.body.innerText")
