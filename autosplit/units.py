@@ -15,6 +15,12 @@ def milliseconds(value: float) -> str:
     return f"{digits(value)} ms"
 
 
+def bound_text(bound_ms: float, best_ms: float | None) -> str:
+    """The predicted bound, never without a word where a measurement is below it."""
+    is_below = best_ms is not None and best_ms < bound_ms
+    return f"{milliseconds(bound_ms)} by the profile{', which was too slow' if is_below else ''}"
+
+
 def between(low: float, high: float) -> str:
     """An interval to write behind a number: `` (12.1 to 12.5)``; empty where it has no width."""
     return f" ({digits(low)} to {digits(high)})" if low != high else ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autosplit.printable import printable
-from autosplit.units import digits
+from autosplit.units import bound_text
 
 
 def note(text: str) -> None:
@@ -56,12 +56,15 @@ def emit_study(document: Mapping[str, Any], form: str) -> None:
         emit_json(document)
         return
     from autosplit.report.documents.study import tables
+    from autosplit.study.persistence.attributes import spread_of
 
     for title, columns, rows in tables(document):
         emit_table(title, columns, rows)
         emit_line("")
     if document["bound_ms"] is not None:
-        emit_line(f"predicted bound {digits(document['bound_ms'])} ms")
+        best = spread_of(document["best"] and document["best"]["period_ms"])
+        bound = bound_text(document["bound_ms"], best.median if best else None)
+        emit_line(f"predicted bound {bound}")
     if document["verdict"]:
         emit_line(document["verdict"]["text"])
     if document.get("export"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from autosplit.printable import printable
-from autosplit.units import milliseconds
+from autosplit.units import bound_text, milliseconds
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -178,7 +178,7 @@ def _status_line(status: Status) -> str:
     if status.best_ms is not None:
         parts.append(f"best {milliseconds(status.best_ms)}")
     if status.bound_ms is not None:
-        parts.append(f"predicted bound {milliseconds(status.bound_ms)}")
+        parts.append(f"predicted bound {bound_text(status.bound_ms, status.best_ms)}")
     if status.seconds_left is not None:
         parts.append(f"about {duration(status.seconds_left)} left")
     return ", ".join(parts)

@@ -148,7 +148,9 @@ def _best(opened: OpenStudy) -> Deployment:
 def _in_turns(opened: OpenStudy, others: Mapping[str, Deployment]) -> Compared:
     best = _best(opened)
     names = [f"{r}, {t}" for r in opened.bench.runtimes for t in ("1 thread", "2 threads")]
-    periods, sessions = opened.bench.compare_interleaved([best, *others.values()], names)
+    measurements, baselines = opened.bench.compare_interleaved([best, *others.values()], names)
+    periods = [measurement.period_ms for measurement in measurements]
+    sessions = {name: baseline.period_ms for name, baseline in baselines.items()}
     # No split is faster than its longest op where that is fastest.
     longest = max(t for t in opened.space.costs.times[0] if t < math.inf)
     single = dict(zip(others, periods[1:], strict=True))

@@ -84,7 +84,8 @@ class Case:
         corrected = corrected_costs(self.space, tuple(self.bench.devices), tuple(measured))
         best = [m.stages for m in finalists(corrected, measured)]
         candidates = [deployed(self.bench, stages) for stages in best]
-        periods = [spread.median for spread in self.bench.compare_interleaved(candidates, ())[0]]
+        measurements = self.bench.compare_interleaved(candidates, ())[0]
+        periods = [measurement.period_ms.median for measurement in measurements]
         return best[periods.index(min(periods))]
 
 

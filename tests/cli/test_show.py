@@ -140,7 +140,7 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
         ["replicas", "4", "", "2"],
     ]
     assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison" in lines
-    assert "predicted bound 1.5 ms" in lines
+    assert "predicted bound 1.5 ms by the profile" in lines
     assert lines[-2:] == ["Split: it wins.", "exported to out"]
 
 

@@ -15,7 +15,6 @@ from autosplit.hardware.measurement.results import (
     Measurement,
     Profile,
     SplitResults,
-    Spread,
 )
 from autosplit.planner import CostModel
 
@@ -76,8 +75,8 @@ class Bench(Protocol):
 
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
-    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
-        """The periods in ms of candidates, and of baselines by their names, measured in turns.
+    ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
+        """Candidates, and baselines by their names, measured in turns.
 
         A name that is none of a baseline is left out.
         """

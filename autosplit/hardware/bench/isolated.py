@@ -20,7 +20,6 @@ from autosplit.hardware.measurement.results import (
     Measurement,
     Profile,
     SplitResults,
-    Spread,
 )
 from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.planner import CostModel
@@ -107,12 +106,12 @@ class IsolatedBench:
 
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
-    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
+    ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench."""
         answer = self._call(
             "compare_interleaved", candidates=dump(candidates), baselines=list(baselines)
         )
-        return load(tuple[list[Spread], dict[str, Spread]], answer)
+        return load(tuple[list[Measurement], dict[str, Baseline]], answer)
 
     def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """See Bench."""

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import cycle, takewhile
+from statistics import median
 
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
@@ -22,7 +23,7 @@ from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
-from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
+from autosplit.hardware.measurement.measure import Budget, compare_interleaved
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
@@ -178,8 +179,8 @@ class LocalBench:
             try:
                 with self.reached(), contextlib.ExitStack() as stack:
                     pipelines = self._open_unsplit(stack, run)
-                    period = self._contender(pipelines)(brief)
-                    latency = measure.latency(pipelines[0], self._items, brief)
+                    turns = _Turns(pipelines, self._items)
+                    period, latency = turns(brief), turns.latency
             except MachineError:
                 raise
             except AutosplitError:
@@ -191,21 +192,28 @@ class LocalBench:
 
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
-    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
+    ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench."""
         runs = [run for run in self.unsplit_runs() if run.name in baselines]
+        accuracies: list[Accuracy] = []
         with self.reached(), contextlib.ExitStack() as stack:
-            contenders: list[Contender] = []
+            turns: list[_Turns] = []
             for deployment in candidates:
                 pipeline = stack.enter_context(self._pipeline(deployment))
-                self._verify(pipeline)
-                contenders.append(self._contender([pipeline]))
+                accuracies.append(self._verify(pipeline))
+                turns.append(_Turns([pipeline], self._items))
             for run in runs:
-                contenders.append(self._contender(self._open_unsplit(stack, run)))
+                turns.append(_Turns(self._open_unsplit(stack, run), self._items))
             self._report_phase("comparing interleaved")
-            spreads = compare_interleaved(contenders, self.budget, len(candidates))
-        of_baselines = zip(runs, spreads[len(candidates) :], strict=True)
-        return spreads[: len(candidates)], {run.name: period for run, period in of_baselines}
+            periods = compare_interleaved(turns, self.budget, len(candidates))
+        measurements = [
+            Measurement(period, turn.latency, turn.stage_ms, accuracy)
+            for period, turn, accuracy in zip(periods, turns, accuracies, strict=False)
+        ]
+        compared, count = {}, len(candidates)
+        for run, period, turn in zip(runs, periods[count:], turns[count:], strict=True):
+            compared[run.name] = Baseline(run.name, period, turn.latency, len(run.devices))
+        return measurements, compared
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines in every runtime, each on the devices where it can run the whole model.
@@ -284,14 +292,35 @@ class LocalBench:
         expected = self.expected
         return self.model.require_equal(pipeline, expected)
 
-    def _contender(self, pipelines: Sequence[Pipeline]) -> Contender:
-        if len(pipelines) == 1:
-            return partial(_period, pipelines[0], self._items)
-        return partial(side_by_side, pipelines, self._items)
 
+class _Turns:
+    """A contender: pipelines side by side, with all figures of its turns beside the periods."""
 
-def _period(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
-    return measure.period_and_busy(pipeline, items, budget)[0]
+    def __init__(self, pipelines: Sequence[Pipeline], items: Sequence[Item]) -> None:
+        self._pipelines, self._items = pipelines, items
+        self._stage_ms: list[tuple[float, ...]] = []
+        self._latencies: list[float] = []
+
+    def __call__(self, budget: Budget) -> Spread:
+        """The period of one turn."""
+        first = self._pipelines[0]
+        if len(self._pipelines) == 1:
+            period, busy = measure.period_and_busy(first, self._items, budget)
+            self._stage_ms.append(tuple(map(sum, busy)))
+        else:
+            period = side_by_side(self._pipelines, self._items, budget)
+        self._latencies += measure.latency(first, self._items, budget).samples
+        return period
+
+    @property
+    def latency(self) -> Spread:
+        """The latency over all turns."""
+        return spread(self._latencies)
+
+    @property
+    def stage_ms(self) -> tuple[float, ...]:
+        """The median over all turns of the time of an item in each stage; of one pipeline."""
+        return tuple(map(median, zip(*self._stage_ms, strict=True)))
 
 
 def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:

@@ -111,25 +111,16 @@ class SimulatedBench:
         """
         if self.simulation.delay:
             time.sleep(self.simulation.delay)
-        loads = self._noisy(deployment, "measure", self.simulation.noise)
-        period = _period(deployment, loads)
-        half = 2 * self.simulation.noise * period
-        return Measurement(
-            Spread(period, period - half, period + half),
-            Spread(sum(loads), sum(loads) - half, sum(loads) + half),
-            loads,
-            Accuracy(True, 0.0, 0.0, 1),
-        )
+        return self._measured(deployment, "measure", self.simulation.noise)
 
     def compare_interleaved(
         self, candidates: Sequence[Deployment], baselines: Sequence[str]
-    ) -> tuple[Sequence[Spread], Mapping[str, Spread]]:
+    ) -> tuple[Sequence[Measurement], Mapping[str, Baseline]]:
         """See Bench. A longer measurement has a quarter of the noise."""
         noise = self.simulation.noise / 4
         # The word is a part of the seed, so it must not change.
-        periods = [_period(c, self._noisy(c, "duel", noise)) for c in candidates]
-        spreads = [Spread(p, p * (1 - 2 * noise), p * (1 + 2 * noise)) for p in periods]
-        return spreads, {b.name: b.period_ms for b in self.baselines() if b.name in baselines}
+        measurements = [self._measured(c, "duel", noise) for c in candidates]
+        return measurements, {b.name: b for b in self.baselines() if b.name in baselines}
 
     def baselines(self) -> Sequence[Baseline]:
         """One core, all cores at a share of the ideal, and replicas, from the true costs."""
@@ -179,6 +170,17 @@ class SimulatedBench:
             place = self.devices.index(device, place + 1)
             stages[place] = stage.ops
         return tuple(stages)
+
+    def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
+        loads = self._noisy(deployment, purpose, noise)
+        period, latency = _period(deployment, loads), sum(loads)
+        half = 2 * noise * period
+        return Measurement(
+            Spread(period, period - half, period + half),
+            Spread(latency, latency - half, latency + half),
+            loads,
+            Accuracy(True, 0.0, 0.0, 1),
+        )
 
     def _noisy(self, deployment: Deployment, purpose: str, noise: float) -> tuple[float, ...]:
         stages = self._along_devices(deployment)

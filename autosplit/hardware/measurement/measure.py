@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, islice, takewhile
+from itertools import accumulate, cycle, islice, takewhile
 from statistics import median
 
 from autosplit.hardware.execution.engine import StageEvent
@@ -140,7 +140,10 @@ def _is_settled(pipeline: Pipeline, begin: int, warm: int, last: int, budget: Bu
 def _busy(
     pipeline: Pipeline, events: Sequence[StageEvent], first: int, last: int, period: Spread
 ) -> tuple[tuple[float, ...], ...]:
-    """The median time of an item in a single replica; of several, their shares of the period."""
+    """The time of an item in a single replica; of several, their shares of the period.
+
+    Never more than the period: a replica computes one item at a time.
+    """
     ends = completions(events, first - 1, last)
     start, end = min(ends), max(ends)
     items_ms: list[list[float]] = [[] for _ in pipeline.replicas]
@@ -155,7 +158,10 @@ def _busy(
     for stage, count in enumerate(pipeline.replicas):
         shares = [seconds / (end - start) for seconds in worked[stage]]
         several = tuple(share * period.median for share in shares)
-        busy.append(several if count > 1 else (median(items_ms[stage]),))
+        # The same statistic as the period: a median of single items is none of skewed times.
+        times = list(accumulate(items_ms[stage], initial=0.0))
+        single = min(median(gaps([t / MS for t in times])), period.median)
+        busy.append(several if count > 1 else (single,))
     return tuple(busy)
 
 

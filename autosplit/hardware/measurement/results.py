@@ -24,6 +24,11 @@ class Spread:
         """Half the interval as a share of the median; infinite for a median of zero."""
         return (self.high - self.low) / 2 / self.median if self.median > 0 else math.inf
 
+    def scaled(self, factor: float) -> Spread:
+        """All values times a factor."""
+        low, high = self.low * factor, self.high * factor
+        return Spread(self.median * factor, low, high, tuple(s * factor for s in self.samples))
+
 
 def spread(samples: Sequence[float], z: float = _Z) -> Spread:
     """The median of samples and its 95 % interval, or that within ``z`` standard deviations.
@@ -68,6 +73,15 @@ class Measurement:
     latency_ms: Spread
     stage_ms: tuple[float, ...]
     accuracy: Accuracy
+
+    def scaled(self, factor: float) -> Measurement:
+        """All times times a factor."""
+        return replace(
+            self,
+            period_ms=self.period_ms.scaled(factor),
+            latency_ms=self.latency_ms.scaled(factor),
+            stage_ms=tuple(t * factor for t in self.stage_ms),
+        )
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.study.config.objectives import of_study
-from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes
+from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
 from autosplit.study.trials.results import best_number, period_of
-from autosplit.units import counted
+from autosplit.units import bound_text, counted
 
 if TYPE_CHECKING:
     import optuna
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Trial:
     """One candidate: its split and its measurements, times in ms.
 
+    They are those of the final comparison where it took part in one; then ``searched_ms`` is the
+    period that was measured before, in the search.
     ``state`` is complete, fail, running, pruned or waiting. ``stages`` are the op indices of the
     stages that are not empty, ``places`` the index of the device of each. ``cuts`` are the last ops
     before each cut, ``live`` the names and bytes of the tensors on it. ``replicas`` and ``threads``
@@ -39,6 +41,7 @@ class Trial:
     cuts: tuple[tuple[str, ...], ...] = ()
     live: tuple[tuple[tuple[str, int], ...], ...] = ()
     period_ms: Spread | None = None
+    searched_ms: Spread | None = None
     latency_ms: Spread | None = None
     stage_ms: tuple[float, ...] = ()
     replicas: tuple[int, ...] = ()
@@ -95,18 +98,22 @@ class Study:
     def best(self, before: int | None = None) -> Trial | None:
         """The best trial by the first objective, of those with a lower number than ``before``.
 
-        For throughput it is the winner of the final comparison if there was one; ``before`` leaves
-        that out.
+        For throughput it is the winner of the final comparison if there was one.
         """
         complete = {t.number: t for t in self.trials if t.state == "complete"}
-        compared = self.final_comparison
         if before is not None:
             complete = {number: t for number, t in complete.items() if number < before}
-            compared = {}
         periods = {number: t.period_ms for number, t in complete.items() if t.period_ms}
         values = {number: t.values for number, t in complete.items()}
-        best = best_number(periods, values, compared, self.objectives)
+        best = best_number(periods, values, self.objectives)
         return None if best is None else complete[best]
+
+    @property
+    def bound(self) -> str:
+        """The predicted bound in words; empty without one."""
+        best = self.best()
+        period = best.period_ms.median if best and best.period_ms else None
+        return "" if self.bound_ms is None else bound_text(self.bound_ms, period)
 
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty if it is not known."""
@@ -134,10 +141,6 @@ class Study:
             names.append(", ".join(filter(None, (f"stage {number}", device, runtime))))
         return names
 
-    def period(self, trial: Trial) -> Spread | None:
-        """The period of a trial: from the final comparison if it took part, else as measured."""
-        return self.final_comparison.get(trial.number, trial.period_ms)
-
     def profile_of(self, trial: Trial) -> tuple[float, ...]:
         """The profiled time of each op on the device of its stage; empty if it is not known."""
         places = trial.places or range(len(trial.stages))
@@ -162,6 +165,8 @@ def read(study: optuna.Study) -> Study:
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     complete = sum(t.state.name == "COMPLETE" for t in trials)
     objectives = of_study(study.user_attrs)
+    records = tuple(_trial(t, graph, objectives, stored.devices) for t in trials)
+    compared = stored.duel.numbers(complete)
     return Study(
         name=study.study_name,
         graph=graph,
@@ -175,8 +180,10 @@ def read(study: optuna.Study) -> Study:
         stopped=stored.stopped,
         identity=stored.identity,
         config=stored.config,
-        trials=tuple(_trial(t, graph, objectives, stored.devices) for t in trials),
-        final_comparison=stored.duel.periods(complete),
+        trials=records,
+        final_comparison={
+            t.number: t.period_ms for t in records if t.number in compared and t.period_ms
+        },
         version=stored.autosplit.version,
         machine=stored.machine,
         days=_days(trials),
@@ -213,6 +220,7 @@ def _trial(
         cuts=stored.cuts,
         live=stored.live_tensors(),
         period_ms=stored.period_ms or period_of(trial, objectives),
+        searched_ms=spread_of(stored.searched.get("period_ms")),
         latency_ms=stored.latency_ms,
         stage_ms=stage_ms,
         replicas=replicas,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.planner.dominance import front
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import compared_baselines, spread_of
-from autosplit.study.persistence.records import document_of
+from autosplit.study.persistence.records import SEARCHED, document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
 from autosplit.study.trials.results import best_trial
 from autosplit.units import between, counted, digits, size
@@ -73,16 +73,14 @@ def _trial(trial: FrozenTrial) -> dict[str, Any]:
 def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
     """The best trial with its stages and the tensors on its cuts.
 
-    ``duel_ms`` is its period in the final comparison, None without one.
+    ``duel_ms`` is its period where it is that of the final comparison, None without one.
     """
     names = [op.get("name") for op in _mapping(attributes.get("graph")).get("ops", ())]
     stages = []
     for ops in trial.user_attrs.get("stages") or []:
         stages.append([names[i] if 0 <= i < len(names) else str(i) for i in ops])
-    entries = _mapping(attributes.get("duel")).get("entries", ())
-    periods = {entry.get("number"): entry.get("period_ms") for entry in entries}
-    live, compared = trial.user_attrs.get("live"), periods.get(trial.number)
-    return {**_trial(trial), "live": live, "stages": stages, "duel_ms": compared}
+    document = {**_trial(trial), "live": trial.user_attrs.get("live"), "stages": stages}
+    return {**document, "duel_ms": document["period_ms"] if SEARCHED in trial.user_attrs else None}
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def page_charts(study: Study) -> list[Chart]:
 
 
 def convergence(study: Study) -> Chart:
-    """Measured periods by trial, the best so far, the best baseline and the lower bound."""
+    """Measured periods by trial, the best so far, the best baseline and the predicted bound."""
     trials = _measured(study)
     numbers = tuple(t.number for t, _ in trials)
     periods = tuple(p.median for _, p in trials)
@@ -96,7 +96,7 @@ def convergence(study: Study) -> Chart:
         level = rival.period_ms.median
         series.append(_level(f"without splitting: {rival.name}", level, _BASELINE, numbers))
     if study.bound_ms is not None:
-        series.append(_level("lower bound", study.bound_ms, INK, numbers))
+        series.append(_level("predicted bound", study.bound_ms, INK, numbers))
     title = "time between two results, ms"
     about = "The bound holds for the op times as profiled."
     return Chart("Convergence", "trial", title, tuple(series), trials=True, about=about)

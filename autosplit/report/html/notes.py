@@ -74,9 +74,8 @@ def study_note(study: Study, pictures: Iterable[tuple[str, str]] = ()) -> str:
     if ways.rows:
         parts.append(markdown(ways))
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
-    if study.bound_ms is not None:
-        bound = milliseconds(study.bound_ms)
-        parts.append(f"Predicted bound of every split: {bound}, for the measured op times.")
+    if study.bound:
+        parts.append(f"Predicted bound of every split: {study.bound}.")
     if study.stopped:
         parts.append(f"Stopped: {escape(study.stopped)}.")
     rows = tuple((escape(key), escape(value)) for key, value in study.measured_on.items())
@@ -94,9 +93,9 @@ def markdown(table: Table) -> str:
 
 def _facts(study: Study, trial: Trial) -> list[str]:
     facts = []
-    if trial.number in study.final_comparison:
-        compared = spread_text(study.final_comparison[trial.number])
-        facts.append(f"In the final comparison, interleaved with the other best: {compared}")
+    if trial.searched_ms:
+        before = spread_text(trial.searched_ms)
+        facts.append(f"Measured in the final comparison; in the search before: {before}")
     if trial.latency_ms:
         facts.append(f"Latency of one item: {spread_text(trial.latency_ms)}")
     if trial.stage_ms and sum(trial.stage_ms) and not trial.replicas:
@@ -106,8 +105,8 @@ def _facts(study: Study, trial: Trial) -> list[str]:
     if trial.predicted_ms is not None:
         measured = f", measured {milliseconds(trial.period_ms.median)}" if trial.period_ms else ""
         facts.append(f"Predicted: {milliseconds(trial.predicted_ms)}{measured}")
-    if trial.period_ms and study.bound_ms:
-        facts.append(f"Lower bound for the measured op times: {milliseconds(study.bound_ms)}")
+    if trial.period_ms and study.bound:
+        facts.append(f"Predicted bound: {study.bound}")
     if trial.max_rel_error is not None:
         error = f"{trial.max_rel_error:.1e} of the output's scale"
         facts.append(f"Largest error against the reference: {error}")

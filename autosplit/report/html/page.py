@@ -25,7 +25,6 @@ from autosplit.report.html import tables
 from autosplit.report.html.study_file import study_file
 from autosplit.report.html.tables import Table, plain, rate, spread_text
 from autosplit.study.loop.verdict import rival_of
-from autosplit.units import milliseconds
 
 _CHOICES = {"split": "Split.", "replicate": "Run replicas.", "leave": "Do not split."}
 _MAX_STUDY_FILE = 20_000  # characters of a study file that are shown
@@ -113,15 +112,15 @@ def _verdict(study: Study, best: Trial | None) -> str:
 
 
 def _figures(study: Study, best: Trial | None) -> Iterator[tuple[str, str]]:
-    period = study.period(best) if best else None
+    period = best.period_ms if best else None
     if best and period:
         yield f"best split (trial {best.number})", spread_text(period)
         yield "its results a second", rate(period)
     if study.baselines:
         rival = rival_of(study.baselines)
         yield f"without splitting ({rival.name})", spread_text(rival.period_ms)
-    if study.bound_ms is not None:
-        yield "lower bound for the measured op times", milliseconds(study.bound_ms)
+    if study.bound:
+        yield "predicted bound", study.bound
     failed = sum(t.state == "fail" for t in study.trials)
     yield "trials", f"{len(study.trials)}" + (f", {failed} failed" if failed else "")
 

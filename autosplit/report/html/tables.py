@@ -60,7 +60,7 @@ def ways(study: Study, name: Name, best: Callable[[str], str] = str) -> Table:
         for b in study.baselines
     ]
     trial = study.best()
-    period = study.period(trial) if trial else None
+    period = trial.period_ms if trial else None
     if trial and period:
         title = best(f"best split (trial {trial.number})")
         rows.append((title, spread_text(period), rate(period), spread_text(trial.latency_ms)))
@@ -76,13 +76,13 @@ def trials(study: Study, name: Name) -> Table:
     for trial in study.trials:
         row = [str(trial.number), trial.state, spread_text(trial.period_ms)]
         if has_final:
-            row.append(spread_text(study.final_comparison.get(trial.number)))
+            row.append(spread_text(trial.searched_ms))
         row.append(spread_text(trial.latency_ms))
         if has_front:
             row.append("yes" if trial.number in members else "")
         rows.append((*row, ", ".join(map(digits, trial.stage_ms)), _detail(trial, name)))
     columns = ["trial", "state", "time between two results"]
-    columns += ["final comparison"] * has_final + ["latency"] + ["Pareto front"] * has_front
+    columns += ["in the search"] * has_final + ["latency"] + ["Pareto front"] * has_front
     return Table((*columns, "stages, ms", "cut after, or why not"), tuple(rows), (0,))
 
 

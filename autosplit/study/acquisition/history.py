@@ -10,7 +10,7 @@ import numpy as np
 
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.persistence.attributes import spread_of
-from autosplit.study.persistence.records import KEY, LOST
+from autosplit.study.persistence.records import KEY, LOST, searched
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.surrogate.cost_correction import Measured
 
@@ -47,12 +47,13 @@ def history_of(
     keys = {t.number: key_of(t) for t in others}
     measured: list[Measured] = []
     for trial in others:
-        key, times = keys[trial.number], trial.user_attrs.get("stage_ms")
+        figures = searched(trial)
+        key, times = keys[trial.number], figures.get("stage_ms")
         # A database is untrusted, and trials of other programs may be in it.
         if trial.state.name != "COMPLETE" or key is None or not times or not trial.values:
             continue
-        period = spread_of(trial.user_attrs.get("period_ms"))
-        latency = spread_of(trial.user_attrs.get("latency_ms"))
+        period = spread_of(figures.get("period_ms"))
+        latency = spread_of(figures.get("latency_ms"))
         stage_ms, candidate = tuple(map(float, times)), space.split(key)
         deployment = candidate if isinstance(candidate, DeployedSplit) else None
         measured.append(

@@ -5,23 +5,28 @@ Both results are stored with the study.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from autosplit.cuts.stages import with_unused
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
-from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
+from autosplit.study.config.objectives import objective_values
 from autosplit.study.loop.deployment_verdict import judge_deployment
 from autosplit.study.loop.verdict import Verdict, judge
 from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import StudyAttributes, compared_baselines
+from autosplit.study.persistence.attributes import compared_baselines
+from autosplit.study.persistence.optuna_internals import rewrite_trial
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, duration
 from autosplit.study.surrogate.cost_correction import Corrected, Measured
-from autosplit.study.trials.results import best_trial
+from autosplit.study.trials.results import best_trial, period_of
 from autosplit.units import counted
 
 if TYPE_CHECKING:
@@ -40,46 +45,43 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
         attributes = opened.study.user_attrs
     history = history_of(opened.space, trials)
     corrected = corrected_costs(opened.space, tuple(opened.bench.devices), history.measured)
-    results: dict[str, Any] = {"corrected": _costs_document(corrected)}
     chosen: list[Measured] = []
     if "throughput" in opened.config.objectives:
         chosen = finalists(corrected, history.measured)
-    is_new = not covers(attributes.get("duel"), chosen, len(history.measured))
-    if chosen and is_new:
+    comparison: Any = attributes.get("duel")
+    if chosen and not covers(comparison, chosen, len(history.measured)):
         progress.note(_announcement(opened, attributes, len(chosen)))
         with opened.device_lock.hold():
-            known = compared_baselines(attributes)
-            results["duel"] = _compare(opened, chosen, known, len(history.measured))
-    stored = {**attributes, **results}
-    fastest = best_trial(trials, stored, ("throughput",))
-    if fastest is not None:
-        verdict = _verdict(opened, *fastest, history.measured, stored)
-        results["verdict"] = {"choice": verdict.choice, "text": verdict.text}
+            comparison = _compare(opened, chosen, trials, history.measured)
     with storage_errors(opened.url):
-        for key, value in results.items():
-            opened.study.set_user_attr(key, value)
+        opened.study.set_user_attr("corrected", _costs_document(corrected))
+        if chosen:
+            opened.study.set_user_attr("duel", comparison)
+            _rewrite(opened, comparison["entries"])
+        stored, trials = opened.study.user_attrs, opened.study.get_trials(deepcopy=False)
+        fastest = best_trial(trials, stored, ("throughput",))
+        if fastest is not None:
+            verdict = _verdict(opened, *fastest, trials)
+            document = {"choice": verdict.choice, "text": verdict.text}
+            opened.study.set_user_attr("verdict", document)
 
 
 def _verdict(
-    opened: OpenStudy,
-    trial: FrozenTrial,
-    period: Spread,
-    measured: Sequence[Measured],
-    stored: Mapping[str, Any],
+    opened: OpenStudy, trial: FrozenTrial, period: Spread, trials: Sequence[FrozenTrial]
 ) -> Verdict:
-    """What to make of the fastest trial; ``stored`` are the attributes of the study."""
-    baselines = compared_baselines(stored)
+    """What to make of the fastest of the trials."""
+    baselines = compared_baselines(opened.study.user_attrs)
     key = trial.user_attrs[records.KEY]
     candidate, runtimes = opened.space.split(key), opened.space.runtimes_of(key)
     if not isinstance(candidate, DeployedSplit):
         name = "best" if opened.config.objectives[0] == "throughput" else "fastest"
         names = [runtime for runtime in runtimes if runtime]
         return judge(sum(map(bool, candidate)), period, baselines, name, names)
-    compared = StudyAttributes.model_validate(stored).duel.periods(len(measured))
     periods: dict[Deployment, Spread] = {}
-    for m in measured:
-        spread = compared.get(m.number, Spread(m.period_ms, m.period_ms, m.period_ms))
-        periods[opened.deployment(m.candidate, m.runtimes)] = spread
+    for m in history_of(opened.space, trials).measured:
+        figures = period_of(trials[m.number], opened.config.objectives)
+        if figures is not None:
+            periods[opened.deployment(m.candidate, m.runtimes)] = figures
     best = opened.deployment(candidate, runtimes)
     return judge_deployment(best, period, baselines, periods)
 
@@ -104,7 +106,7 @@ def covers(comparison: object, chosen: Sequence[Measured], measured: int) -> boo
     if not isinstance(comparison, dict) or comparison.get("measured") != measured:
         return False
     numbers = [entry.get("number") for entry in comparison.get("entries", ())]
-    return numbers == [m.number for m in chosen]
+    return numbers[: len(chosen)] == [m.number for m in chosen]
 
 
 def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int) -> str:
@@ -121,21 +123,72 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
 
 
 def _compare(
-    opened: OpenStudy, chosen: Sequence[Measured], known: Sequence[Baseline], measured: int
+    opened: OpenStudy,
+    chosen: Sequence[Measured],
+    trials: Sequence[FrozenTrial],
+    measured: Sequence[Measured],
 ) -> dict[str, Any]:
-    """Compare the finalists with the fastest of the ``known`` baselines; null stands for others."""
-    candidates = [opened.deployment(m.candidate, m.runtimes) for m in chosen]
-    rivals = strongest(known)
-    candidate_periods, baseline_periods = opened.bench.compare_interleaved(candidates, rivals)
+    """Compare the finalists with the fastest of the baselines; null stands for the others."""
+    by_number = {m.number: m for m in measured}
+    values: dict[int, float] = {}
+    for number in by_number:
+        period = period_of(trials[number], opened.config.objectives)
+        values[number] = period.median if period else math.inf
+    known = compared_baselines(opened.study.user_attrs)
+    results, baselines = _measure(opened, chosen, strongest(known))
+    while True:
+        best = by_number[min(results, key=lambda n: (results[n].period_ms.median, n))]
+        limit = results[best.number].period_ms.median
+        # Whoever has a lower value than the winner must lose to it too: otherwise Optuna, which
+        # compares values, would call a trial the best that was only luckier.
+        luckier = [n for n in values if n not in results and values[n] < limit]
+        if not luckier:
+            break
+        rivals = sorted(luckier, key=values.__getitem__)[: FINALISTS - 1]
+        again, _ = _measure(opened, [best, *(by_number[n] for n in rivals)], ())
+        # The winner is the yardstick: a drift of the machine in between decides nothing.
+        scale = limit / again.pop(best.number).period_ms.median
+        results |= {number: result.scaled(scale) for number, result in again.items()}
     entries = [
-        {"number": m.number, "period_ms": records.document_of(period)}
-        for m, period in zip(chosen, candidate_periods, strict=True)
+        {"number": number, **_attributes(opened, by_number[number], measurement)}
+        for number, measurement in results.items()
     ]
-    baselines: list[Any] = []
-    for baseline in known:
-        period = baseline_periods.get(baseline.name)
-        baselines.append(None if period is None else records.document_of(period))
-    return {"measured": measured, "entries": entries, "baselines": baselines}
+    names = [baselines.get(b.name) for b in known]
+    documents = [None if b is None else records.document_of(b) for b in names]
+    return {"measured": len(measured), "entries": entries, "baselines": documents}
+
+
+def _measure(
+    opened: OpenStudy, candidates: Sequence[Measured], baselines: Sequence[str]
+) -> tuple[dict[int, Measurement], Mapping[str, Baseline]]:
+    """Candidates by the number of their trial, and baselines by name, measured interleaved."""
+    deployments = [opened.deployment(m.candidate, m.runtimes) for m in candidates]
+    measurements, compared = opened.bench.compare_interleaved(deployments, baselines)
+    numbers = (m.number for m in candidates)
+    return dict(zip(numbers, measurements, strict=True)), compared
+
+
+def _attributes(opened: OpenStudy, m: Measured, measurement: Measurement) -> dict[str, Any]:
+    stage_ms = with_unused(m.stages, measurement.stage_ms)
+    replicas = m.deployment.replicas if m.deployment else ()
+    return records.measured_attributes(replace(measurement, stage_ms=stage_ms), replicas)
+
+
+def _rewrite(opened: OpenStudy, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Give the trials of the comparison its figures, so that everybody reads the same ones."""
+    for entry in entries:
+        trial = opened.study.get_trials(deepcopy=False)[entry["number"]]
+        figures = {key: value for key, value in entry.items() if key != "number"}
+        if trial.user_attrs.get("period_ms") == figures["period_ms"]:
+            continue  # by another worker, or before this process was started again
+        values = objective_values(
+            opened.config.objectives,
+            figures["period"],
+            figures["latency"],
+            trial.user_attrs.get("memory_bytes", 0.0),
+        )
+        attributes = records.compared_attributes(trial, figures)
+        rewrite_trial(opened.study, trial, attributes, values)
 
 
 def _costs_document(corrected: Corrected) -> dict[str, Any]:

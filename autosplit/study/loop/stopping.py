@@ -12,6 +12,7 @@ from autosplit.study.acquisition import multi_objective
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.config.sections import Search
+from autosplit.study.persistence.records import searched
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
 from autosplit.study.trials.results import Tally, tally
@@ -83,7 +84,7 @@ def _trials_since_best(counts: Tally) -> int:
     front: list[list[float]] = []
     since = 0
     for trial in sorted((*counts.complete, *counts.failed), key=lambda t: t.number):
-        values = trial.values
+        values = searched(trial)["values"]
         if values and not any(at_least_as_good(old, values) for old in front):
             front.append(values)
             since = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import (
@@ -91,7 +92,6 @@ class _Mark(BaseModel):
 
 class _Entry(BaseModel):
     number: Index
-    period_ms: OptionalSpread = None
 
 
 class _Baseline(BaseModel):
@@ -112,13 +112,11 @@ class FinalComparison(BaseModel):
 
     measured: OptionalIndex = None
     entries: Annotated[tuple[_OptionalEntry, ...], _otherwise(())] = ()
-    baselines: Annotated[tuple[OptionalSpread, ...], _otherwise(())] = ()
+    baselines: Annotated[tuple[_OptionalBaseline, ...], _otherwise(())] = ()
 
-    def periods(self, complete: int) -> dict[int, Spread]:
-        """The periods by trial; none if other trials are complete now."""
-        if self.measured != complete:
-            return {}
-        return {e.number: e.period_ms for e in self.entries if e and e.period_ms}
+    def numbers(self, complete: int) -> frozenset[int]:
+        """The trials that it measured; none if other trials are complete now."""
+        return frozenset(e.number for e in self.entries if e and self.measured == complete)
 
 
 class StudyAttributes(BaseModel):
@@ -138,7 +136,7 @@ class StudyAttributes(BaseModel):
     verdict: Annotated[_Verdict, _otherwise(_Verdict())] = _Verdict()
 
     def compared_baselines(self) -> tuple[Baseline, ...]:
-        """The baselines, with their periods of the final comparison if it measured all of them."""
+        """The baselines, with their figures of the final comparison where it measured them."""
         unknown = Spread(math.nan, math.nan, math.nan)
         baselines = [
             Baseline(b.name, b.period_ms, b.latency_ms or unknown, int(b.copies or 1))
@@ -148,10 +146,14 @@ class StudyAttributes(BaseModel):
         again = self.duel.baselines
         if len(again) != len(baselines):
             return tuple(baselines)
-        return tuple(
-            Baseline(b.name, period or b.period_ms, b.latency_ms, b.copies)
-            for b, period in zip(baselines, again, strict=True)
-        )
+        compared = []
+        for b, figures in zip(baselines, again, strict=True):
+            period = figures.period_ms if figures else None
+            latency = figures.latency_ms if figures else None
+            compared.append(
+                replace(b, period_ms=period or b.period_ms, latency_ms=latency or b.latency_ms)
+            )
+        return tuple(compared)
 
 
 class TrialAttributes(BaseModel):
@@ -167,6 +169,7 @@ class TrialAttributes(BaseModel):
     predicted_ms: OptionalNumber = None
     replicas: Counts = ()
     runtimes: Texts = ()
+    searched: Table = {}
     stage_ms: Numbers = ()
     stages: Stages = ()
     threads: Counts = ()
@@ -180,5 +183,5 @@ class TrialAttributes(BaseModel):
 
 
 def compared_baselines(attributes: Mapping[str, Any]) -> tuple[Baseline, ...]:
-    """The baselines of a study, with the periods of the final comparison where it has them."""
+    """The baselines of a study, with the figures of the final comparison where it has them."""
     return StudyAttributes.model_validate(attributes).compared_baselines()

@@ -8,7 +8,7 @@ against the installed version.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,55 @@ def write_trial(
                 for name, share in parameters.items()
             ]
             session.execute(TrialParamModel.__table__.insert(), rows)
+
+
+def rewrite_trial(
+    study: optuna.Study, trial: FrozenTrial, attributes: Mapping[str, Any], values: Sequence[float]
+) -> None:
+    """Replace values and user attributes of a finished trial, all of them or none.
+
+    The final comparison measures trials again, and its values are what the best one is judged by.
+    Optuna has no public way to say so. Further trials would leave the first, often luckier values
+    in the race, and everything that counts or reads trials would meet candidates twice; so the
+    trial itself gets the better figures. Nothing is lost: the first ones stay among its attributes.
+    """
+    from optuna.storages._cached_storage import _CachedStorage
+    from optuna.storages._rdb.models import TrialUserAttributeModel, TrialValueModel
+    from optuna.storages._rdb.storage import _create_scoped_session
+
+    database, trial_id = _database(study), trial._trial_id
+    if database is None:
+        stored: Any = study._storage.get_trial(trial_id)
+        stored.user_attrs, stored.values = {**stored.user_attrs, **attributes}, list(values)
+        _find_best_again(study)
+        return
+    with _create_scoped_session(database.scoped_session, True) as session:
+        for model in (TrialUserAttributeModel, TrialValueModel):
+            rows = session.query(model).filter(model.trial_id == trial_id)
+            if model is TrialUserAttributeModel:
+                rows = rows.filter(model.key.in_(attributes))
+            rows.delete()
+        for key, value in attributes.items():
+            text = json.dumps(value)
+            session.add(TrialUserAttributeModel(trial_id=trial_id, key=key, value_json=text))
+        for objective, value in enumerate(values):
+            number, kind = TrialValueModel.value_to_stored_repr(value)
+            row = {"objective": objective, "value": number, "value_type": kind}
+            session.add(TrialValueModel(trial_id=trial_id, **row))
+    # Optuna keeps finished trials in memory, since it never changes them.
+    if isinstance(study._storage, _CachedStorage):
+        study._storage._studies.pop(study._study_id, None)
+        study._storage._trial_id_to_study_id_and_number.clear()
+
+
+def _find_best_again(study: optuna.Study) -> None:
+    """Let a storage in memory, which remembers its best trial, look for it again."""
+    from optuna.trial import TrialState
+
+    storage: Any = study._storage
+    storage._studies[study._study_id].best_trial_id = None
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+        storage._update_cache(trial._trial_id, study._study_id)
 
 
 def write_once(study: optuna.Study, key: str, value: Any) -> Any:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,14 @@ from autosplit.hardware.measurement.results import Baseline, LinkCost, Measureme
 from autosplit.serialization import load
 from autosplit.study.config.former_names import FORMER_NAMES
 
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
 FORMAT = 1
 KEY = "key"  # attribute of a trial: the text of its split
 LOST = "lost"  # attribute of a failed trial whose split was not measured and is free again
+# Attribute of a trial that the final comparison measured again: what the search measured before.
+SEARCHED = "searched"
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _INFINITY = float("inf")
 
@@ -113,6 +118,27 @@ def measured_attributes(measurement: Measurement, replicas: Sequence[int] = ()) 
         "bottleneck_stage": times.index(max(times)) if times else 0,
         **{f"stage{i}_ms": t for i, t in enumerate(stage_ms)},
     }
+
+
+def searched(trial: FrozenTrial) -> dict[str, Any]:
+    """The attributes of a trial, and its ``values``, as the search measured them.
+
+    The search goes on from these, whatever the final comparison measured since: so a study that is
+    resumed takes the same way as one that was never stopped.
+    """
+    before = trial.user_attrs.get(SEARCHED)
+    again = before if isinstance(before, dict) else {}
+    return {"values": trial.values, **trial.user_attrs, **again}
+
+
+def compared_attributes(trial: FrozenTrial, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a trial that the final comparison measured: ``figures`` and those before.
+
+    ``figures`` are ``measured_attributes`` of the comparison.
+    """
+    known = searched(trial)
+    before = {key: known.get(key) for key in ("values", "period_ms", "latency_ms", "stage_ms")}
+    return {**figures, SEARCHED: before}
 
 
 def differences(recorded: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:

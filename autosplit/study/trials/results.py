@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.hardware.measurement.results import Spread
 from autosplit.study.config.objectives import of_study
-from autosplit.study.persistence.attributes import StudyAttributes, spread_of
+from autosplit.study.persistence.attributes import spread_of
 from autosplit.study.persistence.records import LOST
 
 if TYPE_CHECKING:
@@ -57,22 +57,17 @@ def period_of(trial: FrozenTrial, objectives: Sequence[str]) -> Spread | None:
 
 
 def best_number(
-    periods: Mapping[int, Spread],
-    values: Mapping[int, Sequence[float]],
-    compared: Mapping[int, Spread],
-    objectives: Sequence[str],
+    periods: Mapping[int, Spread], values: Mapping[int, Sequence[float]], objectives: Sequence[str]
 ) -> int | None:
     """The number of the best trial by the first objective; of equal ones the first.
 
-    All mappings go by the number of the trial: ``periods`` and ``values`` of the objectives of the
-    complete ones, ``compared`` the periods of the final comparison, which precede the others. Only
-    a trial with a period can be the best.
+    Both mappings go by the number of the trial: ``periods`` and ``values`` of the objectives of the
+    complete ones. Only a trial with a period can be the best.
     """
     if objectives[0] != "throughput":
         valued = [number for number in periods if values.get(number)]
         return min(valued, key=lambda number: (list(values[number]), number), default=None)
-    entries = {number: compared[number] for number in compared if number in periods} or periods
-    return min(entries, key=lambda number: (entries[number].median, number), default=None)
+    return min(periods, key=lambda number: (periods[number].median, number), default=None)
 
 
 def best_trial(
@@ -83,15 +78,11 @@ def best_trial(
     """The best trial by the first objective of the study, or of ``objectives``, with its period."""
     aims = of_study(attributes)
     complete = {t.number: t for t in tally(trials).complete}
-    comparison = StudyAttributes.model_validate(attributes).duel
-    compared = comparison.periods(len(complete))
     periods: dict[int, Spread] = {}
     for number, trial in complete.items():
         period = period_of(trial, aims)
         if period is not None:
             periods[number] = period
     values = {number: trial.values or () for number, trial in complete.items()}
-    best = best_number(periods, values, compared, objectives or aims)
-    if best is None:
-        return None
-    return complete[best], compared.get(best, periods[best])
+    best = best_number(periods, values, objectives or aims)
+    return None if best is None else (complete[best], periods[best])

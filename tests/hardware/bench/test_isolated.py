@@ -58,7 +58,7 @@ ANSWERS = {
     "links": [dump(LINK)],
     "measure": dump(MEASURED),
     "baselines": [dump(BASELINE)],
-    "compare_interleaved": [[dump(SPREAD)], {"one core": dump(SPREAD)}],
+    "compare_interleaved": [[dump(MEASURED)], {"one core": dump(BASELINE)}],
     "export": None,
 }
 
@@ -113,7 +113,7 @@ def test_values_cross_unchanged(bench, workers):
     assert bench.measure(DEPLOYMENT) == MEASURED
     assert bench.baselines() == [BASELINE]
     compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])
-    assert compared == ([SPREAD], {"one core": SPREAD})
+    assert compared == ([MEASURED], {"one core": BASELINE})
     (worker,) = workers
     kinds = [job["kind"] for job in worker.jobs]
     assert kinds.count("describe") == 1

@@ -103,7 +103,11 @@ def test_candidates_and_every_baseline_are_compared(bench, stages):
     names = [run.name for run in bench.unsplit_runs()]
     candidates, baselines = bench.compare_interleaved([deployed(bench, stages)] * 2, names)
     assert (len(candidates), [*baselines]) == (2, names)
-    assert all(s.median > 0 for s in (*candidates, *baselines.values()))
+    for figures in (*candidates, *baselines.values()):
+        assert 0 < figures.period_ms.median <= 2 * figures.latency_ms.high
+    for candidate in candidates:
+        assert len(candidate.stage_ms) == len(stages)
+        assert max(candidate.stage_ms) <= 2 * candidate.period_ms.high
 
 
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):

@@ -40,32 +40,26 @@ def study_of(periods: list[float | None], **attributes: Any) -> optuna.Study:
     return study
 
 
-def compared(
-    measured: int, *entries: tuple[int, float], baselines: list[float] | None = None
-) -> dict[str, Any]:
+def compared(measured: int, *numbers: int, baselines: list[float] | None = None) -> dict[str, Any]:
     """A stored final comparison over ``measured`` complete trials."""
     return {
         "measured": measured,
-        "entries": [{"number": n, "period_ms": spread(p)} for n, p in entries],
-        "baselines": [spread(p) for p in baselines or ()],
+        "entries": [{"number": n} for n in numbers],
+        "baselines": [{"period_ms": spread(p)} for p in baselines or ()],
     }
 
 
 def best_of(study: Study) -> tuple[int, float] | None:
     best = study.best()
-    period = study.period(best) if best else None
-    return (best.number, period.median) if best and period else None
+    return (best.number, best.period_ms.median) if best and best.period_ms else None
 
 
-def test_the_winner_of_the_final_comparison_is_the_best() -> None:
-    study = read(study_of([5.0, 4.0, 4.1], duel=compared(3, (1, 4.6), (2, 4.4))))
-    assert best_of(study) == (2, 4.4)
+def test_trials_of_the_final_comparison_are_named_until_others_are_measured() -> None:
+    periods: list[float | None] = [5.0, 4.6, 4.4]
+    study = read(study_of(periods, duel=compared(3, 1, 2, 7)))
+    assert {n: s.median for n, s in study.final_comparison.items()} == {1: 4.6, 2: 4.4}
     assert study.best(before=2) is study.trials[1]
-
-
-def test_a_comparison_before_the_last_trials_counts_no_more() -> None:
-    study = read(study_of([5.0, 4.0, 4.1], duel=compared(2, (0, 3.0), (1, 3.5))))
-    assert best_of(study) == (1, 4.0)
+    assert not read(study_of(periods, duel=compared(2, 1, 2))).final_comparison
 
 
 @pytest.mark.parametrize(("again", "period"), [([8.0], 8.0), ([], 9.0)])
@@ -75,15 +69,16 @@ def test_baselines_count_as_in_the_final_comparison(again: list[float], period: 
     assert [b.period_ms.median for b in read(study).baselines] == [period]
 
 
-def test_notes_have_the_final_comparison() -> None:
-    study = read(study_of([5.0, 4.0, 4.1], duel=compared(3, (1, 4.6), (2, 4.4))))
-    assert "| **best split (trial 2)** | 4.4 ms |" in study_note(study)
-    assert "In the final comparison" in trial_note(study, study.trials[2])
-    assert "In the final comparison" not in trial_note(study, study.trials[0])
+def test_notes_say_what_the_search_measured_before_the_final_comparison() -> None:
+    trial = with_stages([[0]], period_ms=spread(4.4), searched={"period_ms": spread(4.1)})
+    study = Study("s", trials=(trial, replace(trial, number=1, searched_ms=None)))
+    assert "| **best split (trial 0)** | 4.4 ms |" in study_note(study)
+    assert "in the search before: 4.1 ms" in trial_note(study, study.trials[0])
+    assert "in the search before" not in trial_note(study, study.trials[1])
 
 
 PERIODS = st.none() | st.sampled_from([1.0, 2.0, 3.0, 4.5])
-ENTRIES = st.lists(st.tuples(st.integers(0, 6), st.sampled_from([1.0, 2.5, 7.0])), max_size=4)
+ENTRIES = st.lists(st.integers(0, 6), max_size=4)
 BASELINES = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
 
 
@@ -92,13 +87,12 @@ BASELINES = st.lists(st.sampled_from([1.0, 2.0]), max_size=3)
 def test_report_and_show_name_the_same_best(
     periods: list[float | None],
     count: int,
-    entries: list[tuple[int, float]],
+    entries: list[int],
     before: list[float],
     again: list[float],
 ) -> None:
-    known = {n: p for n, p in entries if n < len(periods) and periods[n]}
     baselines = [{"name": f"b{i}", "period_ms": spread(p)} for i, p in enumerate(before)]
-    comparison = compared(count, *known.items(), baselines=again)
+    comparison = compared(count, *entries, baselines=again)
     study = study_of(periods, duel=comparison, baselines=baselines)
     best = best_trial(study.get_trials(), study.user_attrs)
     assert best_of(read(study)) == ((best[0].number, best[1].median) if best else None)

@@ -59,7 +59,7 @@ def test_convergence_has_the_best_so_far_the_bound_and_the_best_baseline() -> No
         "measured": [(0, 8.0), (2, 10.0), (4, 5.0)],
         "best so far": [(0, 8.0), (2, 8.0), (4, 5.0)],
         "without splitting: one core": [(0, 20.0), (4, 20.0)],
-        "lower bound": [(0, 4.0), (4, 4.0)],
+        "predicted bound": [(0, 4.0), (4, 4.0)],
     }
     assert [(s.low, s.high) for s in chart.series[0].spreads] == [(7, 10), (9, 12), (4, 7)]
 

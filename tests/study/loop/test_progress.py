@@ -26,7 +26,7 @@ converge = false
 [simulated]
 delay = 0.02
 """
-STANDING = r"14 of 14 trials, best [\d.]+ ms, predicted bound [\d.]+ ms, about \d+ s left"
+STANDING = r"14 of 14 trials, best .* ms, predicted bound .* ms by the profile.*, about \d+ s left"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
@@ -129,7 +129,7 @@ def test_times_are_told_in_the_unit_one_would_say(seconds: float, text: str) -> 
         (
             FIRST,
             "trial 0: 2 ms, stages 1 ms, 2 ms; "
-            "1 of 9 trials, best 2 ms, predicted bound 1.5 ms, about 89 s left",
+            "1 of 9 trials, best 2 ms, predicted bound 1.5 ms by the profile, about 89 s left",
         ),
         (
             Status(3, None, (), "no room", None, None, 4, 9, None),

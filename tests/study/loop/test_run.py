@@ -15,12 +15,12 @@ import pytest
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.hardware.measurement.results import Measurement, Spread
+from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.report.documents.study import document
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import StudyLoop, run_study
-from autosplit.study.persistence.records import KEY, LOST
+from autosplit.study.persistence.records import KEY, LOST, SEARCHED, searched
 from autosplit.study.progress import Silent
 from autosplit.study.trials.recovery import Recovery
 from autosplit.study.trials.results import best_trial
@@ -256,7 +256,7 @@ def test_the_time_left_is_that_of_the_trials_left_and_no_more_than_there_is(
     run_study(opened, progress, clock=lambda: now[0])
     assert [t.seconds_left for t in progress.trials] == left
     assert [t.best_ms for t in progress.trials] == [
-        min(opened.study.trials[i].value for i in range(n + 1)) for n in range(4)
+        min(searched(opened.study.trials[i])["values"][0] for i in range(n + 1)) for n in range(4)
     ]
 
 
@@ -381,11 +381,24 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
     assert not calls
 
 
+def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(
+    chain_bench: Make, new_study: Open
+) -> None:
+    bench = chain_bench(ops=40, stages=3, noise=0.2)
+    run_study(new_study(bench, trials=3), Silent())
+    resumed = new_study(bench, trials=6)
+    assert any(SEARCHED in t.user_attrs for t in resumed.study.trials)
+    run_study(resumed, Silent())
+    at_once = new_study(bench, trials=6, name="at-once")
+    run_study(at_once, Silent())
+    assert keys(resumed) == keys(at_once)
+
+
 def test_baselines_measured_beside_the_best_decide_the_verdict(
     chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench(ops=40, stages=3)
-    slow = Spread(1e3, 1e3, 1e3)
+    slow = Baseline("slow", Spread(1e3, 1e3, 1e3), Spread(1e3, 1e3, 1e3))
     compare = bench.compare_interleaved
     bench.compare_interleaved = lambda candidates, names: (
         compare(candidates, names)[0],
@@ -478,8 +491,7 @@ def test_profile_and_baselines_are_measured_once(chain_bench: Make, new_study: O
     run_study(new_study(chain_bench(), trials=1), Silent())
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0
-    period = Spread(1.0, 1.0, 1.0)
-    bench.compare_interleaved = lambda candidates, names: ([period] * len(candidates), {})
+    bench.compare_interleaved = lambda candidates, names: (list(map(bench.measure, candidates)), {})
     opened = new_study(bench, trials=2)
     run_study(opened, Silent())
     assert len(opened.study.trials) == 2

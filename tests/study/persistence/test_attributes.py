@@ -163,5 +163,5 @@ def test_whatever_is_stored_is_read(of_a_study, of_a_trial):
     study, trial = of_study(**of_a_study), of_trial(**of_a_trial)
     assert isinstance(study.devices, tuple)
     assert isinstance(study.config, dict)
-    assert study.duel.periods(0) in ({}, study.duel.periods(0))
+    assert all(number >= 0 for number in study.duel.numbers(0))
     assert all(math.isfinite(n) and n >= 0 for n in trial.stage_ms)

@@ -54,6 +54,20 @@ def test_a_finished_trial_is_not_written(study: optuna.Study) -> None:
     assert study.trials[0].user_attrs == {}
 
 
+def test_a_finished_trial_gets_better_figures_and_may_lose_its_place(study: optuna.Study) -> None:
+    for value in (1.0, 2.0):
+        trial = internals.next_trial(study)
+        internals.write_trial(study, trial, {"a": value, "b": "as it was"})
+        study.tell(trial.number, value)
+    assert (study.best_trial.number, len(study.trials)) == (0, 2)
+    internals.rewrite_trial(study, study.trials[0], {"a": 3.0, "c": [1]}, [3.0])
+    for reader in (study, optuna.load_study(storage=study._storage, study_name="s")):
+        assert (reader.best_trial.number, reader.best_value) == (1, 2.0)
+        rewritten = reader.trials[0]
+        assert rewritten.user_attrs == {"a": 3.0, "b": "as it was", "c": [1]}
+        assert (rewritten.value, rewritten.state.name) == (3.0, "COMPLETE")
+
+
 def test_of_two_that_write_once_the_first_wins(study: optuna.Study) -> None:
     second = optuna.load_study(storage=study._storage, study_name="s")
     assert internals.write_once(study, "profile", [1, 2]) == [1, 2]

@@ -1,0 +1,134 @@
+"""Every figure of a finished study is the same wherever it can be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from autosplit.cli import main
+from autosplit.deploy.manifest import results_parts
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.report.dashboard.artifacts import LazyPictures
+from autosplit.report.dashboard.snapshot import prepare
+from autosplit.report.documents.record import read
+from autosplit.report.html import page
+from autosplit.report.html.notes import escape, study_note, trial_note
+from autosplit.report.html.tables import spread_text
+from autosplit.study import export
+from autosplit.study.persistence.attributes import spread_of
+from autosplit.study.persistence.records import document_of
+from autosplit.units import digits, milliseconds
+
+STUDY = """
+runtime = "simulated"
+stages = 3
+[search]
+trials = 9
+sampler = "random"
+[simulated]
+ops = 20
+noise = 0.3
+seed = {seed}
+"""
+
+
+@pytest.fixture(scope="module", params=[0, 1])
+def study(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> optuna.Study:
+    """A study in which luck decides: the noise of the comparison is a quarter of the search's."""
+    folder = tmp_path_factory.mktemp("figures")
+    (folder / "f.toml").write_text(STUDY.format(seed=request.param), encoding="utf-8")
+    storage = folder / "f.db"
+    assert main(["run", str(folder / "f.toml"), "--storage", str(storage), "-f", "json"]) == 0
+    return optuna.load_study(study_name="f", storage=f"sqlite:///{storage}")
+
+
+@pytest.fixture
+def shown(study: optuna.Study, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What ``show -f json`` prints."""
+    assert main(["show", study._storage._backend.url.removeprefix("sqlite:///"), "-f", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_optuna_and_show_name_the_same_best_with_the_same_value(
+    study: optuna.Study, shown: dict[str, Any]
+) -> None:
+    best = shown["best"]
+    assert (study.best_trial.number, study.best_value) == (
+        best["number"],
+        best["period_ms"]["median"],
+    )
+    assert best == {**best, **shown["trials"][best["number"]]}
+    assert best["duel_ms"] == best["period_ms"]
+    for trial in study.trials:
+        assert trial.value == shown["trials"][trial.number]["period_ms"]["median"]
+        assert trial.value == trial.user_attrs["period"]
+        assert list(trial.user_attrs["stage_ms"]) == shown["trials"][trial.number]["stage_ms"]
+
+
+def test_the_best_was_in_the_final_comparison_and_its_stages_make_its_period(
+    study: optuna.Study, shown: dict[str, Any]
+) -> None:
+    entries = {entry["number"]: entry for entry in study.user_attrs["duel"]["entries"]}
+    best = shown["best"]
+    assert {key: best[key] for key in ("period_ms", "latency_ms", "stage_ms")} == {
+        key: entries[best["number"]][key] for key in ("period_ms", "latency_ms", "stage_ms")
+    }
+    assert max(best["stage_ms"]) == pytest.approx(best["period_ms"]["median"])
+    # A figure that only the search measured must not be lower than that of the winner.
+    assert study.best_value == min(entry["period"] for entry in entries.values())
+
+
+def test_the_dashboard_and_its_notes_have_the_figures_of_show(
+    study: optuna.Study, shown: dict[str, Any]
+) -> None:
+    copy, record = prepare(study, LazyPictures()), read(study)
+    best = shown["best"]
+    assert (copy.best_trial.number, copy.best_value) == (study.best_trial.number, study.best_value)
+    assert [t.value for t in copy.trials] == [t.value for t in study.trials]
+    period = spread_text(spread_of(best["period_ms"]))
+    assert period in study_note(record)
+    assert escape(shown["verdict"]["text"], 2000) in study_note(record)
+    note = trial_note(record, record.trials[best["number"]])
+    assert "the best of the study" in note
+    for text in (period, *map(milliseconds, best["stage_ms"])):
+        assert text in note
+
+
+def test_the_page_has_the_figures_of_show(study: optuna.Study, shown: dict[str, Any]) -> None:
+    text, best = page.page(read(study)), shown["best"]
+    assert f"The best split: trial {best['number']}" in text
+    for key in ("period_ms", "latency_ms"):
+        assert spread_text(spread_of(best[key])) in text
+    for baseline in shown["baselines"]:
+        assert spread_text(spread_of(baseline["period_ms"])) in text
+    assert ", ".join(map(digits, best["stage_ms"])) in text
+
+
+def test_the_text_of_show_has_the_figures_of_its_document(
+    study: optuna.Study, shown: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["show", study._storage._backend.url.removeprefix("sqlite:///")])
+    text, best = capsys.readouterr().out, shown["best"]
+    median = digits(best["period_ms"]["median"])
+    assert f"best split: trial {best['number']}, {median} (" in text
+    assert ", ".join(map(digits, best["stage_ms"])) in text
+    assert shown["verdict"]["text"] in text
+
+
+def test_split_json_has_the_figures_of_show(
+    study: optuna.Study, shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    exported: list[Any] = []
+    monkeypatch.setattr(SimulatedBench, "export", lambda *arguments: exported.append(arguments))
+    export.export_stored_split(study, tmp_path)
+    (_, _, _, results), best = exported[0], shown["best"]
+    parts = results_parts(results)
+    for key in ("period_ms", "latency_ms"):
+        assert document_of(parts["measured"][key]) == best[key]
+    assert list(parts["measured"]["stage_ms"]) == best["stage_ms"]
+    assert parts["verdict"] == shown["verdict"]["text"]
+    assert list(map(document_of, parts["baselines"])) == shown["baselines"]
