@@ -3,6 +3,7 @@
 Read in this order:
 
 - ``manifest``: the document ``split.json``; ``manifest_file`` reads and writes it.
+- ``arrays``: reference outputs and initial states in files of an export.
 - ``wiring_check``: whether the connections of a manifest fit its stages.
 - ``export``: a model and its stages, or a part of it, written as files; ``export_folder``
   replaces what was in a folder in one step.

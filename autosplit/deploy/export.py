@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from autosplit import phases
 from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
+from autosplit.deploy.arrays import write_arrays
 from autosplit.deploy.export_folder import replace_export
 from autosplit.deployment import DeployedStage, Deployment, cores_of
 from autosplit.errors import ConfigError, MachineError
@@ -46,7 +45,7 @@ def write_split(
     expected = _expected(model)
     if expected and not results.measured:
         _require_equal(model, deployment, expected)
-    wiring = model.wiring(deployment.split)
+    wiring, initial = model.wiring(deployment.split), model.lowered.initial
     # Read once for all stages: the file can have gigabytes.
     original = _original_onnx(model, deployment.runtimes)
     with replace_export(folder) as new:
@@ -73,6 +72,7 @@ def write_split(
             **m.results_parts(results),
             environment=environment() | {"target": spelled(model.target)},
             reference=_write_reference(expected, new.file("reference", ".npz")),
+            initial=write_arrays(initial, new.file("states", ".npz")) if initial else None,
         )
         manifest_file.write(document, new.folder / m.NAME)
     return folder / m.NAME
@@ -217,7 +217,7 @@ def _require_equal(model: CompiledModel, deployment: Deployment, expected: Expec
         model.require_equal(pipeline, expected)
 
 
-def _write_reference(expected: Expected | None, file: Path) -> m.ReferencePart | None:
+def _write_reference(expected: Expected | None, file: Path) -> m.ArraysPart | None:
     """Write items and reference outputs, which ``verify`` takes where the model is not there."""
     if expected is None:
         return None
@@ -225,6 +225,4 @@ def _write_reference(expected: Expected | None, file: Path) -> m.ReferencePart |
     for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
         arrays |= {f"{number}/in/{name}": array for name, array in inputs.items()}
         arrays |= {f"{number}/out/{name}": array for name, array in outputs.items()}
-    with file.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, **arrays)
-    return m.ReferencePart(file=file.name, sha256=sha256(file))
+    return write_arrays(arrays, file)

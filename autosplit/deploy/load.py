@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from autosplit.deploy import manifest_file
+from autosplit.deploy.arrays import read_arrays
 from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, ports_of
 from autosplit.deploy.private_copy import copy_checked
 from autosplit.deployment import cores_of
@@ -17,6 +20,7 @@ from autosplit.hardware.codegen.target import architecture, target_of
 from autosplit.hardware.devices import device, processor
 from autosplit.hardware.devices.device import Device, Rpc
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.registry import TVM, load_stage
 from autosplit.units import counted
@@ -97,7 +101,7 @@ def require_target(document: Manifest, stage: StagePart, replica: ReplicaPart) -
 def _pipeline(
     document: Manifest, folder: Path, devices: Sequence[str], depth: int, trace: bool
 ) -> Pipeline:
-    wiring = document.wiring()
+    wiring = _with_initial(document.wiring(), initial_states(document, folder))
     places = place_replicas(document, devices)
     if any(stage.runtime == TVM for stage in document.stages):
         # With an ffi package of another version TVM may crash the process when it loads a library.
@@ -122,6 +126,28 @@ def _pipeline(
                 replica_stage.close()
             raise
     return Pipeline(wiring, loaded, depth, trace)
+
+
+def initial_states(document: Manifest, folder: Path) -> dict[str, Any]:
+    """What states begin with that do not begin at zero, by their input.
+
+    Raises ConfigError for arrays that are not of the shape and type of a state.
+    """
+    arrays = read_arrays(folder, document.initial) if document.initial else {}
+    ports = {state.input: state for stage in document.stages for state in stage.states}
+    for name, array in arrays.items():
+        port = ports.get(name)
+        if port is None or (array.shape, str(array.dtype)) != (port.shape, port.dtype):
+            raise ConfigError(
+                f"'{name}' in '{folder}' begins at {array.dtype}{list(array.shape)}, which is no "
+                "state of the model; export the split again"
+            )
+    return arrays
+
+
+def _with_initial(wiring: Wiring, initial: Mapping[str, Any]) -> Wiring:
+    states = [replace(state, initial=initial.get(state.port.name)) for state in wiring.states]
+    return replace(wiring, states=tuple(states))
 
 
 def _copy_stage(folder: Path, stage: StagePart, private: Path) -> None:

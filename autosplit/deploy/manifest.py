@@ -275,8 +275,8 @@ class PredictedPart(_Part):
     period_ms: float
 
 
-class ReferencePart(_Part):
-    """Items and the reference outputs of the original model for them, as an npz file."""
+class ArraysPart(_Part):
+    """Arrays by name, as an npz file."""
 
     file: FileName
     sha256: Digest
@@ -287,7 +287,11 @@ def _readable(version: Any) -> Any:
 
 
 class Manifest(_Part):
-    """The whole of ``split.json``."""
+    """The whole of ``split.json``.
+
+    ``reference`` has items and the reference outputs of the original model for them, ``initial``
+    what states begin with that do not begin at zero, by their input.
+    """
 
     format: Annotated[Literal[2], BeforeValidator(_readable)] = 2
     model: ModelPart
@@ -298,14 +302,14 @@ class Manifest(_Part):
     baselines: tuple[BaselinePart, ...] = ()
     verdict: str | None = None
     environment: dict[str, str]
-    reference: ReferencePart | None = None
+    reference: ArraysPart | None = None
+    initial: ArraysPart | None = None
 
     @property
     def files(self) -> tuple[tuple[str, str], ...]:
         """Name and sha256 of every file of the export."""
         files = [file for stage in self.stages for file in stage.files]
-        if self.reference:
-            files.append((self.reference.file, self.reference.sha256))
+        files += [(part.file, part.sha256) for part in (self.reference, self.initial) if part]
         return tuple(files)
 
     def wiring(self) -> Wiring:

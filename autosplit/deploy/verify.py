@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,9 +13,9 @@ import numpy as np
 
 from autosplit import phases
 from autosplit.deploy import manifest_file
-from autosplit.deploy.load import load, place_replicas
+from autosplit.deploy.arrays import read_arrays
+from autosplit.deploy.load import initial_states, load, place_replicas
 from autosplit.deploy.manifest import Manifest
-from autosplit.deploy.private_copy import copy_checked
 from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.files import sha256
 from autosplit.frontend.samples import random_items, special_items
@@ -85,7 +84,7 @@ def verify(
             reference = reference_of_file(file, _input_shapes(document))
             inputs = sample_items(document, draw, items, seed)
             phases.report(f"computing the outputs of {reference.name}")
-            expected = expect(reference, inputs, _initial(document), document.model.states)
+            expected = expect(reference, inputs, _initial(document, folder), document.model.states)
             name = f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
@@ -132,22 +131,19 @@ def recorded(folder: Path, document: Manifest) -> tuple[Expected, str]:
         raise ConfigError(
             "the export has no reference outputs; give the original model with --model FILE"
         )
-    name = document.reference.file
     sides: dict[str, dict[str, dict[str, Any]]] = {"in": {}, "out": {}}
-    with tempfile.TemporaryDirectory(prefix="autosplit-verify-") as private:
-        file = copy_checked(folder, name, document.reference.sha256, Path(private))
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                for key in arrays.files:
-                    number, side, tensor = key.split("/", 2)
-                    sides[side].setdefault(number, {})[tensor] = arrays[key]
-            # As texts, which is an order too: items and outputs are only to be in the same one.
-            numbers = sorted(sides["in"])
-            outputs = [sides["out"][number] for number in numbers]
-        except Exception as error:  # numpy and zipfile raise many kinds for a damaged archive
-            raise ConfigError(
-                f"'{folder / name}' has no reference outputs ({error}); export the split again"
-            ) from error
+    name = document.reference.file
+    try:
+        for key, array in read_arrays(folder, document.reference).items():
+            number, side, tensor = key.split("/", 2)
+            sides[side].setdefault(number, {})[tensor] = array
+        # As texts, which is an order too: items and outputs are only to be in the same one.
+        numbers = sorted(sides["in"])
+        outputs = [sides["out"][number] for number in numbers]
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"'{folder / name}' has no reference outputs ({error}); export the split again"
+        ) from error
     items = [sides["in"][number] for number in numbers]
     expected = Expected(outputs, items=items, successors=document.model.states)
     return expected, f"onnxruntime's outputs recorded in {name}"
@@ -160,10 +156,11 @@ def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _initial(document: Manifest) -> dict[str, np.ndarray[Any, Any]]:
+def _initial(document: Manifest, folder: Path) -> dict[str, np.ndarray[Any, Any]]:
     """What a stream begins with."""
     states = [state for stage in document.stages for state in stage.states]
-    return {state.input: np.zeros(state.shape, state.dtype) for state in states}
+    zeros = {state.input: np.zeros(state.shape, state.dtype) for state in states}
+    return zeros | initial_states(document, manifest_file.locate(folder).parent)
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

@@ -33,6 +33,19 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class SourceState:
+    """A state that the source itself keeps, under a ``name`` of its own, from ``initial`` on.
+
+    Its ``input`` and its successor ``output`` are among those of the model.
+    """
+
+    name: str
+    input: str
+    output: str
+    initial: Any = field(compare=False)
+
+
+@dataclass(frozen=True)
 class SourceNode:
     """A node of the source graph; ``name`` is unique, an unnamed node has that of its output."""
 
@@ -62,7 +75,7 @@ class SourceModel:
     that one; ``constants`` are the source tensors known without running the model. Names in
     ``inputs`` and ``outputs`` are the source's, in its order. ``tupled``: ``main`` returns a tuple
     even if it has one output. ``opaque``: by the name of a node that ``main`` calls without its
-    code, why TVM cannot compute it.
+    code, why TVM cannot compute it. ``states``: those that the source itself keeps.
     """
 
     name: str
@@ -78,3 +91,4 @@ class SourceModel:
     program: Any = None
     opaque: Mapping[str, str] = field(default_factory=dict)
     onnx_model: Any = None
+    states: tuple[SourceState, ...] = ()

@@ -252,7 +252,8 @@ class CompiledModel:
     def initial_states(self) -> Outputs:
         """What a stream begins with, by the input of each state."""
         tensors = [self.graph.tensors[state.input] for state in self.graph.states]
-        return {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in tensors}
+        zeros = {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in tensors}
+        return {**zeros, **self.lowered.initial}
 
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input but states by name."""

@@ -105,7 +105,7 @@ def test_recorded_outputs_that_are_none_are_named(export, content):
     with pytest.raises(ConfigError, match=r"reference\.npz' has sha256"):
         verify(export.folder)
     export.sign_reference()
-    with pytest.raises(ConfigError, match=r"reference\.npz' has no reference outputs"):
+    with pytest.raises(ConfigError, match=r"reference\.npz' has no arrays"):
         verify(export.folder)
 
 
@@ -166,7 +166,7 @@ def test_an_archive_with_objects_is_not_unpickled(export):
     export.edit(lambda d: d["model"].pop("file"))
     np.savez(export.folder / "reference.npz", **{"0/in/image": np.array([Trap()], dtype=object)})
     export.sign_reference()
-    with pytest.raises(ConfigError, match="has no reference outputs"):
+    with pytest.raises(ConfigError, match="has no arrays"):
         verify(export.folder)
 
 

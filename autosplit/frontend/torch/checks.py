@@ -108,30 +108,6 @@ def _random(node: Any, name: str) -> str | None:
     return "draws random numbers, so outputs differ between runs; export the model after eval()"
 
 
-def require_no_state(program: Any) -> None:
-    """Raise ModelError if a buffer that a functional program updates also decides its outputs.
-
-    Each item would then depend on those before it.
-    """
-    signature = program.graph_signature
-    updated = {s.target for s in signature.output_specs if s.kind.name == "BUFFER_MUTATION"}
-    outputs = {s.arg.name for s in user(signature.output_specs)}
-    for spec in signature.input_specs:
-        if spec.target not in updated:
-            continue
-        dependent = {spec.arg.name}
-        for node in program.graph.nodes:
-            inputs = {n.name for n in node.all_input_nodes}
-            if node.op == "call_function" and dependent & inputs:
-                dependent.add(node.name)
-        if dependent & outputs:
-            _, _, buffer = spec.target.partition(".")  # after its number
-            raise ModelError(
-                f"buffer '{buffer}' is updated by the program and decides its outputs, so "
-                "that items depend on those before; make it an input and an output"
-            )
-
-
 def user(specs: Any) -> list[Any]:
     """The inputs that the caller gives, or the outputs it gets; updated buffers are neither."""
     return [s for s in specs if s.kind.name in ("USER_INPUT", "USER_OUTPUT")]

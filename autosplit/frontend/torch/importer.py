@@ -17,11 +17,12 @@ from autosplit.errors import ModelError, line_of
 from autosplit.extras import require
 from autosplit.frontend.onnx import file, importer
 from autosplit.frontend.shapes import Shapes
-from autosplit.frontend.source import SourceModel, marked
+from autosplit.frontend.source import SourceModel, SourceState, marked
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
+from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_buffers, states_of
 from autosplit.frontend.torch.checks import user
-from autosplit.frontend.torch.onnx_export import export, quiet
+from autosplit.frontend.torch.onnx_export import export, functional_form, quiet
 from autosplit.frontend.torch.shapes import static_shapes
 
 SUFFIX = ".pt2"
@@ -71,10 +72,18 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
     outputs = _unique([_output_name(s) for s in user(signature.output_specs)])
     checks.require_computation(program)
     checks.require_supported(program, {})
-    exported = export(program)
-    checks.require_no_state(exported.decomposed)
+    exported, entries = export(program), dict[str, str]()
     checks.require_supported(exported.decomposed, exported.origins)
-    proto = file.prepared(exported.proto, static_shapes(exported.program, shapes or {}))
+    states: tuple[SourceState, ...] = ()
+    buffers = deciding_buffers(exported.decomposed)
+    if buffers:
+        functional = functional_form(program)
+        states = states_of(functional, buffers)
+        outputs = all_outputs(functional, states, outputs)
+        functional, entries = as_inputs(functional, states)
+        exported = export(program, functional, entries)
+    shapes = static_shapes(exported.program, shapes or {}, entries)
+    proto = file.prepared(exported.proto, shapes)
     named = exported.named
     nodes = [
         replace(node, name=maker)
@@ -90,6 +99,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         format="torch",
         program=program,
         onnx_model=proto,
+        states=states,
     )
 
 
@@ -148,17 +158,24 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
     torch = require("torch", "torch")
     program, pytree = source.program, torch.utils._pytree
     module = program.module()
+    state_names = {name for state in source.states for name in (state.input, state.output)}
+    inputs = [i.name for i in source.inputs if i.name not in state_names]
+    outputs = [name for name in source.outputs if name not in state_names]
 
     def step(item: Mapping[str, Any]) -> dict[str, Array]:
-        leaves = [torch.from_numpy(np.array(item[i.name])) for i in source.inputs]
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in item.items()}
+        # The program updates these in place of its buffers.
+        buffers = {state.name: tensors[state.input] for state in source.states}
         try:
             with torch.no_grad():
+                leaves = [tensors[name] for name in inputs]
                 args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
-                results = pytree.tree_leaves(module(*args, **kwargs))
+                called = torch.func.functional_call(module, buffers, args, kwargs)
         except Exception as error:
             raise ModelError(f"torch cannot run the program: {line_of(error)}") from error
-        pairs = zip(source.outputs, results, strict=True)
-        return {name: _array(value.detach()) for name, value in pairs}
+        results = dict(zip(outputs, pytree.tree_leaves(called), strict=True))
+        results |= {state.output: buffers[state.name] for state in source.states}
+        return {name: _array(value.detach()) for name, value in results.items()}
 
     return step
 

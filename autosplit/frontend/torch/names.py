@@ -112,7 +112,7 @@ def rename(
                 aliased.append((call.name, value))
             name = value.name if is_item else maker
             values.append(_Value(value, origin_of.get(name, name), call))
-    used = _name_entries(graph, program)
+    used = _name_entries(graph, program, names)
     last = {v.origin: v.value for v in values if v.call is not None}
     # The names of nodes are taken first.
     values.sort(key=lambda v: last.get(v.origin) is not v.value)
@@ -151,11 +151,11 @@ def _makers(graph: Any, new_calls: Mapping[str, Any]) -> list[str]:
     return makers[::-1]
 
 
-def _name_entries(graph: Any, program: Any) -> set[str]:
+def _name_entries(graph: Any, program: Any, names: Mapping[str, str]) -> set[str]:
     """Name inputs and weights after their placeholders; returns these names."""
     specs = program.graph_signature.input_specs
     for value, spec in zip(graph.inputs, user(specs), strict=True):
-        value.name = spec.arg.name
+        value.name = names.get(spec.arg.name, spec.arg.name)
     for value in list(graph.initializers.values()):
         number, dot, _ = value.name.partition(".")
         if dot and number.isdecimal():

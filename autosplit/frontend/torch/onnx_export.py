@@ -7,8 +7,9 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
@@ -41,13 +42,18 @@ class OnnxProgram:
     named: NamedGraph
 
 
-def export(program: Any) -> OnnxProgram:
-    """Export a program that was checked. Raises ModelError, which names the node, on failure."""
+def export(
+    program: Any, changed: Any = None, inputs: Mapping[str, str] = MappingProxyType({})
+) -> OnnxProgram:
+    """Export a program that was checked. Raises ModelError, which names the node, on failure.
+
+    ``changed`` is a functional form of it to take in its place, ``inputs`` names placeholders.
+    """
     import torch
 
     with quiet():
-        flat = _without_wrappers(program)
-        node_names = names.flat_names(flat, program)
+        flat = _without_wrappers(program) if changed is None else changed
+        node_names = {**names.flat_names(flat, program), **inputs}
         flat = _with_numbered_weights(flat)
         try:
             readable = _decomposed(flat)
@@ -62,10 +68,14 @@ def export(program: Any) -> OnnxProgram:
 
 def _without_wrappers(program: Any) -> Any:
     """The program with the bodies of its wrapping calls in place, which ONNX does not have."""
-    if not any(is_wrapper(node) for node in program.graph.nodes):
-        return program
+    return functional_form(program) if any(map(is_wrapper, program.graph.nodes)) else program
+
+
+def functional_form(program: Any) -> Any:
+    """The program without wrapping calls, in which nothing is changed in place."""
     try:
-        return program.run_decompositions({})
+        with quiet():
+            return program.run_decompositions({})
     except Exception as error:
         raise ModelError(f"torch cannot decompose the program: {line_of(error)}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from autosplit.errors import ConfigError
@@ -10,17 +11,22 @@ from autosplit.frontend.shapes import Shapes, bound_symbols
 from autosplit.frontend.torch.checks import user
 
 
-def static_shapes(program: Any, shapes: Shapes) -> Shapes:
+def static_shapes(
+    program: Any, shapes: Shapes, inputs: Mapping[str, str] = MappingProxyType({})
+) -> Shapes:
     """The shape of each input that ``shapes`` determines: ``n + 1`` follows from ``n``.
+
+    ``inputs`` names placeholders that are not called as the input is.
 
     Raises:
         ConfigError: A shape is given for no input, or does not fit the others.
     """
     names = {spec.arg.name for spec in user(program.graph_signature.input_specs)}
-    inputs = {node.name: _sizes(node) for node in program.graph.nodes if node.name in names}
-    symbols = bound_symbols(inputs, shapes)
+    nodes = [node for node in program.graph.nodes if node.name in names]
+    sizes_of = {inputs.get(node.name, node.name): _sizes(node) for node in nodes}
+    symbols = bound_symbols(sizes_of, shapes)
     static = {}
-    for name, sizes in inputs.items():
+    for name, sizes in sizes_of.items():
         shape = [_value(size, symbols) for size in sizes]
         for axis, (size, number) in enumerate(zip(shape, shapes.get(name, ()), strict=False)):
             if isinstance(size, int) and size != number:

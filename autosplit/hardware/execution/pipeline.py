@@ -34,8 +34,9 @@ class Pipeline:
 
     ``depth`` items wait in front of each replica, and at most ``capacity`` items are inside.
     Where the model has states, an item gets those that the last item of its stream left. A stream
-    is whatever the caller names it by and begins with its first item, its states at zero. A replica
-    holds whole streams. At most ``streams`` are open at once; ``reset`` ends one.
+    is whatever the caller names it by and begins with its first item, its states at zero or at what
+    the model begins with. A replica holds whole streams. At most ``streams`` are open at once;
+    ``reset`` ends one.
 
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.
@@ -127,7 +128,7 @@ class Pipeline:
             yield result
 
     def reset(self, stream: Stream = 0, state: Mapping[str, Array] | None = None) -> None:
-        """Let the next item of a stream begin anew: its states at ``state`` by name, else at zero.
+        """Let the next item of a stream begin anew: at ``state`` by name, else as the first.
 
         Items inside are not affected. Raises ConfigError for values that are no states.
         """

@@ -28,6 +28,7 @@ class StreamStates:
         self._ports = {state.port.name: state.port for state in wiring.states}
         # Outputs of stages that the caller gets too, and may change.
         self._shared = {c.source for c in wiring.connections if c.outputs}
+        self._first = {state.port.name: state.initial for state in wiring.states}
         self._limit = streams
         self._left: list[dict[Stream, list[Any]]] = [{} for _ in wiring.stages]
         self._open: set[Stream] = set()
@@ -92,7 +93,7 @@ class StreamStates:
         self._left[stage][ticket.stream] = left
 
     def reset(self, stream: Stream, state: Mapping[str, Any] | None) -> None:
-        """Let the next item of a stream begin anew: at ``state``, or at zeros.
+        """Let the next item of a stream begin anew: at ``state``, or at what the model begins with.
 
         Raises ConfigError for values that are no states of the model.
         """
@@ -145,5 +146,5 @@ class StreamStates:
 
     def _begun(self, name: str, initial: Mapping[str, Any]) -> Any:
         port = self._ports[name]
-        value = initial.get(name)
+        value = initial.get(name, self._first[name])
         return np.zeros(port.shape, port.dtype) if value is None else value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
 
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, State
@@ -46,13 +48,14 @@ class Connection:
 class StageState:
     """A state inside stage ``stage``: the positions of its input and its successor there.
 
-    ``port`` is the model input.
+    ``port`` is the model input, ``initial`` the array that streams begin with, None for zeros.
     """
 
     stage: int
     input: int
     output: int
     port: Port
+    initial: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,14 @@ class Wiring:
 
 
 def wire(
-    graph: FusedGraph, stages: Sequence[Sequence[int]], outputs: Iterable[tuple[str, str]]
+    graph: FusedGraph,
+    stages: Sequence[Sequence[int]],
+    outputs: Iterable[tuple[str, str]],
+    initial: Mapping[str, Any] = MappingProxyType({}),
 ) -> Wiring:
     """The wiring of a legal split; ``outputs`` pairs each model output with its tensor.
+
+    ``initial`` has, by input, what states begin with that do not begin at zero.
 
     Raises SplitError where a state would leave its stage.
     """
@@ -83,6 +91,7 @@ def wire(
     state_outputs = {state.output for state in graph.states}
     # The caller neither gives nor gets states.
     visible = [(name, tensor) for name, tensor in outputs if name not in state_outputs]
+    inner = [_stage_state(graph, ports, state) for state in graph.states]
     connections = [
         connection
         for connection in _connections(graph, ports, visible)
@@ -93,7 +102,7 @@ def wire(
         outputs=tuple(_port(graph, tensor, name) for name, tensor in visible),
         stages=ports,
         connections=tuple(connections),
-        states=tuple(_stage_state(graph, ports, state) for state in graph.states),
+        states=tuple(replace(state, initial=initial.get(state.port.name)) for state in inner),
     )
 
 

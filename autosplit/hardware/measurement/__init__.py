@@ -2,7 +2,7 @@
 
 Read ``results`` (the values), ``measure`` (period and latency of one pipeline, and of
 several in turns), ``baselines`` (the unsplit runs), ``reference`` (what computes the expected
-outputs) and ``parity`` (how outputs are compared).
+outputs), ``parity`` (how outputs are compared) and ``sequences`` (how streams are).
 
 Imports ``hardware.execution``, ``hardware.devices`` and the frontend.
 """

@@ -32,6 +32,7 @@ class Lowered:
     - ``channels_last``: names of tensors that lie so between the ops of a stage; at cuts they
       have the layout of the source.
     - ``integers_below``: by input of integers what random values of it stay below, where known.
+    - ``initial``: by input what a state begins with, where that is not zero.
     """
 
     graph: FusedGraph
@@ -44,6 +45,7 @@ class Lowered:
     dtypes: frozenset[str] = frozenset()
     channels_last: frozenset[str] = frozenset()
     integers_below: Mapping[str, int] = field(default_factory=dict)
+    initial: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[int, ...]]:
@@ -80,7 +82,8 @@ def lower(
     for dtype in sorted({graph.tensors[name].dtype for name in channels_last}):
         kernels[swap_name(dtype)] = swap_kernel(dtype)
     dtypes = frozenset(tensor.dtype for tensor in graph.tensors.values())
-    graph = replace(graph, states=match_states(graph, outputs, states or {}))
+    pairs = {state.input: state.output for state in source.states} | dict(states or {})
+    graph = replace(graph, states=match_states(graph, outputs, pairs))
     lowered = Lowered(
         graph,
         calls,
@@ -91,6 +94,7 @@ def lower(
         dtypes=dtypes | dtypes_of(fused.flat["main"]),
         channels_last=channels_last,
         integers_below=integers_below(source),
+        initial={state.input: state.initial for state in source.states if state.initial.any()},
     )
     bound = ops_of_states(graph)
     return replace(lowered, keep_together=(*groups(graph, lowered.regions, backends), *bound))

@@ -73,7 +73,7 @@ _BYTES = ("live tensors", "largest stage")
 
 def _quantities(study: Study, trial: Trial) -> dict[str, float]:
     values: dict[str, float | None] = {}
-    period = study.period(trial)
+    period = trial.period_ms
     values["period"] = period.median if period else None
     values["predicted period"] = trial.predicted_ms
     values["latency"] = trial.latency_ms.median if trial.latency_ms else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import autosplit
+from autosplit.deploy.verify import verify
 from autosplit.errors import ModelError
 from autosplit.hardware.measurement.parity import compare
 
@@ -198,14 +200,49 @@ class Sum(torch.nn.Module):
         self.register_buffer("count", torch.zeros(()))
 
 
-def test_a_buffer_that_carries_over_to_the_next_item_is_refused_by_name():
-    class Running(Sum):
-        def forward(self, x):
-            self.total += x
-            return self.total * 2
+class Running(Sum):
+    """The output needs the total, and the total of the next step the count of this one."""
 
-    with pytest.raises(ModelError, match="buffer 'total' is updated"):
-        autosplit.load_model(torch.export.export(Running(), (X,)))
+    def forward(self, x):
+        result = self.total * 2
+        self.total += x * self.count
+        self.count += 1
+        return result
+
+
+def test_buffers_that_decide_outputs_are_states_and_begin_at_their_values(tmp_path):
+    module = Running()
+    module.total += 0.5
+    torch.export.save(torch.export.export(module, (X,)), tmp_path / "net.pt2")
+    model = autosplit.load_model(tmp_path / "net.pt2")
+    assert [(s.input, s.output) for s in model.graph.states] == [
+        ("total", "total_next"),
+        ("count", "count_next"),
+    ]
+    items = model.items(5)
+    expected = [module(torch.from_numpy(item["x"])).numpy() for item in items]
+    model.split([]).export(tmp_path / "out")
+    with model.split([]).pipeline() as pipeline, autosplit.load(tmp_path / "out") as loaded:
+        assert pipeline.state()["total"][0, 0] == 0.5
+        for running in (pipeline, loaded):
+            for result, array in zip(running.run(items), expected, strict=True):
+                assert np.allclose(result["mul"], array, atol=1e-5)
+    assert verify(tmp_path / "out")[0].equal
+
+
+def test_a_buffer_with_the_name_of_an_input_is_called_by_its_placeholder():
+    class Same(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("x", torch.zeros(4, 6))
+
+        def forward(self, x):
+            self.x += x * 2
+            return self.x + 1
+
+    model = autosplit.load_model(torch.export.export(Same(), (X,)))
+    assert model.initial_states.keys() == {"b_x"}
+    assert [list(item) for item in model.items(1)] == [["x"]]
 
 
 def test_a_buffer_that_no_output_needs_may_be_updated():

@@ -1,0 +1,127 @@
+"""Buffers that a program updates: states of a stream wherever they decide its outputs.
+
+An exported program keeps them from call to call. A split has no memory outside of its states, so
+they become inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.frontend.source import SourceState
+from autosplit.frontend.torch.checks import user
+
+
+def deciding_buffers(program: Any) -> frozenset[str]:
+    """The buffers that a functional program updates and its outputs depend on.
+
+    They may depend on one through others, in a later step. The program's weights are numbered.
+    """
+    signature = program.graph_signature
+    placeholder_of = {spec.target: spec.arg.name for spec in signature.input_specs}
+    mutations = [s for s in signature.output_specs if s.kind.name == "BUFFER_MUTATION"]
+    renewed_by = {placeholder_of[spec.target]: spec.arg.name for spec in mutations}
+    needed = {spec.arg.name for spec in user(signature.output_specs)}
+    while True:
+        # Ops come after what they read, so that one pass backwards meets all.
+        for node in reversed(program.graph.nodes):
+            if node.name in needed:
+                needed.update(n.name for n in node.all_input_nodes)
+        successors = {renewed_by[buffer] for buffer in renewed_by if buffer in needed}
+        if successors <= needed:
+            targets = {s.target for s in mutations if placeholder_of[s.target] in needed}
+            return frozenset(target.partition(".")[2] for target in targets)
+        needed |= successors
+
+
+def states_of(program: Any, buffers: Collection[str]) -> tuple[SourceState, ...]:
+    """The buffers of a functional program as states, in the order of its inputs.
+
+    Each has the name of its buffer, or of its placeholder where something else has that name.
+    Raises ModelError for a buffer of a type that numpy lacks.
+    """
+    values = {**program.constants, **program.state_dict}
+    taken = {node.name for node in program.graph.nodes}
+    states = []
+    for spec in program.graph_signature.input_specs:
+        if spec.target not in buffers:
+            continue
+        name, value = spec.target, values[spec.target]
+        if value.dtype.is_complex or str(value.dtype) == "torch.bfloat16":
+            raise ModelError(
+                f"buffer '{name}' is {value.dtype}, which has no arrays; "
+                "keep it as float32 and convert it inside the program"
+            )
+        unique = spec.arg.name if {name, f"{name}_next"} & taken else name
+        initial = value.detach().cpu().numpy().copy()
+        states.append(SourceState(name, unique, f"{unique}_next", initial))
+    return tuple(states)
+
+
+def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[str, str]]:
+    """A functional program that takes and returns its states, and their inputs by placeholder.
+
+    The program's graph is changed. Buffers that decide no output are no longer updated.
+    """
+    from torch.export import ExportedProgram
+    from torch.export.graph_signature import InputKind, OutputKind
+
+    signature = program.graph_signature
+    input_of = {state.name: state.input for state in states}
+    inputs = []
+    for spec in signature.input_specs:
+        if spec.target in input_of:
+            spec = replace(spec, kind=InputKind.USER_INPUT, target=None, persistent=None)
+        inputs.append(spec)
+    output_node = program.graph.output_node()
+    outputs, values = [], []
+    for spec, value in zip(signature.output_specs, output_node.args[0], strict=True):
+        if spec.kind.name == "USER_OUTPUT" or spec.target in input_of:
+            outputs.append(replace(spec, kind=OutputKind.USER_OUTPUT, target=None))
+            values.append(value)
+    output_node.args = (tuple(values),)
+    program.graph.eliminate_dead_code()
+    program.graph_module.recompile()
+    changed = ExportedProgram(
+        program.graph_module,
+        program.graph,
+        type(signature)(inputs, outputs),
+        {name: value for name, value in program.state_dict.items() if name not in input_of},
+        program.range_constraints,
+        [_called_flat(program.module_call_graph[0], inputs, outputs)],
+        constants={n: value for n, value in program.constants.items() if n not in input_of},
+        verifiers=program.verifiers,
+    )
+    specs = [spec for spec in signature.input_specs if spec.target in input_of]
+    return changed, {spec.arg.name: input_of[spec.target] for spec in specs}
+
+
+def _called_flat(entry: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    """How a program is called that takes and returns flat tuples."""
+    from torch.utils import _pytree
+
+    arguments: Any = ((0,) * len(user(inputs)), {})
+    called = replace(
+        entry.signature,
+        in_spec=_pytree.tree_structure(arguments),
+        out_spec=_pytree.tree_structure((0,) * len(outputs)),
+        forward_arg_names=None,
+    )
+    return replace(entry, signature=called)
+
+
+def all_outputs(
+    program: Any, states: Collection[SourceState], outputs: Collection[str]
+) -> tuple[str, ...]:
+    """The names of all outputs in the order of a functional program; ``outputs``: the caller's."""
+    successor_of, rest = {state.name: state.output for state in states}, iter(outputs)
+    names = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind.name == "USER_OUTPUT":
+            names.append(next(rest))
+        elif spec.target in successor_of:
+            names.append(successor_of[spec.target])
+    return tuple(names)
