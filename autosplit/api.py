@@ -24,7 +24,6 @@ from autosplit.hardware.measurement.results import SplitResults
 from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.lowering import convex
 from autosplit.lowering.external.backend import Backend
-from autosplit.states import ops_of_states
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel
@@ -80,7 +79,7 @@ class Model(CompiledModel):
 
     def _with_states(self, downset: int) -> int:
         """The smallest downset that holds another and no state in part."""
-        groups = map(cuts.bitset, ops_of_states(self.graph))
+        groups = map(cuts.bitset, self.graph.ops_of_states)
         return cuts.with_whole_groups(self.graph, downset, list(groups))
 
     def _ops(self, names: Iterable[str]) -> list[int]:

@@ -119,6 +119,19 @@ class FusedGraph:
             rows.append(_bits(chain.from_iterable(consumers)))
         return tuple(rows)
 
+    @cached_property
+    def ops_of_states(self) -> tuple[tuple[int, ...], ...]:
+        """For each state the ops that have to share a stage: its readers and the op that renews it.
+
+        What lies between them joins them when they are contracted.
+        """
+        groups = []
+        for state in self.states:
+            writer = self.tensors[state.tensor].producer
+            readers = self.tensors[state.input].consumers
+            groups.append(tuple(sorted({*readers, *([] if writer is None else [writer])})))
+        return tuple(groups)
+
     def to_networkx(self) -> networkx.DiGraph:
         """The graph as a new ``networkx.DiGraph``, to analyse or draw it.
 

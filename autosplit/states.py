@@ -55,19 +55,6 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
         raise ConfigError(f"state '{name}={output}': {unused} by no op; leave it out")
 
 
-def ops_of_states(graph: FusedGraph) -> tuple[tuple[int, ...], ...]:
-    """For each state the ops that have to share a stage: its readers and the op that renews it.
-
-    What lies between them joins them when they are contracted.
-    """
-    groups = []
-    for state in graph.states:
-        writer = graph.tensors[state.tensor].producer
-        readers = graph.tensors[state.input].consumers
-        groups.append(tuple(sorted({*readers, *([] if writer is None else [writer])})))
-    return tuple(groups)
-
-
 # What an output is called beside its input: past_3 and present_3, h0 and hn, mem_in and mem_out.
 _RENAMES = (
     (r"past", "present"),

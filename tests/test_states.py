@@ -8,7 +8,7 @@ import pytest
 
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.states import match_states, ops_of_states, propose_states
+from autosplit.states import match_states, propose_states
 
 SMALL, LARGE = ((2,), "float32", 8), ((3,), "float32", 12)
 TENSORS = {"x": SMALL, "h": SMALL, "wide": LARGE, "unread": SMALL, "a": SMALL, "b": SMALL}
@@ -26,7 +26,7 @@ def test_a_state_binds_its_readers_to_the_op_that_renews_it() -> None:
     graph = recurrent()
     for output, ops in (("y", (0, 1)), ("h_next", (0,))):
         states = match_states(graph, OUTPUTS, {"h": output})
-        assert ops_of_states(replace(graph, states=states)) == (ops,)
+        assert replace(graph, states=states).ops_of_states == (ops,)
 
 
 @pytest.mark.parametrize(

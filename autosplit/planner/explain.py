@@ -60,6 +60,9 @@ def explained(
     texts = clashing(costs, constraints, feasible)
     if texts:
         return Infeasible(f"{message}; conflicting constraints, remove one: {'; '.join(texts)}")
+    blame = forbidden_by_states(costs, stages)
+    if blame:
+        return Infeasible(f"{message}; {blame}")
     # No condition is to blame: perhaps an op has no device at all.
     for i, name in enumerate(costs.names):
         if all(row[i] == math.inf for row in costs.times):
@@ -68,6 +71,26 @@ def explained(
             )
             break
     return Infeasible(message)
+
+
+def forbidden_by_states(costs: CostModel, stages: int) -> str:
+    """The states that by themselves bind the ops to fewer groups than stages; empty for others."""
+    names = [name for name, _ in costs.states]
+    groups = costs.contraction.groups
+    if len(groups) >= stages or len(costs.without_states(names).contraction.groups) < stages:
+        return ""
+    blamed = names
+    # The same deletion filter: a state stays only if without it there would be enough groups.
+    for name in names:
+        fewer = [other for other in blamed if other != name]
+        dropped = set(names) - set(fewer)
+        if len(costs.without_states(dropped).contraction.groups) < stages:
+            blamed = fewer
+    text = f"state {', '.join(map(repr, blamed))} {'binds' if len(blamed) == 1 else 'bind'}"
+    if len(groups) == 1:
+        return f"no split exists: {text} all {len(costs.names)} ops to one stage"
+    largest = max(ops.bit_count() for ops in groups)
+    return f"{text} {largest} of {len(costs.names)} ops to one stage"
 
 
 def clashing(

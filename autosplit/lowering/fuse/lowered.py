@@ -17,7 +17,7 @@ from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
 from autosplit.lowering.layout.order import swap_kernel, swap_name
-from autosplit.states import match_states, ops_of_states
+from autosplit.states import match_states
 
 
 @dataclass(frozen=True)
@@ -96,5 +96,5 @@ def lower(
         integers_below=integers_below(source),
         initial={state.input: state.initial for state in source.states if state.initial.any()},
     )
-    bound = ops_of_states(graph)
-    return replace(lowered, keep_together=(*groups(graph, lowered.regions, backends), *bound))
+    regions = groups(graph, lowered.regions, backends)
+    return replace(lowered, keep_together=(*regions, *graph.ops_of_states))

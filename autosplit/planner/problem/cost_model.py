@@ -70,7 +70,8 @@ class CostModel:
     graph file, else names); ``predecessors``: bitset of producers per op; ``times``: infinite where
     a device cannot run the op; ``send`` and ``receive``: per device and tensor; ``memory``: bytes
     per device, infinite for no limit; ``groups``: bitsets of ops that stay on one stage; ``flops``
-    per op, 0 where unknown. ``runtimes``: the costs of each runtime that a stage may have;
+    per op, 0 where unknown. ``states``: by name those of ``groups`` that a state binds.
+    ``runtimes``: the costs of each runtime that a stage may have;
     ``times`` and ``overheads`` are then the least over them. ``of_runtimes`` makes such a model.
 
     Raises:
@@ -94,6 +95,7 @@ class CostModel:
     flops: tuple[float, ...] = ()
     ids: tuple[str | int, ...] = field(default=())
     runtimes: tuple[RuntimeCosts, ...] = ()
+    states: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         _fill_defaults(self)
@@ -135,6 +137,10 @@ class CostModel:
             memory=tuple(map(float, memory)),
             activations=True,
             flops=tuple(float(op.flops) for op in graph.ops),
+            states=tuple(
+                (state.input, bitset(ops))
+                for state, ops in zip(graph.states, graph.ops_of_states, strict=True)
+            ),
         )
 
     @staticmethod
@@ -203,6 +209,16 @@ class CostModel:
     def with_groups(self, groups: Iterable[Iterable[int]]) -> CostModel:
         """The same costs with more ops kept together."""
         return replace(self, groups=(*self.groups, *map(bitset, groups)))
+
+    def without_states(self, names: Collection[str]) -> CostModel:
+        """The same costs where some states bind no ops."""
+        dropped = {ops for name, ops in self.states if name in names}
+
+        def others(groups: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(ops for ops in groups if ops not in dropped)
+
+        runtimes = tuple(replace(r, groups=others(r.groups)) for r in self.runtimes)
+        return replace(self, groups=others(self.groups), runtimes=runtimes)
 
     def only_on(self, ops: Iterable[int], allowed: Collection[int], devices: int) -> CostModel:
         """The same costs on ``devices`` devices, of which only the ``allowed`` can run ``ops``."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from autosplit import cuts
 from autosplit.errors import SplitError, nearest
 from autosplit.graph import FusedGraph, Op
-from autosplit.states import ops_of_states, propose_states
+from autosplit.planner import CostModel, plan
+from autosplit.planner.explain import forbidden_by_states
+from autosplit.states import propose_states
 from autosplit.units import counted, size
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def document(model: CompiledModel) -> dict[str, Any]:
         "cuts": asdict(cuts.count(graph)),
         "unscheduled": sorted(model.kernels.unscheduled),
         "states": _states(model),
+        "balance": _balance(graph),
         "proposed_states": propose_states(graph, lowered.outputs),
     }
 
@@ -45,7 +48,7 @@ def document(model: CompiledModel) -> dict[str, Any]:
 def _states(model: CompiledModel) -> list[dict[str, Any]]:
     """Each state with the ops that it binds to one stage, and their share of the arithmetic."""
     graph = model.graph
-    bound = ops_of_states(graph)
+    bound = graph.ops_of_states
     contraction = cuts.contract(graph.predecessors, map(cuts.bitset, bound))
     group_of = contraction.group_of()
     total = sum(op.flops for op in graph.ops) or 1.0
@@ -58,6 +61,24 @@ def _states(model: CompiledModel) -> list[dict[str, Any]]:
     return rows
 
 
+def _balance(graph: FusedGraph) -> dict[str, Any] | None:
+    """The arithmetic of the larger of two stages as a share of all; None without states.
+
+    It is at least ``with_states``, and would be ``without_states``; ``forbidden``: why no split
+    exists, or empty.
+    """
+    total = sum(op.flops for op in graph.ops)
+    if not graph.states or not total:
+        return None
+    costs = CostModel.from_graph(graph, [[op.flops for op in graph.ops]])
+    bound, shares = costs.with_groups(graph.ops_of_states), []
+    for model in (bound, costs):
+        can_split = len(model.contraction.groups) > 1
+        shares.append(plan(model, 2).period / total if can_split else 1.0)
+    forbidden = forbidden_by_states(bound, 2)
+    return {"with_states": shares[0], "without_states": shares[1], "forbidden": forbidden}
+
+
 def state_lines(document: dict[str, Any]) -> Iterator[str]:
     """What the states of a model bind together, and which further pairs look like states."""
     for state in document["states"]:
@@ -65,6 +86,14 @@ def state_lines(document: dict[str, Any]) -> Iterator[str]:
         yield (
             f"state {state['input']}={state['output']}: keeps {', '.join(ops)} on one stage "
             f"({state['share']:.0%} of the arithmetic)"
+        )
+    balance = document["balance"]
+    if balance and balance["forbidden"]:
+        yield balance["forbidden"]
+    elif balance:
+        yield (
+            f"the larger of two stages has at least {balance['with_states']:.0%} of the "
+            f"arithmetic; without states {balance['without_states']:.0%}"
         )
     known = {state["input"] for state in document["states"]}
     pairs = [f"{i}={o}" for i, o in document["proposed_states"].items() if i not in known]

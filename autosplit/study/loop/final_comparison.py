@@ -15,6 +15,7 @@ from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.planner.batch.deployments import DeployedSplit
+from autosplit.planner.explain import forbidden_by_states
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
@@ -62,7 +63,10 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
         fastest = best_trial(trials, stored, ("throughput",))
         if fastest is not None:
             verdict = _verdict(opened, *fastest, trials)
-            document = {"choice": verdict.choice, "text": verdict.text}
+            text, blame = verdict.text, forbidden_by_states(opened.space.costs, 2)
+            if blame:
+                text = f"{text} {blame[0].upper()}{blame[1:]}."
+            document = {"choice": verdict.choice, "text": text}
             opened.study.set_user_attr("verdict", document)
 
 

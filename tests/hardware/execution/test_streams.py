@@ -200,3 +200,43 @@ def test_threads_may_each_drive_a_stream():
 def test_a_split_that_tears_a_state_apart_is_refused():
     with pytest.raises(SplitError, match=r"state 'before'.*stage 1.*stage 2"):
         fake_pipeline(SUM, THREE, ["y", "total", "last"], states={"before": "last"})
+
+
+@pytest.mark.integration
+@settings(max_examples=60, deadline=None)
+@given(recurrent(), st.integers(0, 6), st.lists(st.integers(0, 3), min_size=1, max_size=25))
+def test_a_failure_leaves_no_stream_half_advanced(net, at, calls):
+    net, stages, outputs, states, replicas = net
+    by_hand = ByHand(net, outputs, states)
+
+    def fail(number):
+        if number == at:
+            raise Broken
+
+    before = {at % len(stages): fail}
+    pipeline, _ = fake_pipeline(
+        net, stages, outputs, before=before, replicas=replicas, states=states
+    )
+    message = ""
+    with pipeline:
+        reader = pipeline.results()
+        try:
+            for number, (item, stream) in enumerate(zip(items(len(calls)), calls, strict=True)):
+                if number >= pipeline.capacity:
+                    in_time(lambda: next(reader))
+                pipeline.submit(item, stream=stream)
+                by_hand.step(item, stream)
+            for _ in range(min(len(calls), pipeline.capacity)):
+                in_time(lambda: next(reader))
+        except StageError as error:
+            message = str(error)
+        lost = set()
+        for stream in set(calls):
+            left = by_hand.left.get(stream, {name: np.zeros(2) for name in states})
+            try:
+                assert plain([pipeline.state(stream)]) == plain([left])
+            except StageError:
+                lost.add(str(stream))
+    assert lost == set(message.partition("lost streams: ")[2].split(", ")) - {""}
+    # What failed was an item of some stream.
+    assert bool(lost) == bool(message and states)
