@@ -171,17 +171,21 @@ class Split:
         """
         return self.model.pipeline(self._along(devices), depth, trace)
 
-    def export(self, folder: str | Path, devices: Sequence[str] = (), **results: Any) -> Path:
+    def export(
+        self,
+        folder: str | Path,
+        devices: Sequence[str] = (),
+        format: str = "native",
+        **results: Any,
+    ) -> Path:
         """Write ``split.json`` and one loadable file a stage into ``folder``; returns the former.
 
-        An export that is there is replaced in one step. ``results`` is what is known of the split,
-        see ``SplitResults``. Raises as ``pipeline`` does, and MachineError where the
-        disk refuses or nothing here links a stage's file.
+        ``format`` "onnx" or "cpp" adds a program that runs the stages without autosplit. An export
+        that is there is replaced in one step. ``results`` is what is known of the split, see
+        ``SplitResults``. Raises as ``pipeline`` does, ConfigError where the format lacks a stage,
+        and MachineError where the disk refuses or nothing here links a stage's file.
         """
-        from autosplit.deploy.export import write_split
-
-        known = SplitResults(**results)
-        return write_split(self.model, self._along(devices), Path(folder), known)
+        return _export(self.model, self._along(devices), folder, format, results)
 
     def _along(self, devices: Sequence[str]) -> Deployment:
         places = device.along(len(self.stages), devices or self.devices)
@@ -201,11 +205,22 @@ class ModelDeployment:
         """Link the stages into a running pipeline, as ``Split.pipeline`` does."""
         return self.model.pipeline(self.deployment, depth, trace)
 
-    def export(self, folder: str | Path, **results: Any) -> Path:
+    def export(self, folder: str | Path, format: str = "native", **results: Any) -> Path:
         """Write ``split.json`` and the files of the stages, as ``Split.export`` does."""
-        from autosplit.deploy.export import write_split
+        return _export(self.model, self.deployment, folder, format, results)
 
-        return write_split(self.model, self.deployment, Path(folder), SplitResults(**results))
+
+def _export(
+    model: Model, deployment: Deployment, folder: str | Path, format: str, results: dict[str, Any]
+) -> Path:
+    from autosplit.deploy.export import write_split
+    from autosplit.deploy.targets.formats import require_format
+    from autosplit.deploy.targets.program import add_program
+
+    require_format(format)
+    file = write_split(model, deployment, Path(folder), SplitResults(**results))
+    add_program(Path(folder), format)
+    return file
 
 
 def load_model(

@@ -48,6 +48,7 @@ _MODULES = (
 )  # fmt: skip
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 INTERRUPTED = 130
+EXPORTING = ("export", "split")  # their --format is that of the export
 AFTER_INTERRUPT = {"run": run.AFTER_INTERRUPT, "tune": tune.AFTER_INTERRUPT}
 
 
@@ -108,12 +109,6 @@ def _parser() -> argparse.ArgumentParser:
     summary = (autosplit.__doc__ or "").splitlines()[0]
     parser = _Parser(prog="autosplit", description=summary)
     parser.add_argument("--version", action="version", version=f"autosplit {VERSION}")
-    common = _Parser(add_help=False)
-    common.add_argument(
-        "-f", "--format", choices=("table", "json"), default="table", help="how to print the result"
-    )
-    common.add_argument("--progress", action="store_true", help="show progress even off a terminal")
-    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(
         title="commands", dest="command", required=True, metavar="COMMAND"
     )
@@ -123,11 +118,24 @@ def _parser() -> argparse.ArgumentParser:
             name,
             help=module.HELP,
             description=module.__doc__,
-            parents=[common],
+            parents=[_common(name)],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.configure(command)
     return parser
+
+
+def _common(command: str) -> _Parser:
+    """The options of every command; where something is exported, --format is that of the export."""
+    common = _Parser(add_help=False)
+    flags = ("-f",) if command in EXPORTING else ("-f", "--format")
+    choices = ("table", "json")
+    common.add_argument(
+        *flags, dest="format", choices=choices, default="table", help="how to print the result"
+    )
+    common.add_argument("--progress", action="store_true", help="show progress even off a terminal")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return common
 
 
 def _report(error: BaseException, code: int, debug: bool, text: str) -> int:

@@ -2,6 +2,7 @@
 
 autosplit export studies/quickstart.toml -o out/
 autosplit export mystudy.db -o out/ --trial 3
+autosplit export mystudy.db -o out/ --format cpp
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     options.add_study(parser)
     options.add_output(parser, "DIR", "folder to write into", required=True)
+    options.add_target(parser)
     parser.add_argument("--trial", type=int, metavar="N", help="export trial N instead of the best")
 
 
@@ -26,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.study.export import export_stored_split, faster_baseline
 
     with find_study(args.study, args.storage).open() as study:
-        file = export_stored_split(study, args.output, args.trial)
+        file = export_stored_split(study, args.output, args.trial, args.target_format)
         faster = None if args.trial is not None else faster_baseline(study)
     output.emit(args.format, {"file": str(file), "faster": faster}, f"wrote {file}")
     if faster is not None and args.format != "json":

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
 
@@ -78,6 +79,17 @@ def add_output(
 ) -> None:
     """The file or the folder that the command writes."""
     parser.add_argument("-o", "--output", type=Path, metavar=metavar, required=required, help=text)
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """What the export is written for."""
+    parser.add_argument(
+        "--format",
+        dest="target_format",
+        choices=FORMATS,
+        default=NATIVE,
+        help="write ONNX stages or a C++ program that run without autosplit (default: native)",
+    )
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:

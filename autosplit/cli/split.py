@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="source nodes or fused ops before the cut; once per cut, in order",
     )
     options.add_output(parser, "DIR", "folder to write split.json and the stages into")
+    options.add_target(parser)
     parser.add_argument(
         "--devices",
         help="one device per stage, e.g. 'cores:0 cores:1' (default: one core per stage)",
@@ -44,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
     after = [options.names(text, model.graph) for text in args.after]
     split = model.split(after)
     document = manual_split.document(split, after)
-    file = split.export(args.output, options.devices(args.devices)) if args.output else None
+    file = None
+    if args.output:
+        devices = options.devices(args.devices)
+        file = split.export(args.output, devices, args.target_format)
     if args.format == "json":
         output.emit_json(document | {"file": str(file) if file else None})
         return 0

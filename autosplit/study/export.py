@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import used
+from autosplit.deploy.targets.formats import NATIVE
+from autosplit.deploy.targets.program import add_program
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
@@ -58,11 +60,13 @@ def faster_baseline(study: optuna.Study) -> str | None:
     )
 
 
-def export_stored_split(study: optuna.Study, folder: Path, number: int | None = None) -> Path:
+def export_stored_split(
+    study: optuna.Study, folder: Path, number: int | None = None, format: str = NATIVE
+) -> Path:
     """Export trial ``number`` of a stored study, by default the best; returns ``split.json``.
 
-    Raises ConfigError where the trial has no split to export, or where model or machine are not
-    those of the study; Infeasible where no trial was completed.
+    Raises ConfigError where the trial has no split to export in this format, or where model or
+    machine are not those of the study; Infeasible where no trial was completed.
     """
     from autosplit.study.config.study_file import stored
     from autosplit.study.loop.benches import open_bench
@@ -87,6 +91,7 @@ def export_stored_split(study: optuna.Study, folder: Path, number: int | None = 
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
         _export_trial(config, bench, attributes, *chosen, folder)
+        add_program(folder, format)
     finally:
         bench.close()
     return folder / "split.json"

@@ -51,6 +51,7 @@ COMMANDS = {
     "streams": ("streams",),
     "winners": ("winners",),
     "runtimes": ("runtimes", "--single", "--seconds", "3"),
+    "targets": ("targets",),
 }
 
 

@@ -164,4 +164,4 @@ def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, ca
     assert capsys.readouterr().out.endswith(
         "\nwrote out/split.json; `autosplit verify out` compares it with the model\n"
     )
-    assert asked == [(Path("out"), ("cores:0", "cores:0"))]
+    assert asked == [(Path("out"), ("cores:0", "cores:0"), "native")]

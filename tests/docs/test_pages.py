@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,8 @@ ADDRESS = (
     "postgresql+psycopg://USER@HOST/NAME"  # on a page; a test puts its own server's address there
 )
 PACKAGES = {"onnxruntime": "onnxruntime", "rpc": "tornado", "torch": "torch"}
-LANGUAGES = {*RUN, "toml", "text", "json", "mermaid"}
+PROGRAMS = ("g++",)
+LANGUAGES = {*RUN, "cpp", "toml", "text", "json", "mermaid"}
 
 
 class Reader:
@@ -105,8 +107,10 @@ def needed(thing: str) -> Iterator[str]:
         with postgresql() as server:
             yield server.url
         return
-    assert thing in ("", *PACKAGES), f"tests know nothing of needs: {thing}"
-    if thing and not importlib.util.find_spec(PACKAGES[thing]):
+    assert thing in ("", *PACKAGES, *PROGRAMS), f"tests know nothing of needs: {thing}"
+    if thing in PROGRAMS and not shutil.which(thing):
+        pytest.skip(f"{thing} is not installed")
+    if thing in PACKAGES and not importlib.util.find_spec(PACKAGES[thing]):
         pytest.skip(f"{thing} is not installed")
     yield ""
 

@@ -36,8 +36,13 @@ def missing_features(target: Any) -> tuple[str, ...]:
     available = cpu_features(CPUINFO)
     if not available:
         return ()
-    required = [name for name in _required_features(target) if name in _LINUX_NAMES]
+    required = _required_features(target)
     return tuple(sorted(name for name in required if _LINUX_NAMES[name] not in available))
+
+
+def required_features(target: Any) -> tuple[str, ...]:
+    """The features, by Linux's names, that code for a tvm Target uses."""
+    return tuple(sorted(_LINUX_NAMES[name] for name in _required_features(target)))
 
 
 def cpu_features(file: Path) -> frozenset[str]:
@@ -55,9 +60,9 @@ def cpu_features(file: Path) -> frozenset[str]:
 
 
 def _required_features(target: Any) -> frozenset[str]:
-    """The features of a target's ``mcpu`` and ``mattr``; none where it is not LLVM's."""
+    """The known features of a target's ``mcpu`` and ``mattr``; none where it is not LLVM's."""
     from tvm.target import codegen
 
     if target.kind.name != "llvm" or not codegen.llvm_version_major(allow_none=True):
         return frozenset()
-    return frozenset(map(str, codegen.llvm_get_cpu_features(target)))
+    return frozenset(map(str, codegen.llvm_get_cpu_features(target))) & _LINUX_NAMES.keys()

@@ -1,0 +1,79 @@
+// Stages in onnxruntime.
+#include <onnxruntime_cxx_api.h>
+
+#include <thread>
+
+#include "system.hpp"
+
+namespace autosplit {
+namespace {
+
+class SessionStage : public Stage {
+ public:
+  explicit SessionStage(const StageSetting& setting)
+      : inputs_(setting.inputs), outputs_(setting.outputs) {
+    Ort::SessionOptions options;
+    options.SetIntraOpNumThreads(static_cast<int>(setting.cores.size()));
+    options.SetInterOpNumThreads(1);
+    // A thread that waits must not take a core from another stage.
+    options.AddConfigEntry("session.intra_op.allow_spinning", "0");
+    // A new thread inherits the affinity of the one that starts it.
+    std::exception_ptr failure;
+    std::thread([&] {
+      try {
+        pin(0, setting.cores);
+        session_ = Ort::Session(environment(), setting.file.c_str(), options);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }).join();
+    if (failure) std::rethrow_exception(failure);
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      types_.push_back(session_.GetInputTypeInfo(i).GetTensorTypeAndShapeInfo().GetElementType());
+    for (const Port& port : inputs_) input_names_.push_back(port.name.c_str());
+    for (const Port& port : outputs_) output_names_.push_back(port.name.c_str());
+  }
+
+  Tensors run(const Tensors& inputs) override {
+    static const Ort::MemoryInfo memory =
+        Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
+    std::vector<Ort::Value> values;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      values.push_back(Ort::Value::CreateTensor(memory, inputs[i].get(), inputs_[i].bytes,
+                                                inputs_[i].shape.data(), inputs_[i].shape.size(),
+                                                types_[i]));
+    auto results = session_.Run(Ort::RunOptions{nullptr}, input_names_.data(), values.data(),
+                                values.size(), output_names_.data(), output_names_.size());
+    Tensors outputs;
+    for (Ort::Value& value : results) {
+      const auto owner = std::make_shared<Ort::Value>(std::move(value));
+      outputs.emplace_back(owner, owner->GetTensorMutableRawData());
+    }
+    return outputs;
+  }
+
+ private:
+  static Ort::Env& environment() {
+    static Ort::Env env(ORT_LOGGING_LEVEL_FATAL);
+    return env;
+  }
+
+  const std::vector<Port>&inputs_, &outputs_;
+  Ort::Session session_{nullptr};
+  std::vector<ONNXTensorElementDataType> types_;
+  std::vector<const char*> input_names_, output_names_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> load_onnxruntime(const StageSetting& setting) {
+  const std::string version = OrtGetApiBase()->GetVersionString();
+  // The headers give no interface at all where the library is older than they are.
+  if (!OrtGetApiBase()->GetApi(ORT_API_VERSION))
+    throw Error(BAD_MACHINE, "onnxruntime " + version + " is older than its headers; install the " +
+                                 "version that the program was built with");
+  require_version("onnxruntime", version, setting.version);
+  return std::make_unique<SessionStage>(setting);
+}
+
+}  // namespace autosplit

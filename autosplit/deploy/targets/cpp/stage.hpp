@@ -1,0 +1,60 @@
+// A stage as the pipeline sees it, and what goes in and out of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace autosplit {
+
+// An error in one line; the program ends with its code, as `autosplit` does.
+struct Error : std::runtime_error {
+  Error(int code, const std::string& text) : std::runtime_error(text), exit_code(code) {}
+  int exit_code;
+};
+constexpr int STAGE_FAILED = 1, BAD_INPUT = 2, BAD_MACHINE = 3;
+
+// A tensor at the border of a stage. `dtype` is numpy's name, `descr` its code in .npy files.
+struct Port {
+  std::string name, dtype, descr;
+  std::vector<std::int64_t> shape;
+  std::size_t bytes;
+};
+
+// The memory of a tensor, which nobody changes once it is sent. Its port knows the rest.
+using Tensor = std::shared_ptr<void>;
+using Tensors = std::vector<Tensor>;
+
+// The kernels of all runtimes may load whole vectors.
+constexpr std::size_t ALIGNMENT = 64;
+Tensor allocate(std::size_t bytes);
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  // Prepares the calling thread, which is pinned to the stage's cores and alone calls `run`.
+  virtual void open() {}
+  virtual Tensors run(const Tensors& inputs) = 0;
+};
+
+struct StageSetting {
+  std::string file;
+  const std::vector<Port>&inputs, &outputs;
+  std::vector<int> cores;
+  std::string version;  // of the runtime that the stage was exported with
+};
+
+// Functions that load a stage file; a program has those of the runtimes that its stages need.
+using Loader = std::unique_ptr<Stage> (*)(const StageSetting&);
+std::unique_ptr<Stage> load_tvm(const StageSetting&);
+std::unique_ptr<Stage> load_openvino(const StageSetting&);
+std::unique_ptr<Stage> load_onnxruntime(const StageSetting&);
+
+// Throws where a library is older than what the export was made with.
+void require_version(const std::string& library, const std::string& present,
+                     const std::string& required);
+
+}  // namespace autosplit

@@ -1,0 +1,150 @@
+"""The C++ program of an export: its sources, and the wiring as C++ that is compiled into it.
+
+The wiring is generated, so the program reads no JSON. Names come from model files, which nobody
+trusts, so every character of a name that could end a string is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from importlib.resources import files as package_files
+from typing import Any
+
+import numpy as np
+
+from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, TensorPort
+from autosplit.deployment import cores_of
+from autosplit.errors import ConfigError
+from autosplit.hardware.codegen.target import target_of
+from autosplit.hardware.devices import processor
+from autosplit.hardware.execution.edges import CALLER, Edge, Edges, connect
+from autosplit.hardware.execution.wiring import StageState
+from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO, TVM
+from autosplit.versions import TVM as TVM_PACKAGE
+
+_PACKAGES = {TVM: TVM_PACKAGE, ONNXRUNTIME: ONNXRUNTIME, OPENVINO: OPENVINO}
+_DEPTH = 2  # as in ``autosplit.load``
+
+
+class Code(str):
+    """Text that is C++ already."""
+
+
+def files(document: Manifest) -> Mapping[str, bytes]:
+    """The sources of the program. Raises ConfigError for a stage that is not on local cores."""
+    folder = package_files(__package__) / "cpp"
+    sources = {file.name: file.read_bytes() for file in folder.iterdir()}
+    runtimes = sorted({stage.runtime for stage in document.stages})
+    cmake = f"set(RUNTIMES {' '.join(runtimes)})\n"
+    return {**sources, "wiring.cmake": cmake.encode(), "wiring.cpp": _wiring(document).encode()}
+
+
+def _wiring(document: Manifest) -> str:
+    """A definition of ``description``, whose fields ``description.hpp`` explains."""
+    wiring = document.wiring()
+    counts = [len(stage.replicas) for stage in document.stages]
+    edges = connect(wiring, counts, _DEPTH)
+    outputs = [port.name for port in wiring.outputs]
+    inputs = [port.name for port in wiring.inputs]
+    forwarded = [
+        (inputs.index(connection.source), outputs.index(name))
+        for connection in wiring.connections
+        if isinstance(connection.source, str)
+        for name in connection.outputs
+    ]
+    stages = []
+    for stage in document.stages:
+        states = [state for state in wiring.states if state.stage == stage.index]
+        stages.append(_stage(document, stage, states, edges, outputs))
+    description = (
+        document.model.name,
+        document.environment.get("architecture", ""),
+        _ports(document.model.inputs),
+        _ports(document.model.outputs),
+        stages,
+        _edges(edges.out_of[CALLER]),
+        forwarded,
+        _DEPTH * (sum(counts) + 1),  # as ``Engine.capacity``
+    )
+    return (
+        "// Written by autosplit from split.json.\n"
+        '#include "description.hpp"\n\n'
+        f"const autosplit::Description autosplit::description = {initialiser(description)};\n"
+    )
+
+
+def _stage(
+    document: Manifest,
+    stage: StagePart,
+    states: Iterable[StageState],
+    edges: Edges,
+    outputs: list[str],
+) -> tuple[Any, ...]:
+    version = document.environment.get(_PACKAGES[stage.runtime], "0")
+    beside = []
+    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
+        beside.append((stage.onnx.data, stage.onnx.data_sha256))
+    return (
+        Code(f"load_{stage.runtime}"),
+        stage.runtime,
+        ".".join(version.split(".")[:2]),
+        beside,
+        _ports(stage.inputs),
+        _ports(stage.outputs),
+        [_replica(document, stage, replica) for replica in stage.replicas],
+        [(state.input, state.output) for state in states],
+        _edges(edges.out_of[stage.index]),
+        edges.senders[stage.index],
+        edges.incoming[stage.index],
+        [(position, outputs.index(name)) for name, position in edges.outputs[stage.index]],
+    )
+
+
+def _replica(document: Manifest, stage: StagePart, replica: ReplicaPart) -> tuple[Any, ...]:
+    cores = cores_of(replica.device)
+    if not cores:
+        raise ConfigError(
+            f"stage {stage.index} is on '{replica.device}'; the cpp format runs stages on local "
+            "cores, write cores:0"
+        )
+    file = (replica.file or stage.file, replica.sha256 if replica.file else stage.sha256)
+    target = target_of(replica.target or document.environment.get("target"))
+    features = processor.required_features(target) if stage.runtime == TVM else ()
+    return (file, cores, features)
+
+
+def _edges(edges: Iterable[Edge]) -> list[tuple[Any, ...]]:
+    return [(edge.reader, edge.routes, edge.reach) for edge in edges]
+
+
+def _ports(ports: Iterable[TensorPort]) -> list[tuple[Any, ...]]:
+    return [_port(port) for port in ports]
+
+
+def _port(port: TensorPort) -> tuple[Any, ...]:
+    try:
+        dtype = np.dtype(port.dtype)
+    except TypeError:
+        # The only type of models that numpy lacks and every runtime here has.
+        if port.dtype != "bfloat16":
+            raise ConfigError(
+                f"tensor '{port.name}' is {port.dtype}, which the cpp format lacks; use native"
+            ) from None
+        dtype = np.dtype("V2")
+    return (port.name, port.dtype, dtype.str, port.shape, dtype.itemsize * math.prod(port.shape))
+
+
+def initialiser(value: Any) -> str:
+    """A value as C++ writes it in an initialiser."""
+    if isinstance(value, Code | int):
+        return str(value)
+    if isinstance(value, str):
+        return '"' + "".join(map(_escaped, value.encode())) + '"'
+    return "{" + ", ".join(map(initialiser, value)) + "}"
+
+
+def _escaped(byte: int) -> str:
+    """A byte of a string; of an escape with three octal digits the next character is no part."""
+    is_plain = 0x20 <= byte < 0x7F and chr(byte) not in '"\\?'
+    return chr(byte) if is_plain else f"\\{byte:03o}"

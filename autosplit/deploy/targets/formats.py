@@ -1,0 +1,16 @@
+"""The names of the formats that an export can have."""
+
+from __future__ import annotations
+
+from autosplit.errors import ConfigError, nearest
+
+NATIVE, ONNX, CPP = "native", "onnx", "cpp"
+FORMATS = (NATIVE, ONNX, CPP)
+
+
+def require_format(name: str) -> None:
+    """Raises ConfigError for an unknown format."""
+    if name not in FORMATS:
+        raise ConfigError(
+            f"unknown format '{name}'{nearest(name, FORMATS)}; the formats are {', '.join(FORMATS)}"
+        )

@@ -1,0 +1,54 @@
+"""Run the stages of this folder in onnxruntime: python run.py < ITEMS > OUTPUTS.
+
+Both are raw arrays: of each item its inputs, or outputs, in the order of pipeline.json.
+"""
+
+import json
+import queue
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = Path(__file__).parent
+WIRING = json.loads((FOLDER / "pipeline.json").read_text(encoding="utf-8"))
+ITEM = np.dtype([(p["name"], p["dtype"], tuple(p["shape"])) for p in WIRING["inputs"]])
+
+Items = queue.Queue[Any]
+
+
+def run_stage(stage: dict[str, Any], items: Items, results: Items) -> None:
+    """Compute the items of one queue for the next."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = stage["session_options"]["intra_op_num_threads"]
+    session = onnxruntime.InferenceSession(str(FOLDER / stage["filename"]), options)
+    states = [s for s in WIRING["states"] if s["input"] in stage["inputs"]]
+    left = {s["input"]: np.zeros(s["shape"], s["dtype"]) for s in states}
+    while (item := items.get()) is not None:
+        tensors = item | left
+        values = session.run(stage["outputs"], {name: tensors[name] for name in stage["inputs"]})
+        item |= zip(stage["outputs"], values, strict=True)
+        left = {s["input"]: item[s["output"]] for s in states}
+        results.put(item)
+    results.put(None)
+
+
+def read_items(items: Items) -> None:
+    """Put the items of standard input into the first queue."""
+    while data := sys.stdin.buffer.read(ITEM.itemsize):
+        record = np.frombuffer(data, ITEM)[0]
+        items.put({name: np.ascontiguousarray(record[name]) for name in ITEM.fields or ()})
+    items.put(None)
+
+
+queues: list[Items] = [queue.Queue(2) for _ in range(len(WIRING["pipeline"]) + 1)]
+threading.Thread(target=read_items, args=(queues[0],), daemon=True).start()
+for entry, *ends in zip(WIRING["pipeline"], queues, queues[1:], strict=False):
+    threading.Thread(target=run_stage, args=(*entry.values(), *ends), daemon=True).start()
+while (item := queues[-1].get()) is not None:
+    for output in WIRING["outputs"]:
+        sys.stdout.buffer.write(item[output["tensor"]].tobytes())

@@ -1,0 +1,63 @@
+"""The wiring of the stages' ONNX models, in the shape of onnxruntime-genai's pipeline section."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files as package_files
+from typing import Any
+
+from autosplit.deploy.manifest import Manifest, StagePart, ToOutput
+from autosplit.deployment import cores_of
+from autosplit.errors import ConfigError
+
+WIRING = "pipeline.json"
+PROGRAMS = ("run.py", "run.cpp")
+
+
+def files(document: Manifest) -> Mapping[str, bytes]:
+    """The wiring file and two programs that run it.
+
+    Raises ConfigError naming the first stage that has no ONNX model.
+    """
+    text = json.dumps(wiring(document), indent=1) + "\n"
+    folder = package_files(__package__) / "onnx"
+    programs = {name: (folder / name).read_bytes() for name in PROGRAMS}
+    return {WIRING: text.encode(), **programs}
+
+
+def wiring(document: Manifest) -> dict[str, Any]:
+    """Files and tensor names of the stages; tensors of one name are the same.
+
+    ``outputs`` pairs each output of the model with its tensor.
+    """
+    sizes = {connection.tensor: connection.bytes for connection in document.connections}
+    tensors = {
+        end.output: connection.tensor
+        for connection in document.connections
+        for end in connection.to
+        if isinstance(end, ToOutput)
+    }
+    # What no stage reads is no input here.
+    inputs = [port for port in document.model.inputs if port.name in sizes]
+    return {
+        "pipeline": [{f"stage{stage.index}": _entry(stage)} for stage in document.stages],
+        "inputs": [port.model_dump() | {"bytes": sizes[port.name]} for port in inputs],
+        "outputs": [{"name": p.name, "tensor": tensors[p.name]} for p in document.model.outputs],
+        "states": [state.model_dump() for stage in document.stages for state in stage.states],
+    }
+
+
+def _entry(stage: StagePart) -> dict[str, Any]:
+    if stage.onnx is None:
+        raise ConfigError(
+            f"stage {stage.index} has no ONNX file: {stage.onnx_absent}; "
+            "cut elsewhere, or export with --format native or cpp"
+        )
+    threads = max(1, *(len(cores_of(replica.device)) for replica in stage.replicas))
+    return {
+        "filename": stage.onnx.file,
+        "inputs": [port.name for port in stage.inputs],
+        "outputs": [port.name for port in stage.outputs],
+        "session_options": {"intra_op_num_threads": threads},
+    }

@@ -1,0 +1,30 @@
+"""The program of an export: each format is the native folder and files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from autosplit.deploy import manifest_file
+from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.targets import cpp_program, onnx_program
+from autosplit.deploy.targets.formats import CPP, ONNX
+from autosplit.files import atomic_write
+
+# Names and contents of the files that a format adds to the native one.
+_ADDED: Mapping[str, Callable[[Manifest], Mapping[str, bytes]]] = {
+    ONNX: onnx_program.files,
+    CPP: cpp_program.files,
+}
+
+
+def add_program(folder: Path, name: str) -> None:
+    """Add to an export what its format ``name`` has besides the native one.
+
+    Raises ConfigError where a stage has no such form, MachineError where the disk refuses.
+    """
+    if name not in _ADDED:
+        return
+    for file, content in _ADDED[name](manifest_file.read(folder)).items():
+        with atomic_write(folder / file) as temporary:
+            temporary.write_bytes(content)

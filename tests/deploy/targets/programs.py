@@ -1,0 +1,86 @@
+"""Building and running the C++ of an export."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+# Where the wheels are installed; they hold headers and libraries.
+PACKAGES = Path(str(importlib.util.find_spec("tvm").origin)).parents[1]
+SUPPRESSIONS = Path(__file__).with_name("thread_sanitizer.txt")
+# OpenVINO's TBB opens a library in a way that sanitizers refuse, unless it is told of them.
+SANITIZED = {"TBB_ENABLE_SANITIZERS": "1", "ASAN_OPTIONS": "detect_leaks=1"}
+
+
+def require_tools(*tools: str) -> None:
+    """Skip where a program is missing."""
+    for tool in tools:
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+
+
+def checked(command: Sequence[object], **options: Any) -> str:
+    """The output of a command that succeeds."""
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=900, **options
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
+
+
+def build(folder: Path, sanitizer: str = "") -> Path:
+    """The program of an export, built by cmake."""
+    require_tools("g++", "cmake")
+    built = folder / f"build{sanitizer}"
+    checked(
+        ["cmake", "-S", folder, "-B", built, f"-DPACKAGES={PACKAGES}", f"-DSANITIZE={sanitizer}"]
+    )
+    checked(["cmake", "--build", built])
+    return built / "net"
+
+
+def stacked(items: Sequence[dict[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: np.stack([item[name] for item in items]) for name in items[0]}
+
+
+def run(
+    program: Path,
+    export: Path,
+    inputs: dict[str, np.ndarray[Any, Any]],
+    outputs: Sequence[str],
+    *options: str,
+    **environment: str,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The outputs of the program for stacked inputs."""
+    words = [*options]
+    for number, (name, array) in enumerate(inputs.items()):
+        np.save(export / f"in{number}.npy", array)
+        words += ["--input", f"{name}={export / f'in{number}.npy'}"]
+    files = {name: export / f"out{number}.npy" for number, name in enumerate(outputs)}
+    for name, file in files.items():
+        words += ["--output", f"{name}={file}"]
+    # No Python is there to be asked for anything.
+    checked([program, export, *words], env={"TSAN_OPTIONS": "", **environment})
+    return {name: np.load(file) for name, file in files.items()}
+
+
+def failed(program: Path, *words: object, **environment: str) -> tuple[int, str]:
+    """The exit code of the program and its error, which is one line."""
+    done = subprocess.run(
+        [program, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | environment,
+    )
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.returncode, done.stderr.strip()

@@ -1,0 +1,202 @@
+"""The C++ pipeline on fake stages, under the sanitizers: replicas, streams, skips, failures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autosplit.deploy import manifest_file
+from autosplit.deploy.targets.program import add_program
+from tests.deploy import manifests
+from tests.deploy.targets.programs import checked, failed, require_tools, run
+
+pytestmark = pytest.mark.integration
+HERE = Path(__file__).parent
+SOURCES = ("pipeline.cpp", "system.cpp", "npy.cpp", "wiring.cpp")
+ITEMS, STREAMS = 60, 3
+COMPILED = shutil.ignore_patterns("*_*")
+
+
+def write_export(folder: Path) -> dict[str, Any]:
+    """Stages with replicas, a skip, a state, and an input that is an output too."""
+    document = manifests.sound() | {"environment": {"architecture": platform.machine()}}
+    for stage, replicas in zip(document["stages"], (2, 3, 1), strict=True):
+        stage.update(runtime="tvm", replicas=[{"device": "cores:0"}] * replicas)
+        stage["sha256"] = manifests.digest(stage["file"])
+    middle = document["stages"][1]
+    middle["inputs"].append(manifests.port('s"\\'))
+    middle["outputs"].append(manifests.port("s_next"))
+    middle["states"] = [manifests.port('s"\\') | {"input": 's"\\', "output": "s_next"}]
+    document["model"].update(states={'s"\\': "s_next"})
+    document["model"]["outputs"].append(manifests.port("x"))
+    document["connections"][0]["to"].append({"output": "x"})
+    folder.mkdir()
+    for stage in document["stages"]:
+        (folder / stage["file"]).write_text(stage["file"])
+    (folder / "split.json").write_text(json.dumps(document))
+    manifest_file.read(folder).wiring()
+    add_program(folder, "cpp")
+    return document
+
+
+def compile_with(folder: Path, main: Path, sanitizer: str, objects: Path | None = None) -> Path:
+    """A program of fake stages; ``objects`` holds what was compiled of another one before."""
+    objects = objects or folder
+    program, names = folder / f"{main.stem}_{sanitizer}", []
+    flags = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-Wall", "-Wextra", "-Werror"]
+    for source in (*(folder / name for name in SOURCES), HERE / "fake_stages.cpp", main):
+        place = folder if source.name == "wiring.cpp" else objects
+        names.append(place / f"{source.stem}_{sanitizer}.o")
+        if not names[-1].exists():
+            checked(["g++", *flags, "-I", folder, "-c", source, "-o", names[-1]])
+    checked(["g++", f"-fsanitize={sanitizer}", *names, "-pthread", "-o", program])
+    return program
+
+
+@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+def sanitizer(request: pytest.FixtureRequest) -> str:
+    require_tools("g++")
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("engine") / "export"
+    write_export(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def program(folder: Path, sanitizer: str) -> Path:
+    return compile_with(folder, folder / "main.cpp", sanitizer)
+
+
+def fake(inputs: list[Any], outputs: int) -> list[Any]:
+    """What a fake stage computes."""
+    values = np.concatenate(inputs)
+    checksum = int((np.arange(1, len(values) + 1) * values.astype("int64")).sum())
+    return [np.full(24, (checksum + n) % 251, "uint8") for n in range(1, outputs + 1)]
+
+
+def expected(items: Any) -> dict[str, Any]:
+    """The outputs item by item, with a state for each stream."""
+    state = dict.fromkeys(range(STREAMS), np.zeros(24, "uint8"))
+    results: dict[str, list[Any]] = {"b": [], "y": [], "x": []}
+    for number, item in enumerate(items):
+        x = np.frombuffer(item.tobytes(), "uint8")
+        a, b = fake([x], 2)
+        c, state[number % STREAMS] = fake([a, x, state[number % STREAMS]], 2)
+        (y,) = fake([b, c], 1)
+        for name, value in (("b", b), ("y", y), ("x", x)):
+            results[name].append(value.view("float32").reshape(2, 3))
+    return {name: np.stack(arrays) for name, arrays in results.items()}
+
+
+def test_results_are_in_order_with_the_states_of_their_stream(folder, program):
+    items = np.random.default_rng(0).random((ITEMS, 2, 3), "float32")
+    options = ("--streams", str(STREAMS), "--repeat", "3")
+    outputs = run(program, folder, {"x": items}, ["b", "y", "x"], *options)
+    for name, array in expected(items).items():
+        assert outputs[name].tobytes() == array.tobytes(), name
+
+
+def test_many_threads_use_one_pipeline(folder, sanitizer):
+    program = compile_with(folder, HERE / "concurrency.cpp", sanitizer)
+    printed = checked([program, folder])
+    assert printed in ("same, the pipeline is closed; make a new one\n", "same, finished\n")
+
+
+@pytest.mark.parametrize(
+    ("fail", "name"), [("stage0.so:3", r"replica . of stage 0"), ("stage2.so:20", "stage 2")]
+)
+def test_a_stage_that_fails_closes_the_pipeline(folder, program, fail, name):
+    np.save(folder / "items.npy", np.zeros((ITEMS, 2, 3), "float32"))
+    words = [folder, "--input", f"x={folder / 'items.npy'}", "--streams", "2"]
+    code, line = failed(program, *words, FAIL=fail)
+    assert code == 1
+    assert re.fullmatch(
+        rf"net: {name} failed: out of luck; the pipeline is closed; lost streams: [01](, 1)?", line
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "the folder of the export is missing"),
+        (["DIR", "--inputs", "x=y"], "unknown option --inputs"),
+        (["DIR", "--input"], "--input needs a value"),
+        (["DIR", "--input", "x"], "write NAME=FILE"),
+        (["DIR", "--input", "z=GOOD"], "unknown input 'z'; the model's inputs are x"),
+        (["DIR", "--input", "x=GOOD", "--output", "z=f"], "unknown output 'z'"),
+        (["DIR", "--output", "y=f"], "input 'x' is missing"),
+        (["DIR", "--input", "x=GOOD", "--streams", "-1"], "--streams -1 is invalid"),
+        (["DIR", "--input", "x=DIR/split.json"], "is not a .npy file"),
+        (["DIR", "--input", "x=NARROW"], r"float32 with the shape (ITEMS, 2, 3)"),
+        (["DIR", "--input", "x=DOUBLE"], r"float32 with the shape (ITEMS, 2, 3)"),
+        (["DIR", "--input", "x=SHORT"], "ends in item 3"),
+        (["DIR", "--input", "x=NONE"], "has 0 items"),
+        (["DIR/nowhere", "--input", "x=GOOD"], "stage0.so' is missing; export the split again"),
+    ],
+)
+def test_a_wrong_argument_is_refused_in_a_line(folder, tmp_path, program, words, reason):
+    good = np.zeros((4, 2, 3), "float32")
+    arrays = {"GOOD": good, "NARROW": good[:, :1], "DOUBLE": good.astype("float64")}
+    for name, array in (arrays | {"SHORT": good, "NONE": good[:0]}).items():
+        np.save(tmp_path / f"{name}.npy", array)
+    short = tmp_path / "SHORT.npy"
+    short.write_bytes(short.read_bytes()[:-4])
+    for name in ("GOOD", "NARROW", "DOUBLE", "SHORT", "NONE"):
+        words = [word.replace(f"={name}", f"={tmp_path / name}.npy") for word in words]
+    code, line = failed(program, *(word.replace("DIR", str(folder)) for word in words))
+    assert (code, reason in line) == (2, True), line
+
+
+def test_a_changed_stage_file_is_refused(folder, tmp_path, program):
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
+    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
+    (changed / "stage1.so").write_text("something else")
+    code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+    assert code == 2
+    assert "it was changed, export it again" in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"0"', '"0.28"', "fake runtime 0.27 is older than 0.28"),
+        ('"tvm", "0", {}', '"tvm", "0", {{"stage9.so", ""}}', "stage9.so' is missing"),
+        (f'"{platform.machine()}"', '"vax"', "exported for vax, this machine is"),
+        ("{0}, {", '{0}, {"nosuch", ', "this processor lacks nosuch"),
+    ],
+)
+def test_a_machine_that_does_not_fit_is_refused(
+    folder, tmp_path, sanitizer, program, old, new, reason
+):
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
+    wiring = (changed / "wiring.cpp").read_text()
+    assert old in wiring
+    (changed / "wiring.cpp").write_text(wiring.replace(old, new))
+    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
+    program = compile_with(changed, changed / "main.cpp", sanitizer, objects=folder)
+    code, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+    assert (code, reason in line) == (2 if "missing" in reason else 3, True), line
+
+
+def test_sha256_of_every_length_is_that_of_hashlib(folder, tmp_path, program):
+    # Lengths around those where the padding needs another block.
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=COMPILED)
+    np.save(changed / "items.npy", np.zeros((1, 2, 3), "float32"))
+    for size in (0, 1, 55, 56, 63, 64, 65, 119, 120, 1000, (1 << 20) + 1):
+        (changed / "stage1.so").write_bytes(os.urandom(size))
+        content = (changed / "stage1.so").read_bytes()
+        _, line = failed(program, changed, "--input", f"x={changed / 'items.npy'}")
+        assert hashlib.sha256(content).hexdigest()[:12] in line

@@ -1,0 +1,164 @@
+"""The C++ program of real exports: it computes what ``autosplit.load`` computes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.api import ModelDeployment
+from autosplit.deployment import DeployedStage, Deployment
+from autosplit.hardware.devices.device import available
+from autosplit.zoo import stream_nets, weights
+from tests.deploy import manifests
+from tests.deploy.exports import Export
+from tests.deploy.targets.programs import (
+    PACKAGES,
+    SANITIZED,
+    SUPPRESSIONS,
+    build,
+    checked,
+    failed,
+    require_tools,
+    run,
+    stacked,
+)
+
+pytestmark = pytest.mark.integration
+FIRST, LAST = f"cores:{available()[0]}", f"cores:{available()[-1]}"
+BOTH = f"cores:{','.join(map(str, sorted({available()[0], available()[-1]})))}"
+LAYERS, STREAMS = 3, 3
+BUILT = shutil.ignore_patterns("build*")
+
+
+def export(model: Any, after: list[list[str]], *stages: Any) -> Deployment:
+    """Stages with their runtimes and devices."""
+    cuts = model.split(after).stages
+    deployed = [DeployedStage(ops, *where) for ops, where in zip(cuts, stages, strict=True)]
+    return ModelDeployment(model, Deployment(tuple(deployed)))
+
+
+@pytest.fixture(scope="module")
+def branches_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Replicas, threads, tensors that skip a stage, in two runtimes."""
+    pytest.importorskip("openvino")
+    from autosplit.zoo import catalog
+
+    model = autosplit.load_model(catalog.cached("branches"), runtime="auto")
+    folder = tmp_path_factory.mktemp("branches") / "out"
+    where = ("tvm", (FIRST, LAST)), ("openvino", (LAST, FIRST)), ("tvm", (BOTH,))
+    export(model, [["first"], ["hinted"]], *where).export(folder, format="cpp")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def amplifier_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state in each of three stages, in two runtimes, with replicas and threads."""
+    pytest.importorskip("openvino")
+    import onnx
+
+    folder = tmp_path_factory.mktemp("amplifier")
+    net, shapes = stream_nets.amplifier(LAYERS, 4, 8)
+    weights.fill(net.graph, shapes, seed=0)
+    onnx.save(net, folder / "net.onnx")
+    states = {f"past_{i}": f"present_{i}" for i in range(LAYERS)}
+    model = autosplit.load_model(folder / "net.onnx", runtime="auto", states=states)
+    where = ("tvm", (FIRST, LAST)), ("openvino", (BOTH,)), ("tvm", (FIRST, LAST, FIRST))
+    cuts = [["layer0.sum"], ["layer1.sum"]]
+    export(model, cuts, *where).export(folder / "out", format="cpp")
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def program(branches_export: Path) -> Path:
+    return build(branches_export)
+
+
+def items_of(folder: Path, count: int) -> list[dict[str, Any]]:
+    from autosplit.deploy import manifest_file
+    from autosplit.deploy.verify import sample_items
+    from autosplit.frontend.samples import random_items
+
+    return sample_items(manifest_file.read(folder), random_items, count, seed=7)
+
+
+def test_outputs_equal_those_of_load(branches_export, program):
+    items = items_of(branches_export, 20)
+    with autosplit.load(branches_export) as pipeline:
+        expected = stacked(pipeline.run(items))
+    outputs = run(program, branches_export, stacked(items), list(expected), "--repeat", "3")
+    for name, array in expected.items():
+        np.testing.assert_array_equal(outputs[name], array)
+
+
+def test_no_python_is_in_the_program(program):
+    libraries = checked(["ldd", program])
+    assert "libtvm_runtime" in libraries
+    assert "python3" not in libraries.replace("/site-packages", "").replace("/lib/python3", "")
+
+
+def test_a_file_that_is_no_stage_does_not_load(branches_export, program, tmp_path):
+    changed = Path(shutil.copytree(branches_export, tmp_path / "changed", ignore=BUILT))
+    stage = Export(changed).document["stages"][0]
+    (changed / stage["file"]).write_text("no library")
+    # The program is built with the digest of that file.
+    wiring = (changed / "wiring.cpp").read_text()
+    digest = manifests.digest("no library")
+    (changed / "wiring.cpp").write_text(wiring.replace(stage["sha256"], digest))
+    library = program.parent / "libautosplit_pipeline.a"
+    runtimes = [PACKAGES / "tvm" / "lib" / "libtvm_runtime.so"]
+    runtimes += [PACKAGES / "tvm_ffi" / "lib" / "libtvm_ffi.so"]
+    runtimes += (PACKAGES / "openvino" / "libs").glob("libopenvino.so.*")
+    runtimes += (PACKAGES / "openvino" / "libs").glob("libtbb.so.*")
+    paths = [f"-Wl,-rpath,{file.parent}" for file in runtimes]
+    sources = [changed / "wiring.cpp", changed / "main.cpp", library]
+    flags = ["-std=c++17", "-I", changed, "-pthread", "-Wl,--no-as-needed"]
+    checked(["g++", *flags, *sources, *runtimes, *paths, "-o", changed / "net"])
+    files = []
+    for name, array in stacked(items_of(changed, 1)).items():
+        np.save(changed / f"{name}.npy", array)
+        files += ["--input", f"{name}={changed / name}.npy"]
+    code, line = failed(changed / "net", changed, *files)
+    assert code == 3
+    assert line.startswith(f"branches: '{stage['file']}' does not load with this tvm: ")
+
+
+@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+def test_streams_are_right_and_the_sanitizer_is_content(amplifier_export, sanitizer):
+    items = items_of(amplifier_export, 20)
+    with autosplit.load(amplifier_export) as pipeline:
+        results = pipeline.run(items)
+    expected = stacked([result for result in results for _ in range(STREAMS)])
+    interleaved = stacked([item for item in items for _ in range(STREAMS)])
+    options = ("--streams", str(STREAMS))
+    suppressed = f"suppressions={SUPPRESSIONS}"
+    program = build(amplifier_export, sanitizer)
+    outputs = run(
+        program, amplifier_export, interleaved, ["amplified"], *options,
+        TSAN_OPTIONS=suppressed, **SANITIZED,
+    )  # fmt: skip
+    np.testing.assert_array_equal(outputs["amplified"], expected["amplified"])
+
+
+def test_onnxruntime_s_stages_run_where_its_headers_are(branches, tmp_path):
+    pytest.importorskip("onnxruntime")
+    require_tools("g++")
+    if subprocess.run(
+        ["g++", "-xc++", "-fsyntax-only", "-I/usr/include/onnxruntime", "-"],
+        input="#include <onnxruntime_cxx_api.h>", text=True, capture_output=True, check=False,
+    ).returncode:  # fmt: skip
+        pytest.skip("onnxruntime's C++ headers are not installed; its wheel has none")
+    model = autosplit.load_model(branches.path, runtime="auto")
+    where = ("onnxruntime", (FIRST, LAST)), ("tvm", (BOTH,))
+    export(model, [["first"]], *where).export(tmp_path, format="cpp")
+    items = items_of(tmp_path, 10)
+    with autosplit.load(tmp_path) as pipeline:
+        expected = stacked(pipeline.run(items))
+    outputs = run(build(tmp_path), tmp_path, stacked(items), list(expected))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(outputs[name], array)

@@ -1,0 +1,76 @@
+"""The formats on the command line, in the API and from a study."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from autosplit.deploy import manifest_file
+from autosplit.deploy.targets import cpp_program
+from autosplit.deploy.targets.formats import FORMATS, require_format
+from autosplit.deploy.targets.program import add_program
+from autosplit.errors import ConfigError
+
+
+def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
+    with pytest.raises(ConfigError, match="unknown format 'onx'; did you mean 'onnx'"):
+        branches.split([["first"]]).export(tmp_path / "out", format="onx")
+    assert not (tmp_path / "out").exists()
+    for name in FORMATS:
+        require_format(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("native", None), ("onnx", "pipeline.json"), ("cpp", "CMakeLists.txt")]
+)
+def test_a_format_adds_its_program_to_the_native_folder(export, name, file):
+    before = {file.name for file in export.folder.iterdir()}
+    add_program(export.folder, name)
+    added = {file.name for file in export.folder.iterdir()} - before
+    assert file in added or (file is None and not added)
+    assert manifest_file.read(export.folder).files
+
+
+def test_the_cpp_format_refuses_a_stage_that_is_not_on_local_cores(export):
+    export.edit(lambda d: d["stages"][1]["replicas"][0].update(device="cuda:0"))
+    with pytest.raises(ConfigError, match="stage 1 is on 'cuda:0'; the cpp format runs stages on"):
+        add_program(export.folder, "cpp")
+
+
+def test_the_cpp_format_refuses_a_type_that_it_lacks(export):
+    export.edit(lambda d: d["stages"][0]["outputs"][0].update(dtype="float8_e4m3fn"))
+    export.edit(lambda d: d["stages"][0].update(outputs=d["stages"][0]["outputs"]))
+    document = manifest_file.read(export.folder)
+    with pytest.raises(ConfigError):
+        cpp_program.files(document)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("net", '"net"'),
+        ('a"; system("x', '"a\\042; system(\\042x"'),
+        ("\\\n?é1", '"\\134\\012\\077\\303\\2511"'),
+        ([1, ("x", [])], '{1, {"x", {}}}'),
+    ],
+)
+def test_values_are_written_as_cpp_reads_them(value, code):
+    assert cpp_program.initialiser(value) == code
+
+
+def test_the_command_line_exports_a_format(branches, tmp_path, capsys):
+    from autosplit.cli import main
+
+    folder = tmp_path / "out"
+    after = ("--after", "first", "--runtime", "tvm")
+    assert main(["split", str(branches.path), *after, "-o", str(folder), "--format", "onnx"]) == 0
+    assert (folder / "pipeline.json").exists()
+    capsys.readouterr()
+
+
+def test_format_prints_where_nothing_is_exported(capsys):
+    from autosplit.cli import main
+
+    assert main(["zoo", "list", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)

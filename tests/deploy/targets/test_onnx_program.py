@@ -1,0 +1,123 @@
+"""The ONNX format: its wiring file, and the two programs that run it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosplit
+from autosplit.deploy import manifest_file
+from autosplit.deploy.targets import onnx_program
+from autosplit.deploy.targets.program import add_program
+from autosplit.deploy.verify import sample_items
+from autosplit.errors import ConfigError
+from autosplit.frontend.samples import random_items
+from tests.deploy import manifests
+from tests.deploy.targets.programs import PACKAGES, checked, require_tools
+
+ITEMS = 6
+
+
+def with_onnx(document: dict[str, Any]) -> Any:
+    for stage in document["stages"]:
+        file = f"stage{stage['index']}.onnx"
+        stage["onnx"] = {"file": file, "sha256": "0" * 64}
+    return manifest_file.parse(json.dumps(document).encode(), "split.json")
+
+
+def test_the_wiring_names_files_tensors_threads_and_states():
+    document = manifests.sound()
+    document["stages"][1]["replicas"] = [{"device": "cores:0,1"}]
+    document["stages"][1]["inputs"].append(manifests.port("s"))
+    document["stages"][1]["states"] = [manifests.port("s") | {"input": "s", "output": "c"}]
+    wiring = onnx_program.wiring(with_onnx(document))
+    assert wiring["pipeline"][1] == {
+        "stage1": {
+            "filename": "stage1.onnx",
+            "inputs": ["a", "x", "s"],
+            "outputs": ["c"],
+            "session_options": {"intra_op_num_threads": 2},
+        }
+    }
+    assert wiring["inputs"] == [manifests.port("x") | {"shape": (2, 3), "bytes": 24}]
+    assert wiring["outputs"] == [{"name": "b", "tensor": "b"}, {"name": "y", "tensor": "y"}]
+    assert [(state["input"], state["output"]) for state in wiring["states"]] == [("s", "c")]
+
+
+def test_a_stage_without_an_onnx_file_is_refused_by_name(export):
+    export.edit(lambda d: d["stages"][1].update(onnx=None, onnx_absent="tensor 'a' is not there"))
+    with pytest.raises(ConfigError, match="stage 1 has no ONNX file: tensor 'a' is not there; cut"):
+        add_program(export.folder, "onnx")
+
+
+def raw(items: Any, document: Any) -> bytes:
+    return b"".join(item[port.name].tobytes() for item in items for port in document.model.inputs)
+
+
+@pytest.fixture(scope="module", params=["branches", "amplifier"])
+def folder(request: pytest.FixtureRequest, exported: Path, tmp_path_factory: Any) -> Path:
+    if request.param == "branches":
+        add_program(exported, "onnx")
+        return exported
+    import onnx
+
+    from autosplit.zoo import stream_nets, weights
+
+    place = tmp_path_factory.mktemp("amplifier")
+    net, shapes = stream_nets.amplifier(2, 4, 8)
+    weights.fill(net.graph, shapes, seed=0)
+    onnx.save(net, place / "net.onnx")
+    states = {f"past_{i}": f"present_{i}" for i in range(2)}
+    model = autosplit.load_model(place / "net.onnx", states=states)
+    model.split(after=[["layer0.sum"]]).export(place / "out", format="onnx")
+    return place / "out"
+
+
+@pytest.fixture(scope="module")
+def items(folder: Path) -> Any:
+    return sample_items(manifest_file.read(folder), random_items, ITEMS, seed=3)
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path, items: Any) -> Any:
+    with autosplit.load(folder) as pipeline:
+        results = pipeline.run(items)
+    return np.concatenate([array.ravel() for result in results for array in result.values()])
+
+
+def require_close(output: bytes, expected: Any) -> None:
+    # The stages of the export itself are TVM's.
+    np.testing.assert_allclose(np.frombuffer(output, "float32"), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.integration
+def test_the_python_program_computes_what_load_does(folder, items, expected):
+    pytest.importorskip("onnxruntime")
+    data = raw(items, manifest_file.read(folder))
+    command = [sys.executable, folder / "run.py"]
+    done = subprocess.run(command, input=data, capture_output=True, timeout=300, check=True)
+    require_close(done.stdout, expected)
+
+
+@pytest.mark.integration
+def test_the_cpp_program_computes_what_load_does(folder, items, expected, tmp_path):
+    pytest.importorskip("openvino")
+    require_tools("g++")
+    if not Path("/usr/include/nlohmann/json.hpp").exists():
+        pytest.skip("nlohmann-json's header is not installed")
+    openvino = PACKAGES / "openvino"
+    libraries = [next(openvino.glob(f"libs/lib{name}.so.*")) for name in ("openvino", "tbb")]
+    flags = ["-std=c++17", "-I", openvino / "include", f"-Wl,-rpath,{openvino / 'libs'}"]
+    program = tmp_path / "run"
+    checked(["g++", folder / "run.cpp", *flags, *libraries, "-o", program])
+    data = raw(items, manifest_file.read(folder))
+    done = subprocess.run(
+        [program, folder], input=data, capture_output=True, timeout=300, check=True
+    )
+    require_close(done.stdout, expected)
