@@ -38,7 +38,10 @@ from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
 from autosplit.planner import CostModel
 
-_BRIEFER = 4  # times shorter: the first measurement of a baseline, beside that of a candidate
+# The first measurement of a baseline is so many times shorter than that of a candidate, and its
+# interval as many times wider as that makes it: by the root.
+_BRIEFER = 4
+_LOOK = 8  # results of replicas between two looks at their interval
 
 
 def ignore_phase(phase: str, stages: Mapping[str, int] | None = None) -> None:
@@ -173,7 +176,8 @@ class LocalBench:
 
         There are many baselines, so each is measured briefly.
         """
-        brief = replace(self.budget, seconds=self.budget.seconds / _BRIEFER)
+        seconds, share = self.budget.seconds / _BRIEFER, self.budget.share * _BRIEFER**0.5
+        brief = replace(self.budget, seconds=seconds, share=share)
         baselines = []
         for run in self.unsplit_runs():
             try:
@@ -326,30 +330,38 @@ class _Turns:
 def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:
     """The period in ms of pipelines that run at the same time: between any two of their results.
 
+    They end together, after the time of the budget or when its interval is narrow enough.
     Raises StageError if a stage of any of them fails.
     """
     # A pipeline that began alone would have the memory's whole bandwidth for a while.
     start = threading.Barrier(len(pipelines))
     deadline = time.perf_counter() + budget.seconds
-
-    def drive(pipeline: Pipeline) -> None:
-        start.wait()
-        count = 0
-
-        def may_enter(_: Item) -> bool:
-            return count < budget.items or time.perf_counter() < deadline
-
-        for _ in pipeline.map(takewhile(may_enter, cycle(items))):
-            count += 1
-
+    known = threading.Event()
     first = [len(p.submitted) for p in pipelines]
+    results = [0 for _ in pipelines]
+
+    def samples() -> list[float]:
+        ends = []
+        for pipeline, skipped, count in zip(pipelines, first, results, strict=True):
+            # The first item of each pipeline fills it.
+            ends.append(measure.completions(pipeline.events, skipped + 1, skipped + count))
+        # Later than this, some pipelines have finished and the others run faster.
+        last = min(times[-1] if times else 0.0 for times in ends)
+        completions = sorted(t for times in ends for t in times if t <= last)
+        return measure.gaps(completions, len(pipelines))
+
+    def drive(number: int) -> None:
+        def may_enter(_: Item) -> bool:
+            is_over = known.is_set() or time.perf_counter() >= deadline
+            return results[number] < budget.items or not is_over
+
+        start.wait()
+        for _ in pipelines[number].map(takewhile(may_enter, cycle(items))):
+            results[number] += 1
+            is_look = number == 0 and results[0] >= budget.items and results[0] % _LOOK == 0
+            if budget.share and is_look and measure.is_known(samples(), budget):
+                known.set()
+
     with ThreadPoolExecutor(len(pipelines)) as threads:
-        list(threads.map(drive, pipelines))  # raises the first error
-    ends = []
-    for pipeline, skipped in zip(pipelines, first, strict=True):
-        # The first item of each pipeline fills it.
-        ends.append(measure.completions(pipeline.events, skipped + 1, len(pipeline.submitted)))
-    # Later than this, some pipelines have finished and the others run faster.
-    last = min(times[-1] for times in ends)
-    completions = sorted(t for times in ends for t in times if t <= last)
-    return spread(measure.gaps(completions, len(pipelines)))
+        list(threads.map(drive, range(len(pipelines))))  # raises the first error
+    return spread(samples())

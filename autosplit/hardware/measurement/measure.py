@@ -133,7 +133,11 @@ def _is_settled(pipeline: Pipeline, begin: int, warm: int, last: int, budget: Bu
     """Whether the period is known well enough."""
     if not budget.share:
         return False
-    samples = _period_samples(pipeline, pipeline.events[begin:], warm, last)
+    return is_known(_period_samples(pipeline, pipeline.events[begin:], warm, last), budget)
+
+
+def is_known(samples: Sequence[float], budget: Budget) -> bool:
+    """Whether the samples give an interval as narrow as the budget asks for."""
     return len(samples) >= _MIN_GAPS and spread(samples).relative_half_width <= budget.share
 
 

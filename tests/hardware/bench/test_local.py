@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -190,10 +191,17 @@ def test_only_the_time_in_which_all_replicas_work_counts():
     assert period.high < 2.0
 
 
-def test_replicas_work_for_the_whole_budget():
+def test_replicas_work_until_their_period_is_known():
     copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
-    side_by_side(copies, [{}], Budget(seconds=0.3, items=1))
+    side_by_side(copies, [{}], Budget(seconds=60.0, items=1))
     assert all(len(c.submitted) > 2 for c in copies)
+
+
+def test_replicas_whose_period_is_not_known_work_for_the_whole_budget():
+    copies = [Scripted(lambda i: 1.0 + i * i, 2) for _ in range(2)]
+    start = time.perf_counter()
+    side_by_side(copies, [{}], Budget(seconds=0.2, items=1))
+    assert time.perf_counter() - start >= 0.2
 
 
 def test_a_replica_that_fails_fails_the_measurement():
