@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -12,7 +12,6 @@ from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, pose, work_bound
-from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.planner.solve import plan
 
 MOST_ORDERS = 5040
@@ -98,16 +97,8 @@ def device_orders(costs: CostModel, stages: int) -> Iterator[tuple[int, ...]]:
 
 def kinds_of(costs: CostModel, count: int) -> tuple[int, ...]:
     """For each of ``count`` devices the first one that costs the same in every table."""
-    tables: list[Sequence[object]] = [costs.times, costs.send, costs.receive]
-    tables += [costs.overheads, costs.memory]
-    for runtime in costs.runtimes:
-        tables += [runtime.times, runtime.overheads]
-    first: dict[object, int] = {}
-    kinds = []
-    for d in range(count):
-        device_costs = tuple(of_device(table, d) for table in tables)
-        kinds.append(first.setdefault(device_costs, d))
-    return tuple(kinds)
+    first: dict[CostModel, int] = {}
+    return tuple(first.setdefault(costs.on_devices([d]), d) for d in range(count))
 
 
 def _pinned(constraints: Constraints, order: tuple[int, ...]) -> Constraints | None:

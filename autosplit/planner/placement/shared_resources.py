@@ -15,7 +15,7 @@ from dataclasses import replace
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan, evaluate
 from autosplit.planner.problem.problem import Deadline
-from autosplit.planner.problem.runtime_costs import Rows, of_device
+from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.planner.solve import plan
 
 Resources = Sequence[Sequence[Hashable]]  # of each device: its cores
@@ -30,29 +30,7 @@ def users_of(resources: Resources) -> tuple[int, ...]:
 def slowed(costs: CostModel, resources: Resources) -> CostModel:
     """The costs where every device computes its stage beside the stages that it shares with."""
     users = users_of(resources)
-    if max(users) == 1:
-        return costs
-
-    def slow(table: Rows) -> Rows:
-        rows = []
-        for device, count in enumerate(users):
-            rows.append(tuple(time * count for time in of_device(table, device)))
-        return tuple(rows) if len(set(rows)) > 1 else tuple(rows[:1])
-
-    def slow_overheads(table: Sequence[float]) -> tuple[float, ...]:
-        return tuple(of_device(table, device) * count for device, count in enumerate(users))
-
-    return replace(
-        costs,
-        times=slow(costs.times),
-        send=slow(costs.send),
-        receive=slow(costs.receive),
-        overheads=slow_overheads(costs.overheads),
-        runtimes=tuple(
-            replace(r, times=slow(r.times), overheads=slow_overheads(r.overheads))
-            for r in costs.runtimes
-        ),
-    )
+    return costs if max(users) == 1 else costs.on_devices(range(len(users)), users)
 
 
 def with_shared_loads(plan: Plan, costs: CostModel, resources: Resources) -> Plan:

@@ -14,10 +14,11 @@ measured nets and in any one unit for graph files.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from autosplit.cuts import Contraction, bitset, contract, members
 from autosplit.errors import ConfigError, GraphError
@@ -236,22 +237,34 @@ class CostModel:
         runtimes = tuple(replace(r, times=limit(r.times)) for r in self.runtimes)
         return replace(self, times=limit(self.times), runtimes=runtimes)
 
-    def on_devices(self, order: Sequence[int]) -> CostModel:
-        """The same costs with the devices in another order along the pipeline, or some of them."""
+    def on_devices(self, order: Sequence[int], slowdowns: Sequence[int] = ()) -> CostModel:
+        """The same costs with the devices in another order along the pipeline, or some of them.
 
-        def pick(table: tuple[_T, ...]) -> tuple[_T, ...]:
-            return tuple(table[d] for d in order) if len(table) > 1 else table
+        ``slowdowns``: how many times as long each of them takes.
+        """
+        factors = slowdowns or (1,) * len(order)
+        # Equal devices that are slowed alike stay equal.
+        alike = len(set(factors)) == 1
+
+        def pick(table: tuple[_T, ...], slow: Callable[[_T, int], _T]) -> tuple[_T, ...]:
+            if len(table) == 1 and alike:
+                return (slow(table[0], factors[0]),)
+            return tuple(slow(of_device(table, d), f) for d, f in zip(order, factors, strict=True))
+
+        def slow_row(row: tuple[float, ...], factor: int) -> tuple[float, ...]:
+            return row if factor == 1 else tuple(time * factor for time in row)
+
+        def picked(costs: CostModel | RuntimeCosts) -> dict[str, Any]:
+            overheads = pick(costs.overheads, operator.mul)
+            return {"times": pick(costs.times, slow_row), "overheads": overheads}
 
         return replace(
             self,
-            times=pick(self.times),
-            send=pick(self.send),
-            receive=pick(self.receive),
-            overheads=pick(self.overheads),
-            memory=pick(self.memory),
-            runtimes=tuple(
-                replace(r, times=pick(r.times), overheads=pick(r.overheads)) for r in self.runtimes
-            ),
+            **picked(self),
+            send=pick(self.send, slow_row),
+            receive=pick(self.receive, slow_row),
+            memory=pick(self.memory, lambda size, factor: size),
+            runtimes=tuple(replace(runtime, **picked(runtime)) for runtime in self.runtimes),
         )
 
 
