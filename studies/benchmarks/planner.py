@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument(
         "--wide",
         action="store_true",
-        help="also 20 NASNet-like cells and 64 parallel chains, 10 s each",
+        help="also 20 NASNet-like cells, 64 parallel chains and 24 blocks of experts, 10 s each",
     )
     args = parser.parse_args()
     if not (args.folder or args.wide):
@@ -83,7 +83,7 @@ def questions(folder: Path | None, wide: bool) -> Iterator[tuple[CostModel, int,
         for stages in STAGES:
             if stages <= most:
                 yield costs, stages, None
-    for costs in (cells(20), chains(64, 10)) if wide else ():
+    for costs in (cells(20), chains(64, 10), experts(24, 16)) if wide else ():
         for stages in WIDE_STAGES:
             yield costs, stages, WIDE_SECONDS
 
@@ -144,6 +144,17 @@ def chains(number: int, length: int) -> CostModel:
     starts = range(0, number * length, length)
     edges = [(s + i, s + i + 1) for s in starts for i in range(length - 1)]
     return costed(f"{number} chains of {length}", number * length, edges)
+
+
+def experts(blocks: int, width: int) -> CostModel:
+    """Mixtures of experts: each block's experts read its router, and its last op reads them all."""
+    edges: list[tuple[int, int]] = []
+    for router in range(1, blocks * (width + 2), width + 2):
+        last = router + width + 1
+        edges += [(router - 1, router), (router - 1, last)]
+        for expert in range(router + 1, last):
+            edges += [(router, expert), (expert, last)]
+    return costed(f"{blocks} blocks of {width} experts", blocks * (width + 2) + 1, edges)
 
 
 def costed(name: str, n: int, edges: list[tuple[int, int]]) -> CostModel:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autosplit.planner.exact.dominated import undominated
 from autosplit.planner.exact.downset_layers import DownsetLayers
 from autosplit.planner.exact.layered_search import Labels, trace
 from autosplit.planner.exact.stage_loads import Block
@@ -106,7 +107,7 @@ def _forward(
     layers: DownsetLayers, limit: float, update: _Update, latency: float = math.inf
 ) -> list[_Layer] | None:
     """The layers of partial paths, the best complete one first in the last; None without any."""
-    window = layers.windows.rows(limit)
+    window = undominated(layers, limit)
     paths = [_start(window[0])]
     for stage, heads in enumerate(window[1:]):
         if not len(paths[-1].node):

@@ -44,6 +44,11 @@ class Windows:
         """For each layer the rows that may be the cut there."""
         return [np.flatnonzero(least <= limit * _SLACK) for least in self.least]
 
+    def among(self, rows: Sequence[Index], limit: float) -> list[Index]:
+        """Those of some rows of each layer that may be the cut there."""
+        parts = zip(rows, self.least, strict=True)
+        return [some[least[some] <= limit * _SLACK] for some, least in parts]
+
     def rest(self, rows: Index, layer: int) -> Array:
         """The least latency of the stages after some cuts at a layer."""
         return self.bounds[layer].rest(self.words[rows])
