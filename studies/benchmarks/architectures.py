@@ -5,8 +5,10 @@
 Draws N architectures by a seed, two thirds from timm and a third from transformers, with random
 weights; ``--list`` only prints them. Each is exported by torch, split into three stages of about
 the same number of ops and compared with torch: in TVM, or in onnxruntime where an op is opaque.
-Transformers have two layers. Needs the packages timm and transformers. Bars: at least 55 of 60 are
-equal, none differs, crashes or hangs, and the remaining ones are refused by name.
+Images have at most 256 pixels a side where the architecture allows it. Transformers have two
+layers, 1,000 words, and half the width if that is above 2,048. Needs the packages timm and
+transformers. Bars: at least 55 of 60 are equal, none differs, crashes or hangs, and the remaining
+ones are refused by name.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from studies.benchmarks.result import arguments, at_least, at_most, finish
 EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
 NOT_EXPORTED = "not exported by torch"
 SHARE, SECONDS = 55 / 60, 900.0
+MAX_SIDE, WORDS, MAX_WIDTH = 256, 1000, 2048
 TYPES = """
     albert bert camembert convbert deberta-v2 distilbert electra ernie falcon gemma gpt2 gpt_neo
     gpt_neox gptj layoutlm llama mistral mobilebert mpnet olmo opt phi qwen2 roberta roformer
@@ -134,12 +137,20 @@ def _net_and_inputs(name: str) -> tuple[Any, dict[str, Any]]:
         import timm
 
         net = timm.create_model(kind, pretrained=False)
-        return net, {"x": torch.randn(1, *net.default_cfg["input_size"])}
+        channels, height, width = net.default_cfg["input_size"]
+        if not net.default_cfg.get("fixed_input_size"):
+            height, width = min(height, MAX_SIDE), min(width, MAX_SIDE)
+        return net, {"x": torch.randn(1, channels, height, width)}
     from transformers import AutoConfig, AutoModel
 
     config = AutoConfig.for_model(kind)
     config.num_hidden_layers = 2
+    config.vocab_size = WORDS
     config.use_cache = False
+    if config.hidden_size > MAX_WIDTH:
+        config.hidden_size //= 2
+        if getattr(config, "intermediate_size", None):  # some derive it from the width
+            config.intermediate_size //= 2
     net = AutoModel.from_config(config)
     return net, {"input_ids": torch.randint(0, 100, (1, 32))}
 

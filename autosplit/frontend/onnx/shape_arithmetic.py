@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,9 @@ def computed(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
     """The results of an ONNX node on small arrays by name; None if it is not for shapes."""
     if node.op_type not in _KINDS | _GROWING or node.domain not in ("", "ai.onnx"):
         return None
-    if not arrays or not _is_small(node.op_type, list(arrays.values())):
+    if not arrays or sum(a.size for a in arrays.values()) > _MAX_ELEMENTS:
+        return None
+    if node.op_type in _GROWING and not _stays_small(node, arrays):
         return None
     return _run(node, arrays, opset)
 
@@ -89,14 +91,15 @@ def input_list(inputs: Any, items: Sequence[Any]) -> Any:
     return result
 
 
-def _is_small(kind: str, arrays: list[Any]) -> bool:
-    if sum(a.size for a in arrays) > _MAX_ELEMENTS:
-        return False
-    if kind not in _GROWING:
-        return True
-    numbers = [int(v) for a in arrays if a.dtype.kind == "i" for v in a.flat]
-    whole = kind != "Range" or all(a.dtype.kind == "i" for a in arrays)
-    return whole and math.prod(max(1, abs(v)) for v in numbers) <= _MAX_ELEMENTS
+def _stays_small(node: Any, arrays: Mapping[str, Any]) -> bool:
+    """Whether the result of an op in _GROWING has few elements, and their count is exact."""
+    first, *_, last = (arrays[node.input[0]], *(arrays[name] for name in node.input if name))
+    if node.op_type == "Range":
+        limit = arrays[node.input[1]]
+        is_whole = all(a.dtype.kind == "i" for a in (first, limit, last))
+        return is_whole and abs(int(limit) - int(first)) <= _MAX_ELEMENTS * abs(int(last))
+    count = 1 if node.op_type == "ConstantOfShape" else first.size
+    return math.prod((count, *(max(1, abs(int(size))) for size in last.flat))) <= _MAX_ELEMENTS
 
 
 def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:

@@ -23,6 +23,7 @@ _FAILED_NODE = re.compile(r"translating node %(\w+)[^\n]*target=([\w.]+)")
 _LACKING = """
     celu.default conv3d.default gru.input lstm.input cross_entropy_loss.default nll_loss_nd.default
     nll_loss.default nll_loss2d.default nll_loss_forward.default nll_loss2d_forward.default
+    median.dim median.default
 """
 _DECOMPOSED = frozenset(_LACKING.split())
 
@@ -51,7 +52,8 @@ def export(
     """
     import torch
 
-    with quiet():
+    # Attention has other strides where gradients are wanted, which a view of it may not allow.
+    with quiet(), torch.no_grad():
         flat = _without_wrappers(program) if changed is None else changed
         node_names = {**names.flat_names(flat, program), **inputs}
         flat = _with_numbered_weights(flat)
@@ -135,16 +137,28 @@ def _with_numbered_weights(program: Any) -> Any:
 
 def _decomposed(program: Any) -> Any:
     """The program without the ops, or forms of ops, that ONNX or TVM's importer of it lacks."""
+    import torch
     from torch.export import default_decompositions
 
     misread = {_misread(node) for node in names.calls(program).values()} - {None}
     if not misread:
         return program
-    decompositions = default_decompositions()
+    aten = torch.ops.aten
+    medians = {aten.median.dim: _median, aten.median.default: _median}
+    decompositions = {**default_decompositions(), **medians}
     replaced = misread | _DECOMPOSED  # some are decomposed to others
     return program.run_decompositions(
         {op: how for op, how in decompositions.items() if target_name(op) in replaced}
     )
+
+
+def _median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the two in the middle, as torch has it; torch itself has no decomposition."""
+    if dim is None:
+        return _median(x.reshape(-1), 0)[0]
+    middle = (x.shape[dim] - 1) // 2 if x.ndim else 0
+    values = [part.narrow(dim, middle, 1) for part in x.sort(dim)]
+    return tuple(part if keepdim else part.squeeze(dim) for part in values)
 
 
 def _misread(node: Any) -> str | None:

@@ -91,6 +91,25 @@ def test_nothing_large_or_unknown_is_computed(kind, arrays):
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "arrays", "expected"),
+    [
+        ("Expand", [ints(10**12), ints(2)], [10**12, 10**12]),
+        ("Tile", [ints(2000), ints(2)], [2000, 2000]),
+        (
+            "Range",
+            [ints(2000).reshape(()), ints(2002).reshape(()), ints(1).reshape(())],
+            [2000, 2001],
+        ),
+    ],
+)
+def test_large_values_in_a_small_tensor_are_computed(kind, arrays, expected):
+    names = " ".join("abc"[: len(arrays)])
+    constants = [shape_arithmetic.constant(a) for a in arrays]
+    (result,) = shape_arithmetic.evaluated(node(kind, names, "y"), constants, 17)
+    assert result.value.numpy().tolist() == expected
+
+
 def test_what_is_known_has_its_dtype():
     (result,) = shape_arithmetic.evaluated(
         node("Add", "a b", "y"),

@@ -169,6 +169,16 @@ def test_a_net_of_another_precision_is_split(dtype):
     require_equal(in_three_stages(loaded(net, (image,))))
 
 
+@pytest.mark.integration
+def test_a_transformer_of_brain_floats_runs_in_tvm_alone():
+    model = loaded(lambda: Bert().bfloat16(), (IDS, ATTENDED))
+    items = model.items(2)
+    with in_three_stages(model).pipeline() as pipeline:
+        assert compare(pipeline.run(items), model.expected(items), model.lowered.dtypes).equal
+    with pytest.raises(ModelError, match=r"bfloat16.*; use --runtime tvm, or float32"):
+        loaded(lambda: Bert().bfloat16(), (IDS, ATTENDED), "onnxruntime").split([]).pipeline()
+
+
 def test_layers_of_double_precision_run_in_onnxruntime():
     def net():
         return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).double()

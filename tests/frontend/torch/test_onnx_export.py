@@ -99,10 +99,31 @@ def run(program, item, shapes=None):
             lambda x: functional.batch_norm(x, torch.zeros(6), torch.ones(6)),
             id="a norm after training",
         ),
+        pytest.param(lambda x: x.median(1), id="medians of rows and their positions"),
+        pytest.param(lambda x: x.median(0, keepdim=True).values * 2, id="medians of columns"),
+        pytest.param(lambda x: x.median() * 2, id="one median"),
     ],
 )
 def test_a_form_that_would_be_misread(function):
     run(exported(function, X), [X])
+
+
+def test_attention_by_learnt_positions_is_laid_out_as_without_gradients():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.positions = torch.nn.Linear(1, 2)
+            self.parts = torch.nn.Linear(6, 24)
+
+        def forward(self, x):
+            parts = self.parts(x).view(1, 4, 2, 12).transpose(1, 2).chunk(3, 3)
+            mask = self.positions(x.new_ones(4, 4, 1)).permute(2, 0, 1)[None].contiguous()
+            y = functional.scaled_dot_product_attention(*parts, attn_mask=mask)
+            return y.transpose(1, 2).reshape(1, 2, 2, -1)
+
+    with torch.no_grad():
+        program = torch.export.export(Net().eval(), (X[None],))
+    run(program, [X[None]])
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.int64])

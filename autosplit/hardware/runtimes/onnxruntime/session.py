@@ -43,7 +43,9 @@ def onnxruntime_session(
             enable_fallback=False,  # it would print, and try the same again
         )
     except Exception as error:
-        raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}") from error
+        # It lacks many ops in bfloat16, and its message has no remedy.
+        remedy = "; use --runtime tvm, or float32" if "bfloat16" in str(error) else ""
+        raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}{remedy}") from error
 
 
 def onnxruntime_step(
