@@ -1,6 +1,7 @@
 """Measure an exported split: period, latency, and how long each replica works for a result.
 
 autosplit bench out/ --seconds 10
+autosplit bench out/ --items-per-second 100   whether it keeps up with a real-time stream
 autosplit bench out/ --timeline run.svg     draw when each stage computed which item
 autosplit bench out/ --trace run.json       the same for Perfetto (ui.perfetto.dev)
 """
@@ -9,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.units import counted
 
 if TYPE_CHECKING:
+    from autosplit.hardware.measurement.real_time import RealTime
     from autosplit.hardware.measurement.results import Spread
 
 HELP = "measure an exported split"
@@ -26,6 +30,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_export(parser)
     parser.add_argument(
         "--seconds", type=options.seconds, default=5.0, help="longest time to measure (default 5)"
+    )
+    parser.add_argument(
+        "--items-per-second",
+        type=options.rate,
+        metavar="RATE",
+        help="also measure items that come at this rate: latency, jitter, share of the budget",
     )
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="draw the first items as FILE, an .svg"
@@ -46,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     if args.timeline:
         # Before the measurement: a misspelt suffix should not cost its seconds.
         timeline.check(args.timeline)
-    result = bench(args.folder, Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS))
+    budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
+    result = bench(args.folder, budget, args.items_per_second)
     if args.timeline:
         timeline.write(result.events, result.devices, args.timeline)
     if args.trace:
@@ -54,8 +65,10 @@ def run(args: argparse.Namespace) -> int:
         trace.write(result.events, result.submitted, result.wiring, names, args.trace)
     period, latency = result.period, result.latency
     if args.format == "json":
+        paced = {"real_time": asdict(result.real_time)} if result.real_time else {}
         output.emit_json(
             {
+                **paced,
                 "period_ms": _distribution(period, result.gaps),
                 "latency_ms": _distribution(latency, latency.samples),
                 "items": len(result.gaps) + 1,
@@ -80,7 +93,17 @@ def run(args: argparse.Namespace) -> int:
     output.emit_table(
         f"{counts}; latency of {len(latency.samples)} single items", columns, percentiles
     )
+    if result.real_time:
+        output.emit_line(_sentence(result.real_time))
     return 0
+
+
+def _sentence(paced: RealTime) -> str:
+    return (
+        f"{paced.items_per_second:g} items/s: {paced.share:.0%} of the {paced.budget_ms:.3f} ms "
+        f"of an item, latency p99 {paced.p99_ms:.3f} ms, worst {paced.worst_ms:.3f} ms, "
+        f"jitter {paced.jitter_ms:.3f} ms; holds {counted(paced.streams, 'such stream')}"
+    )
 
 
 def _percentiles(samples: Sequence[float]) -> dict[str, float]:

@@ -226,6 +226,11 @@ def seconds(text: str) -> float:
     return _above_zero(text, "time in seconds")
 
 
+def rate(text: str) -> float:
+    """Items a second, as an argparse type: a finite number above zero."""
+    return _above_zero(text, "number of items a second")
+
+
 def tolerance(text: str) -> float:
     """A relative error, as an argparse type: a finite number above zero."""
     return _above_zero(text, "tolerance")

@@ -24,6 +24,7 @@ from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.real_time import RealTime, paced_latencies, real_time
 from autosplit.hardware.measurement.reference import Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, Spread
 from autosplit.hardware.measurement.sequences import STEPS, Expected, accuracy_of, compute, expect
@@ -36,6 +37,7 @@ Draw = Callable[..., Items]
 class BenchResult:
     """Times in ms: period, latency, and how long each replica works for a result; with events.
 
+    ``real_time`` is there where a rate of items was given.
     ``gaps`` are the times between results, of which the first ``warm_up`` items do not count.
     ``busy_ms`` and ``devices`` have the replicas of each stage.
     """
@@ -49,6 +51,7 @@ class BenchResult:
     events: tuple[StageEvent, ...]
     submitted: tuple[float, ...]
     wiring: Wiring
+    real_time: RealTime | None = None
 
 
 def verify(
@@ -101,8 +104,8 @@ def verify(
     return accuracy_of(computed, expected, dtypes, tolerance, reference), name
 
 
-def bench(folder: Path, budget: Budget) -> BenchResult:
-    """Measure an exported pipeline on random items."""
+def bench(folder: Path, budget: Budget, items_per_second: float | None = None) -> BenchResult:
+    """Measure an exported pipeline on random items, at a fixed rate too if one is given."""
     document = manifest_file.read(folder)
     items = sample_items(document, random_items, 3, 0)
     with load(folder, trace=True) as pipeline:
@@ -110,12 +113,16 @@ def bench(folder: Path, budget: Budget) -> BenchResult:
         events, submitted = tuple(pipeline.events), tuple(pipeline.submitted)
         warm_up = measure.warm_up_items(pipeline)
         latency = measure.latency(pipeline, items, budget)
+        paced = None
+        if items_per_second:
+            latencies = paced_latencies(pipeline, items, items_per_second, budget.seconds)
+            paced = real_time(items_per_second, period, latencies)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
     # Of single results, where the period averages over groups of them.
     gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
     places = place_replicas(document)
     return BenchResult(
-        period, latency, gaps, warm_up, busy_ms, places, events, submitted, pipeline.wiring
+        period, latency, gaps, warm_up, busy_ms, places, events, submitted, pipeline.wiring, paced
     )
 
 

@@ -4,9 +4,11 @@ memory flat.
     python -m studies.benchmarks.soak                  # an hour of `branches` in three stages
     python -m studies.benchmarks.soak out/ --minutes 5 # of a folder that `autosplit export` wrote
     python -m studies.benchmarks.soak --rate 5         # five items a second, as from a camera
+    python -m studies.benchmarks.soak --streams 8      # streams with states, of `amplifier`
 
 One thread submits, another takes the results. Items repeat after a prime number of different ones,
 so a lost, repeated or exchanged item shows as a wrong output; outputs must be equal to the bit.
+Several streams get the same items, interleaved; each is reset before the items repeat.
 Exits 1 where one is wrong or memory grew.
 """
 
@@ -75,12 +77,13 @@ def main() -> int:
     parser.add_argument(
         "--rate", type=float, default=float("inf"), help="items a second at most (default no limit)"
     )
+    parser.add_argument("--streams", type=int, default=1, help="interleaved (default 1)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = args.folder or exported(Path(temporary))
+        folder = args.folder or exported(Path(temporary), args.streams)
         deadline = time.monotonic() + args.minutes * 60
         with autosplit.load(folder) as pipeline:
-            result = soak(pipeline, until(deadline, args.rate))
+            result = soak(pipeline, until(deadline, args.rate), args.streams)
     print(report(result))
     return 0 if result.sound else 1
 
@@ -113,36 +116,43 @@ def until(deadline: float, rate: float = float("inf")) -> Callable[[int], bool]:
     return goes_on
 
 
-def exported(folder: Path) -> Path:
-    """The net ``branches`` of the zoo in three stages."""
+def exported(folder: Path, streams: int = 1) -> Path:
+    """The net ``branches`` of the zoo in three stages; for streams ``amplifier`` in two."""
+    if streams > 1:
+        pairs = {f"past_{layer}": f"present_{layer}" for layer in range(12)}
+        model = api.load_model(catalog.cached("amplifier"), states=pairs)
+        model.split([["layer5.sum"]]).export(folder)
+        return folder
     api.load_model(catalog.cached("branches")).split([["first"], ["hinted"]]).export(folder)
     return folder
 
 
-def soak(pipeline: Pipeline, goes_on: Callable[[int], bool]) -> Soak:
+def soak(pipeline: Pipeline, goes_on: Callable[[int], bool], streams: int = 1) -> Soak:
     """Stream items while ``goes_on(number)``, checking every result, and end the pipeline.
 
     StageError where a stage fails.
     """
     items = different(pipeline)
-    expected = [pipeline.run([item])[0] for item in items]
-    submitted = Submitter(pipeline, items, goes_on)
+    expected = pipeline.run(items)
+    submitted = Submitter(pipeline, items, goes_on, streams)
     submitted.start()
     try:
-        return watched(results(pipeline, submitted), expected)
+        return watched(results(pipeline, submitted), expected, streams)
     finally:
         pipeline.close()  # a submitter that waits for room is told
         submitted.join()
 
 
 def watched(
-    stream: Iterator[dict[str, np.ndarray]], expected: Sequence[dict[str, np.ndarray]]
+    stream: Iterator[dict[str, np.ndarray]],
+    expected: Sequence[dict[str, np.ndarray]],
+    streams: int = 1,
 ) -> Soak:
     """Take results until the stream ends or one is wrong, and look at memory now and then."""
     memory: list[int] = []
     start, taken = time.perf_counter(), 0
     for outputs in stream:
-        if not equal(outputs, expected[taken % DIFFERENT]):
+        if not equal(outputs, expected[taken // streams % DIFFERENT]):
             return Soak(taken, taken, time.perf_counter() - start, tuple(memory))
         taken += 1
         if taken % SAMPLE == 0 and _MEMORY.exists():
@@ -157,17 +167,26 @@ class Submitter(threading.Thread):
     """
 
     def __init__(
-        self, pipeline: Pipeline, items: Sequence[Item], goes_on: Callable[[int], bool]
+        self,
+        pipeline: Pipeline,
+        items: Sequence[Item],
+        goes_on: Callable[[int], bool],
+        streams: int,
     ) -> None:
         super().__init__(name="submitter")
         self.tokens = SimpleQueue[bool]()
         self.error: autosplit.AutosplitError | None = None
         self._pipeline, self._items, self._goes_on = pipeline, items, goes_on
+        self._streams = streams
 
     def run(self) -> None:
         try:
             for number in takewhile(self._goes_on, count()):
-                self._pipeline.submit(self._items[number % len(self._items)])
+                step, stream = divmod(number, self._streams)
+                step %= len(self._items)
+                if not step:
+                    self._pipeline.reset(stream=stream)
+                self._pipeline.submit(self._items[step], stream=stream)
                 self.tokens.put(True)
         except autosplit.AutosplitError as error:
             self.error = error

@@ -17,6 +17,7 @@ import autosplit
 from autosplit.deploy import load as loading
 from autosplit.errors import StageError
 from studies.benchmarks import soak as soaking
+from tests.hardware.fakes import fake_pipeline, graph
 
 ITEMS, FATAL, SECONDS = 10_000, 5_000, 300
 
@@ -93,6 +94,14 @@ def test_every_result_is_compared(exported: Path) -> None:
         soak = soaking.soak(pipeline, lambda number: number < 150)
     assert (soak.results, soak.wrong, len(soak.memory)) == (150, None, 1)
     assert stage_threads() == []
+
+
+def test_streams_with_states_are_reset_before_their_items_repeat() -> None:
+    net = graph([("y", ["x", "h"]), ("z", ["y"])], ["x", "h"], ["z", "y"])
+    pipeline, _ = fake_pipeline(net, [[0], [1]], ["z", "y"], states={"h": "y"})
+    with pipeline:
+        soak = soaking.soak(pipeline, lambda number: number < 700, streams=3)
+    assert (soak.results, soak.wrong) == (700, None)
 
 
 def test_an_exchanged_item_is_noticed(tamper: Any) -> None:
