@@ -12,6 +12,8 @@ import pytest
 import autosplit
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.registry import RUNTIMES
 from autosplit.zoo import stream_nets, weights
@@ -112,6 +114,12 @@ def test_a_state_that_fits_no_port_is_refused(folder: Path, edit: Any, tmp_path:
     (tmp_path / "split.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"state|past_0|sound"):
         autosplit.load(tmp_path)
+
+
+def test_copies_of_the_model_are_no_baseline_of_one_stream(model: autosplit.Model) -> None:
+    names = [run.name for run in LocalBench(model, device.along(2)).unsplit_runs()]
+    assert any("1 thread" in name for name in names)
+    assert not [name for name in names if "replicas" in name or "hint" in name]
 
 
 def test_a_named_op_takes_the_whole_state_to_its_side_of_a_cut(model: autosplit.Model) -> None:

@@ -207,6 +207,15 @@ def test_bench_measures_every_stage(export):
     assert {event.stage for event in result.events} == {0, 1, 2}
 
 
+def test_bench_says_whether_an_export_keeps_up_with_a_rate(export, capsys):
+    options = ["--seconds", "0.1", "--items-per-second", "100"]
+    assert main(["bench", str(export.folder), *options, "-f", "json"]) == 0
+    paced = json.loads(capsys.readouterr().out)["real_time"]
+    assert (paced["items_per_second"], paced["budget_ms"]) == (100, 10)
+    assert main(["bench", str(export.folder), *options]) == 0
+    assert "100 items/s: " in capsys.readouterr().out
+
+
 def test_bench_prints_what_the_design_says(export, capsys):
     assert main(["bench", str(export.folder), "--seconds", "0.1", "-f", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

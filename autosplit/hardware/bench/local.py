@@ -229,6 +229,9 @@ class LocalBench:
             runtime = self.model.runtime_of(name)
             devices = [d for d in self.places if runtime.can_run(d)]
             runs += unsplit_runs(name, devices, runtime.has_hint)
+        if self.model.graph.states:
+            # Copies of the model share items of several streams, and what is measured is one.
+            runs = [run for run in runs if len(run.devices) == 1 and not run.by_hint]
         return runs
 
     @contextlib.contextmanager
