@@ -62,6 +62,16 @@ def closure(graph: Ordered, ops: int | Iterable[int]) -> int:
     return downset
 
 
+def closures(predecessors: Sequence[int]) -> list[int]:
+    """For each op the smallest downset that holds it."""
+    below: list[int] = []
+    for i, producers in enumerate(predecessors):
+        below.append(1 << i)
+        for p in members(producers):
+            below[i] |= below[p]
+    return below
+
+
 def downsets(graph: Ordered, limit: int | None = None) -> tuple[int, ...]:
     """All downsets, the empty and the full one included, by ascending number of ops.
 

@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autosplit.cuts import TooManyDownsets, bitset, closure, downsets, full, is_downset, members
+from autosplit.cuts import (
+    TooManyDownsets,
+    bitset,
+    closure,
+    closures,
+    downsets,
+    full,
+    is_downset,
+    members,
+)
 from tests.cuts.graphs import Order, diamond, listed, orders
 
 
@@ -19,6 +28,8 @@ def test_the_closure_is_the_smallest_downset_that_holds_the_ops(order, ops):
     ops &= full(order)
     assert closure(order, ops) == min((d for d in listed(order) if not ops & ~d), key=int.bit_count)
     assert closure(order, list(members(ops))) == closure(order, ops)
+    single = [closure(order, [i]) for i in range(len(order.predecessors))]
+    assert closures(order.predecessors) == single
 
 
 @given(orders(), st.integers(0, 255))

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autosplit.cuts import bitset, members
+from autosplit.cuts import bitset, closures, members
 from autosplit.planner.large.min_cut import FlowNetwork
 from autosplit.planner.problem.problem import Deadline, Problem
 
@@ -40,13 +40,9 @@ class GroupOrder:
         self.times = [float(t) for t in problem.times[0]]
         self.work = math.fsum(self.times)
         self.overhead = 0.0 if problem.allow_empty else float(problem.overheads[0])
-        size = problem.size
         # Both hold the group itself.
-        self.below, self.above = [0] * size, [0] * size
-        for i, producers in enumerate(problem.contraction.predecessors):
-            self.below[i] = 1 << i
-            for p in members(producers):
-                self.below[i] |= self.below[p]
+        self.below = closures(problem.contraction.predecessors)
+        self.above = [0] * problem.size
         for i, closure in enumerate(self.below):
             for p in members(closure):
                 self.above[p] |= 1 << i

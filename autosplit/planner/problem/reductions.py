@@ -19,7 +19,7 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.cuts import bitset, members
+from autosplit.cuts import bitset, closures, members, successors
 from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.problem import Array, Problem, pose
@@ -103,22 +103,12 @@ class View:
     @cached_property
     def below(self) -> list[int]:
         """For each group the bitset of what it needs, itself included."""
-        below: list[int] = []
-        for group, producers in enumerate(self.problem.contraction.predecessors):
-            closure = 1 << group
-            for producer in members(producers):
-                closure |= below[producer]
-            below.append(closure)
-        return below
+        return closures(self.problem.contraction.predecessors)
 
     @cached_property
     def successors(self) -> list[list[int]]:
         """The groups that must not lie before each."""
-        successors: list[list[int]] = [[] for _ in range(self.problem.size)]
-        for group, producers in enumerate(self.problem.contraction.predecessors):
-            for producer in members(producers):
-                successors[producer].append(group)
-        return successors
+        return successors(self.problem.contraction.predecessors)
 
     @cached_property
     def movable(self) -> list[bool]:
