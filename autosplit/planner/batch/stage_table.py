@@ -61,10 +61,7 @@ class StageTable:
         in times and overheads only.
         """
         times = self._times([costs])
-        matrices = chain.from_iterable(self.transfers)
-        transfer = max(float(t.max(where=np.isfinite(t), initial=0.0)) for t in matrices)
-        overhead = max(max(runtime.overheads) for runtime in costs.each_runtime)
-        longest = max(float(before.max()) for before in times.before) + transfer + overhead
+        longest = self._longest(costs, times)
         top = min(limit, longest)
         low = self._work_bound(costs, longest) if limit == math.inf else limit
         network, paths = _network_with(times, 1, low, top)
@@ -94,6 +91,37 @@ class StageTable:
                 if path:
                     best[n] = self._stages(path)
         return best
+
+    def cut_periods(self, costs: CostModel, allow_empty: bool = False) -> dict[int, float]:
+        """For each cut between two stages the least period of a split that has it.
+
+        Cuts that no split has are left out.
+        """
+        times = self._times([costs])
+        network = times.network(self._longest(costs, times))
+        nodes, layers = network.nodes, range(self.stages)
+        before = np.full((self.stages + 1, len(self.cuts)), math.inf)
+        after = before.copy()
+        before[0, 0] = after[-1, -1] = 0.0
+        for start, end, reached, order in ((0, 1, before, layers), (1, 0, after, layers[::-1])):
+            for stage in order:
+                # The stages of one layer, from either end of the pipeline.
+                arcs = network.arcs[stage]
+                ends = nodes[stage][arcs.tail], nodes[stage + 1][arcs.head]
+                slowest = np.maximum(arcs.load, reached[stage + start, ends[start]])
+                if allow_empty:
+                    reached[stage + end] = reached[stage + start]
+                np.minimum.at(reached[stage + end], ends[end], slowest)
+        periods = np.maximum(before, after)[1:-1].min(axis=0, initial=math.inf)
+        inner = range(1, len(self.cuts) - 1)
+        return {self.cuts[n]: float(periods[n]) for n in inner if periods[n] < math.inf}
+
+    def _longest(self, costs: CostModel, times: StageTimes) -> float:
+        """No stage that can be computed takes longer."""
+        matrices = chain.from_iterable(self.transfers)
+        transfer = max(float(t.max(where=np.isfinite(t), initial=0.0)) for t in matrices)
+        overhead = max(max(runtime.overheads) for runtime in costs.each_runtime)
+        return max(float(before.max()) for before in times.before) + transfer + overhead
 
     def _times(self, costs: Sequence[CostModel]) -> StageTimes:
         return stage_times(self.stages, self.inside, self.transfers, costs)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from autosplit.cuts import is_downset
 from autosplit.cuts.stages import cuts_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
@@ -174,6 +175,7 @@ def read(study: optuna.Study) -> Study:
         op_ms=tuple(profile.op_ms for profile in stored.profile),
         op_runtimes=tuple(profile.runtime for profile in stored.profile),
         bound_ms=stored.bound_ms,
+        cut_periods=_legal(graph, stored.cut_periods),
         baselines=stored.compared_baselines(),
         choice=stored.verdict.choice,
         verdict=stored.verdict.text,
@@ -233,6 +235,14 @@ def _trial(
         # An empty stage has none.
         runtimes=tuple(filter(None, stored.runtimes)),
     )
+
+
+def _legal(
+    graph: FusedGraph | None, periods: Sequence[tuple[int, float]]
+) -> tuple[tuple[int, float], ...]:
+    """The legal cuts of a graph among some, by the number of ops before them."""
+    legal = [pair for pair in periods if graph and is_downset(graph, pair[0])]
+    return tuple(sorted(legal, key=lambda pair: (pair[0].bit_count(), pair)))
 
 
 def _days(trials: Sequence[optuna.trial.FrozenTrial]) -> str:

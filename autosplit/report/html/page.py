@@ -177,10 +177,10 @@ def _cuts(study: Study) -> str:
     least = min(period for _, period in study.cut_periods)
     best = next(i for i, (_, period) in enumerate(study.cut_periods) if period == least)
     marks = [f' data-cut="{cut:x}"' for cut, _ in study.cut_periods]
-    caption = (
-        "The predicted period is that of the best split that has the cut, for the op times as "
-        "profiled."
-    )
+    best_with = "split that has the cut"
+    if study.config.get("cores") is not None:
+        best_with = "deployment of two stages with this cut"
+    caption = f"The predicted period is that of the best {best_with}, for the op times as profiled."
     body = table(tables.legal_cuts(study, plain), caption, best, marks=marks)
     summary = f"All {len(study.cut_periods)} legal cuts with predicted periods"
     return f"<details><summary>{summary}</summary>{body}</details>"

@@ -243,7 +243,9 @@ def _prepare(
     if "bound_ms" not in stored:
         bound = _bound(costs, bench, space)
         graph = records.graph_document(bench.graph)
-        _store(study, url, {"graph": graph, "bound_ms": float(bound)})
+        # The report shows the cuts, and has no cost model to plan with.
+        periods = records.cut_document(space.cut_periods())
+        _store(study, url, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
     if "baselines" not in stored:
         progress.note("measuring the baselines: the unsplit model in each runtime")
         with lock.hold():

@@ -6,6 +6,7 @@ A value of another type becomes empty or None; nothing in a database makes this 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from autosplit.hardware.measurement.results import Baseline, Spread
 
 MAX_STAGES = 256
 _MAX_TEXT = 2000
+_HEXADECIMAL = re.compile(r"[0-9a-f]{1,10000}")
 
 
 def _otherwise(default: Any) -> WrapValidator:
@@ -119,6 +121,17 @@ class FinalComparison(BaseModel):
         return frozenset(e.number for e in self.entries if e and self.measured == complete)
 
 
+def _cuts(value: Any) -> tuple[tuple[int, float], ...]:
+    """Cuts as bitsets of ops, with their periods."""
+    cuts = []
+    for pair in value if isinstance(value, list) else ():
+        text, period = pair if isinstance(pair, list) and len(pair) == 2 else ("", None)
+        is_bitset = isinstance(text, str) and _HEXADECIMAL.fullmatch(text)
+        if is_bitset and isinstance(period, float) and 0 <= period < math.inf:
+            cuts.append((int(text, 16), period))
+    return tuple(cuts)
+
+
 class StudyAttributes(BaseModel):
     """What a study stores about its question, its machine and its result."""
 
@@ -126,6 +139,7 @@ class StudyAttributes(BaseModel):
     baselines: Annotated[tuple[_OptionalBaseline, ...], _otherwise(())] = ()
     bound_ms: OptionalNumber = None
     config: Table = {}
+    cut_periods: Annotated[tuple[tuple[int, float], ...], PlainValidator(_cuts)] = ()
     devices: Texts = ()
     duel: Annotated[FinalComparison, _otherwise(FinalComparison())] = FinalComparison()
     graph: Any = None

@@ -79,6 +79,11 @@ def graph_document(graph: FusedGraph) -> dict[str, Any]:
     }
 
 
+def cut_document(periods: Mapping[int, float]) -> list[list[Any]]:
+    """Legal cuts, bitsets of ops in hexadecimal, with their predicted periods in ms."""
+    return [[f"{cut:x}", float(period)] for cut, period in periods.items()]
+
+
 def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
     """The ops of each stage, and for each cut its last ops and the tensors live there.
 

@@ -56,6 +56,9 @@ class CandidateSpace(Hashable, Protocol):
     def evaluator(self) -> Evaluator:
         """What times many candidates at once."""
 
+    def cut_periods(self) -> Mapping[int, float]:
+        """For each legal cut the predicted period of the best candidate that has it, if known."""
+
     def distributions(self) -> dict[str, BaseDistribution]:
         """The parameters with their ranges."""
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 RANDOM_DRAWS = 100  # random splits, until one fits the devices
 NEAR_CUTS = 1_000  # cuts near some splits, where there are too many cuts for a table of all
 WORTH_A_TRIAL = 1.5  # times the period of the best runtime's own plan
+SHOWN_CUTS = 2_000  # legal cuts that a report shows
 LISTED = 20_000  # splits that are listed at most
 
 
@@ -329,6 +330,18 @@ class Space(KeyedSpace[Stages]):
     def stage_table(self) -> StageTable | None:
         """All stages at once; None where the cuts are too many."""
         return stage_table.all_stages(self.costs, self.stages)
+
+    def cut_periods(self) -> Mapping[int, float]:
+        """For each legal cut the predicted period of the best split that has it.
+
+        Empty where there are too many cuts to look at.
+        """
+        if not 2 <= self.stages <= len(self.costs.contraction.groups):
+            return {}
+        table = self.stage_table
+        if table is None or len(table.cuts) > SHOWN_CUTS:
+            return {}
+        return table.cut_periods(self.costs, self.empty)
 
     def table_near(self, splits: Sequence[Stages]) -> StageTable:
         """The stages between the cuts near some splits, for spaces without a table of all."""

@@ -1,10 +1,12 @@
+import itertools
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from autosplit.planner import CostModel, Transfer, evaluate, k_best
+from autosplit.cuts import downsets
+from autosplit.planner import CostModel, Transfer, evaluate, evaluate_cuts, k_best
 from autosplit.planner.batch import stage_table
 from autosplit.planner.batch.stage_table import StageTable, all_stages, stages_between
 from tests.planner.graphs import branchy, parallel_chains
@@ -155,3 +157,22 @@ def test_the_table_of_some_cuts_lists_their_splits_only() -> None:
     costs = parallel_chains(1, 8)
     splits = stages_between(costs, 3, [0b111, 0b11111, 0b111111]).best(costs, 9)
     assert {(len(a), len(b)) for a, b, _ in splits} == {(3, 2), (3, 3), (5, 1)}
+
+
+@pytest.mark.parametrize("allow_empty", [False, True])
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_cut_has_the_period_of_the_best_split_with_it(
+    seed: int, devices: int, allow_empty: bool
+) -> None:
+    known = branchy(3, 2, seed=seed)
+    transfers = tuple(np.random.default_rng(seed).random(len(known.tensors)).tolist())
+    costs = drawn(replace(known, send=(transfers,), receive=(transfers,)), seed, devices)
+    legal = downsets(costs)
+    expected = dict.fromkeys(legal[1:-1], math.inf)
+    for pair in itertools.combinations_with_replacement(legal, 2):
+        if not pair[0] & ~pair[1] and (allow_empty or len({0, *pair, legal[-1]}) == 4):
+            period = evaluate_cuts(costs, pair, allow_empty=allow_empty).period
+            for cut in expected.keys() & set(pair):
+                expected[cut] = min(expected[cut], period)
+    assert table_of(costs, 3).cut_periods(costs, allow_empty) == pytest.approx(expected)

@@ -8,6 +8,7 @@ import optuna
 import pytest
 
 from autosplit.cli import main
+from autosplit.cuts import downsets
 from autosplit.report.dashboard.artifacts import LazyPictures
 from autosplit.report.dashboard.snapshot import copy, decorate
 from autosplit.report.documents.record import read
@@ -66,6 +67,14 @@ def test_the_page_marks_the_trials_of_the_front_and_draws_it(study: optuna.Study
         str(t.number) for t in study.best_trials
     }
     assert "Pareto front of the trials" in page.page(record)
+
+
+def test_a_study_tells_the_periods_of_its_legal_cuts(study: optuna.Study) -> None:
+    record = read(study)
+    assert record.graph
+    assert len(record.cut_periods) == len(downsets(record.graph)) - 2
+    assert min(period for _, period in record.cut_periods) >= (record.bound_ms or 0) * (1 - 1e-9)
+    assert f"All {len(record.cut_periods)} legal cuts with predicted periods" in page.page(record)
 
 
 @pytest.mark.integration

@@ -17,6 +17,8 @@ from autosplit.report.documents.record import Study, Trial, read
 from autosplit.report.html.notes import study_note, trial_note
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.trials.results import best_trial
+from tests.report import graphs
+from tests.report.studies import make_study
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -198,3 +200,19 @@ def test_an_op_has_the_time_of_the_runtime_and_the_device_of_its_stage() -> None
     assert study.stage_names(trial) == ["stage 0, cores:0, openvino", "stage 1, cores:1, tvm"]
     assert study.profile_of(replace(trial, runtimes=("gone", "tvm"))) == ()
     assert study.profile_of(replace(trial, runtimes=())) == (1.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("stored", "cuts"),
+    [
+        ([["3", 2.0], ["1", 4.5]], ((1, 4.5), (3, 2.0))),
+        ([["2", 1.0], ["fff", 1.0], ["0x1", 1.0], ["-1", 1.0]], ()),
+        ([["1", -1.0], ["1", "2"], [1, 2.0], "1", ["1"], None], ()),
+        ({"1": 2.0}, ()),
+        (None, ()),
+    ],
+)
+def test_legal_cuts_are_read_and_others_left_out(stored: Any, cuts: Any) -> None:
+    study = make_study("sqlite://", graphs.chain(3), trials=1)
+    study.set_user_attr("cut_periods", stored)
+    assert read(study).cut_periods == cuts

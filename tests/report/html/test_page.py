@@ -222,6 +222,7 @@ KEYS = (
     "verdict",
     "duel",
     "machine",
+    "cut_periods",
 )
 OWN = ("stages", "cuts", "live", "period_ms", "latency_ms", "stage_ms", "error")
 

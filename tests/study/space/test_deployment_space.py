@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -122,3 +123,19 @@ def test_numbers_of_threads_that_save_no_time_are_left_out() -> None:
     assert space.thread_counts == (1, 4)
     alike = replace(costs(), times=costs().times[:1])
     assert DeploymentSpace.of_profile(alike, CORES, COUNTS, "tvm").thread_counts == (1,)
+
+
+@pytest.mark.parametrize("memory", [None, 5.0])
+def test_each_cut_has_the_period_of_the_best_two_stages_there(memory: float | None) -> None:
+    space = space_of(memory=memory)
+    shapes = [(r, w) for r in range(1, 5) for w in COUNTS if r * w <= 4]
+    expected: dict[int, float] = {}
+    for size in range(1, 8):
+        stages = (tuple(range(size)), tuple(range(size, 8)))
+        for (r, w), (s, v) in itertools.product(shapes, shapes):
+            deployment = DeployedSplit(stages, (r, s), (w, v))
+            if deployment.cores <= 4 and space.fits(deployment):
+                period = space.evaluate(deployment).period
+                cut = 2**size - 1
+                expected[cut] = min(expected.get(cut, period), period)
+    assert space.cut_periods() == pytest.approx(expected)
