@@ -12,8 +12,7 @@ import pytest
 from autosplit.cli import main
 from autosplit.deploy.manifest import results_parts
 from autosplit.hardware.bench.simulated import SimulatedBench
-from autosplit.report.dashboard.artifacts import LazyPictures
-from autosplit.report.dashboard.snapshot import prepare
+from autosplit.report.dashboard.snapshot import copy
 from autosplit.report.documents.record import read
 from autosplit.report.html import page
 from autosplit.report.html.notes import escape, study_note, trial_note
@@ -85,10 +84,11 @@ def test_the_best_was_in_the_final_comparison_and_its_stages_make_its_period(
 def test_the_dashboard_and_its_notes_have_the_figures_of_show(
     study: optuna.Study, shown: dict[str, Any]
 ) -> None:
-    copy, record = prepare(study, LazyPictures()), read(study)
+    shown_copy, record = copy(study), read(study)
     best = shown["best"]
-    assert (copy.best_trial.number, copy.best_value) == (study.best_trial.number, study.best_value)
-    assert [t.value for t in copy.trials] == [t.value for t in study.trials]
+    best_shown = shown_copy.best_trial.number, shown_copy.best_value
+    assert best_shown == (study.best_trial.number, study.best_value)
+    assert [t.value for t in shown_copy.trials] == [t.value for t in study.trials]
     period = spread_text(spread_of(best["period_ms"]))
     assert period in study_note(record)
     assert escape(shown["verdict"]["text"], 2000) in study_note(record)

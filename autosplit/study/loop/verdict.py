@@ -54,10 +54,11 @@ def judge(
         return Verdict(winning_choice, f"{winner}: {split_text}, {against}.")
     choice: Choice = "replicate" if rival.copies > 1 else "leave"
     advice = "replicate" if rival.copies > 1 else "leave the model whole"
-    text = f"Do not split, {advice}: {split_text}, {against}"
     if period.low > rival.period_ms.high:
-        return Verdict(choice, f"{text}, {loser_text}.")
-    return Verdict(choice, f"{text}; that is a tie, their intervals overlap.")
+        return Verdict(choice, f"Do not split, {advice}: {split_text}, {against}, {loser_text}.")
+    # Before the ratio, which says nothing then.
+    tie = "a tie, for their intervals overlap"
+    return Verdict(choice, f"Do not split, {advice}: {tie}; {split_text}, {against}.")
 
 
 def rival_of(baselines: Sequence[Baseline]) -> Baseline:
