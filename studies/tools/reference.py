@@ -24,7 +24,7 @@ ran, but nothing was feasible or outputs differ; 2 usage, model or configuration
 Every command takes `-f json` for one JSON document in place of tables, `--debug` for the traceback
 of an error, and `--help`.
 """
-COMMON = {"--help", "--format", "--debug"}
+COMMON = {"--help", "-f", "--debug"}
 
 
 def main() -> None:
