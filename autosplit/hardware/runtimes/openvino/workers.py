@@ -4,6 +4,11 @@ OpenVINO takes a number of threads, not cores. A model with one thread runs in t
 One with more also uses workers of a pool that all models of the process share, and that may run on
 every core of the process. A worker can serve any model, so the workers are pinned to the cores of
 all stages with several threads: exactly the stage's cores where there is one such set.
+
+OpenVINO's own pinning (ENABLE_CPU_PINNING) was tried: it picks the cores by itself, two models get
+the same ones, and the calling thread is released to all cores after every inference. With
+ENABLE_CPU_RESERVATION models get different cores, again not those one asks for, and a reserved core
+serves no second model: compiling one fails.
 """
 
 from __future__ import annotations
