@@ -9,6 +9,7 @@ from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.targets import cpp_program, onnx_program
 from autosplit.deploy.targets.formats import CPP, ONNX
+from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 
 # Names and contents of the files that a format adds to the native one.
@@ -25,6 +26,13 @@ def add_program(folder: Path, name: str) -> None:
     """
     if name not in _ADDED:
         return
-    for file, content in _ADDED[name](manifest_file.read(folder)).items():
+    document = manifest_file.read(folder)
+    if document.initial:
+        # These programs begin every stream at zero.
+        raise ConfigError(
+            f"the states of '{document.model.name}' do not begin at zero, which format '{name}' "
+            "needs; use format 'native'"
+        )
+    for file, content in _ADDED[name](document).items():
         with atomic_write(folder / file) as temporary:
             temporary.write_bytes(content)
