@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosplit.errors import ConfigError, ModelError
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_SYMBOL_OF_TORCH = re.compile(r"s\d+")  # which torch numbers by itself
 
 Shapes = Mapping[str, tuple[int, ...]]
 Sizes = Sequence[Any] | None  # numbers, symbols, None for what is unknown; None of unknown rank
@@ -60,4 +64,10 @@ def require_static(name: str, sizes: Sizes) -> None:
 def _text(sizes: Sizes) -> str:
     if sizes is None:
         return "(of unknown rank)"
-    return f"({', '.join('?' if size is None else str(size) for size in sizes)})"
+    return f"({', '.join(map(_size_text, sizes))})"
+
+
+def _size_text(size: Any) -> str:
+    """A size by its number, or by the name that the model gives it; others are of no use here."""
+    is_named = _NAME.fullmatch(str(size)) and not _SYMBOL_OF_TORCH.fullmatch(str(size))
+    return str(size) if isinstance(size, int) or (size is not None and is_named) else "?"

@@ -11,6 +11,7 @@ from autosplit.extras import install
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.devices import device
+from autosplit.hardware.measurement import disturbance
 
 _NEEDED = (
     "numpy",
@@ -46,7 +47,7 @@ def examine() -> list[Check]:
     packages = [_package(name, f"pip install {name}") for name in _NEEDED]
     for extra, names in _EXTRAS.items():
         packages += [_package(name, install(extra), needed=False) for name in names]
-    return [_python(), _tvm(), *packages, _linker(), _cores(), _cuda(), _cache()]
+    return [_python(), _tvm(), *packages, _linker(), _cores(), _calm(), _cuda(), _cache()]
 
 
 def _python() -> Check:
@@ -85,6 +86,16 @@ def _cores() -> Check:
     if not device.can_pin():
         remedy = "stages cannot be kept on a core on this system; measurements are noisier"
     return Check("cores", bool(cores), ",".join(map(str, cores)), remedy)
+
+
+def _calm() -> Check:
+    state, unknown = disturbance.state(), disturbance.unreadable()
+    remedies = []
+    if "powersave" in state:
+        remedies.append("set the governor to performance for steadier measurements")
+    if unknown:
+        remedies.append(f"not told here, so it goes unnoticed: {', '.join(unknown)}")
+    return Check("load", True, state, "; ".join(remedies), needed=False)
 
 
 def _cuda() -> Check:

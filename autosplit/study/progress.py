@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Status:
     """A finished trial and the state of the study.
 
-    Times are in ms; ``seconds_left`` is an estimate, None where it is not known.
+    Times are in ms; ``seconds_left`` is an estimate, None where it is not known. ``state`` is that
+    of the machine, where one is measured on.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Status:
     finished: int
     total: int
     seconds_left: float | None
+    state: str = ""
 
 
 class Progress(Protocol):
@@ -181,4 +183,5 @@ def _status_line(status: Status) -> str:
         parts.append(f"predicted bound {bound_text(status.bound_ms, status.best_ms)}")
     if status.seconds_left is not None:
         parts.append(f"about {duration(status.seconds_left)} left")
+    parts += [status.state] if status.state else []
     return ", ".join(parts)

@@ -32,7 +32,7 @@ def static_shapes(
             if isinstance(size, int) and size != number:
                 raise ConfigError(
                     f"--shape {name}={'x'.join(map(str, shapes[name]))} differs at axis {axis}, "
-                    f"which is {sizes[axis]} = {size} by the other inputs; give {size}"
+                    f"which is {size} by the other inputs; give {size}"
                 )
         shape = list(shapes.get(name, shape))
         if all(isinstance(size, int) for size in shape):

@@ -21,7 +21,7 @@ from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.isolation.worker import ReportPhase
-from autosplit.hardware.measurement import measure
+from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved
 from autosplit.hardware.measurement.results import (
@@ -167,9 +167,11 @@ class LocalBench:
             pipeline.start()
             self._report_phase("running", pipeline.threads)
             accuracy = self._verify(pipeline)
+            start = disturbance.Counters.now()
             period, busy = measure.period_and_busy(pipeline, self._items, self.budget)
             latency = measure.latency(pipeline, self._items, self.budget)
-        return Measurement(period, latency, tuple(map(sum, busy)), accuracy)
+            reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
+        return Measurement(period, latency, tuple(map(sum, busy)), accuracy, reasons)
 
     def baselines(self) -> Sequence[Baseline]:
         """See Bench. Only a runtime that was asked for by name may not fail.
@@ -209,11 +211,14 @@ class LocalBench:
             for run in runs:
                 turns.append(_Turns(self._open_unsplit(stack, run), self._items))
             self._report_phase("comparing interleaved")
+            start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget, len(candidates))
-        measurements = [
-            Measurement(period, turn.latency, turn.stage_ms, accuracy)
-            for period, turn, accuracy in zip(periods, turns, accuracies, strict=False)
-        ]
+            reasons = disturbance.since(start).reasons
+        measurements = []
+        for period, turn, accuracy in zip(periods, turns, accuracies, strict=False):
+            disturbances = reasons + disturbance.signs(period, turn.latency)
+            figures = period, turn.latency, turn.stage_ms, accuracy, disturbances
+            measurements.append(Measurement(*figures))
         compared, count = {}, len(candidates)
         for run, period, turn in zip(runs, periods[count:], turns[count:], strict=True):
             compared[run.name] = Baseline(run.name, period, turn.latency, len(run.devices))

@@ -66,13 +66,14 @@ class Accuracy:
 class Measurement:
     """A measured pipeline: steady-state period, latency of one item, and its time in each stage.
 
-    The time in a stage is that of one replica.
+    The time in a stage is that of one replica. ``disturbances`` say why it cannot be trusted.
     """
 
     period_ms: Spread
     latency_ms: Spread
     stage_ms: tuple[float, ...]
     accuracy: Accuracy
+    disturbances: tuple[str, ...] = ()
 
     def scaled(self, factor: float) -> Measurement:
         """All times times a factor."""
@@ -99,7 +100,9 @@ class Profile:
     """The time of every fused op on one device; ``spread_ms`` is half its interval.
 
     ``call_ms`` is what a stage takes beside its ops, where that is known.
-    Times are infinite where the runtime cannot compute ops there; ``note`` says why.
+    Times are infinite where the runtime cannot compute ops there; ``note`` says why. ``load`` is
+    the share of the processor that other processes had meanwhile, ``disturbances`` say why the
+    times cannot be trusted.
     """
 
     device: str
@@ -108,6 +111,8 @@ class Profile:
     runtime: str = ""
     note: str = ""
     call_ms: float = 0.0
+    load: float = 0.0
+    disturbances: tuple[str, ...] = ()
 
     @property
     def is_possible(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.planner.dominance import front
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import compared_baselines, spread_of
-from autosplit.study.persistence.records import SEARCHED, document_of
+from autosplit.study.persistence.records import DISTURBED, SEARCHED, document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
 from autosplit.study.trials.results import best_trial
 from autosplit.units import between, counted, digits, size
@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
 
-_STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
+_STORED = (
+    "cuts",
+    "period_ms",
+    "latency_ms",
+    "stage_ms",
+    "error",
+    "predicted_ms",
+    "memory_bytes",
+    DISTURBED,
+)
 # Of the stages: where runtimes compete, and in a study of deployments.
 _SHAPE = ("runtimes", "replicas", "threads")
 
@@ -122,7 +131,7 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
     rows = []
     for trial in document["trials"]:
         cells = (cell(trial) for cell in columns.values())
-        rows.append((*cells, _mark(document, trial["number"])))
+        rows.append((*cells, _mark(document, trial)))
     return title, (*columns, "best"), rows
 
 
@@ -140,13 +149,15 @@ def _cut_table(best: Mapping[str, Any]) -> Table:
     return title, ("cut", "after", "live tensors"), rows
 
 
-def _mark(document: Mapping[str, Any], number: int) -> str:
-    """The marks of a trial: the best, and on the Pareto front if there are several objectives."""
-    marks = []
+def _mark(document: Mapping[str, Any], trial: Mapping[str, Any]) -> str:
+    """The marks of a trial: the best, on the Pareto front of several objectives, disturbed."""
+    marks, number = [], trial["number"]
     if document["best"] and document["best"]["number"] == number:
         marks.append("*")
     if len(document["pareto"]) > 1 and number in document["pareto"]:
         marks.append("front")
+    if trial.get(DISTURBED):
+        marks.append("disturbed")
     return " ".join(marks)
 
 

@@ -19,6 +19,7 @@ from autosplit.planner.explain import forbidden_by_states
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
+from autosplit.study.loop.calm import Calm
 from autosplit.study.loop.deployment_verdict import judge_deployment
 from autosplit.study.loop.verdict import Verdict, judge
 from autosplit.study.persistence import records
@@ -53,7 +54,12 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
     if chosen and not covers(comparison, chosen, len(history.measured)):
         progress.note(_announcement(opened, attributes, len(chosen)))
         with opened.device_lock.hold():
-            comparison = _compare(opened, chosen, trials, history.measured)
+            calm = Calm(opened.config.measure.seconds, progress.note)
+            comparison = calm.measured(
+                "the final comparison",
+                lambda: _compare(opened, chosen, trials, history.measured),
+                lambda result: result[records.DISTURBED],
+            )
     with storage_errors(opened.url):
         opened.study.set_user_attr("corrected", _costs_document(corrected))
         if chosen:
@@ -65,7 +71,10 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
             verdict = _verdict(opened, *fastest, trials)
             text, blame = verdict.text, forbidden_by_states(opened.space.costs, 2)
             if blame:
-                text = f"{text} {blame[0].upper()}{blame[1:]}."
+                text += f" {blame[0].upper()}{blame[1:]}."
+            disturbances = fastest[0].user_attrs.get(records.DISTURBED)
+            if disturbances:
+                text += f" Not to be trusted: {'; '.join(disturbances)}."
             document = {"choice": verdict.choice, "text": text}
             opened.study.set_user_attr("verdict", document)
 
@@ -106,8 +115,10 @@ def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measur
 
 
 def covers(comparison: object, chosen: Sequence[Measured], measured: int) -> bool:
-    """Whether a stored comparison is of these finalists, with nothing measured since."""
+    """Whether a stored comparison is of these finalists, calm, and nothing measured since."""
     if not isinstance(comparison, dict) or comparison.get("measured") != measured:
+        return False
+    if comparison.get(records.DISTURBED):
         return False
     numbers = [entry.get("number") for entry in comparison.get("entries", ())]
     return numbers[: len(chosen)] == [m.number for m in chosen]
@@ -159,7 +170,9 @@ def _compare(
     ]
     names = [baselines.get(b.name) for b in known]
     documents = [None if b is None else records.document_of(b) for b in names]
-    return {"measured": len(measured), "entries": entries, "baselines": documents}
+    disturbances = list(results[best.number].disturbances)
+    document = {"measured": len(measured), "entries": entries, "baselines": documents}
+    return {**document, records.DISTURBED: disturbances}
 
 
 def _measure(
@@ -183,7 +196,7 @@ def _rewrite(opened: OpenStudy, entries: Sequence[Mapping[str, Any]]) -> None:
     for entry in entries:
         trial = opened.study.get_trials(deepcopy=False)[entry["number"]]
         figures = {key: value for key, value in entry.items() if key != "number"}
-        if trial.user_attrs.get("period_ms") == figures["period_ms"]:
+        if figures.items() <= trial.user_attrs.items():
             continue  # by another worker, or before this process was started again
         values = objective_values(
             opened.config.objectives,

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from autosplit.cuts.stages import with_unused
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
+from autosplit.hardware.measurement.disturbance import state as machine_state
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
 from autosplit.study.loop import final_comparison
+from autosplit.study.loop.calm import Calm
 from autosplit.study.loop.open import OpenStudy
-from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason
+from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
 from autosplit.study.persistence import records
 from autosplit.study.persistence.optuna_internals import next_trial
 from autosplit.study.persistence.storage import storage_errors
@@ -57,6 +59,11 @@ class StudyLoop:
     def writer(self) -> TrialWriter:
         """What stores the results."""
         return TrialWriter(self.study, self.progress)
+
+    @cached_property
+    def calm(self) -> Calm:
+        """What measures disturbed trials again."""
+        return Calm(self.opened.config.measure.seconds, self.progress.note)
 
     @cached_property
     def recovery(self) -> Recovery:
@@ -173,7 +180,11 @@ class StudyLoop:
                 )
             with renewed_heartbeat(self.study, trial), opened.device_lock.hold():
                 deployment = opened.deployment(candidate, runtimes)
-                measurement = opened.bench.measure(deployment)
+                measurement = self.calm.measured(
+                    f"trial {trial.number}",
+                    lambda: opened.bench.measure(deployment),
+                    lambda result: result.disturbances,
+                )
         except MachineError:
             raise
         except AutosplitError as error:
@@ -244,6 +255,7 @@ class StudyLoop:
             finished=counts.finished,
             total=search.trials,
             seconds_left=seconds_left,
+            state="" if self.opened.config.runtime == "simulated" else machine_state(),
         )
         self.progress.trial(status)
 
@@ -262,10 +274,15 @@ def run_study(opened: OpenStudy, progress: Progress, clock: Clock = time.monoton
             opened.study.set_user_attr("stopped", f"stopped: {error}")
         raise
     with storage_errors(opened.url):
-        counts = tally(opened.study.get_trials(deepcopy=False))
-        opened.study.set_user_attr("stopped", stopped)
+        trials = opened.study.get_trials(deepcopy=False)
+        counts = tally(trials)
+        opened.study.set_user_attr("stopped", trusted(stopped, trials, opened.study.user_attrs))
     if not counts.complete:
         raise Infeasible(
             f"no trial succeeded, most often: {commonest_error(counts)}; fix that and run again"
         )
     final_comparison.conclude(opened, progress)
+    # The final comparison may have measured the best trial on a calmer or a busier machine.
+    with storage_errors(opened.url):
+        trials = opened.study.get_trials(deepcopy=False)
+        opened.study.set_user_attr("stopped", trusted(stopped, trials, opened.study.user_attrs))

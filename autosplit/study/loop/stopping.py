@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from autosplit.errors import Infeasible
 from autosplit.planner.dominance import at_least_as_good
@@ -12,10 +12,10 @@ from autosplit.study.acquisition import multi_objective
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.config.sections import Search
-from autosplit.study.persistence.records import searched
+from autosplit.study.persistence.records import DISTURBED, searched
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
-from autosplit.study.trials.results import Tally, tally
+from autosplit.study.trials.results import Tally, best_trial, tally
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -60,6 +60,18 @@ def stop_reason(
     if tuple(objectives) == ("throughput",):
         return _converged(space, tuple(devices), history)
     return _settled(space, tuple(devices), tuple(objectives), history)
+
+
+def trusted(reason: str, trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> str:
+    """The reason why a study stopped; none has converged to a trial that cannot be trusted."""
+    best = best_trial(trials, attributes)
+    disturbances = best[0].user_attrs.get(DISTURBED) if best else None
+    if best is None or not disturbances or not reason.startswith("converged"):
+        return reason
+    return (
+        f"not converged: the measurement of trial {best[0].number}, the best, was disturbed "
+        f"({'; '.join(disturbances)}); run again when the machine is calm"
+    )
 
 
 def check_failures(trials: Sequence[FrozenTrial]) -> None:

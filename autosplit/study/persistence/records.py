@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 KEY = "key"  # attribute of a trial: the text of its split
 LOST = "lost"  # attribute of a failed trial whose split was not measured and is free again
+DISTURBED = (
+    "disturbed"  # attribute of a trial: why its figures cannot be trusted; empty if they can
+)
 # Attribute of a trial that the final comparison measured again: what the search measured before.
 SEARCHED = "searched"
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
@@ -117,6 +120,7 @@ def measured_attributes(measurement: Measurement, replicas: Sequence[int] = ()) 
         "latency_ms": document_of(measurement.latency_ms),
         "stage_ms": stage_ms,
         "max_rel_error": float(measurement.accuracy.max_rel_error),
+        DISTURBED: list(measurement.disturbances),
         "period": float(measurement.period_ms.median),
         "latency": float(measurement.latency_ms.median),
         "imbalance": max(times) / mean if mean > 0 else 1.0,

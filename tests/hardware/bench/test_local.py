@@ -382,3 +382,23 @@ def test_a_damaged_profile_is_measured_again(tmp_path, monkeypatch):
     assert json.loads(file.read_text())["op_ms"] == [1.0, 2.0]
     file.write_text("{")
     assert profile_cache.cached(["key"], lambda: profile) == profile
+
+
+def test_a_disturbed_profile_is_taken_again_now_and_by_the_next_process(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOSPLIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(profile_cache.disturbance, "wait_until_calm", lambda limit: limit)
+    stolen = iter([0.5, 0.5, 0.0])
+    conditions = profile_cache.disturbance.Conditions
+    monkeypatch.setattr(
+        profile_cache.disturbance, "since", lambda start: conditions(0.25, stolen=next(stolen))
+    )
+    times = iter([3.0, 2.0, 1.0])
+
+    def take():
+        return profile_cache.cached(["key"], lambda: Profile("cores:0", (next(times),), (0.0,)))
+
+    first = take()
+    assert (first.op_ms, first.load, bool(first.disturbances)) == ((2.0,), 0.25, True)
+    assert take() == first
+    monkeypatch.setattr(profile_cache, "_taken", set())
+    assert (take().op_ms, take().disturbances) == ((1.0,), ())

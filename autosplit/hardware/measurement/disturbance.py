@@ -1,0 +1,156 @@
+"""What disturbs a measurement on this machine, and how its figures show it.
+
+The load of others, time that a hypervisor stole, and throttling are read where the system tells
+them: from /proc/stat, from the counters below /sys, and from the control group of a container. What
+cannot be read disturbs nothing; ``doctor`` says what that is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from autosplit.hardware.measurement.results import Spread
+
+CPUS = Path("/sys/devices/system/cpu")
+CONTROL_GROUP = Path("/sys/fs/cgroup/cpu.stat")
+
+# A hypervisor that takes more than this share of the processor moves a period beyond the 1 % that
+# it is measured to, even where the loss meets all stages alike.
+MOST_STEAL = 0.02
+# Others that take this share disturb only where no core is idle: else the scheduler finds room.
+MOST_LOAD, LEAST_IDLE = 0.05, 0.05
+# Half an interval, as a share of the median. Candidates that matter differ by less than this.
+MOST_SPREAD = 0.1
+# Stages side by side are slower than one item alone only where something else slows them.
+MOST_OVER_LATENCY = 1.5
+_LEAST_S = 0.5  # of a window: the system counts in hundredths of a second on each core
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the processor did since the system was started, in seconds of all cores.
+
+    ``process`` is the time of this process, ``throttled`` counts slowed clocks and withheld time.
+    """
+
+    total: float
+    idle: float
+    stolen: float
+    process: float
+    throttled: int
+
+    @classmethod
+    def now(cls) -> Counters:
+        """The counters at this moment."""
+        import psutil
+
+        times, process = psutil.cpu_times()._asdict(), psutil.Process().cpu_times()
+        # A guest's time is a part of its host's user time.
+        total = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))
+        idle = times["idle"] + times.get("iowait", 0.0)
+        stolen = times.get("steal", 0.0)
+        return cls(total, idle, stolen, process.user + process.system, _throttled())
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The state of the machine during some time: shares of all its cores.
+
+    ``load`` is that of other processes, ``throttled`` whether clocks or time were cut.
+    """
+
+    load: float = 0.0
+    idle: float = 1.0
+    stolen: float = 0.0
+    throttled: bool = False
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What disturbs a measurement; empty on a calm machine."""
+        reasons = []
+        if self.load > MOST_LOAD and self.idle < LEAST_IDLE:
+            reasons.append(f"other processes took {self.load:.0%} of the processor")
+        if self.stolen > MOST_STEAL:
+            reasons.append(f"the hypervisor took {self.stolen:.0%} of the processor")
+        if self.throttled:
+            reasons.append("the processor was throttled")
+        return tuple(reasons)
+
+
+def since(start: Counters) -> Conditions:
+    """The conditions between some counters and now; calm where the time is too short to tell."""
+    import psutil
+
+    end = Counters.now()
+    total = end.total - start.total
+    if total < _LEAST_S * (psutil.cpu_count() or 1):
+        return Conditions()
+    idle, stolen = (end.idle - start.idle) / total, (end.stolen - start.stolen) / total
+    load = max(0.0, 1.0 - idle - stolen - (end.process - start.process) / total)
+    return Conditions(load, idle, stolen, end.throttled > start.throttled)
+
+
+def signs(period: Spread, latency: Spread) -> tuple[str, ...]:
+    """How the figures of a pipeline show that it was disturbed."""
+    if period.relative_half_width > MOST_SPREAD:
+        return (f"its interval is {period.relative_half_width:.0%} to each side",)
+    if period.low > MOST_OVER_LATENCY * latency.high:
+        return ("results come more slowly than items one by one",)
+    return ()
+
+
+def wait_until_calm(limit_s: float, sleep: Callable[[float], None] = time.sleep) -> float:
+    """Wait until nothing disturbs, for ``limit_s`` seconds at most; returns how long it took."""
+    waited = 0.0
+    while waited < limit_s:
+        start = Counters.now()
+        sleep(2 * _LEAST_S)
+        waited += 2 * _LEAST_S
+        if not since(start).reasons:
+            break
+    return waited
+
+
+def state() -> str:
+    """The load of this machine and the governor of its clocks, where they can be read."""
+    import psutil
+
+    load = psutil.getloadavg()[0]
+    parts = [f"load {load:.1f} on {psutil.cpu_count() or 1} cores"]
+    governors = sorted({_text(file) for file in CPUS.glob("cpu*/cpufreq/scaling_governor")} - {""})
+    return ", ".join(parts + [f"governor {' and '.join(governors)}"] * bool(governors))
+
+
+def unreadable() -> tuple[str, ...]:
+    """What this system, or its container, does not tell."""
+    import psutil
+
+    sources = {
+        "steal time": "steal" in psutil.cpu_times()._fields,
+        "governor": any(CPUS.glob("cpu*/cpufreq/scaling_governor")),
+        "throttling": CONTROL_GROUP.exists() or any(_throttle_files()),
+    }
+    return tuple(name for name, is_readable in sources.items() if not is_readable)
+
+
+def _throttled() -> int:
+    """The counts of clocks that were slowed, and the time that the control group withheld."""
+    counts = [_text(file) for file in _throttle_files()]
+    for line in _text(CONTROL_GROUP).splitlines():
+        key, _, value = line.partition(" ")
+        counts += [value] if key == "throttled_usec" else []
+    return sum(int(count) for count in counts if count.isdecimal())
+
+
+def _throttle_files() -> list[Path]:
+    return sorted(CPUS.glob("cpu*/thermal_throttle/core_throttle_count"))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,76 @@
+"""What disturbs a measurement, and how its figures show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autosplit.hardware.measurement import disturbance
+from autosplit.hardware.measurement.disturbance import Conditions, Counters, since, wait_until_calm
+from autosplit.hardware.measurement.results import Spread
+
+CALM = Counters(100.0, 50.0, 0.0, 10.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        (Conditions(), None),
+        (Conditions(load=0.4, idle=0.3), None),  # another core was free for it
+        (Conditions(load=0.4, idle=0.0), "other processes took 40% of the processor"),
+        (Conditions(load=0.01, idle=0.0), None),
+        (Conditions(stolen=0.1), "the hypervisor took 10% of the processor"),
+        (Conditions(throttled=True), "the processor was throttled"),
+    ],
+)
+def test_load_steal_and_throttling_disturb(conditions: Conditions, reason: str | None) -> None:
+    assert conditions.reasons == ((reason,) if reason else ())
+
+
+@pytest.mark.parametrize(
+    ("period", "is_disturbed"),
+    [
+        (Spread(10.0, 9.9, 10.1), False),
+        (Spread(10.0, 1.5, 158.0), True),
+        (Spread(40.0, 39.9, 40.1), True),  # longer than one item takes alone
+    ],
+)
+def test_a_wide_interval_and_a_period_above_the_latency_are_signs(
+    period: Spread, is_disturbed: bool
+) -> None:
+    assert bool(disturbance.signs(period, Spread(20.0, 19.0, 21.0))) == is_disturbed
+
+
+def test_conditions_are_shares_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = Counters(200.0, 60.0, 20.0, 40.0, 3)
+    monkeypatch.setattr(Counters, "now", lambda: later)
+    conditions = since(CALM)
+    assert (conditions.idle, conditions.stolen, conditions.throttled) == (0.1, 0.2, True)
+    assert conditions.load == pytest.approx(0.4)
+    monkeypatch.setattr(Counters, "now", lambda: CALM)
+    assert since(CALM) == Conditions()
+
+
+def test_waiting_ends_when_it_is_calm_and_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    stolen = iter([0.5, 0.0, *[0.5] * 9])
+    monkeypatch.setattr(disturbance, "since", lambda start: Conditions(stolen=next(stolen)))
+    pauses: list[float] = []
+    assert wait_until_calm(20.0, pauses.append) == sum(pauses) == 2.0
+    assert wait_until_calm(5.0, pauses.append) == 5.0
+
+
+def test_a_container_that_tells_nothing_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(disturbance, "CPUS", tmp_path)
+    monkeypatch.setattr(disturbance, "CONTROL_GROUP", tmp_path / "cpu.stat")
+    assert {"governor", "throttling"} <= set(disturbance.unreadable())
+    assert "governor" not in disturbance.state()
+    folder = tmp_path / "cpu0" / "cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "scaling_governor").write_text("powersave\n", encoding="ascii")
+    (tmp_path / "cpu.stat").write_text("nr_throttled 1\nthrottled_usec 250\n", encoding="ascii")
+    assert disturbance.state().endswith("governor powersave")
+    assert not {"governor", "throttling"} & set(disturbance.unreadable())
+    assert Counters.now().throttled == 250

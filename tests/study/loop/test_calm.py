@@ -1,0 +1,82 @@
+"""Disturbed measurements are repeated, marked, and never called converged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autosplit.deployment import Deployment
+from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.hardware.measurement.results import Measurement
+from autosplit.study.loop import calm
+from autosplit.study.loop.calm import Calm
+from autosplit.study.loop.open import OpenStudy
+from autosplit.study.loop.run import run_study
+from tests.study.recording import Notes
+
+Make = Callable[..., SimulatedBench]
+Open = Callable[..., OpenStudy]
+NOISE = ("other processes took 40% of the processor",)
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The limits of the waits, which take no time."""
+    limits: list[float] = []
+    monkeypatch.setattr(calm, "wait_until_calm", lambda limit: limits.append(limit) or limit)
+    return limits
+
+
+def test_a_disturbed_measurement_is_repeated_once_and_patience_ends(pauses: list[float]) -> None:
+    results, notes = iter(["calm", "loud", "calm", *["loud"] * 20]), list[str]()
+    measurer = Calm(5.0, notes.append)
+
+    def measured() -> str:
+        return measurer.measured("trial 0", lambda: next(results), lambda r: (r,) * (r == "loud"))
+
+    assert [measured() for _ in range(6)] == ["calm", "calm", *["loud"] * 4]
+    assert notes[0] == "trial 0 was disturbed: loud; measuring again when calm"
+    assert pauses == [20.0, 20.0, 10.0]
+
+
+def disturbed(bench: SimulatedBench, calls: Counter[str]) -> SimulatedBench:
+    """The bench on a machine that is disturbed while ``calls["calm"]`` is 0."""
+    measure, compare = bench.measure, bench.compare_interleaved
+
+    def mark(measurement: Measurement) -> Measurement:
+        return replace(measurement, disturbances=() if calls["calm"] else NOISE)
+
+    def measure_it(deployment: Deployment) -> Measurement:
+        return mark(measure(deployment))
+
+    def compare_them(candidates: Any, baselines: Any) -> Any:
+        calls["compared"] += 1
+        measurements, others = compare(candidates, baselines)
+        return list(map(mark, measurements)), others
+
+    bench.measure, bench.compare_interleaved = measure_it, compare_them
+    return bench
+
+
+def test_a_study_whose_best_is_disturbed_is_not_converged_until_it_is_measured_calmly(
+    chain_bench: Make, new_study: Open
+) -> None:
+    calls, progress = Counter[str](), Notes()
+    opened = new_study(disturbed(chain_bench(ops=12, stages=2), calls), trials=30)
+    run_study(opened, progress)
+    attributes = opened.study.user_attrs
+    assert attributes["stopped"].startswith("not converged: the measurement of trial")
+    assert "Not to be trusted: other processes" in attributes["verdict"]["text"]
+    assert all(t.user_attrs["disturbed"] for t in opened.study.trials)
+    assert any("disturbed again" in note for note in progress.notes)
+    calls["calm"], calls["compared"] = 1, 0
+    run_study(opened, progress)
+    attributes = opened.study.user_attrs
+    assert calls["compared"] == 1
+    assert attributes["stopped"].startswith("converged")
+    assert "trusted" not in attributes["verdict"]["text"]
+    assert not opened.study.best_trial.user_attrs["disturbed"]
