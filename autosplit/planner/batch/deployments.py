@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autosplit.cuts import TooManyDownsets, downsets, full, members
 from autosplit.cuts.stages import Stages
 from autosplit.planner.batch.evaluation import BatchEvaluator, StageBatch
 from autosplit.planner.problem.cost_model import CostModel
@@ -151,3 +152,37 @@ class DeploymentEvaluator:
             replicas[place, : len(deployment.stages)] = deployment.replicas
         busy = np.array([deployment.cores for deployment in chosen], dtype=np.float64)
         return DeploymentBatch(chosen, parts, replicas, busy, self._evaluator.table(numbers))
+
+
+def two_stage_periods(
+    costs: CostModel, cores: int, thread_counts: Sequence[int], most: int = 2_000
+) -> dict[int, float]:
+    """For each legal cut the least period of a deployment of two stages there, if it fits.
+
+    Empty where there are more than ``most`` cuts.
+    """
+    contraction, whole = costs.contraction, full(costs)
+    try:
+        legal = list(map(contraction.expand, downsets(contraction, most)[1:-1]))
+    except TooManyDownsets:
+        return {}
+    splits = [tuple(tuple(members(ops)) for ops in (cut, whole & ~cut)) for cut in legal]
+    candidates = [DeployedSplit(s, (1, 1), (w, w)) for s in splits for w in thread_counts]
+    batch = DeploymentEvaluator(costs, thread_counts).batch(candidates)
+    loads = batch.times(costs).reshape(len(splits), -1, 2)
+    best = np.full(len(splits), math.inf)
+    for first in range(1, cores):
+        before = _least_period(loads[:, :, 0], first, thread_counts)
+        after = _least_period(loads[:, :, 1], cores - first, thread_counts)
+        best = np.minimum(best, np.maximum(before, after))
+    memory = batch.memory.reshape(len(splits), -1).min(axis=1, initial=math.inf)
+    best[memory > min(costs.memory)] = math.inf
+    periods = dict(zip(legal, best.tolist(), strict=True))
+    return {cut: period for cut, period in periods.items() if period < math.inf}
+
+
+def _least_period(loads: Array, cores: int, thread_counts: Sequence[int]) -> Array:
+    """The least period on some cores of stages with a load for each number of threads."""
+    replicas = cores // np.array(thread_counts)
+    periods = np.where(replicas > 0, loads / np.maximum(replicas, 1), math.inf)
+    return np.asarray(periods.min(axis=1))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.cuts import TooManyDownsets, bitset, downsets, full, members
+from autosplit.cuts import bitset, members
 from autosplit.cuts.stages import Stages
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, SplitError
@@ -33,10 +33,14 @@ from autosplit.planner import (
     plan_deployment,
     shares_of,
 )
-from autosplit.planner.batch.deployments import CoreContention, DeployedSplit, DeploymentEvaluator
+from autosplit.planner.batch.deployments import (
+    CoreContention,
+    DeployedSplit,
+    DeploymentEvaluator,
+    two_stage_periods,
+)
 from autosplit.planner.batch.neighbourhood import CutNeighbourhood
 from autosplit.planner.placement.canonical import largest_stages
-from autosplit.planner.problem.problem import Array
 from autosplit.study.space.keys import (
     KeyedSpace,
     key_of,
@@ -45,12 +49,7 @@ from autosplit.study.space.keys import (
     stages_of_key,
     without_runtimes,
 )
-from autosplit.study.space.search_space import (
-    RANDOM_DRAWS,
-    SHOWN_CUTS,
-    random_stages,
-    worth_a_trial,
-)
+from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages, worth_a_trial
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -246,31 +245,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
 
         Empty where there are too many cuts to look at.
         """
-        contraction, rows = self.costs.contraction, self.thread_counts
-        try:
-            legal = list(map(contraction.expand, downsets(contraction, SHOWN_CUTS)[1:-1]))
-        except TooManyDownsets:
-            return {}
-        whole = full(self.costs)
-        splits = [tuple(tuple(members(ops)) for ops in (cut, whole & ~cut)) for cut in legal]
-        candidates = [DeployedSplit(s, (1, 1), (threads,) * 2) for s in splits for threads in rows]
-        batch = self.evaluator.batch(candidates)
-        loads = batch.times(self.costs).reshape(len(splits), -1, 2)
-        best = np.full(len(splits), math.inf)
-        for cores in range(1, len(self.cores)):
-            before = self._least_period(loads[:, :, 0], cores)
-            after = self._least_period(loads[:, :, 1], len(self.cores) - cores)
-            best = np.minimum(best, np.maximum(before, after))
-        memory = batch.memory.reshape(len(splits), -1).min(axis=1, initial=math.inf)
-        best[memory > min(self.costs.memory)] = math.inf
-        periods = dict(zip(legal, best.tolist(), strict=True))
-        return {cut: period for cut, period in periods.items() if period < math.inf}
-
-    def _least_period(self, loads: Array, cores: int) -> Array:
-        """The least period on some cores of stages with a load for each number of threads."""
-        replicas = cores // np.array(self.thread_counts)
-        periods = np.where(replicas > 0, loads / np.maximum(replicas, 1), math.inf)
-        return np.asarray(periods.min(axis=1))
+        return two_stage_periods(self.costs, len(self.cores), self.thread_counts)
 
     @property
     def lower_bound(self) -> float:
