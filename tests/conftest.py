@@ -18,6 +18,8 @@ from autosplit.hardware.runtimes import registry
 # runtime "auto" name it.
 registry.DEFAULT = registry.TVM
 
+os.environ["COLUMNS"] = "200"  # most tests are about what a table says, not about its width
+
 REUSED = "AUTOSPLIT_TEST_CACHE"  # a folder to keep kernels in from run to run
 
 # HYPOTHESIS_PROFILE=ci tries more examples; no deadline, since compiling takes as long as it takes.

@@ -7,10 +7,13 @@ prints, so that every string from outside passes ``printable`` here.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TextIO
 
 from autosplit.printable import printable
 from autosplit.units import bound_text
@@ -18,7 +21,15 @@ from autosplit.units import bound_text
 
 def note(text: str) -> None:
     """Print a line about the command itself: an error, a warning, progress."""
-    print(printable(text), file=sys.stderr, flush=True)
+    print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
+
+
+def _broken(text: str, stream: TextIO) -> str:
+    width = shutil.get_terminal_size().columns
+    if not stream.isatty() or len(text) <= width:
+        return text
+    wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, text.splitlines()))
 
 
 class PhaseLines:
@@ -38,8 +49,8 @@ class PhaseLines:
 
 
 def emit_line(text: object) -> None:
-    """Print a line of the result."""
-    print(printable(text))
+    """Print a line of the result, on a terminal broken between words."""
+    print(_broken(printable(text), sys.stdout))
 
 
 def emit(form: str, document: Mapping[str, Any], line: str) -> None:
@@ -80,15 +91,17 @@ def emit_json(document: Mapping[str, Any] | Sequence[Any]) -> None:
 def emit_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; columns of numbers are right-aligned.
 
-    Nothing is cut unless on a terminal. Where rich is not installed, which a machine that only runs
-    exports does without, the columns are plain text.
+    Nothing is cut, and no word is broken: where the columns do not fit into the width, on a
+    terminal with lines broken between words, each value gets a line. Where rich is not installed,
+    which a machine that only runs exports does without, the columns are plain text.
     """
     texts = [list(map(printable, row)) for row in rows]
     table = [Column(printable(name), [row[i] for row in texts]) for i, name in enumerate(columns)]
+    width = shutil.get_terminal_size().columns
     try:
-        drawn = _drawn(table)
+        drawn = _drawn(table, width)
     except ImportError:
-        drawn = _plain(table)
+        drawn = _plain(table, width)
     if title:
         emit_line(title)
     sys.stdout.write(drawn)
@@ -110,24 +123,33 @@ class Column(NamedTuple):
         """The length of the longest text."""
         return max(map(length, (self.name, *self.cells)))
 
+    def least_width(self, length: Callable[[str], int]) -> int:
+        """The length of the longest word."""
+        return max(map(length, chain(*map(str.split, (self.name, *self.cells)))), default=0)
+
 
 _SIGNS = str.maketrans("", "", ".,-% ")
 
 
-def _drawn(columns: Sequence[Column]) -> str:
+def _drawn(columns: Sequence[Column], width: int) -> str:
     from rich.cells import cell_len  # a Chinese character takes two places
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    # Off a terminal every row is one line, whatever its length; a border takes three places.
-    width = sum(column.width(cell_len) + 3 for column in columns) + 1
-    console = Console(width=None if sys.stdout.isatty() else max(80, width))
+    # Off a terminal every row is one line; a border takes three places.
+    is_terminal = sys.stdout.isatty()
+    least = [c.least_width(cell_len) if is_terminal else c.width(cell_len) for c in columns]
+    spare = width - (sum(least) + 3 * len(columns) + 1)
+    if spare < 0:
+        return _records(columns)
+    console = Console(width=width)
     table = Table()
-    for column in columns:
-        table.add_column(
-            column.name, justify="right" if column.is_numeric else "left", overflow="fold"
-        )
+    for column, words in zip(columns, least, strict=True):
+        justify: Literal["left", "right"] = "right" if column.is_numeric else "left"
+        extra = min(spare, column.width(cell_len) - words)
+        spare -= extra
+        table.add_column(column.name, justify=justify, width=words + extra, overflow="fold")
     for row in zip(*(column.cells for column in columns), strict=True):
         # As Text: rich would read [brackets] in a name as markup.
         table.add_row(*map(Text, row))
@@ -137,12 +159,24 @@ def _drawn(columns: Sequence[Column]) -> str:
     return captured.get()
 
 
-def _plain(columns: Sequence[Column]) -> str:
+def _records(columns: Sequence[Column]) -> str:
+    """A value a line, under its name, and an empty line after each row."""
+    lines = []
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        pairs = zip(columns, cells, strict=True)
+        lines += [f"{c.name}: {cell}" if c.name else cell for c, cell in pairs if cell]
+        lines.append("")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(columns: Sequence[Column], width: int) -> str:
+    if sum(column.width(len) + 2 for column in columns) > width + 2:
+        return _records(columns)
     padded = []
     for column in columns:
         pad = str.rjust if column.is_numeric else str.ljust
-        width = column.width(len)
-        padded.append([pad(text, width) for text in (column.name, *column.cells)])
+        most = column.width(len)
+        padded.append([pad(text, most) for text in (column.name, *column.cells)])
     return "".join("  ".join(row).rstrip() + "\n" for row in zip(*padded, strict=True))
 
 

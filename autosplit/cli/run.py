@@ -22,10 +22,18 @@ it. Prints the trials, the best split, the baselines and the verdict.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import shlex
+import webbrowser
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+
+if TYPE_CHECKING:
+    from autosplit.study.loop.open import OpenStudy
 
 HELP = (
     "run a study: search for the split that runs fastest on the devices, measuring each candidate"
@@ -76,6 +84,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="start a new study even if one of this name exists; nothing is deleted",
     )
+    parser.add_argument(
+        "--open", action="store_true", help="open the dashboard in the browser while it runs"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,11 +108,14 @@ def run(args: argparse.Namespace) -> int:
         # Nothing else is shown until the first kernels are compiled.
         display.note("reading the model and compiling its ops")
     bench = open_bench(config)
+    dashboard: Thread | None = None
     try:
         hint = tuning_hint(bench.untuned_share())
         if hint:
             display.note(hint)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
+        if args.open:
+            dashboard = _open_dashboard(url, opened.study.study_name, display.note)
         run_study(opened, display)
         # With the bench still open: its worker has the kernels.
         folder = export_best_split(opened)
@@ -110,7 +124,48 @@ def run(args: argparse.Namespace) -> int:
         bench.close()
     exported = {"export": None if folder is None else str(folder)}
     output.emit_study({**document(opened.study, url), **exported}, args.format)
+    if args.format != "json":
+        output.note("next:")
+        for command in _next_commands(args, opened, folder):
+            output.note(f"  autosplit {command}")
+    if dashboard:
+        output.note("the dashboard stays until Ctrl-C")
+        with contextlib.suppress(KeyboardInterrupt):
+            dashboard.join()
     return 0
+
+
+def _open_dashboard(url: str, study: str, note: Callable[[str], None]) -> Thread:
+    """Serve the study on a free port, show it in the browser, and return who serves it."""
+    from autosplit.report.dashboard.app import open_server
+    from autosplit.report.documents.study_reader import StudyReader
+
+    server, address = open_server(StudyReader(url, study), port=0)
+    note(f"dashboard: {address}")
+    # It ends with the process: nothing that it holds outlives it.
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    webbrowser.open(address)
+    return thread
+
+
+def _next_commands(args: argparse.Namespace, opened: OpenStudy, folder: Path | None) -> list[str]:
+    """The three commands that make sense now, ready to be copied into a shell."""
+    from autosplit.study.persistence.storage import redact_password
+
+    name = opened.study.study_name
+    study = [str(args.study)]
+    if args.storage or args.name or args.force:
+        # The study file alone would lead to another study.
+        study = [name, "--storage", redact_password(opened.url)]
+    commands = [["report", *study, "-o", f"{name}.html"], ["dashboard", *study]]
+    if folder:
+        commands.append(["bench", str(folder)])
+    elif opened.config.runtime == "simulated":
+        commands.append(["show", *study])
+    else:
+        commands.append(["export", *study, "-o", f"{name}-split"])
+    return list(map(shlex.join, commands))
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:

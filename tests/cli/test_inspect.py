@@ -47,12 +47,20 @@ def test_the_document_is_a_graph(document):
 
 
 def test_the_table_shows_every_op_and_what_was_folded(shown, squeezenet):
-    text = shown(squeezenet.path)
+    text = shown(squeezenet.path, "--folded")
+    assert "folded: 1 source node left no op; --folded lists them" in shown(squeezenet.path)
     assert text.startswith(
         f"{squeezenet.graph.name}: 41 fused ops, 50 downsets: 48 cuts into two stages\n"
     )
     assert all(op.name in text for op in squeezenet.graph.ops)
     assert f"folded: {squeezenet.graph.folded[0].name} (identity: passes 'r60' on)" in text
+
+
+def test_shapes_are_shown_and_with_a_profile_the_time_of_each_op(shown, branches):
+    assert "1x" in shown(branches.path)
+    profiled = json.loads(shown(branches.path, "--profile", "-f", "json"))
+    assert len(profiled["op_ms"]) == len(profiled["ops"])
+    assert " ms " in shown(branches.path, "--profile")
 
 
 def test_kernels_that_no_rule_schedules_are_named(shown, save):

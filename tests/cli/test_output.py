@@ -52,27 +52,40 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("width", [20, 40, 200])
-def test_a_narrow_terminal_folds_long_cells_and_loses_none(
-    width: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("width", "cell", "is_table"),
+    [
+        (20, "q" * 60, False),
+        (70, "q" * 60, False),
+        (80, "q" * 60, True),
+        (40, "a cell of many short words " * 4, True),
+    ],
+)
+def test_a_terminal_breaks_cells_between_words_or_has_a_value_a_line(
+    width: int, cell: str, is_table: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", str(width))
     with contextlib.redirect_stdout(Terminal()) as shown:
-        output.emit_table("", ("name", "ms"), [("q" * 60, "12.5")])
+        output.emit_table("", ("name", "ms"), [(cell, "12.5")])
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue())
-    assert text.count("q") == 60
-    assert max(map(len, text.splitlines())) <= width
+    assert all(word in re.split(r"[│\s]+", text) for word in cell.split())
+    assert ("ms: 12.5" not in text) == is_table
+    assert not is_table or max(map(len, text.splitlines())) <= width
 
 
-@pytest.mark.parametrize("name", ["n" * 300, "日" * 150])
-def test_a_pipe_gets_each_row_in_one_line(capsys: pytest.CaptureFixture[str], name: str) -> None:
+@pytest.mark.parametrize("name", ["n" * 300, "日" * 300])
+@pytest.mark.parametrize("has_rich", [True, False])
+def test_a_pipe_gets_a_value_a_line_where_a_table_does_not_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, has_rich: bool
+) -> None:
+    if not has_rich:
+        monkeypatch.setitem(sys.modules, "rich.console", None)
     output.emit_table("", ("net", "ms"), [(name, "1"), ("m", "2")])
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if name in line]
-    assert len([line for line in lines if "│" in line]) == 2
+    assert lines == [f"net: {name}", "ms: 1", "", "net: m", "ms: 2", ""]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +109,19 @@ def test_columns_of_numbers_stand_right(
     assert capsys.readouterr().out.startswith(
         " " * 5 + "c" if right and cells else "c" if cells else " " * 5 + "c"
     )
+
+
+def test_a_long_line_is_broken_between_words_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "the best-split takes 3 ms, and no_word_is_ever_broken_here"
+    with contextlib.redirect_stdout(Terminal()) as shown:
+        output.emit_line(text)
+    lines = ["the best-split takes", "3 ms, and", "no_word_is_ever_broken_here"]
+    assert shown.getvalue().splitlines() == lines
+    output.emit_line(text)
+    assert capsys.readouterr().out == f"{text}\n"
 
 
 def test_a_title_is_a_line_of_its_own_or_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,13 @@
 import json
+import webbrowser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autosplit.cli import main
+from autosplit.report.dashboard import app
+from autosplit.report.documents.study_reader import StudyReader
 
 STUDY = """
 name = "net"
@@ -52,6 +55,32 @@ def test_tables_end_in_the_verdict_and_progress_is_on_stderr(
         "trial 2",
     ]
     assert "of 3 trials, best" in err
+    assert err.splitlines()[-4:] == [
+        "next:",
+        "  autosplit report net.toml -o net.html",
+        "  autosplit dashboard net.toml",
+        "  autosplit show net.toml",
+    ]
+
+
+def test_the_dashboard_is_opened_and_the_run_ends_with_it(
+    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    class Served:
+        def serve_forever(self) -> None:
+            events.append("served")
+
+    def open_it(reader: StudyReader, **options: Any) -> tuple[Served, str]:
+        with reader.open() as opened:
+            return Served(), f"http://127.0.0.1/{opened.study_name}"
+
+    monkeypatch.setattr(app, "open_server", open_it)
+    monkeypatch.setattr(webbrowser, "open", events.append)
+    assert main(["run", study, "--open"]) == 0
+    assert sorted(events) == ["http://127.0.0.1/net", "served"]
+    assert "the dashboard stays until Ctrl-C" in capsys.readouterr().err
 
 
 def test_json_is_the_study_document_and_nothing_else(

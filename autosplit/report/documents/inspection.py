@@ -12,7 +12,7 @@ from autosplit.graph import FusedGraph, Op
 from autosplit.planner import CostModel, plan
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.states import propose_states
-from autosplit.units import counted, size
+from autosplit.units import counted, digits, size
 
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
@@ -143,13 +143,18 @@ def shape_text(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-def rows(graph: FusedGraph) -> Iterator[tuple[object, ...]]:
-    """One row an op: number, name, sources, tensors read and produced, bytes produced."""
+def rows(graph: FusedGraph, op_ms: Sequence[float] = ()) -> Iterator[tuple[object, ...]]:
+    """One row an op: number, name, sources, tensors read and produced, their shapes and bytes.
+
+    With ``op_ms`` the time of the op comes last.
+    """
     for i, op in enumerate(graph.ops):
         # An op may compute a part of a node alone, which is a source of another op.
         sources = " ".join(op.sources) or f"(part of {' '.join(op.parts)})"
         produced = size(sum(graph.tensors[t].bytes for t in op.outputs))
-        yield i, op.name, sources, " ".join(op.inputs), " ".join(op.outputs), produced
+        shapes = " ".join(shape_text(graph.tensors[t].shape) for t in op.outputs)
+        tensors = " ".join(op.inputs), " ".join(op.outputs), shapes, produced
+        yield i, op.name, sources, *tensors, *(digits(ms) for ms in op_ms[i : i + 1])
 
 
 def find(graph: FusedGraph, node: str) -> dict[str, Any]:

@@ -131,10 +131,19 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
         f"final comparison: {counted(candidates, 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    if opened.config.runtime == "simulated":
-        return text
-    seconds = (candidates + baselines) * opened.config.measure.seconds
-    return f"{text}, up to {duration(seconds)}"
+    seconds = most_seconds(opened, attributes, candidates)
+    return f"{text}, up to {duration(seconds)}" if seconds else text
+
+
+def most_seconds(
+    opened: OpenStudy, attributes: Mapping[str, Any], candidates: int = FINALISTS
+) -> float:
+    """How long the final comparison measures; nothing where none is held or all is simulated."""
+    config = opened.config
+    if config.runtime == "simulated" or "throughput" not in config.objectives:
+        return 0.0
+    contenders = candidates + len(strongest(compared_baselines(attributes)))
+    return contenders * config.measure.seconds
 
 
 def _compare(

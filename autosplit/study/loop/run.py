@@ -245,6 +245,7 @@ class StudyLoop:
         seconds_left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:
             seconds_left = min(seconds_left, max(0.0, search.timeout - elapsed))
+        seconds_left += final_comparison.most_seconds(self.opened, self.study.user_attrs)
         status = Status(
             number=number,
             period_ms=period.median if period else None,
