@@ -92,14 +92,17 @@ def input_list(inputs: Any, items: Sequence[Any]) -> Any:
 
 
 def _stays_small(node: Any, arrays: Mapping[str, Any]) -> bool:
-    """Whether the result of an op in _GROWING has few elements, and their count is exact."""
-    first, *_, last = (arrays[node.input[0]], *(arrays[name] for name in node.input if name))
+    """Whether an op in _GROWING makes a tensor small enough to be computed."""
+    values = [arrays[name] for name in node.input if name in arrays]
     if node.op_type == "Range":
-        limit = arrays[node.input[1]]
-        is_whole = all(a.dtype.kind == "i" for a in (first, limit, last))
-        return is_whole and abs(int(limit) - int(first)) <= _MAX_ELEMENTS * abs(int(last))
-    count = 1 if node.op_type == "ConstantOfShape" else first.size
-    return math.prod((count, *(max(1, abs(int(size))) for size in last.flat))) <= _MAX_ELEMENTS
+        if len(values) != 3 or any(a.size != 1 or a.dtype.kind != "i" for a in values):
+            return False
+        start, limit, step = (int(a.item()) for a in values)
+        return abs(limit - start) <= _MAX_ELEMENTS * abs(step)
+    shape = values[-1]
+    # The first input, which is small, is repeated as often at the most.
+    is_shape = shape.dtype.kind == "i"
+    return is_shape and math.prod(max(1, abs(int(size))) for size in shape.flat) <= _MAX_ELEMENTS
 
 
 def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
