@@ -8,12 +8,18 @@ is one over images of height 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.lowering.layout import winograd
+from autosplit.lowering.layout.shape import (
+    ConvolutionShape,
+    convolution_shape,
+    coordinates,
+    with_zeros,
+)
 from autosplit.lowering.layout.tiles import BYTES, Registers, padded_channels, padded_width, tile_of
 
 PACKED = "conv2d_packed"
@@ -28,52 +34,6 @@ _SOURCE_LAYOUTS = {
     "relax.nn.conv1d_transpose": ("NCW", "IOW"),
     "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
 }
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """The sizes of a convolution over tensors of a rank, 3 for rows and 4 for images.
-
-    The kernel, strides, dilation and sizes are those of height and width, the padding that at the
-    top, left, bottom and right. With ``is_image`` the input has the layout of the source.
-    """
-
-    rank: int
-    batch: int
-    height: int
-    width: int
-    channels: int
-    out_height: int
-    out_width: int
-    out_channels: int
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[int, int, int, int]
-    groups: int
-    is_image: bool
-
-    @property
-    def group_inputs(self) -> int:
-        return self.channels // self.groups
-
-    @property
-    def group_outputs(self) -> int:
-        return self.out_channels // self.groups
-
-    @property
-    def is_depthwise(self) -> bool:
-        return self.group_inputs == 1 and self.group_outputs == 1 and not self.is_image
-
-    def last(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
-        """A position, or the sizes, of a tensor with channels last."""
-        return (n, h, w, c) if self.rank == 4 else (n, w, c)
-
-    def read(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
-        """A position, or the sizes, of the input."""
-        if not self.is_image:
-            return self.last(n, h, w, c)
-        return (n, c, h, w) if self.rank == 4 else (n, c, w)
 
 
 def can_pack(call: Any) -> bool:
@@ -116,7 +76,7 @@ def _packed_call(
     """The call of a kernel that computes a convolution from packed weights."""
     from tvm import relax
 
-    result = shape = _shape_of(call)
+    result = shape = convolution_shape(call)
     weight = call.args[1].value.numpy()
     if shape.rank == 3:
         weight = np.expand_dims(weight, 2)
@@ -125,11 +85,13 @@ def _packed_call(
     elif shape.is_depthwise:
         packed = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
         return builder.call_te(
-            lambda x, w: _depthwise(shape, _padded(shape, x), w),
+            lambda x, w: _depthwise(shape, with_zeros(shape, x), w),
             call.args[0],
             relax.const(packed),
             primfunc_name_hint=name,
         )
+    elif winograd.fits(shape, weight.dtype, registers):
+        return _winograd_call(builder, call, shape, weight, registers, packed_weights)
     of_bytes = weight.dtype == np.int8
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)
@@ -140,60 +102,36 @@ def _packed_call(
     width = padded_width(shape.out_width, tile)
 
     def compute(x: Any, w: Any) -> Any:
-        y = _convolution(shape, _padded(shape, x), w, padded, width)
+        y = _convolution(shape, with_zeros(shape, x), w, padded, width)
         is_whole = padded == shape.group_outputs and width == shape.out_width
         return y if is_whole and result is shape else _cut(result, shape, y, padded)
 
     return builder.call_te(compute, call.args[0], packed_weights[key], primfunc_name_hint=name)
 
 
-def _shape_of(call: Any) -> _Shape:
-    """The sizes of a convolution whose output has channels last."""
-    data, weight = call.args
-    attrs = call.attrs
-    is_image = str(attrs.data_layout)[1] == "C"
-    batch, *sizes = (int(size) for size in data.ty.shape)
-    channels = sizes.pop(0 if is_image else -1)
-    _, *out_sizes, out_channels = (int(size) for size in call.ty.shape)
-    height, width = _two(sizes)
-    out_height, out_width = _two(out_sizes)
-    return _Shape(
-        len(data.ty.shape),
-        batch,
-        height,
-        width,
-        channels,
-        out_height,
-        out_width,
-        out_channels,
-        _two([int(size) for size in list(weight.ty.shape)[2:]]),
-        _two([int(stride) for stride in attrs.strides]),
-        _two([int(step) for step in attrs.dilation]),
-        _four_sides([int(p) for p in attrs.padding], len(sizes)),
-        int(attrs.groups),
-        is_image,
+def _winograd_call(
+    builder: Any,
+    call: Any,
+    shape: ConvolutionShape,
+    weight: Any,
+    registers: Registers,
+    packed_weights: dict[Any, Any],
+) -> Any:
+    from tvm import relax
+
+    tile = winograd.product_tile(shape, registers)
+    key = (call.args[1], winograd.OUTPUT, tile.channels)
+    if key not in packed_weights:
+        packed_weights[key] = relax.const(winograd.transformed_weight(weight, tile.channels))
+    return builder.call_te(
+        lambda x, w: winograd.winograd(shape, x, w, tile),
+        call.args[0],
+        packed_weights[key],
+        primfunc_name_hint="conv2d",
     )
 
 
-def _two(sizes: list[int]) -> tuple[int, int]:
-    """Those of height and width; a row has height 1."""
-    height, width = sizes if len(sizes) == 2 else (1, *sizes)
-    return height, width
-
-
-def _four_sides(padding: list[int], axes: int) -> tuple[int, int, int, int]:
-    """Top, left, bottom and right of a padding given by a number for all, an axis or a side."""
-    if len(padding) == 1:
-        padding = padding * 2 * axes
-    if len(padding) == axes:
-        padding = padding * 2
-    if axes == 1:
-        return 0, padding[0], 0, padding[1]
-    top, left, bottom, right = padding
-    return top, left, bottom, right
-
-
-def _as_convolution(shape: _Shape, weight: Any) -> tuple[_Shape, Any]:
+def _as_convolution(shape: ConvolutionShape, weight: Any) -> tuple[ConvolutionShape, Any]:
     """The sizes and weights of a convolution that computes a transposed one.
 
     With a stride s the output pixels h with the same (h + padding) % s read the same of the
@@ -213,7 +151,7 @@ def _as_convolution(shape: _Shape, weight: Any) -> tuple[_Shape, Any]:
     # The input is read backwards: output q reads input q - t for tap t.
     turned = by_phase[:, :, :, ::-1, :, ::-1].transpose(0, 4, 6, 2, 1, 3, 5)
     channels = shape.out_channels * sh * sw
-    convolution = _Shape(
+    convolution = ConvolutionShape(
         shape.rank,
         shape.batch,
         shape.height,
@@ -232,42 +170,13 @@ def _as_convolution(shape: _Shape, weight: Any) -> tuple[_Shape, Any]:
     return convolution, turned.reshape(channels, shape.group_inputs, *taps)
 
 
-def _packed(shape: _Shape, weight: Any, padded: int, block: int) -> Any:
+def _packed(shape: ConvolutionShape, weight: Any, padded: int, block: int) -> Any:
     groups, outputs, inputs = shape.groups, shape.group_outputs, shape.group_inputs
     grouped = weight.reshape(groups, outputs, inputs, *shape.kernel)
     zeros = np.zeros((groups, padded - outputs, inputs, *shape.kernel), weight.dtype)
     flat = np.concatenate([grouped, zeros], axis=1)
     blocks = flat.reshape(groups * padded // block, block, inputs, *shape.kernel)
     return np.ascontiguousarray(blocks.transpose(0, 3, 4, 2, 1))
-
-
-def _padded(shape: _Shape, x: Any) -> Any:
-    """The input with zeros around each image."""
-    from tvm import te, tirx
-
-    top, left, bottom, right = shape.padding
-    if not any(shape.padding):
-        return x
-    height, width = shape.height + top + bottom, shape.width + left + right
-
-    def pixel(*at: Any) -> Any:
-        n, h, w, c = _coordinates(at, shape.is_image)
-        inside = [w >= left, w < left + shape.width]
-        if shape.rank == 4:
-            inside += [h >= top, h < top + shape.height]
-        zero = tirx.const(0, x.dtype)
-        return tirx.if_then_else(tirx.all(*inside), x[shape.read(n, h - top, w - left, c)], zero)
-
-    sizes = shape.read(shape.batch, height, width, shape.channels)
-    return te.compute(sizes, pixel, name="pad")
-
-
-def _coordinates(position: tuple[Any, ...], is_image: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Item, row, column and channel of a position; a row of pixels is row 0."""
-    n, *pixel = position
-    channel = pixel.pop(0 if is_image else -1)
-    h, w = pixel if len(pixel) == 2 else (0, *pixel)
-    return n, h, w, channel
 
 
 def _in_fours(packed: Any) -> Any:
@@ -277,7 +186,7 @@ def _in_fours(packed: Any) -> Any:
     return np.ascontiguousarray(fours.transpose(0, 1, 2, 3, 5, 4))
 
 
-def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) -> Any:
+def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, width: int) -> Any:
     from tvm import te, tirx
 
     block, of_bytes = int(weight.shape[4]), len(weight.shape) == 6
@@ -288,7 +197,7 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) ->
     axes = [axis for axis in (rh, rw, rc) if not isinstance(axis, int)]
 
     def product(*at: Any) -> Any:
-        n, h, w, o = _coordinates(at)
+        n, h, w, o = coordinates(at)
         if width != shape.out_width:
             # Rows too many repeat the last one, for there is no input behind it.
             w = tirx.min(w, shape.out_width - 1)
@@ -314,7 +223,7 @@ def _convolution(shape: _Shape, x: Any, weight: Any, padded: int, width: int) ->
     )
 
 
-def _window(shape: _Shape) -> tuple[Any, Any]:
+def _window(shape: ConvolutionShape) -> tuple[Any, Any]:
     """The axes that a convolution reduces over in an image; row 0 where there are no others."""
     from tvm import te
 
@@ -322,19 +231,19 @@ def _window(shape: _Shape) -> tuple[Any, Any]:
     return rh, te.reduce_axis((0, shape.kernel[1]), "rw")
 
 
-def _covered(shape: _Shape, h: Any, w: Any, rh: Any, rw: Any) -> tuple[Any, Any]:
+def _covered(shape: ConvolutionShape, h: Any, w: Any, rh: Any, rw: Any) -> tuple[Any, Any]:
     """Row and column of the input that output (h, w) reads at (rh, rw) of its window."""
     (sh, sw), (dh, dw) = shape.strides, shape.dilation
     return h * sh + rh * dh, w * sw + rw * dw
 
 
-def _depthwise(shape: _Shape, x: Any, weight: Any) -> Any:
+def _depthwise(shape: ConvolutionShape, x: Any, weight: Any) -> Any:
     from tvm import te
 
     rh, rw = _window(shape)
 
     def product(*at: Any) -> Any:
-        n, h, w, o = _coordinates(at)
+        n, h, w, o = coordinates(at)
         pixel = x[shape.last(n, *_covered(shape, h, w, rh, rw), o)]
         axes = [r for r in (rh, rw) if not isinstance(r, int)]
         return te.sum(pixel * weight[rh, rw, o], axis=axes)
@@ -343,7 +252,7 @@ def _depthwise(shape: _Shape, x: Any, weight: Any) -> Any:
     return te.compute(sizes, product, name=DEPTHWISE)
 
 
-def _cut(result: _Shape, shape: _Shape, y: Any, padded: int) -> Any:
+def _cut(result: ConvolutionShape, shape: ConvolutionShape, y: Any, padded: int) -> Any:
     """The result without appended channels and rows too many.
 
     The pixels of a stride of a transposed convolution lie in the channels of ``y``.
@@ -355,7 +264,7 @@ def _cut(result: _Shape, shape: _Shape, y: Any, padded: int) -> Any:
     (top, left, _, _), (sh, sw) = result.padding, result.strides
 
     def pixel(*at: Any) -> Any:
-        n, h, w, o = _coordinates(at)
+        n, h, w, o = coordinates(at)
         channel = o // outputs * padded + o % outputs if result.groups > 1 else o
         if is_transposed:
             channel += ((h + top) % sh * sw + (w + left) % sw) * outputs

@@ -62,7 +62,7 @@ def schedule_product(sch: Any, name: str, registers: Registers) -> None:
     else:
         parallelize(sch, [*around, *image])
     sch.compute_at(product, w_tile, preserve_unit_loops=True)
-    _schedule_tile(sch, product, rank, tile.lanes)
+    schedule_tile(sch, product, rank, tile.lanes)
     for loop in inner:
         sch.unroll(loop)
     sch.vectorize(o_lane)
@@ -96,7 +96,7 @@ def _is_tileable(sch: Any, product: Any, last: Any, rank: int, lanes: int) -> bo
     return sizes[-2:] == [width, product_sizes[-1] if is_cut else channels]
 
 
-def _schedule_tile(sch: Any, product: Any, rank: int, lanes: int) -> None:
+def schedule_tile(sch: Any, product: Any, rank: int, lanes: int) -> None:
     """The loops of one tile: the reduction outside, the tile unrolled inside."""
     around = len(sch.get_loops(product)) - len(sch.get(product).iter_vars)
     loops = sch.get_loops(product)[around:]

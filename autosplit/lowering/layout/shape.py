@@ -1,0 +1,130 @@
+"""The sizes of a convolution, and where it reads its input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ConvolutionShape:
+    """The sizes of a convolution over tensors of a rank, 3 for rows and 4 for images.
+
+    The kernel, strides, dilation and sizes are those of height and width, the padding that at the
+    top, left, bottom and right. With ``is_image`` the input has the layout of the source.
+    """
+
+    rank: int
+    batch: int
+    height: int
+    width: int
+    channels: int
+    out_height: int
+    out_width: int
+    out_channels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    groups: int
+    is_image: bool
+
+    @property
+    def group_inputs(self) -> int:
+        """The input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def group_outputs(self) -> int:
+        """The output channels of a group."""
+        return self.out_channels // self.groups
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each channel is a group by itself."""
+        return self.group_inputs == 1 and self.group_outputs == 1 and not self.is_image
+
+    def last(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
+        """A position, or the sizes, of a tensor with channels last."""
+        return (n, h, w, c) if self.rank == 4 else (n, w, c)
+
+    def read(self, n: Any, h: Any, w: Any, c: Any) -> tuple[Any, ...]:
+        """A position, or the sizes, of the input."""
+        if not self.is_image:
+            return self.last(n, h, w, c)
+        return (n, c, h, w) if self.rank == 4 else (n, c, w)
+
+
+def convolution_shape(call: Any) -> ConvolutionShape:
+    """The sizes of a convolution whose output has channels last."""
+    data, weight = call.args
+    attrs = call.attrs
+    is_image = str(attrs.data_layout)[1] == "C"
+    batch, *sizes = (int(size) for size in data.ty.shape)
+    channels = sizes.pop(0 if is_image else -1)
+    _, *out_sizes, out_channels = (int(size) for size in call.ty.shape)
+    height, width = _two(sizes)
+    out_height, out_width = _two(out_sizes)
+    return ConvolutionShape(
+        len(data.ty.shape),
+        batch,
+        height,
+        width,
+        channels,
+        out_height,
+        out_width,
+        out_channels,
+        _two([int(size) for size in list(weight.ty.shape)[2:]]),
+        _two([int(stride) for stride in attrs.strides]),
+        _two([int(step) for step in attrs.dilation]),
+        _four_sides([int(p) for p in attrs.padding], len(sizes)),
+        int(attrs.groups),
+        is_image,
+    )
+
+
+def _two(sizes: list[int]) -> tuple[int, int]:
+    """Those of height and width; a row has height 1."""
+    height, width = sizes if len(sizes) == 2 else (1, *sizes)
+    return height, width
+
+
+def _four_sides(padding: list[int], axes: int) -> tuple[int, int, int, int]:
+    """Top, left, bottom and right of a padding given by a number for all, an axis or a side."""
+    if len(padding) == 1:
+        padding = padding * 2 * axes
+    if len(padding) == axes:
+        padding = padding * 2
+    if axes == 1:
+        return 0, padding[0], 0, padding[1]
+    top, left, bottom, right = padding
+    return top, left, bottom, right
+
+
+def with_zeros(shape: ConvolutionShape, x: Any) -> Any:
+    """The input with zeros around each image."""
+    from tvm import te, tirx
+
+    top, left, bottom, right = shape.padding
+    if not any(shape.padding):
+        return x
+    height, width = shape.height + top + bottom, shape.width + left + right
+
+    def pixel(*at: Any) -> Any:
+        n, h, w, c = coordinates(at, shape.is_image)
+        inside = [w >= left, w < left + shape.width]
+        if shape.rank == 4:
+            inside += [h >= top, h < top + shape.height]
+        zero = tirx.const(0, x.dtype)
+        return tirx.if_then_else(tirx.all(*inside), x[shape.read(n, h - top, w - left, c)], zero)
+
+    sizes = shape.read(shape.batch, height, width, shape.channels)
+    return te.compute(sizes, pixel, name="pad")
+
+
+def coordinates(position: tuple[Any, ...], is_image: bool = False) -> tuple[Any, Any, Any, Any]:
+    """Item, row, column and channel of a position; a row of pixels is row 0."""
+    n, *pixel = position
+    channel = pixel.pop(0 if is_image else -1)
+    h, w = pixel if len(pixel) == 2 else (0, *pixel)
+    return n, h, w, channel
