@@ -233,6 +233,7 @@ def load_model(
     targets: Mapping[str, str] | None = None,
     states: Mapping[str, str] | None = None,
     tolerance: float | None = None,
+    precision: Literal["full", "fast"] = "full",
 ) -> Model:
     """Read and fuse a model: an ONNX, TVMScript, Relax JSON or torch.export file, or an object.
 
@@ -242,7 +243,9 @@ def load_model(
     model, the shapes or the runtime are wrong, MachineError without the package that reads it.
     """
     # ``Model`` adds methods alone, so the fields of what was compiled are all it has.
-    built = _load(model, shapes, target, tuning, backends, runtime, targets, states, tolerance)
+    built = _load(
+        model, shapes, target, tuning, backends, runtime, targets, states, tolerance, precision
+    )
     return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
 
 

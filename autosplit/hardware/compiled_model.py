@@ -30,7 +30,14 @@ from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
 from autosplit.hardware.measurement.sequences import Expected, accuracy_of, compute, expect
 from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
-from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
+from autosplit.hardware.runtimes.registry import (
+    AUTO,
+    PRECISIONS,
+    RUNTIMES,
+    TVM,
+    is_installed,
+    runtime_class,
+)
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
@@ -312,6 +319,7 @@ def load_model(
     targets: Mapping[str, str] | None = None,
     states: Mapping[str, str] | None = None,
     tolerance: float | None = None,
+    precision: str = "full",
 ) -> CompiledModel:
     """Read and fuse a model.
 
@@ -324,7 +332,8 @@ def load_model(
     ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file or a
     PyTorch program. With ``auto`` each stage has the one that is fastest for it, of those that are
     installed and can compute the model. ``tolerance`` is the relative error that outputs may have;
-    by default it follows from the model.
+    by default it follows from the model. With ``precision`` "fast" TVM's kernels may use Winograd's
+    filtering: an input that is no finite number then changes outputs near those that read it.
 
     Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
     package.
@@ -334,13 +343,15 @@ def load_model(
     require_pair()
     runtime = runtime or registry.DEFAULT
     _check_options(runtime, tuning, backends)
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision '{precision}' is unknown; use {' or '.join(PRECISIONS)}")
     path = Path(model) if isinstance(model, str | Path) else None
     static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     phases.report(f"importing {path.name if path else 'the model'}")
     source = importing.read(path or model, static_shapes)
     tvm_target = target_of(target)
     phases.report("lowering")
-    lowered = lower(source, tvm_target, backends, states)
+    lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
     return CompiledModel(
         path=path,
         sha256=files.sha256(path) if path else _digest(source.module),

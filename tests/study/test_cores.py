@@ -132,6 +132,7 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
         ({"cores": 0}, "give a number from 1"),
         ({"cores": "1-"}, "core numbers"),
         ({"cores": True}, "give a number"),
+        ({"states": [{"input": "h", "output": "h_next"}]}, "replicas do not help one stream"),
         ({"stages": 2}, "cores and stages are both given"),
         ({"devices": ["cores:0"]}, "cores and devices are both given"),
         ({"objective": "latency"}, "with cores use throughput"),

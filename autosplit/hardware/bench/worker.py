@@ -39,6 +39,7 @@ class BenchSetting:
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
     tolerance: float | None = None
+    precision: str = "full"
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
@@ -86,6 +87,7 @@ def open_bench(
         targets=setting.targets,
         states=setting.states,
         tolerance=setting.tolerance,
+        precision=setting.precision,
     )
     places = device.along(setting.stages, setting.devices)
     report_phase("reaching devices")

@@ -21,6 +21,7 @@ ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
 AUTO = "auto"  # every runtime that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
+PRECISIONS = ("full", "fast")  # the first is the default
 
 
 def is_installed(name: str) -> bool:

@@ -54,8 +54,11 @@ def can_pack(call: Any) -> bool:
     return is_plain and is_constant(weight) and dtypes in (_FLOATS, _BYTES)
 
 
-def legalize_convolutions(registers: Registers) -> dict[str, Any]:
-    """The functions that LegalizeOps calls for convolutions, by the name of the op."""
+def legalize_convolutions(registers: Registers, is_fast: bool) -> dict[str, Any]:
+    """The functions that LegalizeOps calls for convolutions, by the name of the op.
+
+    With ``is_fast`` those of 3 x 3 pixels are computed by Winograd's filtering.
+    """
     from tvm.relax.transform.legalize_ops import nn
 
     # A weight that several convolutions read stays one constant.
@@ -65,6 +68,10 @@ def legalize_convolutions(registers: Registers) -> dict[str, Any]:
         name = call.op.name.removeprefix("relax.nn.")
         if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(call.args[1]):
             return getattr(nn, f"_nn_{name}")(builder, call)
+        if is_fast and name == "conv2d":
+            shape, weight = convolution_shape(call), call.args[1].value.numpy()
+            if winograd.fits(shape, weight.dtype, registers):
+                return _winograd_call(builder, call, shape, weight, registers, packed_weights)
         return _packed_call(builder, call, name, registers, packed_weights)
 
     return dict.fromkeys(_SOURCE_LAYOUTS, legalize)
@@ -90,8 +97,6 @@ def _packed_call(
             relax.const(packed),
             primfunc_name_hint=name,
         )
-    elif winograd.fits(shape, weight.dtype, registers):
-        return _winograd_call(builder, call, shape, weight, registers, packed_weights)
     of_bytes = weight.dtype == np.int8
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)

@@ -96,6 +96,7 @@ class StudyConfig(Section):
     searched: any number of stages, each with any number of replicas and threads.
 
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
+    ``precision``: with ``"fast"`` TVM's kernels may use Winograd's filtering.
 
     ``objective``: ``throughput`` (the least period), ``latency`` (of one item), ``memory`` (of the
     largest stage: its weights and the tensors at its borders), or a list of them. The trials of a
@@ -117,6 +118,7 @@ class StudyConfig(Section):
     targets: dict[str, Text] = Field(default_factory=dict)
     tuning: Text | None = None
     tolerance: Positive | None = None
+    precision: Literal["full", "fast"] = "full"
     storage: Text | None = None
     export: Text | None = None
     search: Search = Field(default_factory=Search)
@@ -224,6 +226,8 @@ class StudyConfig(Section):
             return f"objective is {self.objective!r}; with cores use throughput"
         if self.search.sampler == "exhaustive":
             return "search.sampler is 'exhaustive', which lists no deployments; use planner"
+        if self.states:
+            return "states are given, and replicas do not help one stream; give stages, not cores"
         if any(region.device for region in self.regions):
             return "regions.device is given; with cores all regions run on any core"
         return None

@@ -14,6 +14,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import left_out
 from autosplit.hardware.profiling.cost_model import place_regions
+from autosplit.hardware.runtimes.registry import PRECISIONS
 from autosplit.planner import CostModel, plan_shared
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.placement.shared_resources import slowed
@@ -147,6 +148,8 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         "objective": ", ".join(config.objectives),
         "stages": str(config.stages),
     }
+    if config.precision != PRECISIONS[0]:
+        identity["precision"] = config.precision
     if config.cores is not None:
         identity["cores"] = ",".join(map(str, config.core_numbers))
     placed = _region_devices(config)

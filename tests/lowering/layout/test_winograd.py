@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autosplit import api
+from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.parity import compare
 from autosplit.lowering.layout import winograd
@@ -57,9 +58,13 @@ def test_transformed_weights_of_a_single_middle_pixel_are_outer_products():
     np.testing.assert_array_equal(positions, np.outer([0, 1, -1, 0], [0, 1, -1, 0]))
 
 
+def is_filtered(model):
+    return any(winograd.OUTPUT in str(kernel) for kernel in model.lowered.kernels.values())
+
+
 def check(path, target=None, threads=1):
     """The kernel is equal to onnxruntime, and a rule schedules it."""
-    model = api.load_model(path, target=target)
+    model = api.load_model(path, target=target, precision="fast")
     items = model.items(1)
     (pipeline,) = model.whole("tvm", Cores(tuple(range(threads))))
     with pipeline:
@@ -67,6 +72,7 @@ def check(path, target=None, threads=1):
     assert accuracy.equal
     assert accuracy.max_rel_error < 2e-5
     assert not model.kernels.unscheduled
+    assert is_filtered(model)
 
 
 def net(sizes, channels, pads, batch=1, last="Relu"):
@@ -82,6 +88,15 @@ def net(sizes, channels, pads, batch=1, last="Relu"):
 
 def test_odd_sizes_and_unequal_padding_are_equal_with_two_threads(save):
     check(save(net((13, 22), (16, 48), [0, 1, 1, 0], 2)), threads=2)
+
+
+def test_by_default_nothing_is_filtered(save):
+    assert not is_filtered(api.load_model(save(net((14, 14), (16, 16), [1, 1, 1, 1]))))
+
+
+def test_an_unknown_precision_is_refused(save):
+    with pytest.raises(ConfigError, match="'half'"):
+        api.load_model(save(net((14, 14), (16, 16), [1, 1, 1, 1])), precision="half")
 
 
 @pytest.mark.integration
