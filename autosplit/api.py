@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from autosplit import cuts
 from autosplit.cuts.stages import Stages, used
 from autosplit.deployment import Deployment, resources_of
-from autosplit.errors import ConfigError, MachineError, SplitError, nearest
-from autosplit.graph import FusedGraph
+from autosplit.errors import ConfigError, MachineError, SplitError
+from autosplit.graph import ops_named
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.compiled_model import load_model as _load
 from autosplit.hardware.devices import device
@@ -36,14 +37,19 @@ class Model(CompiledModel):
         """Short: the fields hold whole graphs and kernels."""
         return f"<Model '{self.graph.name}' of {len(self.graph.ops)} ops>"
 
-    def split(self, after: Sequence[Iterable[str]]) -> Split:
+    def split(self, after: Sequence[Iterable[str]], replicas: Sequence[int] = ()) -> Split:
         """Split by hand: for each cut the names of ops or source nodes that must lie before it.
 
         A cut is the smallest downset that holds the named ops, the whole of every state they are
-        part of, and everything before the cut ahead of it. Raises SplitError for an unknown name,
-        an empty stage, a cut that does not hold the one ahead of it, and a cut between ops that are
-        fused.
+        part of, and everything before the cut ahead of it. ``replicas`` are those of each stage, by
+        default one. Raises SplitError for an unknown name, an empty stage, a cut that does not hold
+        the one ahead of it, a cut between ops that are fused, and other numbers of replicas.
         """
+        if replicas and (len(replicas) != len(after) + 1 or min(replicas) < 1):
+            raise SplitError(
+                f"replicas are {', '.join(map(str, replicas))}; give each of the {len(after) + 1} "
+                "stages a number from 1"
+            )
         downsets: list[int] = []
         for number, names in enumerate(after, 1):
             # A text by itself is one name; as an iterable it would be its letters.
@@ -61,7 +67,7 @@ class Model(CompiledModel):
             # Nested cuts: each holds the one ahead of it.
             downsets.append(previous | downset)
             self._require_whole_groups(number, downsets[-1])
-        return Split(self, cuts.stages(self.graph, downsets))
+        return Split(self, cuts.stages(self.graph, downsets), replicas=tuple(replicas))
 
     def extract(
         self, ops: Iterable[str] = (), *, first: Iterable[str] = (), last: Iterable[str] = ()
@@ -150,7 +156,8 @@ class Split:
 
     ``predicted_ms`` is the period planned for them, ``devices`` are those it was planned for.
     ``runtimes`` are those of the stages; without any each stage has the one that computes it
-    fastest by the measured profile.
+    fastest by the measured profile. ``replicas`` are those of the stages, by default one; then
+    there is a device for each replica of the first stage, then of the next.
     """
 
     model: Model
@@ -158,15 +165,16 @@ class Split:
     predicted_ms: float | None = None
     devices: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
+    replicas: tuple[int, ...] = ()
 
     def pipeline(
         self, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages into a running pipeline.
 
-        It runs on ``devices``, else on those it was planned for, else on one core a stage.
+        It runs on ``devices``, else on those it was planned for, else on one core a replica.
         ``depth`` items wait between neighbouring stages; ``trace`` records the events of every
-        stage. Raises ConfigError for another number of devices than stages, MachineError for a
+        stage. Raises ConfigError for another number of devices than replicas, MachineError for a
         device that is not there, SplitError where the runtime cannot cut so.
         """
         return self.model.pipeline(self._along(devices), depth, trace)
@@ -188,9 +196,14 @@ class Split:
         return _export(self.model, self._along(devices), folder, format, results)
 
     def _along(self, devices: Sequence[str]) -> Deployment:
-        places = device.along(len(self.stages), devices or self.devices)
-        runtimes = self.runtimes or fastest_runtimes(self.model, self.stages, places)
-        return self.model.deployment(self.stages, list(map(str, places)), runtimes)
+        replicas = self.replicas or (1,) * len(self.stages)
+        things = "replicas" if self.replicas else "stages"
+        places = device.along(sum(replicas), devices or self.devices, things)
+        # All replicas of a stage have the runtime that is fastest on the device of the first one.
+        firsts = [places[n] for n in accumulate(replicas[:-1], initial=0)]
+        runtimes = self.runtimes or fastest_runtimes(self.model, self.stages, firsts)
+        runtimes = runtimes or (self.model.runtime_in_use,) * len(self.stages)
+        return Deployment.of_split(self.stages, list(map(str, places)), runtimes, replicas)
 
 
 @dataclass(frozen=True)
@@ -273,9 +286,10 @@ def plan(
 ) -> Split | ModelDeployment:
     """The best split into ``stages`` for the measured profile of each device and its links.
 
-    ``"auto"`` weighs any number of stages up to the devices. ``devices`` are one a stage, a core
-    each by default; the loads of stages on one core add up. ``regions`` gives external backends the
-    device that their ops run on.
+    ``devices`` are one a stage, a core each by default; the loads of stages on one core add up.
+    ``"auto"`` weighs any number of stages up to the devices; where ``devices`` share no cores, also
+    replicas of a stage on several of them, which may be unlike. ``regions`` gives external backends
+    the device that their ops run on.
 
     With ``cores`` the best deployment on the first so many cores: stages, replicas, threads and
     runtimes. A replica holds at most ``memory`` bytes.
@@ -293,6 +307,14 @@ def plan(
     names = list(map(str, along))
     costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
     resources = list(map(resources_of, names))
+    shares_cores = len(set(chain(*resources))) < sum(map(len, resources))
+    if stages == "auto" and devices and not shares_cores:
+        replicated = planner.plan_devices(costs, len(along))
+        if replicated is not None:
+            places = tuple(names[d] for part in replicated.devices for d in part)
+            counts = tuple(map(len, replicated.devices))
+            period, runtimes = replicated.period, replicated.runtimes
+            return Split(model, replicated.stages, period, places, runtimes, counts)
     best = planner.plan_shared(costs, len(along), resources, allow_empty=stages == "auto")
     # Without a list of devices, ``pipeline`` takes the first cores for the stages that are left.
     used_devices = tuple(used(best.stages, names)) if devices else ()
@@ -368,28 +390,3 @@ def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel
         links = [model.link(d) for d in devices]
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
     return cost_model(model.graph, profiles, links, groups)
-
-
-def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
-    """The ops that a name of an op, a source node or a tensor stands for.
-
-    Raises SplitError where there are none.
-    """
-    if name in graph.index:
-        return (graph.index[name],)
-    ops = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
-    # A tensor's name comes last: a node and its output often have the same one.
-    ops = ops or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
-    if ops:
-        return ops
-    for folded in graph.folded:
-        if folded.name == name:
-            raise SplitError(
-                f"node '{name}' has no fused op ({folded.reason}); name the node before or after it"
-            )
-    known = [*graph.index]
-    for op in graph.ops:
-        known += [*op.sources, *op.outputs]
-    raise SplitError(
-        f"unknown op or source node '{name}'; `autosplit inspect` lists them{nearest(name, known)}"
-    )

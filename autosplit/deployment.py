@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,25 @@ class Deployment:
 
     @classmethod
     def of_split(
-        cls, stages: Sequence[Sequence[int]], devices: Sequence[str], runtimes: Sequence[str]
+        cls,
+        stages: Sequence[Sequence[int]],
+        devices: Sequence[str],
+        runtimes: Sequence[str],
+        replicas: Sequence[int] = (),
     ) -> Deployment:
-        """Stage i on device i in runtime i; an empty stage leaves its device unused."""
-        rows = zip(stages, devices, runtimes, strict=True)
-        return cls(tuple(DeployedStage(tuple(ops), r, (d,)) for ops, d, r in rows if ops))
+        """Stage i in runtime i on the next ``replicas[i]`` devices, by default on one.
+
+        An empty stage leaves its devices unused. Raises ValueError for another number of devices.
+        """
+        counts = replicas or [1] * len(stages)
+        if len(devices) != sum(counts):
+            raise ValueError(f"{len(devices)} devices are not {sum(counts)}, one a replica")
+        free, deployed = iter(devices), []
+        for ops, runtime, count in zip(stages, runtimes, counts, strict=True):
+            places = tuple(islice(free, count))
+            if ops:
+                deployed.append(DeployedStage(tuple(ops), runtime, places))
+        return cls(tuple(deployed))
 
     @classmethod
     def on_cores(
@@ -47,15 +62,11 @@ class Deployment:
         """
         if len(cores) < sum(r * w for r, w in zip(replicas, threads, strict=True)):
             raise ValueError(f"{len(cores)} cores are fewer than those of all replicas")
-        free = iter(cores)
-        deployed = []
-        for ops, count, width, runtime in zip(stages, replicas, threads, runtimes, strict=True):
-            devices = []
-            for _ in range(count):
-                numbers = [str(next(free)) for _ in range(width)]
-                devices.append(f"cores:{','.join(numbers)}")
-            deployed.append(DeployedStage(tuple(ops), runtime, tuple(devices)))
-        return cls(tuple(deployed))
+        free = map(str, cores)
+        devices = []
+        for count, width in zip(replicas, threads, strict=True):
+            devices += [f"cores:{','.join(islice(free, width))}" for _ in range(count)]
+        return cls.of_split(stages, devices, runtimes, replicas)
 
     @property
     def split(self) -> tuple[tuple[int, ...], ...]:

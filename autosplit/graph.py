@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from autosplit.errors import GraphError
+from autosplit.errors import GraphError, SplitError, nearest
 
 if TYPE_CHECKING:
     import networkx
@@ -230,3 +230,28 @@ def _check(graph: FusedGraph) -> None:
     for t in graph.outputs:
         if t not in available:
             raise GraphError(f"no op makes output '{t}' and it is not an input")
+
+
+def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
+    """The ops that a name of an op, a source node or a tensor stands for.
+
+    Raises SplitError where there are none.
+    """
+    if name in graph.index:
+        return (graph.index[name],)
+    ops = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
+    # A tensor's name comes last: a node and its output often have the same one.
+    ops = ops or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
+    if ops:
+        return ops
+    for folded in graph.folded:
+        if folded.name == name:
+            raise SplitError(
+                f"node '{name}' has no fused op ({folded.reason}); name the node before or after it"
+            )
+    known = [*graph.index]
+    for op in graph.ops:
+        known += [*op.sources, *op.outputs]
+    raise SplitError(
+        f"unknown op or source node '{name}'; `autosplit inspect` lists them{nearest(name, known)}"
+    )

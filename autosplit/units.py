@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*(k|M|G)?B?", re.ASCII)
+_FACTORS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+
 
 def digits(value: float) -> str:
     """A number with three significant digits, all before the point and at most six after it."""
@@ -34,6 +39,15 @@ def size(count: float) -> str:
             break
         value, unit = value / 1000, larger
     return f"{digits(value)} {unit}"
+
+
+def bytes_of(text: str) -> float:
+    """The bytes of ``3e9``, ``3 GB`` or ``500 MB``. Raises ValueError for any other text."""
+    match = _SIZE.fullmatch(text.strip())
+    count = float(match[1]) * _FACTORS[match[2] or ""] if match else 0.0
+    if not 0 < count < float("inf"):
+        raise ValueError(f"invalid number of bytes {text!r}; give 3e9 or 3 GB")
+    return count
 
 
 def counted(count: int, thing: str) -> str:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -76,6 +77,23 @@ def test_a_deployment_on_cores_runs_and_is_exported(profiled, tmp_path):
         with pipeline:
             assert pipeline.replicas == planned.deployment.replicas
             assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+@pytest.mark.integration
+def test_devices_that_differ_share_a_stage(profiled, monkeypatch):
+    model = profiled("branches")
+    # One of the cores is three times as slow.
+    measured = api.measured_costs(model, api.device.along(1))
+    row = measured.times[0]
+    costs = replace(measured, times=(row, tuple(3 * time for time in row)), runtimes=())
+    monkeypatch.setattr(api, "measured_costs", lambda *_: costs)
+    split = autosplit.plan(model, "auto", ["cores:0", "cores:1"])
+    assert split.predicted_ms <= autosplit.plan(model, 2, ["cores:0", "cores:1"]).predicted_ms
+    assert sum(split.replicas) == len(split.devices) == 2
+    monkeypatch.undo()
+    with split.pipeline() as pipeline:
+        items = model.items(3)
+        assert compare(pipeline.run(items), model.expected(items)).equal
 
 
 def test_a_replica_has_its_memory_limit(profiled):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from autosplit.deploy.targets.formats import FORMATS, NATIVE
 from autosplit.errors import ConfigError
 from autosplit.hardware.runtimes.registry import AUTO, PRECISIONS, RUNTIMES, TVM
+from autosplit.units import bytes_of
 
 if TYPE_CHECKING:
     from autosplit.api import Model
@@ -218,14 +219,20 @@ def stages(text: str) -> int | str:
 
 def cores(text: str) -> int:
     """``--cores`` as an argparse type: a number of cores."""
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"invalid number of cores {text!r}; give 1 or more")
-    return int(text)
+    return _number(text, "cores")
+
+
+def replicas(text: str) -> tuple[int, ...]:
+    """``--replicas`` as an argparse type: a number for each stage, separated by commas."""
+    return tuple(_number(part, "replicas") for part in text.split(","))
 
 
 def memory(text: str) -> float:
-    """A number of bytes, as an argparse type: a finite number above zero, ``3e9`` for 3 GB."""
-    return _above_zero(text, "number of bytes")
+    """A number of bytes, as an argparse type: ``3e9`` or ``3 GB``."""
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def seconds(text: str) -> float:
@@ -238,9 +245,20 @@ def rate(text: str) -> float:
     return _above_zero(text, "number of items a second")
 
 
+def period(text: str) -> float:
+    """A period, as an argparse type: a finite number above zero."""
+    return _above_zero(text, "period")
+
+
 def tolerance(text: str) -> float:
     """A relative error, as an argparse type: a finite number above zero."""
     return _above_zero(text, "tolerance")
+
+
+def _number(text: str, things: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"invalid number of {things} {text!r}; give 1 or more")
+    return int(text)
 
 
 def _above_zero(text: str, quantity: str) -> float:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ SPLIT_OPTIONS = (
     "baselines",
     "count",
 )  # what is asked about a fixed number of stages
+SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +70,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--devices", help="one device per stage of a model (default: one core per stage)"
     )
     parser.add_argument(
-        "--timeout", type=float, metavar="S", help="stop after S seconds with the best split so far"
+        "--timeout",
+        type=options.seconds,
+        metavar="S",
+        help="stop after S seconds with the best split so far",
     )
     parser.add_argument(
         "--assign", action="store_true", help="also search the order of the devices"
@@ -77,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-empty", action="store_true", help="allow empty stages")
     parser.add_argument(
         "--max-period",
-        type=float,
+        type=options.period,
         metavar="T",
         help="minimise the latency for a period of at most T",
     )
@@ -104,10 +108,6 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.hardware.profiling import graph_file
     from autosplit.report.documents import plan as planned
 
-    if args.timeout is not None and not args.timeout > 0:
-        raise ConfigError(f"--timeout {args.timeout} is invalid; give seconds above 0")
-    if args.max_period is not None and not args.max_period > 0:
-        raise ConfigError(f"--max-period {args.max_period} is invalid; give a number above 0")
     auto = args.stages == "auto"
     if auto:
         # Any number of stages up to the devices is the same as leaving some of them empty.
@@ -132,12 +132,13 @@ def run(args: argparse.Namespace) -> int:
             costs, args.cores, runtime, thread_counts, deadline, args.k_best, args.pareto
         )
     else:
+        places = _places(args)
         document = planned.document(
             costs,
             args.stages,
             runtime=runtime,
-            threads=_threads(args),
-            resources=_resources(args),
+            threads=[len(cores_of(place)) or 1 for place in places],
+            resources=list(map(resources_of, places)),
             deadline=deadline,
             allow_empty=args.allow_empty,
             assign=args.assign,
@@ -154,8 +155,6 @@ def run(args: argparse.Namespace) -> int:
         graph_file.save_graph(args.save, costs, args.cores or args.stages)
     if args.format == "json":
         output.emit_json(document)
-    elif args.cores is not None:
-        _print_deployment(args, costs, document)
     else:
         _print(args, costs, document)
     return 0
@@ -203,21 +202,14 @@ def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:
 
 
 def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
-    unit, places = _unit_and_places(args)
+    # A model's times are in ms; a graph file's are in no unit.
+    unit = "" if _is_graph_file(args) else " ms"
     output.emit_line(_summary(costs.name, document, unit))
     if document["note"]:
         output.emit_line(document["note"])
-    titles: tuple[str, ...] = (
-        "stage",
-        "device",
-        "runtime",
-        "ops",
-        f"load{unit}",
-        "MB",
-        "first to last op",
-    )
-    output.emit_table("", titles, _stage_rows(document, places))
-    _print_lists(document, "best splits", unit)
+    columns = _stage_columns(document, _places(args), unit)
+    output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
+    _print_lists(document, unit)
     if "baselines" in document:
         rows = map(_baseline_row, document["baselines"])
         titles = ("split", f"period{unit}", "loss %", "stages measured", "note")
@@ -230,41 +222,41 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
         output.emit_line(args.save)
 
 
-def _print_lists(
-    document: dict[str, Any], best: str, unit: str, columns: tuple[str, ...] = ()
-) -> None:
-    """The k best and the Pareto front; ``columns``: further keys with a number a stage."""
+def _stage_columns(
+    document: dict[str, Any], places: tuple[str, ...], unit: str
+) -> dict[str, Sequence[object]]:
+    """The columns of the table of stages: their devices, or those of a deployment's replicas."""
+    stages, loads = document["stages"], document["loads"]
+    columns: dict[str, Sequence[object]] = {"stage": range(len(stages))}
+    if "devices" in document:
+        columns["device"] = [places[d] if places else d for d in document["devices"]]
+    # The costs of a graph file are of no runtime.
+    if any(document["runtimes"]):
+        columns["runtime"] = [name or "" for name in document["runtimes"]]
+    columns["ops"] = list(map(len, stages))
+    if "devices" not in document:
+        columns |= {key: document[key] for key in SHAPE}
+    columns[f"load{unit}"] = [f"{load:.6g}" for load in loads]
+    if "devices" not in document:
+        shares = map(float.__truediv__, loads, map(float, document["replicas"]))
+        columns["load / replicas"] = [f"{share:.6g}" for share in shares]
+    columns["MB"] = [f"{memory / 1e6:.1f}" for memory in document["memory"]]
+    columns["first to last op"] = list(map(_ends, stages))
+    return columns
+
+
+def _print_lists(document: dict[str, Any], unit: str) -> None:
+    """The k best and the Pareto front."""
+    best, shape = ("best splits", ()) if "devices" in document else ("best deployments", SHAPE)
     for key, title in (("k_best", best), ("pareto", "period, latency and peak memory")):
         if key in document:
             times = (f"period{unit}", f"latency{unit}")
-            titles = ("split", *times, "MB moved", "peak MB", "ops a stage", *columns)
+            titles = ("split", *times, "MB moved", "peak MB", "ops a stage", *shape)
             rows = []
             for number, plan in enumerate(document[key]):
-                numbers = [" ".join(map(str, plan[column])) for column in columns]
+                numbers = [" ".join(map(str, plan[column])) for column in shape]
                 rows.append((*_split_row(number, plan), *numbers))
             output.emit_table(title, titles, rows)
-
-
-def _print_deployment(args: argparse.Namespace, costs: CostModel, document: dict[str, Any]) -> None:
-    unit = "" if _is_graph_file(args) else " ms"
-    output.emit_line(_summary(costs.name, document, unit))
-    if document["note"]:
-        output.emit_line(document["note"])
-    keys = ("stages", "runtimes", "replicas", "threads", "loads", "memory")
-    rows = []
-    for number, stage in enumerate(zip(*(document[key] for key in keys), strict=True)):
-        ops, runtime, replicas, threads, load, memory = stage
-        shape = (len(ops), replicas, threads, f"{load:.6g}", f"{load / replicas:.6g}")
-        # The costs of a graph file are of no runtime.
-        cells = (number, *([runtime] if runtime else []), *shape)
-        rows.append((*cells, f"{memory / 1e6:.1f}", _ends(ops)))
-    shape_titles = ("ops", "replicas", "threads", f"load{unit}", "load / replicas")
-    runtime_title = ("runtime",) if any(document["runtimes"]) else ()
-    titles = ("stage", *runtime_title, *shape_titles, "MB", "first to last op")
-    output.emit_table("", titles, rows)
-    _print_lists(document, "best deployments", unit, ("replicas", "threads"))
-    if args.save:
-        output.emit_line(args.save)
 
 
 def _summary(name: str, document: dict[str, Any], unit: str) -> str:
@@ -279,15 +271,6 @@ def _summary(name: str, document: dict[str, Any], unit: str) -> str:
         f"lower bound {document['lower_bound']:.6g}{unit} ({proof}), "
         f"latency {document['latency']:.6g}{unit}, planned in {document['seconds']:.2f} s"
     )
-
-
-def _stage_rows(document: dict[str, Any], places: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
-    keys = ("stages", "loads", "memory", "devices", "runtimes")
-    stages = zip(*(document[key] for key in keys), strict=True)
-    for number, (ops, load, memory, device, runtime) in enumerate(stages):
-        place = places[device] if places else device
-        cells = (len(ops), f"{load:.6g}", f"{memory / 1e6:.1f}", _ends(ops))
-        yield number, place, runtime or "", *cells
 
 
 def _baseline_row(baseline: dict[str, Any]) -> tuple[object, ...]:
@@ -323,27 +306,10 @@ def _cell(value: float | None, digits: int = 6) -> str:
     return "" if value is None else f"{value:.{digits}g}"
 
 
-def _unit_and_places(args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """What a model's times are in and its devices by number; a graph file has neither."""
-    if _is_graph_file(args):
-        return "", ()
-    return " ms", _places(args)
-
-
 def _places(args: argparse.Namespace) -> tuple[str, ...]:
-    """The devices of a model's stages."""
+    """The devices of a model's stages; a graph file has none, and replicas have equal ones."""
     from autosplit.hardware.devices import device as devices
 
-    return tuple(map(str, devices.along(args.stages, options.devices(args.devices))))
-
-
-def _threads(args: argparse.Namespace) -> tuple[int, ...]:
-    """The threads of each device of a model: its cores, and one for any other device."""
-    if _is_graph_file(args):
+    if _is_graph_file(args) or args.cores is not None:
         return ()
-    return tuple(len(cores_of(place)) or 1 for place in _places(args))
-
-
-def _resources(args: argparse.Namespace) -> list[tuple[str, ...]]:
-    """The cores of each device of a model; a graph file's devices share nothing."""
-    return [] if _is_graph_file(args) else list(map(resources_of, _places(args)))
+    return tuple(map(str, devices.along(args.stages, options.devices(args.devices))))

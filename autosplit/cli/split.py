@@ -1,6 +1,7 @@
 """Split a model by hand: each --after names the source nodes or fused ops before that cut.
 
 autosplit split net.onnx --after conv3_relu --after pool5,branch_add -o out/
+autosplit split net.onnx --after conv3_relu --replicas 1,2 -o out/     the second stage twice
 
 Each cut is the smallest one that contains the named ops, all ops they depend on, and the previous
 cut. The command prints the ops that this adds to the named ones, and the tensors that cross the
@@ -13,6 +14,7 @@ import argparse
 import shlex
 
 from autosplit.cli import options, output
+from autosplit.errors import ConfigError
 
 HELP = "cut a model by hand, show what crosses the cuts, write the stages"
 
@@ -25,15 +27,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--after",
         action="append",
-        required=True,
+        default=[],
         metavar="NODE[,NODE]",
         help="source nodes or fused ops before the cut; once per cut, in order",
+    )
+    parser.add_argument(
+        "--replicas",
+        type=options.replicas,
+        default=(),
+        metavar="R[,R]",
+        help="replicas of each stage, which take items in turn (default: 1)",
     )
     options.add_output(parser, "DIR", "folder to write split.json and the stages into")
     options.add_target(parser)
     parser.add_argument(
         "--devices",
-        help="one device per stage, e.g. 'cores:0 cores:1' (default: one core per stage)",
+        help="one device per replica, e.g. 'cores:0 cores:1' (default: one core per replica)",
     )
 
 
@@ -41,9 +50,11 @@ def run(args: argparse.Namespace) -> int:
     """Cut, write, print."""
     from autosplit.report.documents import manual_split
 
+    if not args.after and not args.replicas:
+        raise ConfigError("--after is missing; name the ops before the cut, or give --replicas")
     model = options.load_model(args)
     after = [options.names(text, model.graph) for text in args.after]
-    split = model.split(after)
+    split = model.split(after, args.replicas)
     document = manual_split.document(split, after)
     file = None
     if args.output:

@@ -8,8 +8,9 @@ Read in this order:
   the Pareto front.
 - ``large``: graphs with too many cuts to list: a bound and an anytime search.
 - ``solve``: the questions, answered by the packages above. ``explain``: which conditions clash.
-- ``placement``: stages with replicas and threads on equal cores (``deployments``), the order of
-  unequal devices, devices that share cores, and stages that stay empty.
+- ``placement``: stages with replicas and threads on equal cores (``deployments``) and replicas on
+  unequal ones (``unlike_devices``), the order of unequal devices, devices that share cores, and
+  stages that stay empty.
 - ``batch``: the same search for many cost models, as a study asks after each trial.
 - ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from autosplit.planner.placement.deployments import plan_deployment
     from autosplit.planner.placement.device_order import plan_assigned
     from autosplit.planner.placement.shared_resources import plan_shared
+    from autosplit.planner.placement.unlike_devices import plan_devices
     from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
 
@@ -46,12 +48,15 @@ def __getattr__(name: str) -> Any:
         deployments,
         device_order,
         shared_resources,
+        unlike_devices,
     )
 
     if name == "plan_assigned":
         return device_order.plan_assigned
     if name == "plan_shared":
         return shared_resources.plan_shared
+    if name == "plan_devices":
+        return unlike_devices.plan_devices
     if name in ("deployment_front", "k_best_deployments"):
         return getattr(deployment_lists, name)
     if name == "plan_deployment":
@@ -84,6 +89,7 @@ __all__ = [
     "plan",
     "plan_assigned",
     "plan_deployment",
+    "plan_devices",
     "plan_shared",
     "planned_baselines",
     "shares_of",

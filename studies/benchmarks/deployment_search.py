@@ -70,16 +70,15 @@ def main() -> int:
 def search(cores: int, share: str, seed: int) -> Found:
     """One study, up to its own end."""
     silence_optuna_logs()
-    simulated = {"ops": OPS, "seed": seed, "contention": 0.02}
-    if SHARES[share] is not None:
-        simulated["memory"] = 1e6 * OPS * cast("float", SHARES[share])
+    limit = SHARES[share]
     config = StudyConfig.model_validate(
         {
             "name": "search",
             "runtime": "simulated",
             "cores": cores,
+            "memory": None if limit is None else 1e6 * OPS * limit,
             "search": {"trials": TRIALS, "seed": seed},
-            "simulated": simulated,
+            "simulated": {"ops": OPS, "seed": seed, "contention": 0.02},
         }
     )
     bench = cast("SimulatedCores", open_bench(config))

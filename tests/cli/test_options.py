@@ -79,10 +79,10 @@ def test_a_time_is_finite_and_above_zero(text):
         options.seconds(text)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "3GB", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e999", "3 XB", ""])
 def test_memory_is_a_finite_number_of_bytes(text):
-    assert options.memory("3e9") == 3e9
-    with pytest.raises(argparse.ArgumentTypeError, match="give a number above 0"):
+    assert options.memory("3e9") == options.memory("3 GB") == options.memory("3000MB") == 3e9
+    with pytest.raises(argparse.ArgumentTypeError, match="give 3e9 or 3 GB"):
         options.memory(text)
 
 

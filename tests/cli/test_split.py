@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import autosplit
 from autosplit import api, cuts
 from autosplit.cli import main
 from autosplit.errors import SplitError
+from autosplit.graph import ops_named
 from autosplit.report.documents import manual_split
 from tests import nets
 
@@ -41,6 +43,32 @@ def test_a_cut_tells_what_it_took_along_and_what_crosses_it(residual, document):
     assert cut["bytes"] == 1152
 
 
+@pytest.mark.integration
+def test_replicas_by_hand_are_exported_and_run(residual, document, tmp_path):
+    split = residual, "--after", "out0", "--runtime", "tvm", "--replicas", "1,2"
+    out = document(*split, "--devices", "cores:0 cores:0 cores:1", "-o", tmp_path / "out")
+    stages = json.loads(Path(out["file"]).read_text())["stages"]
+    assert [len(stage["replicas"]) for stage in stages] == [1, 2]
+    with autosplit.load(tmp_path / "out") as pipeline:
+        assert pipeline.replicas == (1, 2)
+        items = autosplit.load_model(residual).items(3)
+        assert len(pipeline.run(items)) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "--after is missing"),
+        (("--after", "out0", "--replicas", "2"), "give each of the 2 stages a number from 1"),
+        (("--replicas", "1,0"), "invalid number of replicas '0'"),
+    ],
+)
+def test_replicas_that_do_not_fit_the_split_are_refused(residual, arguments, problem, capsys):
+    with contextlib.suppress(SystemExit):
+        assert main(["split", str(residual), *arguments]) == 2
+    assert problem in capsys.readouterr().err
+
+
 def test_every_op_is_in_one_stage(residual, document):
     stages = document(residual, "--after", "out0", "--after", "relu1a,relu1a")["stages"]
     ops = [op["name"] for stage in stages for op in stage["ops"]]
@@ -50,7 +78,7 @@ def test_every_op_is_in_one_stage(residual, document):
 
 def test_a_fused_op_cuts_where_its_source_node_does(residual, document):
     model = autosplit.load_model(residual)
-    op = model.graph.ops[api.ops_named(model.graph, "out0")[0]].name
+    op = model.graph.ops[ops_named(model.graph, "out0")[0]].name
     by_op, by_node = (document(residual, "--after", name)["stages"] for name in (op, "out0"))
     assert by_op == by_node
 
@@ -58,7 +86,7 @@ def test_a_fused_op_cuts_where_its_source_node_does(residual, document):
 def test_the_cut_is_the_smallest_downset_that_holds_the_named(save):
     model = autosplit.load_model(save(nets.parallel()))
     split = model.split([["b0"]])
-    named = api.ops_named(model.graph, "b0")
+    named = ops_named(model.graph, "b0")
     assert cuts.cuts_of(model.graph, split.stages) == (cuts.closure(model.graph, named),)
 
 

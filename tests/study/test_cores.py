@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from autosplit.errors import Infeasible
 from autosplit.hardware.bench.simulated_cores import SimulatedCores
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document, tables
@@ -23,13 +24,11 @@ from autosplit.study.trials.results import best_trial
 THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
 
 
-def config_of(cores: Any = 4, memory: float | None = None, **more: Any) -> StudyConfig:
+def config_of(cores: Any = 4, memory: Any = None, **more: Any) -> StudyConfig:
     simulated = {"ops": 60, "contention": 0.02, "seed": more.pop("seed", 0)}
-    if memory:
-        simulated["memory"] = memory
     search = {"trials": more.pop("trials", 5), "sampler": more.pop("sampler", "planner")}
     data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": search}
-    return StudyConfig.model_validate({**data, "cores": cores, **more})
+    return StudyConfig.model_validate({**data, "cores": cores, "memory": memory, **more})
 
 
 def run(folder: Path, config: StudyConfig) -> OpenStudy:
@@ -64,6 +63,24 @@ def test_without_limits_the_replicas_of_the_whole_model_win(tmp_path: Path) -> N
     assert opened.study.user_attrs["bound_ms"] <= min(t.value for t in opened.study.trials)
 
 
+def test_threads_shorten_the_latency_and_replicas_do_not(tmp_path: Path) -> None:
+    opened = run(tmp_path, config_of(trials=4, objective=["latency", "throughput"]))
+    best = best_trial(opened.study.trials, opened.study.user_attrs)
+    assert best is not None
+    assert (best[0].user_attrs["replicas"], best[0].user_attrs["threads"]) == ([1], [4])
+    shapes = [(t.user_attrs["replicas"], t.user_attrs["threads"]) for t in opened.study.trials]
+    assert ([4], [1]) in shapes
+    assert opened.study.best_trials
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("objective", ["memory", "latency", ["throughput", "memory"]])
+def test_every_objective_is_searched_on_cores(tmp_path: Path, objective: Any) -> None:
+    opened = run(tmp_path, config_of(memory=THIRD, trials=6, objective=objective))
+    keys = {t.user_attrs["key"] for t in opened.study.trials}
+    assert len(keys) == len(opened.study.trials) > 0
+
+
 @pytest.mark.integration
 def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_path: Path) -> None:
     losses = []
@@ -71,6 +88,8 @@ def test_with_little_memory_a_hybrid_is_near_the_optimum_after_six_trials(tmp_pa
         opened = run(tmp_path / f"{seed}", config_of(8, THIRD, trials=6, seed=seed))
         losses.append(loss(opened))
         assert all(len(t.user_attrs["replicas"]) >= 3 for t in opened.study.trials)
+        # No replica has the memory for the whole model.
+        assert not opened.study.user_attrs["baselines"]
     assert median(losses) < 0.02
 
 
@@ -92,6 +111,13 @@ def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> N
     run_study(opened, Silent())
     keys = [[t.user_attrs["key"] for t in study.trials] for study in (whole.study, opened.study)]
     assert keys[0] == keys[1]
+
+
+def test_what_does_not_fit_the_memory_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Infeasible, match="memory is 500 kB, but op 'op0' alone has"):
+        run(tmp_path, config_of(memory="500 kB"))
+    with pytest.raises(Infeasible, match="the graph's 29000000 bytes of memory a device"):
+        run(tmp_path, config_of(None, "29 MB", stages=2))
 
 
 def test_show_and_report_read_the_study(tmp_path: Path) -> None:
@@ -135,9 +161,11 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
         ({"states": [{"input": "h", "output": "h_next"}]}, "replicas do not help one stream"),
         ({"stages": 2}, "cores and stages are both given"),
         ({"devices": ["cores:0"]}, "cores and devices are both given"),
-        ({"objective": "latency"}, "with cores use throughput"),
         ({"sampler": "exhaustive"}, "use planner"),
-        ({"cores": None, "stages": 2, "memory": 1.0}, "without cores"),
+        ({"memory": [1e6, 2e6]}, "with cores give one"),
+        ({"cores": None, "stages": 2, "memory": [1e6] * 3}, "one for each of the 2 devices"),
+        ({"memory": "3 bytes"}, 'as in 3e9 or "3 GB"'),
+        ({"memory": 0}, "give bytes above 0"),
     ],
 )
 def test_what_does_not_go_with_cores_is_refused(changes: dict[str, Any], problem: str) -> None:

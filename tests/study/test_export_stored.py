@@ -174,10 +174,8 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
         written.append(arguments)
 
     monkeypatch.setattr(SimulatedCores, "export", export)
-    simulated = {"ops": 12, "memory": 5e6}
-    search = {"trials": 2}
-    data = {"name": "c", "runtime": "simulated", "simulated": simulated, "search": search}
-    config = StudyConfig.model_validate({**data, "cores": "2-5"})
+    data = {"name": "c", "runtime": "simulated", "simulated": {"ops": 12}, "search": {"trials": 2}}
+    config = StudyConfig.model_validate({**data, "cores": "2-5", "memory": "5 MB"})
     url = storage_url("c", str(tmp_path / "c.db"))
     opened = open_study(config, benches.open_bench(config), url, Silent())
     run_study(opened, Silent())

@@ -27,11 +27,10 @@ from autosplit.planner import CostModel, PlannedDeployment, evaluate_deployment,
 class CoreSimulation(Simulation):
     """How equal cores differ from what is known of them.
 
-    ``contention`` is that of each further busy core. ``memory``: bytes that a replica may have, by
-    default those of the cost model; ``thread_share``: of a core, which each further thread adds.
+    ``contention`` is that of each further busy core; ``thread_share`` is the share of a core that
+    each further thread adds.
     """
 
-    memory: float | None = None
     thread_share: float = 0.7
 
 
@@ -53,8 +52,7 @@ class SimulatedCores(SimulatedBench):
         for threads in thread_counts:
             speedup = 1 + (threads - 1) * simulation.thread_share
             rows.append([time / speedup for time in costs.times[0]])
-        memory = costs.memory if simulation.memory is None else (simulation.memory,)
-        known = replace(costs, times=tuple(map(tuple, rows)), memory=memory)
+        known = replace(costs, times=tuple(map(tuple, rows)))
         devices = [f"cores:{','.join(map(str, cores[:threads]))}" for threads in thread_counts]
         super().__init__(graph, known, devices, simulation)
         # Its stream of random numbers is that of the hidden times.
@@ -66,10 +64,8 @@ class SimulatedCores(SimulatedBench):
         self.true = replace(known, times=tuple(map(tuple, times.tolist())), overheads=overheads)
 
     def baselines(self) -> Sequence[Baseline]:
-        """One core, all cores and replicas, if the whole model fits the memory of a replica."""
+        """One core, all cores and replicas."""
         whole = tuple(range(len(self.costs.names)))
-        if sum(self.costs.sizes) > min(self.costs.memory):
-            return []
         baselines = []
         numbers = [Cores((core,)) for core in self.cores]
         for devices in dict.fromkeys([(numbers[0],), (Cores(self.cores),), tuple(numbers)]):
@@ -88,17 +84,22 @@ class SimulatedCores(SimulatedBench):
 
         Raises Infeasible where none fits.
         """
-        plans = []
-        for busy in range(1, len(self.cores) + 1):
+        best: PlannedDeployment | None = None
+        for busy in range(len(self.cores), 0, -1):
             counts = [threads for threads in self.thread_counts if threads <= busy]
             costs = self._true_costs(busy).on_devices(range(len(counts)))
+            # All work shared evenly is a bound: few numbers of cores have to be planned for.
+            work = (np.array(costs.times).T * counts).min(axis=1).sum() / busy
+            if best is not None and work >= best.period:
+                continue
             with contextlib.suppress(Infeasible):
-                plans.append(plan_deployment(costs, busy, thread_counts=counts))
-        if not plans:
+                plan = plan_deployment(costs, busy, thread_counts=counts)
+                # It may use fewer cores, which then slow each other down less.
+                plan = self._true_plan(plan.stages, plan.replicas, plan.threads)
+                best = plan if best is None else min(best, plan, key=lambda p: p.period)
+        if best is None:
             raise Infeasible(f"no deployment of '{self.costs.name}' fits")
-        # A plan for some cores may use fewer of them, which then slow each other down less.
-        exact_plans = [self._true_plan(p.stages, p.replicas, p.threads) for p in plans]
-        return min(exact_plans, key=lambda plan: plan.period)
+        return best
 
     def _true_plan(
         self, stages: Sequence[Iterable[int]], replicas: Sequence[int], threads: Sequence[int]

@@ -142,14 +142,14 @@ def parse(text: str) -> Device:
     raise ConfigError(f"device '{text}' is unknown; write {_SPELLINGS}")
 
 
-def along(stages: int, devices: Sequence[str] = ()) -> tuple[Device, ...]:
+def along(stages: int, devices: Sequence[str] = (), things: str = "stages") -> tuple[Device, ...]:
     """One device a stage: ``devices``, else one core a stage, with stages sharing where needed.
 
-    Raises ConfigError for another number of devices than stages.
+    Raises ConfigError for another number of devices than stages, or of ``things``.
     """
     if devices and len(devices) != stages:
         raise ConfigError(
-            f"{stages} stages need {stages} devices, not {len(devices)}: {', '.join(devices)}"
+            f"{stages} {things} need {stages} devices, not {len(devices)}: {', '.join(devices)}"
         )
     if devices:
         return with_copies([parse(text) for text in devices])

@@ -7,10 +7,12 @@ busy, so it is timed under the costs of one busy core and of all, and interpolat
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autosplit.cuts import TooManyDownsets, downsets, full, members
 from autosplit.cuts.stages import Stages
@@ -33,6 +35,43 @@ class DeployedSplit:
     def cores(self) -> int:
         """How many cores it uses."""
         return sum(r * w for r, w in zip(self.replicas, self.threads, strict=True))
+
+    def reshaped(self, cores: int, thread_counts: Sequence[int]) -> Iterator[DeployedSplit]:
+        """The same stages on so many cores with other threads or replicas of one or two stages."""
+        replicas, threads = self.replicas, self.threads
+        free = cores - self.cores
+        for taker in range(len(threads)):
+            for count in thread_counts:
+                fewer = max(1, replicas[taker] * threads[taker] // count)
+                yield replace(
+                    self,
+                    replicas=_with(replicas, taker, fewer),
+                    threads=_with(threads, taker, count),
+                )
+            more = free // threads[taker]
+            if more:
+                yield replace(self, replicas=_with(replicas, taker, replicas[taker] + more))
+            for giver in range(len(threads)):
+                more = (free + threads[giver]) // threads[taker]
+                if giver != taker and replicas[giver] > 1 and more:
+                    rest = _with(replicas, giver, replicas[giver] - 1)
+                    yield replace(self, replicas=_with(rest, taker, rest[taker] + more))
+
+    def merged(self) -> Iterator[DeployedSplit]:
+        """Two stages that follow each other as one, with the cores of both."""
+        stages, replicas, threads = self.stages, self.replicas, self.threads
+        for place in range(len(stages) - 1):
+            cores = [replicas[s] * threads[s] for s in (place, place + 1)]
+            both = tuple(sorted((*stages[place], *stages[place + 1])))
+            yield DeployedSplit(
+                (*stages[:place], both, *stages[place + 2 :]),
+                (*replicas[:place], sum(cores) // threads[place], *replicas[place + 2 :]),
+                (*threads[: place + 1], *threads[place + 2 :]),
+            )
+
+
+def _with(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+    return (*values[:place], value, *values[place + 1 :])
 
 
 @dataclass(frozen=True)
@@ -122,6 +161,16 @@ class DeploymentBatch:
         if not self.stages:
             return np.zeros(0)
         return np.asarray((self.times(costs) / self.replicas).max(axis=1))
+
+    def only(self, chosen: NDArray[np.bool_]) -> DeploymentBatch:
+        """The batch of those that are chosen."""
+        return DeploymentBatch(
+            tuple(compress(self.stages, chosen)),
+            self.parts[chosen],
+            self.replicas[chosen],
+            self.busy[chosen],
+            self.table,
+        )
 
     @property
     def memory(self) -> Array:

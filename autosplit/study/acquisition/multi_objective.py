@@ -1,40 +1,32 @@
 """Which split to measure next where other values count than the period alone.
 
-They are latency, memory, or several objectives at once. The planner lists splits that may lie on
-the Pareto front of the corrected costs. Of those not yet measured the next one is that which is
-expected to enlarge the volume dominated by the measured ones most (Ponweiser, Wagner, Biermann and
-Vincze, Multiobjective optimization on a limited budget of evaluations using model-assisted S-metric
-selection, PPSN 2008). For a single objective that volume is a length.
+They are latency, memory, or several objectives at once. The planner lists candidates that may lie
+on the Pareto front of the corrected costs (``front_candidates``). Of those not yet measured the
+next one is that which is expected to enlarge the volume dominated by the measured ones most
+(Ponweiser, Wagner, Biermann and Vincze, Multiobjective optimization on a limited budget of
+evaluations using model-assisted S-metric selection, PPSN 2008). For a single objective that volume
+is a length.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
-from autosplit.cuts.stages import Stages
-from autosplit.errors import Infeasible
-from autosplit.planner import Constraints, CostModel, least_latency, pareto_front, plan
-from autosplit.planner.batch.evaluation import SplitBatch
 from autosplit.planner.dominance import Point, at_least_as_good, front, volume_gain
-from autosplit.planner.problem.contention import ContentionCosts
-from autosplit.study.acquisition.expected_improvement import corrected_splits
+from autosplit.study.acquisition.expected_improvement import corrected_costs
+from autosplit.study.acquisition.front_candidates import LISTED, listed
 from autosplit.study.acquisition.history import FEWEST_MEASURED, History
 from autosplit.study.acquisition.proposals import EXPLORATION, unmeasured_alone
 from autosplit.study.config.objectives import objective_values
-from autosplit.study.space.search_space import Space
-from autosplit.study.space.unmeasured import CANDIDATES, nearest_free
-from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured
+from autosplit.study.space.candidate_space import CandidateBatch, CandidateSpace
+from autosplit.study.space.unmeasured import nearest_free
+from autosplit.study.surrogate.cost_correction import Corrected
 
-LISTED = 60  # splits of a front that are weighed at most
-BOUNDS = 6  # limits of memory that are planned for where a front cannot be listed
-SECONDS = 2.0  # that listing a front may take
 CENTRES = 3  # splits whose neighbours are weighed too
 WORTHWHILE_MEMORY = 0.01  # share of the memory that is worth a trial where time counts too
 
@@ -46,15 +38,15 @@ class Prospects:
     ``latency_ratio``: the usual latency over the sum of its stages.
     """
 
-    space: Space
+    space: CandidateSpace
     history: History
     objectives: tuple[str, ...]
-    corrected: CorrectedCosts
+    corrected: Corrected
     latency_ratio: float
-    splits: SplitBatch
+    splits: CandidateBatch
 
     @cached_property
-    def free(self) -> tuple[Stages, ...]:
+    def free(self) -> tuple[Any, ...]:
         """The splits that are not taken, most promising first."""
         return self._ranked(self.corrected.contention_costs)
 
@@ -84,28 +76,28 @@ class Prospects:
 
         return all(map(is_within, self._expected(self.space.evaluator.batch(self.free))))
 
-    def guess(self, rng: np.random.Generator) -> Stages | None:
+    def guess(self, rng: np.random.Generator) -> Any | None:
         """The split to measure next if the costs were as drawn from what is known of them."""
         return next(iter(self._ranked(self.corrected.draw(rng))), None)
 
-    def _measured_front(self, costs: ContentionCosts | None = None) -> list[Point]:
+    def _measured_front(self, costs: Any = None) -> list[Point]:
         """The front of the measured splits, by what is expected of them."""
-        batch = self.space.evaluator.batch(m.stages for m in self.history.measured)
+        batch = self.space.evaluator.batch(m.candidate for m in self.history.measured)
         points = self._expected(batch, costs)
         return [points[n] for n in front(points)][:LISTED]
 
-    def _expected(self, splits: SplitBatch, costs: ContentionCosts | None = None) -> list[Point]:
+    def _expected(self, splits: CandidateBatch, costs: Any = None) -> list[Point]:
         """What each objective is expected to be for some splits."""
         if not splits.stages:
             return []
-        loads = splits.times(costs or self.corrected.contention_costs)
+        costs = costs or self.corrected.contention_costs
         # The longest stage sets the pace; the ratio is what handing over adds.
-        periods = self.corrected.ratio * loads.max(axis=1)
-        latencies = self.latency_ratio * loads.sum(axis=1)
+        periods = self.corrected.ratio * splits.periods(costs)
+        latencies = self.latency_ratio * splits.times(costs).sum(axis=1)
         rows = zip(periods.tolist(), latencies.tolist(), splits.memory.tolist(), strict=True)
         return [tuple(objective_values(self.objectives, *row)) for row in rows]
 
-    def _ranked(self, costs: ContentionCosts) -> tuple[Stages, ...]:
+    def _ranked(self, costs: Any) -> tuple[Any, ...]:
         """The free splits by the volume that they gain, then by their distance to the front."""
         taken, corrected = self.history.taken, self.corrected.contention_costs
         is_free = [self.space.key(s, corrected) not in taken for s in self.splits.stages]
@@ -135,17 +127,17 @@ def _distance(point: Point, front_points: Sequence[Point]) -> float:
 
 
 def planned(
-    space: Space,
+    space: CandidateSpace,
     devices: tuple[str, ...],
     objectives: tuple[str, ...],
     history: History,
     rng: np.random.Generator,
-) -> Stages | None:
+) -> Any | None:
     """The free split that is expected to extend the front most.
 
     Now and then it is the one that would extend it most for costs drawn from what is known.
     """
-    alone: Stages | None = unmeasured_alone(space, history) if history.taken else None
+    alone = unmeasured_alone(space, history) if history.taken else None
     if alone is not None:
         return alone
     view = prospects(space, devices, objectives, history)
@@ -155,14 +147,13 @@ def planned(
             return guess
     if view.free:
         return view.free[0]
-    latest = history.measured[-1].stages if history.measured else None
-    nearest: Stages | None = nearest_free(space, latest, history.taken)
-    return nearest
+    latest = history.measured[-1].candidate if history.measured else None
+    return nearest_free(space, latest, history.taken)
 
 
 @lru_cache(maxsize=4)
 def prospects(
-    space: Space, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
+    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
 ) -> Prospects:
     """Correct the costs by all that was measured, and list what may lie on the front under them.
 
@@ -173,94 +164,13 @@ def prospects(
     last_listing = len(measured)
     if last_listing > FEWEST_MEASURED:
         last_listing = 1 << last_listing.bit_length() - 1
-    corrected = corrected_splits(space, devices, measured)
+    corrected = corrected_costs(space, devices, measured)
     timed = [m for m in measured if sum(m.stage_ms) > 0 and m.latency_ms > 0]
     # Hand-overs make an item take longer than its stages together.
     ratio = float(np.median([m.latency_ms / sum(m.stage_ms) for m in timed])) if timed else 1.0
-    splits = dict.fromkeys(_listed(space, devices, objectives, measured[:last_listing]))
+    splits = dict.fromkeys(listed(space, devices, objectives, measured[:last_listing]))
     batch = space.evaluator.batch(splits)
     view = Prospects(space, history, objectives, corrected, ratio, batch)
-    for stages in [*view.free[:CENTRES], *(m.stages for m in measured[-CENTRES:])]:
-        splits.update(dict.fromkeys(space.neighbours(stages)))
+    for candidate in [*view.free[:CENTRES], *(m.candidate for m in measured[-CENTRES:])]:
+        splits.update(dict.fromkeys(space.neighbours(candidate)))
     return replace(view, splits=space.evaluator.batch(splits))
-
-
-@lru_cache(maxsize=2)
-def _listed(
-    space: Space,
-    devices: tuple[str, ...],
-    objectives: tuple[str, ...],
-    measured: tuple[Measured, ...],
-) -> tuple[Stages, ...]:
-    """The splits that the planner names for each objective, and those on the front of several."""
-    costs = corrected_splits(space, devices, measured).contention_costs
-    count = 2 * len(measured) + CANDIDATES
-    splits: list[Stages] = [space.whole_model] if space.whole_model is not None else []
-    for name in objectives:
-        if name == "throughput":
-            splits += _best(space, costs, count)
-        elif name == "memory":
-            splits += _best(space, memory_costs(space.costs), count)
-        else:
-            for model in costs.costs:
-                splits += _quickest(space, model)
-    if len(objectives) > 1:
-        with contextlib.suppress(Infeasible):
-            splits += _front(space, costs.costs[-1])
-    return tuple(dict.fromkeys(splits))
-
-
-def _best(space: Space, costs: CostModel | ContentionCosts, count: int) -> list[Stages]:
-    """The best splits under some costs; none where no split fits the devices."""
-    try:
-        return space.best(costs, count, SECONDS)
-    except Infeasible:
-        return []
-
-
-def memory_costs(costs: CostModel) -> CostModel:
-    """Costs whose load of a stage are its bytes, so that a plan is the split of least memory."""
-    tensor_bytes = tuple(t.bytes if costs.activations else 0.0 for t in costs.tensors)
-    # A device that cannot run an op cannot have its weights either.
-    rows = np.where(np.isinf(costs.times), math.inf, np.array(costs.sizes))
-    times = tuple(map(tuple, rows.tolist()))
-    transfers = (tensor_bytes,)
-    return replace(costs, times=times, send=transfers, receive=transfers, overheads=(0.0,))
-
-
-def _quickest(space: Space, costs: CostModel) -> list[Stages]:
-    """The split of least latency, whatever its period; none where no split fits the devices."""
-    try:
-        quickest = least_latency(
-            costs, space.stages, math.inf, deadline=_deadline(), allow_empty=space.empty
-        )
-    except Infeasible:
-        return []
-    return [space.placement.canonical(quickest.stages)]
-
-
-def _front(space: Space, costs: CostModel) -> list[Stages]:
-    """Splits on the front of period, latency and memory.
-
-    Where it cannot be listed, the fastest under some limits of memory. Raises Infeasible where no
-    split fits the devices.
-    """
-    stages, empty = space.stages, space.empty
-    listed = pareto_front(costs, stages, deadline=_deadline(), allow_empty=empty)
-    step = max(1, len(listed.plans) // LISTED)
-    splits = [space.placement.canonical(p.stages) for p in listed.plans[::step]]
-    if listed.complete:
-        return splits
-    least = plan(memory_costs(costs), stages, deadline=_deadline(), allow_empty=empty).period
-    most = max(listed.plans[0].memory)
-    for limit in np.linspace(least, most, BOUNDS, endpoint=False).tolist():
-        bound = Constraints(memory=(math.nextafter(limit, math.inf),))
-        fastest = plan(costs, stages, deadline=_deadline(), constraints=bound, allow_empty=empty)
-        splits.append(space.placement.canonical(fastest.stages))
-    return splits
-
-
-def _deadline() -> Callable[[], bool]:
-    """Whether SECONDS from now have passed."""
-    end = time.monotonic() + SECONDS
-    return lambda: time.monotonic() > end

@@ -31,7 +31,8 @@ def planned(
     if not view.free:
         return None
     # Thompson sampling: what one draw calls best, so that wrong costs cannot hide a split for ever.
-    if history.measured and rng.random() < EXPLORATION:
+    # While the errors are not known, draws are far apart and tell nothing.
+    if history.tells_errors and rng.random() < EXPLORATION:
         guess = view.guess(rng)
         if space.key(guess) not in history.taken:
             return guess

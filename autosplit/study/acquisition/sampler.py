@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-    from autosplit.study.space.search_space import Space
 
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
 _TPE_DRAWS = 20  # proposals of TPE, until one of them is free
@@ -165,8 +164,7 @@ def _planner(
     ) -> Any | None:
         if objectives == ("throughput",):
             return proposals.planned(space, devices, history, rng)
-        splits = cast("Space", space)
-        return multi_objective.planned(splits, devices, objectives, history, rng)
+        return multi_objective.planned(space, devices, objectives, history, rng)
 
     return choose
 

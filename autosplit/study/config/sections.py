@@ -55,9 +55,8 @@ class SimulatedHardware(Section):
 
     ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain
     of ``ops`` ops. ``contention``: relative slowdown for each further stage, or busy core;
-    ``overhead``: ms a stage; ``delay``: seconds that a measurement takes. With ``cores`` there are
-    also ``memory``: bytes that a replica may have, ops of a chain have 1 MB each; and
-    ``thread_share``: of a core, which each further thread of a replica adds.
+    ``overhead``: ms a stage; ``delay``: seconds that a measurement takes; ``thread_share``, with
+    ``cores``: of a core, which each further thread of a replica adds.
     """
 
     graph: Text | None = None
@@ -67,7 +66,6 @@ class SimulatedHardware(Section):
     contention: Share = 0.0
     overhead: Share = 0.0
     delay: Share = 0.0
-    memory: Positive | None = None
     thread_share: Share | None = None
     seed: Annotated[int, Field(ge=0)] = 0
 

@@ -31,6 +31,7 @@ from autosplit.study.config.sections import (
     StatePair,
     Text,
 )
+from autosplit.units import bytes_of
 
 MOST_STAGES = 256
 MOST_CORES = 256
@@ -73,6 +74,14 @@ def _cores(value: Any) -> int | str:
     raise ValueError(f'give a number from 1 to {MOST_CORES}, or core numbers as in "0-3" or "0,2"')
 
 
+def _memory(value: Any) -> list[float]:
+    """Bytes as a number or a text such as "3 GB", or a list of them; a limit of all is one."""
+    try:
+        return [bytes_of(str(part)) for part in (value if isinstance(value, list) else [value])]
+    except ValueError:
+        raise ValueError('give bytes above 0, as in 3e9 or "3 GB", or a list of them') from None
+
+
 def _known_runtime(name: str) -> str:
     if name not in _RUNTIMES:
         raise ValueError(f"give {', '.join(_RUNTIMES)}")
@@ -95,6 +104,9 @@ class StudyConfig(Section):
     ``cores``: their number, or which they are as in ``"0-7"``. Then deployments on them are
     searched: any number of stages, each with any number of replicas and threads.
 
+    ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
+    them, one a device; with ``cores`` each replica.
+
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
     ``precision``: with ``"fast"`` TVM's kernels may use Winograd's filtering.
 
@@ -109,6 +121,7 @@ class StudyConfig(Section):
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
     cores: Annotated[int | str, PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
+    memory: Annotated[list[float], PlainValidator(_memory)] | None = None
     runtime: RuntimeName = AUTO
     objective: Annotated[Objective | list[Objective], PlainValidator(_objective)] = "throughput"
     shapes: Annotated[dict[str, list[int]], AfterValidator(_positive_dimensions)] = Field(
@@ -202,6 +215,11 @@ class StudyConfig(Section):
             return (
                 f"stages is {self.stages} but devices has {len(known)}; give one device per stage"
             )
+        if len(self.memory or ()) not in (0, 1, self.most_stages):
+            return (
+                f"memory has {len(self.memory or ())} limits; give one, or one for each of the "
+                f"{self.most_stages} devices"
+            )
         unknown = next((name for name in self.targets if name not in known), None)
         if unknown:
             return f"unknown device '{unknown}' in targets; name one of the devices"
@@ -216,14 +234,14 @@ class StudyConfig(Section):
     def _core_problem(self) -> str | None:
         if self.cores is None:
             section = self.simulated
-            if section and (section.memory, section.thread_share) != (None, None):
-                return "simulated.memory or thread_share is given without cores; add cores"
+            if section and section.thread_share is not None:
+                return "simulated.thread_share is given without cores; add cores"
             return None
+        if len(self.memory or ()) > 1:
+            return f"memory has {len(self.memory or ())} limits; with cores give one"
         if self.stages != "auto" or self.devices is not None:
             other = "devices" if self.devices is not None else "stages"
             return f"cores and {other} are both given; keep one"
-        if self.objectives != ("throughput",):
-            return f"objective is {self.objective!r}; with cores use throughput"
         if self.search.sampler == "exhaustive":
             return "search.sampler is 'exhaustive', which lists no deployments; use planner"
         if self.states:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from autosplit.hardware.bench.simulated import SimulatedBench
 
 
-_CHAIN_BYTES = 1e6  # of an op of a simulated chain on cores
+_CHAIN_BYTES = 1e6  # of an op of a simulated chain
 
 
 def open_bench(config: StudyConfig) -> Bench:
@@ -79,9 +79,10 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
             real.close()
     else:
         graph, costs = simulated.chain_of(section.ops, section.seed)
-        if config.cores is not None:
-            costs = replace(costs, sizes=(_CHAIN_BYTES,) * section.ops)
+        costs = replace(costs, sizes=(_CHAIN_BYTES,) * section.ops)
     if config.cores is not None:
+        if config.memory is not None:
+            costs = replace(costs, memory=tuple(config.memory))
         core_simulation = CoreSimulation(**options)
         numbers, counts = config.core_numbers, config.thread_counts
         return SimulatedCores(graph, costs, numbers, counts, core_simulation)

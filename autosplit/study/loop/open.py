@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from autosplit.deployment import Deployment, resources_of
-from autosplit.errors import ConfigError
+from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import left_out
 from autosplit.hardware.profiling.cost_model import place_regions
 from autosplit.hardware.runtimes.registry import PRECISIONS
-from autosplit.planner import CostModel, plan_shared
+from autosplit.planner import CostModel, evaluate, plan_shared
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.placement.shared_resources import slowed
 from autosplit.study.acquisition.sampler import SplitSampler, sampler
@@ -29,6 +29,7 @@ from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.trials.host_lock import HostLock
+from autosplit.units import size
 from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         identity["precision"] = config.precision
     if config.cores is not None:
         identity["cores"] = ",".join(map(str, config.core_numbers))
+    if config.memory is not None:
+        identity["memory"] = ", ".join(map(size, config.memory))
     placed = _region_devices(config)
     if placed:
         identity["regions on"] = " ".join(f"{b} {d}" for b, d in sorted(placed.items()))
@@ -242,6 +245,8 @@ def _prepare(
     )
     if config.cores is None:
         costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
+    if config.memory is not None:
+        costs = _with_memory(costs, tuple(config.memory))
     space = _space(config, bench, costs, progress)
     if "bound_ms" not in stored:
         bound = _bound(costs, bench, space)
@@ -252,7 +257,9 @@ def _prepare(
     if "baselines" not in stored:
         progress.note("measuring the baselines: the unsplit model in each runtime")
         with lock.hold():
-            baselines = bench.baselines()
+            # Where no device has the memory for the whole model there is none.
+            fits = evaluate(costs.on_devices([0]), [range(len(costs.names))]).memory[0]
+            baselines = bench.baselines() if fits <= max(costs.memory) else ()
         with storage_errors(url):
             write_once(study, "baselines", list(map(records.document_of, baselines)))
     described: dict[str, Any] = {
@@ -264,6 +271,17 @@ def _prepare(
     # Only what changed: a write takes a transaction.
     _store(study, url, {key: value for key, value in described.items() if stored.get(key) != value})
     return space
+
+
+def _with_memory(costs: CostModel, limits: tuple[float, ...]) -> CostModel:
+    """The costs where each device has so many bytes. Raises Infeasible for an op with more."""
+    largest = max(range(len(costs.names)), key=lambda op: costs.sizes[op])
+    if costs.sizes[largest] > max(limits):
+        raise Infeasible(
+            f"memory is {size(max(limits))}, but op '{costs.names[largest]}' alone has weights of "
+            f"{size(costs.sizes[largest])}; give more memory"
+        )
+    return replace(costs, memory=limits)
 
 
 def _space(

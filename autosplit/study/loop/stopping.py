@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import Infeasible
 from autosplit.planner.dominance import at_least_as_good
@@ -20,7 +20,6 @@ from autosplit.study.trials.results import Tally, best_trial, tally
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from autosplit.study.space.search_space import Space
 
 FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 
@@ -122,7 +121,7 @@ def _settled(
     space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
 ) -> str | None:
     """Whether no free split is expected to extend the measured front by more than the noise."""
-    view = multi_objective.prospects(cast("Space", space), devices, objectives, history)
+    view = multi_objective.prospects(space, devices, objectives, history)
     if not view.free and nearest_free(space, None, history.taken) is None:
         return "exhausted: every split that fits the devices is measured"
     if not view.settled:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autosplit.cuts.stages import Stages
 from autosplit.planner import CostModel
@@ -24,6 +25,16 @@ class CandidateBatch(Protocol):
 
     def periods(self, costs: Any) -> Array:
         """The period of each under some costs."""
+
+    def times(self, costs: Any) -> Array:
+        """The load of each of its stages, one a column."""
+
+    @property
+    def memory(self) -> Array:
+        """The bytes of its largest stage, of one replica."""
+
+    def only(self, chosen: NDArray[np.bool_]) -> Any:
+        """The batch of those that are chosen."""
 
 
 class Evaluator(Protocol):

@@ -264,23 +264,13 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         The planner finds the best one on all cores, the whole model has one for each number of
         threads, and the others are around these. ``seconds``: for the planner.
         """
-        end = time.monotonic() + seconds
         candidates = dict.fromkeys(self.whole_models)
         numbers = [len(self.cores)]
         if count > 1 and isinstance(costs, CoreContention) and len(self.cores) > 1:
             # Fewer cores are better only where cores slow each other down much.
             numbers.append(len(self.cores) // 2)
         for cores in numbers:
-            model = costs.at(cores) if isinstance(costs, CoreContention) else costs
-            counts = [threads for threads in self.thread_counts if threads <= cores]
-            with contextlib.suppress(Infeasible):
-                plan = plan_deployment(
-                    model.on_devices(range(len(counts))),
-                    cores,
-                    thread_counts=counts,
-                    deadline=lambda: time.monotonic() > end,
-                )
-                candidates[_deployed(plan)] = None
+            candidates.update(dict.fromkeys(self.planned(costs, cores, 1, seconds)))
         if count > 1:
             for deployment in list(candidates):
                 candidates.update(dict.fromkeys(self.neighbours(deployment)))
@@ -289,6 +279,24 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         batch = self.evaluator.batch(candidates)
         order = np.argsort(batch.periods(costs), kind="stable")
         return [batch.stages[n] for n in order[:count]]
+
+    def planned(
+        self, costs: CostModel | CoreContention, cores: int, threads: int, seconds: float
+    ) -> list[DeployedSplit]:
+        """The best deployment on so many cores with at least so many threads; none if none fits."""
+        end = time.monotonic() + seconds
+        model = costs.at(cores) if isinstance(costs, CoreContention) else costs
+        counts = [count for count in self.thread_counts if threads <= count <= cores]
+        rows = [self.thread_counts.index(count) for count in counts]
+        with contextlib.suppress(Infeasible):
+            plan = plan_deployment(
+                model.on_devices(rows),
+                cores,
+                thread_counts=counts,
+                deadline=lambda: time.monotonic() > end,
+            )
+            return [_deployed(plan)]
+        return []
 
     @property
     def alone(self) -> None:
@@ -337,8 +345,11 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         A move takes a group of ops to the next stage, changes the threads of a stage, gives a
         replica's cores to another stage, uses free cores, or makes one stage of two.
         """
-        near = [*self._other_cuts(deployment), *self._other_shapes(deployment)]
-        return self._fitting(dict.fromkeys([*near, *_merged(deployment)]))
+        near = [
+            *self._other_cuts(deployment),
+            *deployment.reshaped(len(self.cores), self.thread_counts),
+        ]
+        return self._fitting(dict.fromkeys([*near, *deployment.merged()]))
 
     @cached_property
     def _cut_neighbourhood(self) -> CutNeighbourhood:
@@ -356,43 +367,6 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
                     changed = (*stages[:place], *parts, *stages[place + 2 :])
                     yield replace(deployment, stages=changed)
 
-    def _other_shapes(self, deployment: DeployedSplit) -> Iterator[DeployedSplit]:
-        replicas, threads = deployment.replicas, deployment.threads
-        free = len(self.cores) - deployment.cores
-        for taker in range(len(threads)):
-            for count in self.thread_counts:
-                fewer = max(1, replicas[taker] * threads[taker] // count)
-                yield replace(
-                    deployment,
-                    replicas=_with(replicas, taker, fewer),
-                    threads=_with(threads, taker, count),
-                )
-            more = free // threads[taker]
-            if more:
-                yield replace(deployment, replicas=_with(replicas, taker, replicas[taker] + more))
-            for giver in range(len(threads)):
-                more = (free + threads[giver]) // threads[taker]
-                if giver != taker and replicas[giver] > 1 and more:
-                    rest = _with(replicas, giver, replicas[giver] - 1)
-                    yield replace(deployment, replicas=_with(rest, taker, rest[taker] + more))
-
 
 def _deployed(plan: PlannedDeployment) -> DeployedSplit:
     return DeployedSplit(plan.stages, plan.replicas, plan.threads)
-
-
-def _with(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
-    return (*values[:place], value, *values[place + 1 :])
-
-
-def _merged(deployment: DeployedSplit) -> Iterator[DeployedSplit]:
-    """Two stages that follow each other as one, with the cores of both."""
-    stages, replicas, threads = deployment.stages, deployment.replicas, deployment.threads
-    for place in range(len(stages) - 1):
-        cores = [replicas[s] * threads[s] for s in (place, place + 1)]
-        both = tuple(sorted((*stages[place], *stages[place + 1])))
-        yield DeployedSplit(
-            (*stages[:place], both, *stages[place + 2 :]),
-            (*replicas[:place], sum(cores) // threads[place], *replicas[place + 2 :]),
-            (*threads[: place + 1], *threads[place + 2 :]),
-        )

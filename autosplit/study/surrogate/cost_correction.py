@@ -21,8 +21,8 @@ from autosplit.study.surrogate.gaussian_posterior import (
     StageRows,
     contention_level,
     device_correlation,
+    equal_correlation,
     likely_posteriors,
-    runtime_correlation,
 )
 
 T = TypeVar("T")
@@ -147,9 +147,9 @@ def correct(
     # What a device cannot run says nothing of it; `_corrected` leaves it infinite.
     times = np.where(np.isfinite(times), times, 0.0)
     rows = _stage_rows(costs, times, count, trials)
-    between_runtimes = runtime_correlation(len(costs.each_runtime))
+    between_runtimes = equal_correlation(len(costs.each_runtime))
     correlation = np.kron(between_runtimes, device_correlation(devices)).astype(np.float64)
-    posteriors, weights = likely_posteriors(times, correlation, rows, count)
+    posteriors, weights = likely_posteriors(times, correlation, correlation, rows, count)
     models: list[CostModel] = []
     for level in _contention_levels(count if empty and trials else 1, count):
         factors, overheads = mean_corrections(posteriors, weights, level)

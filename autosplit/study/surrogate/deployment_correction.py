@@ -2,7 +2,8 @@
 
 The posterior is that of splits, with numbers of threads in place of devices: an op's errors for two
 numbers of threads are correlated by half. Half of the common scale grows with the number of busy
-cores, whether they run stages, replicas or threads.
+cores, whether they run stages, replicas or threads. Numbers of threads share most of the scale:
+the profile is wrong for all of them by the same clock, and busy cores slow all of them down.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from autosplit.study.surrogate.cost_correction import (
     stage_rows,
 )
 from autosplit.study.surrogate.gaussian_posterior import (
+    OTHER_KIND,
     Array,
     Posterior,
     contention_level,
+    equal_correlation,
     likely_posteriors,
-    runtime_correlation,
 )
+
+SCALE_OF_THREADS = 0.9  # correlation of the common scales of two numbers of threads
 
 
 @dataclass(frozen=True)
@@ -100,10 +104,13 @@ def correct_deployments(
             slowest = max(slowest, time / chosen.replicas[stage])
         if slowest > 0:
             ratios.append(trial.period_ms / slowest)
-    # Numbers of threads differ from each other as runtimes do.
-    between_threads = runtime_correlation(count)
-    correlation: Array = np.kron(runtime_correlation(len(names)), between_threads).astype(float)
-    posteriors, weights = likely_posteriors(times, correlation, stage_rows(times, rows), count)
+    between_runtimes = equal_correlation(len(names))
+    correlation, scale_correlation = (
+        np.asarray(np.kron(between_runtimes, equal_correlation(count, share)), dtype=np.float64)
+        for share in (OTHER_KIND, SCALE_OF_THREADS)
+    )
+    prior = times, correlation, scale_correlation
+    posteriors, weights = likely_posteriors(*prior, stage_rows(times, rows), count)
     alone, all_busy = (
         corrected_model(costs, times, *mean_corrections(posteriors, weights, level))
         for level in (0.0, 1.0)

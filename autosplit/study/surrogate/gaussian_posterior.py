@@ -10,7 +10,7 @@ measurements (section 5.2).
 
 Devices of one kind (``cores:0``, ``cores:1``) share their errors, others by half, and so do
 runtimes that compete for a stage. Where stages may stay empty, half of the variance of g grows with
-the number of stages that run at once.
+the number of stages that run at once. ``g`` may be correlated otherwise than ``x``.
 """
 
 from __future__ import annotations
@@ -65,12 +65,14 @@ class StageRows:
 class Posterior:
     """The posterior for one pair of error and noise.
 
-    ``times``: device by op; ``correlation``: of the errors of each pair of devices. Where runtimes
-    compete, a device counts once in each of them; ``devices`` is their number in one.
+    ``times``: device by op; ``correlation``: of the errors of each pair of devices,
+    ``scale_correlation``: of their common scales. Where runtimes compete, a device counts once in
+    each of them; ``devices`` is their number in one.
     """
 
     times: Array
     correlation: Array
+    scale_correlation: Array
     rows: StageRows
     error: float
     noise: float
@@ -85,11 +87,12 @@ class Posterior:
     def covariance(self) -> Array:
         """Of the times of the measured stages, noise included."""
         rows = self.rows
+        pairs = np.ix_(rows.device, rows.device)
         common = SCALE**2 * np.outer(rows.totals, rows.totals)
         common = common * (0.5 + 0.5 * np.outer(rows.contention, rows.contention))
-        correlation = self.correlation[np.ix_(rows.device, rows.device)]
         # Stages correlate by the ops they share, by the common scale, and by their overheads.
-        prior = (self.error**2 * rows.shared + common + self.overhead_variance) * correlation
+        prior = (self.error**2 * rows.shared + self.overhead_variance) * self.correlation[pairs]
+        prior += common * self.scale_correlation[pairs]
         # The last two terms keep the matrix positive definite where the noise is next to nothing.
         noise = (self.noise * rows.measured) ** 2 + 1e-9 * np.diag(prior) + 1e-18
         return np.asarray(prior + np.diag(noise), dtype=np.float64)
@@ -119,7 +122,7 @@ class Posterior:
         # By kind of device and measured stage.
         pull = self.correlation[first][:, rows.device] * weights
         scale = rows.totals * (0.5 + 0.5 * contention * rows.contention)
-        common = SCALE**2 * (pull @ scale)
+        common = SCALE**2 * (self.scale_correlation[first][:, rows.device] @ (weights * scale))
         factors = 1 + self.error**2 * (pull @ rows.ops) + common[:, None]
         return factors[kind], self.overhead_variance * pull.sum(axis=1)[kind]
 
@@ -132,12 +135,12 @@ class Posterior:
         al., Efficiently sampling functions from Gaussian process posteriors, 2020, section 3).
         """
         first, kind = self._kinds
-        values, vectors = np.linalg.eigh(self.correlation)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0)))[first]
+        root = _square_root(self.correlation)[first]
+        scale_root = _square_root(self.scale_correlation)[first]
         devices, ops = self.times.shape
         # Devices of one kind get one draw: they differ by nothing that a profile shows.
         op_errors = self.error * (root @ rng.normal(size=(devices, ops)))[kind]
-        scale = SCALE * (root @ rng.normal(size=(devices, 1)))[kind]
+        scale = SCALE * (scale_root @ rng.normal(size=(devices, 1)))[kind]
         deviation = math.sqrt(self.overhead_variance)
         overheads = deviation * (root @ rng.normal(size=devices))[kind]
         rows, device = self.rows, self.rows.device
@@ -145,7 +148,7 @@ class Posterior:
         contended = np.zeros((devices, 1))
         if len(contentions) > 1:
             # Half of the common scale is there for a stage alone, half comes with the others.
-            contended = SCALE * (root @ rng.normal(size=(devices, 1)))[kind]
+            contended = SCALE * (scale_root @ rng.normal(size=(devices, 1)))[kind]
             scale, contended = math.sqrt(0.5) * np.stack([scale, contended])
         common = (scale + contended * rows.contention)[device, np.arange(len(device))]
         op_sums = (rows.ops * op_errors[device]).sum(axis=1)
@@ -173,16 +176,22 @@ class Posterior:
         return first, kind.ravel()
 
 
+def _square_root(correlation: Array) -> Array:
+    """What makes correlated numbers of independent ones."""
+    values, vectors = np.linalg.eigh(correlation)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
 def likely_posteriors(
-    times: Array, correlation: Array, rows: StageRows, devices: int
+    times: Array, correlation: Array, scale_correlation: Array, rows: StageRows, devices: int
 ) -> tuple[tuple[Posterior, ...], Array]:
     """The posteriors for each pair of error and noise that is not ruled out, and their weights."""
+    prior = times, correlation, scale_correlation, rows
     if not len(rows.measured):
-        usual = Posterior(times, correlation, rows, _USUAL_ERROR, _USUAL_NOISE, devices)
-        return (usual,), np.ones(1)
+        return (Posterior(*prior, _USUAL_ERROR, _USUAL_NOISE, devices),), np.ones(1)
     grid: list[Posterior] = []
     for error in ERRORS:
-        grid += [Posterior(times, correlation, rows, error, noise, devices) for noise in NOISES]
+        grid += [Posterior(*prior, error, noise, devices) for noise in NOISES]
     logs = np.array([posterior.log_likelihood() for posterior in grid])
     # Most of the grid is ruled out by a few trials; what remains is worth its draws.
     likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
@@ -200,10 +209,9 @@ def device_correlation(devices: Sequence[str]) -> Array:
     return np.array(rows)
 
 
-def runtime_correlation(count: int) -> Array:
-    """The correlation of the errors of each pair of runtimes on one device."""
-    correlation: Array = np.full((count, count), OTHER_KIND) + (1 - OTHER_KIND) * np.eye(count)
-    return correlation
+def equal_correlation(count: int, share: float = OTHER_KIND) -> Array:
+    """The correlation where each pair of ``count`` shares the same part of its variance."""
+    return np.asarray(np.full((count, count), share) + (1 - share) * np.eye(count))
 
 
 def contention_level(used: int, devices: int) -> float:

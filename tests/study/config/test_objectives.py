@@ -21,7 +21,7 @@ from autosplit.planner.dominance import front, hypervolume, volume_gain
 from autosplit.report.dashboard.snapshot import copy
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document
-from autosplit.study.acquisition.multi_objective import memory_costs
+from autosplit.study.acquisition.front_candidates import memory_costs
 from autosplit.study.acquisition.sampler import SAMPLERS as NAMES
 from autosplit.study.config.objectives import of_study
 from autosplit.study.config.study_file import StudyConfig

@@ -10,12 +10,13 @@ import optuna
 import pytest
 
 from autosplit.errors import SplitError
-from autosplit.planner import CostModel
+from autosplit.planner import CostModel, plan_deployment
 from autosplit.study.acquisition.candidate_sources import AllSplits
 from autosplit.study.acquisition.expected_improvement import Outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.acquisition.sampler import SAMPLERS, sampler
 from autosplit.study.persistence.records import KEY
+from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured, correct
 
@@ -70,23 +71,44 @@ def test_the_best_split_of_each_runtime_is_a_candidate() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"tpe"}))
 def test_no_split_is_tried_twice_in_the_same_runtimes(space: Space, name: str) -> None:
-    study, keys = optuna.create_study(), Counter[str]()
-    chooser = sampler(name, space, CORES)
-    for _ in range(5):
-        trial = study.ask()
-        frozen = study.get_trials(deepcopy=False)[trial.number]
-        stages = chooser.assign(study, frozen)
-        if stages is None:
-            break
-        key = study.trials[trial.number].user_attrs[KEY]
-        keys[key] += 1
-        loads = space.evaluate(stages, space.costs.in_runtimes(space.runtimes_of(key))).loads
-        trial.set_user_attr("stage_ms", list(loads))
-        study.tell(trial, max(loads))
+    study = searched(space, name, CORES, space.costs, trials=5)
+    keys = Counter(trial.user_attrs[KEY] for trial in study.trials if trial.value is not None)
     assert {*space.keys_in_one_runtime} <= keys.keys()
     assert max(keys.values()) == 1
     known = history_of(space, study.get_trials())
     assert all(len(m.runtimes) == 2 for m in known.measured)
+
+
+def searched(
+    space: Any, name: str, devices: tuple[str, ...], truth: CostModel, trials: int
+) -> optuna.Study:
+    """A study whose trials take as long as ``truth`` says."""
+    study, chooser = optuna.create_study(), sampler(name, space, devices)
+    for _ in range(trials):
+        trial = study.ask()
+        frozen = study.get_trials(deepcopy=False)[trial.number]
+        candidate = chooser.assign(study, frozen)
+        if candidate is None:
+            break
+        runtimes = space.runtimes_of(study.trials[trial.number].user_attrs[KEY])
+        plan = space.evaluate(candidate, truth.in_runtimes(runtimes))
+        trial.set_user_attr("stage_ms", list(plan.loads))
+        study.tell(trial, plan.period)
+    return study
+
+
+def test_runtimes_and_cores_are_searched_together() -> None:
+    threads = {name: (row, tuple(t / 1.6 for t in row)) for name, row in TIMES.items()}
+    models = {n: CostModel("c", tuple("abcd"), (0, 1, 2, 4), rows) for n, rows in threads.items()}
+    profiled = CostModel.of_runtimes(models)
+    # The runtime that is slow at the ops behind is twice as fast there as its profile says.
+    fast = replace(models["front"], times=((1.0, 1.0, 0.5, 0.5), (0.7, 0.7, 0.4, 0.4)))
+    truth = CostModel.of_runtimes({**models, "front": fast})
+    space = DeploymentSpace(profiled, (0, 1, 2), (1, 2), "front")
+    study = searched(space, "planner", ("cores:0", "cores:0-1"), truth, trials=6)
+    assert space.plan().replicas != (3,)
+    assert study.best_value == pytest.approx(plan_deployment(truth, 3, thread_counts=(1, 2)).period)
+    assert study.best_trial.user_attrs[KEY] == "1:@3x1:front"
 
 
 def test_a_split_is_tried_again_where_another_runtime_turns_out_faster() -> None:

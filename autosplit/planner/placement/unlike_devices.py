@@ -1,0 +1,155 @@
+"""Replicas on devices that differ: which of them each stage gets.
+
+The replicas of a stage take items from one queue, the first free one the oldest item, so their
+rates add up: a stage whose load is L_k on a device of kind k has the period 1 / sum(n_k / L_k) on
+n_k devices of each kind. With D[I, q] the least period of the ops of a downset I on q, a number of
+devices of each kind,
+    D[I, q] = min over downsets I' inside I and numbers n with 0 < n <= q
+              of max(D[I', q - n], 1 / sum over k of n_k / L_k(I - I')).
+Stages need not follow the order of the devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from autosplit.cuts import TooManyDownsets, members
+from autosplit.cuts.stages import Stages
+from autosplit.planner.exact.downset_table import Words, list_rows, to_int
+from autosplit.planner.exact.stage_loads import Side, load_table
+from autosplit.planner.placement.device_order import kinds_of
+from autosplit.planner.problem.constraints import FREE
+from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.problem import Array, Index, Problem, pose
+from autosplit.planner.problem.scaling import scale
+
+_MOST_CUTS = 2_000
+_MOST_STEPS = 500_000_000  # pairs of cuts, for each pair of numbers of devices
+
+Numbers = tuple[int, ...]  # of devices of each kind
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """Stages, the places of the devices of their replicas, and their runtimes where some compete.
+
+    ``loads``: the period of each stage alone, the largest of which is ``period``.
+    """
+
+    stages: Stages
+    devices: tuple[tuple[int, ...], ...]
+    runtimes: tuple[str, ...]
+    loads: tuple[float, ...]
+    period: float
+
+
+def plan_devices(costs: CostModel, count: int) -> DevicePlan | None:
+    """The stages of least period on ``count`` devices, then of fewest devices.
+
+    Memory limits are those of each device. None where nothing fits, or where there are too many
+    cuts and kinds of devices to look at all.
+    """
+    kinds = kinds_of(costs, count)
+    firsts = sorted(set(kinds))
+    every = tuple(map(kinds.count, firsts))
+    problem = pose(costs.on_devices(firsts), len(firsts), FREE, allow_empty=True)
+    try:
+        words = list_rows(problem.contraction.predecessors, _MOST_CUTS)
+    except TooManyDownsets:
+        return None
+    numbers = list(product(*(range(most + 1) for most in every)))
+    if (len(words) * len(numbers)) ** 2 > _MOST_STEPS:
+        return None
+    # The empty cut is the first and the full one the last.
+    words = words[np.argsort(Side(scale(problem, math.inf), words, 0).count, kind="stable")]
+    search = _Search(_rates(problem, words), numbers[1:])
+    chosen = search.path(numbers)
+    if not chosen:
+        return None
+    free = {first: [d for d in range(count) if kinds[d] == first] for first in firsts}
+    stages, devices, runtimes, loads = [], [], [], []
+    for start, end, used in chosen:
+        groups = to_int(words[end] & ~words[start])
+        stages.append(tuple(members(problem.contraction.expand(groups))))
+        places = []
+        for first, number in zip(firsts, used, strict=True):
+            places += [free[first].pop(0) for _ in range(number)]
+        devices.append(tuple(sorted(places)))
+        each = [float(_periods(rates, used)[start, end]) for rates in search.rates]
+        loads.append(min(each))
+        runtimes.append(costs.each_runtime[each.index(min(each))].name)
+    names = tuple(runtimes) if costs.runtimes else ()
+    return DevicePlan(tuple(stages), tuple(devices), names, tuple(loads), max(loads))
+
+
+def _rates(problem: Problem, words: Words) -> list[list[Array]]:
+    """For each runtime and kind of device the items a time of every stage; 0 where it cannot run.
+
+    A stage has one runtime, whatever devices its replicas are on.
+    """
+    scaled, rates = scale(problem, math.inf), []
+    for number, tables in enumerate(scaled.runtimes):
+        alone = replace(problem, runtimes=problem.runtimes[number : number + 1])
+        one = replace(scaled, problem=alone, runtimes=(tables,))
+        loads = [load_table(one, words, kind) for kind in range(problem.stages)]
+        for load in loads:
+            load[load > one.top] = math.inf  # an op that cannot run counts as more than all
+            np.fill_diagonal(load, math.inf)  # a stage has an op
+        with np.errstate(divide="ignore"):
+            rates.append([np.divide(1.0, load) for load in loads])
+    return rates
+
+
+def _periods(rates: Sequence[Array], used: Numbers) -> Array:
+    """The period of every stage on some devices, infinite where one of them cannot run it."""
+    pairs = [(rate, number) for rate, number in zip(rates, used, strict=True) if number]
+    together = np.sum([number * rate for rate, number in pairs], axis=0)
+    possible = np.all([rate > 0 for rate, _ in pairs], axis=0)
+    with np.errstate(divide="ignore"):
+        return np.where(possible, np.divide(1.0, together), math.inf)
+
+
+class _Search:
+    """The recursion over numbers of devices, all cuts at once."""
+
+    def __init__(self, rates: list[list[Array]], numbers: list[Numbers]) -> None:
+        self.rates = rates
+        rows = len(rates[0][0])
+        start = np.full(rows, math.inf)
+        start[0] = 0.0
+        self.least: dict[Numbers, Array] = {(0,) * len(rates[0]): start}
+        self.parents: dict[Numbers, list[tuple[Index, Numbers]]] = {}
+        stage_periods = {}
+        for used in numbers:
+            each = [_periods(kinds, used) for kinds in rates]
+            stage_periods[used] = np.minimum.reduce(each)
+        # Numbers come in lexicographic order, so those of the rest come first.
+        for total in numbers:
+            options = []
+            for used in numbers:
+                rest = tuple(map(int.__sub__, total, used))
+                if min(rest) >= 0:
+                    path = np.maximum(self.least[rest][:, None], stage_periods[used])
+                    options.append((path.min(axis=0), path.argmin(axis=0), used))
+            periods = np.stack([option[0] for option in options])
+            best = periods.argmin(axis=0)
+            self.least[total] = periods.min(axis=0)
+            self.parents[total] = [(options[n][1], options[n][2]) for n in best]
+
+    def path(self, numbers: list[Numbers]) -> list[tuple[int, int, Numbers]]:
+        """The cuts before and after each stage of the best plan and its devices; none without."""
+        # Of equal periods that of fewest devices.
+        total = min(numbers, key=lambda each: (self.least[each][-1], sum(each)))
+        if self.least[total][-1] == math.inf:
+            return []
+        stages, end = [], len(self.least[total]) - 1
+        while end:
+            starts, used = self.parents[total][end]
+            stages.append((int(starts[end]), end, used))
+            total, end = tuple(map(int.__sub__, total, used)), int(starts[end])
+        return stages[::-1]
