@@ -41,7 +41,7 @@ from autosplit.planner import CostModel
 # The first measurement of a baseline is so many times shorter than that of a candidate, and its
 # interval as many times wider as that makes it: by the root.
 _BRIEFER = 4
-_LOOK = 8  # results of replicas between two looks at their interval
+_LOOK = 8  # results of replicas at least between two looks at their interval
 
 
 def ignore_phase(phase: str, stages: Mapping[str, int] | None = None) -> None:
@@ -346,19 +346,24 @@ def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: B
     deadline = time.perf_counter() + budget.seconds
     known = threading.Event()
     first = [len(p.submitted) for p in pipelines]
+    begin = [len(p.events) for p in pipelines]
+    next_look = budget.items
     results = [0 for _ in pipelines]
 
     def samples() -> list[float]:
         ends = []
-        for pipeline, skipped, count in zip(pipelines, first, results, strict=True):
+        for pipeline, skip, skipped, count in zip(pipelines, begin, first, results, strict=True):
             # The first item of each pipeline fills it.
-            ends.append(measure.completions(pipeline.events, skipped + 1, skipped + count))
+            events = pipeline.events[skip:]
+            ends.append(measure.completions(events, skipped + 1, skipped + count))
         # Later than this, some pipelines have finished and the others run faster.
         last = min(times[-1] if times else 0.0 for times in ends)
         completions = sorted(t for times in ends for t in times if t <= last)
         return measure.gaps(completions, len(pipelines))
 
     def drive(number: int) -> None:
+        nonlocal next_look
+
         def may_enter(_: Item) -> bool:
             is_over = known.is_set() or time.perf_counter() >= deadline
             return results[number] < budget.items or not is_over
@@ -366,9 +371,11 @@ def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: B
         start.wait()
         for _ in pipelines[number].map(takewhile(may_enter, cycle(items))):
             results[number] += 1
-            is_look = number == 0 and results[0] >= budget.items and results[0] % _LOOK == 0
-            if budget.share and is_look and measure.is_known(samples(), budget):
-                known.set()
+            if budget.share and number == 0 and results[0] >= next_look:
+                # A look costs time in proportion to the results, and the stages need that time.
+                next_look = results[0] + max(_LOOK, results[0] // 4)
+                if measure.is_known(samples(), budget):
+                    known.set()
 
     with ThreadPoolExecutor(len(pipelines)) as threads:
         list(threads.map(drive, range(len(pipelines))))  # raises the first error

@@ -19,18 +19,9 @@ if TYPE_CHECKING:
 
 Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, columns, rows
 
-_STORED = (
-    "cuts",
-    "period_ms",
-    "latency_ms",
-    "stage_ms",
-    "error",
-    "predicted_ms",
-    "memory_bytes",
-    DISTURBED,
-)
-# Of the stages: where runtimes compete, and in a study of deployments.
-_SHAPE = ("runtimes", "replicas", "threads")
+_STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
+# Where runtimes compete, in a study of deployments, and of a measurement that was disturbed.
+_OPTIONAL = ("runtimes", "replicas", "threads", DISTURBED)
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
@@ -75,7 +66,7 @@ def _pareto(
 def _trial(trial: FrozenTrial) -> dict[str, Any]:
     attributes = trial.user_attrs
     stored = {key: attributes.get(key) for key in _STORED}
-    stored |= {key: attributes[key] for key in _SHAPE if key in attributes}
+    stored |= {key: attributes[key] for key in _OPTIONAL if key in attributes}
     return {"number": trial.number, "state": trial.state.name, **stored}
 
 
@@ -89,7 +80,15 @@ def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
     for ops in trial.user_attrs.get("stages") or []:
         stages.append([names[i] if 0 <= i < len(names) else str(i) for i in ops])
     document = {**_trial(trial), "live": trial.user_attrs.get("live"), "stages": stages}
-    return {**document, "duel_ms": document["period_ms"] if SEARCHED in trial.user_attrs else None}
+    compared = None
+    if SEARCHED in trial.user_attrs:
+        compared = document["period_ms"]
+    else:
+        # Studies of version 0.1 keep these figures with the study alone.
+        for entry in _mapping(attributes.get("duel")).get("entries") or ():
+            if _mapping(entry).get("number") == trial.number:
+                compared = entry.get("period_ms")
+    return {**document, "duel_ms": compared}
 
 
 def _mapping(value: object) -> dict[str, Any]:

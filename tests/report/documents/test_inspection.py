@@ -47,11 +47,11 @@ def test_the_title_counts_ops_and_cuts(document, text):
     assert inspection.title(document) == text
 
 
-def test_a_row_an_op_with_the_size_of_all_it_makes():
+def test_a_row_an_op_with_shapes_and_the_size_of_all_it_makes():
     assert list(inspection.rows(GRAPH)) == [
-        (0, "conv_relu", "conv relu", "x", "a", "8 kB"),
-        (1, "lstm_1", "(part of lstm)", "a", "b c", "10 B"),
-        (2, "lstm_2", "lstm", "b c", "y", "1 B"),
+        (0, "conv_relu", "conv relu", "x", "a", "2000", "8 kB"),
+        (1, "lstm_1", "(part of lstm)", "a", "b c", "scalar 9", "10 B"),
+        (2, "lstm_2", "lstm", "b c", "y", "1", "1 B"),
     ]
 
 
