@@ -15,7 +15,12 @@ import numpy as np
 from autosplit.errors import line_of
 from autosplit.extras import require
 from autosplit.frontend.onnx import shape_arithmetic
-from autosplit.frontend.onnx.static_shapes import Shape, declared_shapes, inferred_shapes
+from autosplit.frontend.onnx.static_shapes import (
+    Shape,
+    declared_shapes,
+    implied_shapes,
+    inferred_shapes,
+)
 from autosplit.frontend.source import OPAQUE
 
 # Larger weights have no part in shapes, and a protobuf holds no more than 2 GB.
@@ -61,7 +66,12 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
         arrays = session.run(None, {})
         return {o.name: shape_arithmetic.constant(a) for o, a in zip(outputs, arrays, strict=True)}
     shapes = declared_shapes(model) | inferred_shapes(single, {})
-    types = [_type(output, shapes) for output in outputs]
+    try:
+        types = [_type(output, shapes) for output in outputs]
+    except UnknownSizeError:
+        # This infers the whole model, which few nodes need.
+        shapes = implied_shapes(model) | shapes
+        types = [_type(output, shapes) for output in outputs]
     call = relax.call_dps_packed(
         OPAQUE + node.op_type,
         relax.Tuple(list(values.values())),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Shape = tuple[int, ...]
+Sizes = tuple[Any, ...]
 
 _SHAPE_OPS = ("Shape", "Size")
 
@@ -54,23 +55,60 @@ def inferred_shapes(model: Any, known: Mapping[str, Shape]) -> dict[str, Shape]:
     return inferred
 
 
+def implied_shapes(model: Any) -> dict[str, Shape]:
+    """The static shapes that follow backwards from those that a model declares.
+
+    ONNX's inference names an unknown size where it arises and repeats the name wherever the same
+    size comes back, at an output of declared shape too.
+    """
+    light = _without_weights(model)
+    for output in light.graph.output:
+        output.type.tensor_type.ClearField("shape")  # or it would hide the names
+    declared, inferred = declared_shapes(model), _sizes(_inferred(light))
+    sizes: dict[Any, int] = {}
+    for tensor in declared.keys() & inferred.keys():
+        if len(declared[tensor]) != len(inferred[tensor]):
+            continue
+        for name, size in zip(inferred[tensor], declared[tensor], strict=True):
+            if sizes.setdefault(name, size) != size:
+                return {}  # the declared shapes contradict each other
+    known = {t: tuple(sizes.get(n, n) for n in names) for t, names in inferred.items()}
+    return _static(known)
+
+
 def _infer(model: Any) -> dict[str, Shape]:
+    return declared_shapes(_inferred(model))
+
+
+def _inferred(model: Any) -> Any:
+    """The model with the shapes that ONNX infers."""
     import onnx
 
     try:
-        return declared_shapes(onnx.shape_inference.infer_shapes(model, data_prop=True))
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # without inference the missing tensor is reported as a dependency
-        return {}
+        return onnx.ModelProto()
 
 
 def declared_shapes(model: Any) -> dict[str, Shape]:
     """The static shapes that a model states for its tensors."""
+    return _static(_sizes(model))
+
+
+def _static(shapes: Mapping[str, Sizes]) -> dict[str, Shape]:
+    return {name: s for name, s in shapes.items() if all(isinstance(size, int) for size in s)}
+
+
+def _sizes(model: Any) -> dict[str, Sizes]:
+    """The shapes that a model states: a size is a number, a name, or empty where it is open."""
     graph = model.graph
     shapes = {}
     for value in (*graph.value_info, *graph.input, *graph.output):
-        dims = value.type.tensor_type.shape.dim
-        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
-            shapes[value.name] = tuple(d.dim_value for d in dims)
+        if value.type.tensor_type.HasField("shape"):
+            dims = value.type.tensor_type.shape.dim
+            shapes[value.name] = tuple(
+                d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims
+            )
     return shapes
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from autosplit import api
 from autosplit.cli import main
-from autosplit.errors import ModelError, SplitError
+from autosplit.errors import ModelError, SplitError, StageError
 from autosplit.hardware.devices import device
 from tests import nets
 
@@ -125,6 +125,27 @@ def test_a_size_that_an_input_decides_is_the_declared_one(save: Any) -> None:
     with model.split([["a"]]).pipeline() as pipeline:
         (outputs,) = pipeline.run([item])
     np.testing.assert_array_equal(outputs["y"], np.ones((2, 3)))
+
+
+def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -> None:
+    text = "g (int64 n) => (float[4] y) { r = Range(i, n, k)  f = Cast<to=1>(r)  y = Mul(f, f) }"
+    weights = {"i": np.array(0), "k": np.array(1)}
+    model = api.load_model(save(nets.net(text, weights)), runtime="onnxruntime")
+    assert model.graph.tensors["r"].shape == (4,)
+    with model.split([["r"]]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"n": np.array(4)}])
+        np.testing.assert_array_equal(outputs["y"], [0, 1, 4, 9])
+        with pytest.raises(StageError, match="invalid dimensions for input: r"):
+            pipeline.run([{"n": np.array(5)}])
+
+
+def test_declared_sizes_that_contradict_each_other_decide_nothing(save: Any) -> None:
+    text = """g (int64 n) => (int64[4] y, int64[5] z) {
+        r = Range(i, n, k)  y = Neg(r)  z = Abs(r)
+    }"""
+    weights = {"i": np.array(0), "k": np.array(1)}
+    with pytest.raises(ModelError, match=r"node 'r' .* size depends on the data"):
+        api.load_model(save(nets.net(text, weights)))
 
 
 IF = """g (float[2,3] x) => (float[2,3] z) {{
