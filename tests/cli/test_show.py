@@ -113,6 +113,7 @@ FOUND: dict[str, Any] = {
         "live": [[["t", 2048]], [["u", 1024], ["v", 512]]],
         "period_ms": {"median": 2.0, "low": 1.0, "high": 3.0},
         "duel_ms": {"median": 2.5, "low": 2.0, "high": 3.0},
+        "states": [{"input": "h", "output": "h_next", "shape": [1, 8], "stage": 0}],
     },
     "baselines": [
         {
@@ -137,6 +138,7 @@ def test_the_tables_tell_what_the_document_holds(capsys: pytest.CaptureFixture[s
         ["1", "fail", "", "", "", "", "no room", "front"],
         ["1", "p, q", "t (2.05 kB)"],
         ["2", "r", "u (1.02 kB), v (512 B)"],
+        ["h", "h_next", "[1, 8]", "0"],
         ["replicas", "4", "", "2"],
     ]
     assert "best split: trial 0, 2.5 (2 to 3) ms an item, in the final comparison" in lines

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts import is_downset
@@ -11,6 +11,7 @@ from autosplit.cuts.stages import cuts_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
+from autosplit.states import match_states
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
 from autosplit.study.trials.results import best_number, period_of
@@ -162,7 +163,7 @@ class Study:
 def read(study: optuna.Study) -> Study:
     """The record of an Optuna study; attributes that make no sense are left out."""
     stored = StudyAttributes.model_validate(study.user_attrs)
-    graph = _graph(stored.graph)
+    graph = stored_graph(stored.graph)
     trials = sorted(study.get_trials(deepcopy=False), key=lambda t: t.number)
     complete = sum(t.state.name == "COMPLETE" for t in trials)
     objectives = of_study(study.user_attrs)
@@ -262,7 +263,22 @@ def _is_split(graph: FusedGraph | None, stages: Sequence[Sequence[int]]) -> bool
     return True
 
 
-def _graph(document: Any) -> FusedGraph | None:
+def states_of(
+    graph: FusedGraph | None, stages: Sequence[Sequence[int]]
+) -> list[tuple[str, str, list[int], int | None]]:
+    """The input, output, shape and stage of each state; the stage is None where no split is."""
+    if graph is None:
+        return []
+    stage_of = {op: number for number, ops in enumerate(stages) for op in ops}
+    rows = []
+    for state, ops in zip(graph.states, graph.ops_of_states, strict=True):
+        shape = list(graph.tensors[state.input].shape)
+        # All of its ops share a stage, so that any of them tells which.
+        rows.append((state.input, state.output, shape, stage_of.get(ops[0])))
+    return rows
+
+
+def stored_graph(document: Any) -> FusedGraph | None:
     """The stored graph; None if it is none."""
     try:
         ops = [
@@ -280,9 +296,14 @@ def _graph(document: Any) -> FusedGraph | None:
             for name, t in document["tensors"].items()
         }
         graph = build(str(document["name"]), ops, shapes, document["inputs"], document["outputs"])
+        # Studies of before have none.
+        states = [(s["input"], s["output"], s["tensor"]) for s in document.get("states", ())]
+        tensors = [(output, tensor) for _, output, tensor in states]
+        pairs = {name: output for name, output, _ in states}
+        graph = replace(graph, states=match_states(graph, tensors, pairs))
     except (AutosplitError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
-    names = [*graph.inputs, *graph.outputs]
+    names = [*graph.inputs, *graph.outputs, *pairs.values()]
     for op in ops:
         names += [op.name, *op.inputs, *op.outputs]
     return graph if ops and all(isinstance(name, str) for name in names) else None

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.planner.dominance import front
+from autosplit.report.documents.record import states_of, stored_graph
 from autosplit.study.config.objectives import of_study
-from autosplit.study.persistence.attributes import compared_baselines, spread_of
+from autosplit.study.persistence.attributes import TrialAttributes, compared_baselines, spread_of
 from autosplit.study.persistence.records import DISTURBED, SEARCHED, document_of
 from autosplit.study.persistence.storage import redact_password, storage_errors
 from autosplit.study.trials.results import best_trial
@@ -79,7 +80,12 @@ def _best(trial: FrozenTrial, attributes: dict[str, Any]) -> dict[str, Any]:
     stages = []
     for ops in trial.user_attrs.get("stages") or []:
         stages.append([names[i] if 0 <= i < len(names) else str(i) for i in ops])
+    stored = TrialAttributes.model_validate(trial.user_attrs)
+    keys = ("input", "output", "shape", "stage")
+    rows = states_of(stored_graph(attributes.get("graph")), stored.stages)
+    states = [dict(zip(keys, row, strict=True)) for row in rows]
     document = {**_trial(trial), "live": trial.user_attrs.get("live"), "stages": stages}
+    document |= {"states": states} if states else {}
     compared = None
     if SEARCHED in trial.user_attrs:
         compared = document["period_ms"]
@@ -100,6 +106,9 @@ def tables(document: Mapping[str, Any]) -> Iterator[Table]:
     yield _trial_table(document)
     if document["best"]:
         yield _cut_table(document["best"])
+        states = [tuple(state.values()) for state in document["best"].get("states", ())]
+        if states:
+            yield "states, which a stream keeps", ("input", "output", "shape", "stage"), states
     rows = [
         (b["name"], _ms(b["period_ms"]), _ms(b["latency_ms"]), b["copies"])
         for b in document["baselines"]

@@ -33,6 +33,9 @@ def trial_note(study: Study, trial: Trial, pictures: Iterable[tuple[str, str]] =
         parts.append(f"**Failed:** {escape(trial.error or 'no reason was recorded', 2000)}")
     if trial.stages or trial.stage_ms:
         parts.append(markdown(tables.stages(study, trial, escape)))
+    states = tables.states(study, trial, escape)
+    if trial.stages and states.rows:
+        parts.append(markdown(states))
     parts += [f"![{escape(text)}]({path})" for text, path in pictures]
     facts = _facts(study, trial)
     if facts:

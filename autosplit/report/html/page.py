@@ -135,6 +135,9 @@ def _best_split(study: Study, best: Trial) -> Iterator[str]:
         )
         yield graph_figure(view, about, _cuts(study))
     yield table(tables.stages(study, best, plain, bars=False), "The stages, in pipeline order.")
+    states = tables.states(study, best, plain)
+    if states.rows:
+        yield table(states, "The states that a stream keeps, each inside one stage.")
     if best.stage_ms:
         yield balance_figure(study, best)
 

@@ -14,7 +14,7 @@ from autosplit.cuts import last_ops, members
 from autosplit.cuts.stages import live
 from autosplit.hardware.measurement.results import Spread
 from autosplit.planner.dominance import front
-from autosplit.report.documents.record import Study, Trial
+from autosplit.report.documents.record import Study, Trial, states_of
 from autosplit.units import between, digits, milliseconds, size
 
 _BAR = 20  # characters of a full bar
@@ -51,6 +51,16 @@ def stages(study: Study, trial: Trial, name: Name, bars: bool = True) -> Table:
     times = ("busy", "of the period")[: 1 + bars] if is_measured else ()
     columns = ("stage", "device", "ops", "first op", "last op", *times, "live tensors sent on")
     return Table(columns, tuple(rows), (0, 2, 5) if is_measured else (0, 2))
+
+
+def states(study: Study, trial: Trial, name: Name) -> Table:
+    """One row a state, with the stage that keeps it."""
+    rows = []
+    for source, output, shape, stage in states_of(study.graph, trial.stages):
+        dimensions = " x ".join(map(str, shape))
+        place = "" if stage is None else str(stage)
+        rows.append((name(source, 60), name(output, 60), dimensions, place))
+    return Table(("state", "from the output", "shape", "stage"), tuple(rows), (3,))
 
 
 def ways(study: Study, name: Name, best: Callable[[str], str] = str) -> Table:

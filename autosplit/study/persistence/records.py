@@ -79,6 +79,7 @@ def graph_document(graph: FusedGraph) -> dict[str, Any]:
         "tensors": tensors,
         "inputs": inputs,
         "outputs": outputs,
+        "states": list(map(asdict, graph.states)),
     }
 
 

@@ -12,13 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from autosplit.graph import build
 from autosplit.hardware.measurement.results import Spread
-from autosplit.report.documents.record import Study, Trial, read
+from autosplit.report.documents.record import Study, Trial, read, stored_graph
+from autosplit.report.documents.study import document as shown
+from autosplit.report.documents.study import tables as tables_shown
+from autosplit.report.html import tables
 from autosplit.report.html.notes import study_note, trial_note
+from autosplit.states import match_states
+from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.trials.results import best_trial
 from tests.report import graphs
-from tests.report.studies import make_study
+from tests.report.studies import add_trial, make_study
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
@@ -216,3 +222,32 @@ def test_legal_cuts_are_read_and_others_left_out(stored: Any, cuts: Any) -> None
     study = make_study("sqlite://", graphs.chain(3), trials=1)
     study.set_user_attr("cut_periods", stored)
     assert read(study).cut_periods == cuts
+
+
+def test_report_notes_and_show_name_the_stage_of_each_state() -> None:
+    outputs = [(f"conv{i}:0", f"conv{i}:0") for i in range(6)]
+    # Of one op each: it reads the tensor of the op before it and makes one of the same shape.
+    whole = graphs.chain()
+    shapes = dict.fromkeys(whole.tensors, ((4,), "float32", 16))
+    net = build("net", whole.ops, shapes, [*whole.inputs], ["conv5:0"])
+    net = replace(net, states=match_states(net, outputs, {"x": "conv1:0"}))
+    stored = make_study("sqlite://", net, trials=0)
+    add_trial(stored, net, 3)
+    study = read(stored)
+    best = study.best()
+    assert best
+    assert study.graph
+    assert study.graph.states == net.states
+    assert tables.states(study, best, tables.plain).rows == (("x", "conv1:0", "4", "0"),)
+    assert "| x | conv1:0 | 4 | 0 |" in trial_note(study, best)
+    document = shown(stored, "sqlite://")
+    expected = {"input": "x", "output": "conv1:0", "shape": [4], "stage": 0}
+    assert document["best"]["states"] == [expected]
+    rows = {title: rows for title, _, rows in tables_shown(document)}
+    assert rows["states, which a stream keeps"] == [("x", "conv1:0", [4], 0)]
+
+
+@pytest.mark.parametrize("states", [3, [{}], [{"input": "x", "output": 1, "tensor": "conv1:0"}]])
+def test_states_that_make_no_sense_are_no_graph(states: Any) -> None:
+    document = records.graph_document(graphs.chain()) | {"states": states}
+    assert stored_graph(document) is None
