@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
-from autosplit.units import counted
 
 if TYPE_CHECKING:
-    from autosplit.hardware.measurement.real_time import RealTime
     from autosplit.hardware.measurement.results import Spread
 
 HELP = "measure an exported split"
@@ -94,16 +92,8 @@ def run(args: argparse.Namespace) -> int:
         f"{counts}; latency of {len(latency.samples)} single items", columns, percentiles
     )
     if result.real_time:
-        output.emit_line(_sentence(result.real_time))
+        output.emit_line(result.real_time.text)
     return 0
-
-
-def _sentence(paced: RealTime) -> str:
-    return (
-        f"{paced.items_per_second:g} items/s: {paced.share:.0%} of the {paced.budget_ms:.3f} ms "
-        f"of an item, latency p99 {paced.p99_ms:.3f} ms, worst {paced.worst_ms:.3f} ms, "
-        f"jitter {paced.jitter_ms:.3f} ms; holds {counted(paced.streams, 'such stream')}"
-    )
 
 
 def _percentiles(samples: Sequence[float]) -> dict[str, float]:

@@ -160,6 +160,7 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
         ({"cores": True}, "give a number"),
         ({"states": [{"input": "h", "output": "h_next"}]}, "replicas do not help one stream"),
         ({"stages": 2}, "cores and stages are both given"),
+        ({"realtime": {"items_per_second": 5}}, "runs no items; remove realtime"),
         ({"devices": ["cores:0"]}, "cores and devices are both given"),
         ({"sampler": "exhaustive"}, "use planner"),
         ({"memory": [1e6, 2e6]}, "with cores give one"),

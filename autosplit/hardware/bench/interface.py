@@ -81,6 +81,12 @@ class Bench(Protocol):
         A name that is none of a baseline is left out.
         """
 
+    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
+        """The latencies in ms of items that come at a fixed rate, each from when it is due.
+
+        Raises ConfigError if the bench runs no items.
+        """
+
     def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """Write a deployment and its results; returns the path of ``split.json``.
 

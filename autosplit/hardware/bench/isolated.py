@@ -113,6 +113,11 @@ class IsolatedBench:
         )
         return load(tuple[list[Measurement], dict[str, Baseline]], answer)
 
+    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
+        """See Bench."""
+        job = {"deployment": dump(deployment), "items_per_second": items_per_second}
+        return load(list[float], self._call("paced_latencies", **job))
+
     def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """See Bench."""
         # The folder of this process may have changed since the worker was started.

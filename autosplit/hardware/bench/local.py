@@ -24,6 +24,7 @@ from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved
+from autosplit.hardware.measurement.real_time import paced_latencies
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
@@ -223,6 +224,14 @@ class LocalBench:
         for run, period, turn in zip(runs, periods[count:], turns[count:], strict=True):
             compared[run.name] = Baseline(run.name, period, turn.latency, len(run.devices))
         return measurements, compared
+
+    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
+        """See Bench."""
+        with self.reached(), self._pipeline(deployment) as pipeline:
+            # This warms it up, too.
+            self._verify(pipeline)
+            self._report_phase(f"running {items_per_second:g} items/s", pipeline.threads)
+            return paced_latencies(pipeline, self._items, items_per_second, self.budget.seconds)
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines in every runtime, each on the devices where it can run the whole model.

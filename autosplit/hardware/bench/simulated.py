@@ -135,6 +135,12 @@ class SimulatedBench:
             Baseline("replicas", exact(replica / cores), exact(replica), copies=cores),
         ]
 
+    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
+        """Raises ConfigError: there are no items."""
+        raise ConfigError(
+            "simulated hardware runs no items in real time; run the study on a real runtime"
+        )
+
     def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
         """Raises ConfigError: there is nothing to export."""
         raise ConfigError(

@@ -119,4 +119,7 @@ _JOBS: Mapping[str, Job] = {
     "compare_interleaved": lambda bench, job: bench.compare_interleaved(
         load(list[Deployment], job["candidates"]), job["baselines"]
     ),
+    "paced_latencies": lambda bench, job: bench.paced_latencies(
+        load(Deployment, job["deployment"]), job["items_per_second"]
+    ),
 }

@@ -13,6 +13,7 @@ import numpy as np
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement.measure import MS, completions
 from autosplit.hardware.measurement.results import Spread
+from autosplit.units import counted
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,15 @@ class RealTime:
     worst_ms: float
     jitter_ms: float
     streams: int
+
+    @property
+    def text(self) -> str:
+        """All of it in one line."""
+        return (
+            f"{self.items_per_second:g} items/s: {self.share:.0%} of the {self.budget_ms:.3f} ms "
+            f"of an item, latency p99 {self.p99_ms:.3f} ms, worst {self.worst_ms:.3f} ms, "
+            f"jitter {self.jitter_ms:.3f} ms; holds {counted(self.streams, 'such stream')}"
+        )
 
 
 def real_time(items_per_second: float, period: Spread, latencies: Sequence[float]) -> RealTime:
@@ -55,7 +65,8 @@ def paced_latencies(
     for number, item in enumerate(cycle(items)):
         due = start + number / items_per_second
         # One that falls behind still ends in time.
-        if number > 1 and max(due, time.perf_counter()) > start + seconds:
+        is_over = number > 1 and time.perf_counter() > start + seconds
+        if is_over or due > start + seconds:
             break
         if waiting == pipeline.capacity:
             next(results)

@@ -33,6 +33,7 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
     config = _mapping(attributes.get("config"))
     graph = _mapping(attributes.get("graph"))
     cores = {} if config.get("cores") is None else {"cores": config["cores"]}
+    paced = _mapping(attributes.get("duel")).get("real_time")
     return {
         "study": {
             **cores,
@@ -51,6 +52,7 @@ def document(study: optuna.Study, url: str) -> dict[str, Any]:
         "baselines": [document_of(b) for b in compared_baselines(attributes)],
         "bound_ms": attributes.get("bound_ms"),
         "verdict": attributes.get("verdict"),
+        **({"real_time": paced} if paced else {}),
     }
 
 

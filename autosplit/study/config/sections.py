@@ -1,4 +1,4 @@
-"""The sections of a study file with their defaults: search, measure, simulated and regions.
+"""The sections of a study file with their defaults: search, measure, simulated, realtime, …
 
 This module imports pydantic; import it where a study file is read.
 """
@@ -75,6 +75,12 @@ class StatePair(Section):
 
     input: Text
     output: Text
+
+
+class RealTime(Section):
+    """The rate of a stream that the winner of the final comparison is measured at."""
+
+    items_per_second: Positive
 
 
 class Regions(Section):

@@ -24,6 +24,7 @@ from autosplit.study.config.sections import (
     Measure,
     Name,
     Positive,
+    RealTime,
     Regions,
     Search,
     Section,
@@ -139,6 +140,7 @@ class StudyConfig(Section):
     simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
     states: list[StatePair] = Field(default_factory=list)
+    realtime: RealTime | None = None
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -259,6 +261,10 @@ class StudyConfig(Section):
             return f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
         if self.states and self.runtime == "simulated":
             return "states are given, but simulated hardware runs no streams; remove states"
+        if self.realtime and self.runtime == "simulated":
+            return "realtime is given, but simulated hardware runs no items; remove realtime"
+        if self.realtime and "throughput" not in self.objectives:
+            return 'realtime is given, but the objective is not "throughput"; add it or remove one'
         if self.export and self.runtime == "simulated":
             return "export is given, but simulated hardware builds no stages; remove export"
         return None
@@ -269,6 +275,7 @@ SECTIONS: dict[str, type[Section]] = {
     "search.": Search,
     "measure.": Measure,
     "simulated.": SimulatedHardware,
+    "realtime.": RealTime,
 }
 
 

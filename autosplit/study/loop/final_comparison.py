@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import with_unused
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
+from autosplit.hardware.measurement.real_time import RealTime, real_time
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.explain import forbidden_by_states
+from autosplit.serialization import load
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
@@ -60,6 +62,8 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
                 lambda: _compare(opened, chosen, trials, history.measured),
                 lambda result: result[records.DISTURBED],
             )
+    if chosen:
+        comparison = _at_rate(opened, comparison, history.measured, progress)
     with storage_errors(opened.url):
         opened.study.set_user_attr("corrected", _costs_document(corrected))
         if chosen:
@@ -72,11 +76,34 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
             text, blame = verdict.text, forbidden_by_states(opened.space.costs, 2)
             if blame:
                 text += f" {blame[0].upper()}{blame[1:]}."
+            if opened.config.realtime:
+                text += f" At {load(RealTime, comparison['real_time']).text}."
             disturbances = fastest[0].user_attrs.get(records.DISTURBED)
             if disturbances:
                 text += f" Not to be trusted: {'; '.join(disturbances)}."
             document = {"choice": verdict.choice, "text": text}
             opened.study.set_user_attr("verdict", document)
+
+
+def _at_rate(
+    opened: OpenStudy,
+    comparison: Mapping[str, Any],
+    measured: Sequence[Measured],
+    progress: Progress,
+) -> Mapping[str, Any]:
+    """The comparison with its winner under the rate of the study file, where that has one."""
+    section, known = opened.config.realtime, comparison.get("real_time") or {}
+    if section is None or known.get("items_per_second") == section.items_per_second:
+        return comparison
+    rate, seconds = section.items_per_second, opened.config.measure.seconds
+    winner = min(comparison["entries"], key=lambda entry: (entry["period"], entry["number"]))
+    candidate = next(m for m in measured if m.number == winner["number"])
+    deployment = opened.deployment(candidate.candidate, candidate.runtimes)
+    progress.note(f"the fastest split with {rate:g} items a second, up to {duration(seconds)}")
+    with opened.device_lock.hold():
+        latencies = opened.bench.paced_latencies(deployment, rate)
+    paced = real_time(rate, load(Spread, winner["period_ms"]), latencies)
+    return {**comparison, "real_time": asdict(paced)}
 
 
 def _verdict(
@@ -143,7 +170,7 @@ def most_seconds(
     if config.runtime == "simulated" or "throughput" not in config.objectives:
         return 0.0
     contenders = candidates + len(strongest(compared_baselines(attributes)))
-    return contenders * config.measure.seconds
+    return (contenders + bool(config.realtime)) * config.measure.seconds
 
 
 def _compare(

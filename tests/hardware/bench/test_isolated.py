@@ -59,6 +59,7 @@ ANSWERS = {
     "measure": dump(MEASURED),
     "baselines": [dump(BASELINE)],
     "compare_interleaved": [[dump(MEASURED)], {"one core": dump(BASELINE)}],
+    "paced_latencies": [1.5, 2.0],
     "export": None,
 }
 
@@ -114,6 +115,7 @@ def test_values_cross_unchanged(bench, workers):
     assert bench.baselines() == [BASELINE]
     compared = bench.compare_interleaved([DEPLOYMENT], ["one core"])
     assert compared == ([MEASURED], {"one core": BASELINE})
+    assert bench.paced_latencies(DEPLOYMENT, 100.0) == [1.5, 2.0]
     (worker,) = workers
     kinds = [job["kind"] for job in worker.jobs]
     assert kinds.count("describe") == 1

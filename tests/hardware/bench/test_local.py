@@ -111,6 +111,12 @@ def test_candidates_and_every_baseline_are_compared(bench, stages):
         assert max(candidate.stage_ms) <= 2 * candidate.period_ms.high
 
 
+def test_a_candidate_is_measured_at_a_rate(bench, stages):
+    latencies = bench.paced_latencies(deployed(bench, stages), 100)
+    assert 1 <= len(latencies) <= 6
+    assert min(latencies) > 0
+
+
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):
     monkeypatch.setattr(
         type(branches.runtime), "can_run", lambda self, device: str(device) != bench.devices[0]

@@ -33,3 +33,9 @@ def test_an_item_that_has_to_wait_is_late():
     assert len(latencies) >= 2
     assert latencies == sorted(latencies)
     assert latencies[-1] - latencies[0] > 10 * (len(latencies) - 1)
+
+
+def test_of_a_stream_slower_than_the_measurement_one_item_is_measured():
+    pipeline, _ = fake_pipeline(ONE_OP, [[0]], ["y"], trace=True)
+    with pipeline:
+        assert len(paced_latencies(pipeline, items(3), 1e-6, 0.05)) == 1

@@ -89,6 +89,10 @@ def test_the_quickstart_is_a_study_file() -> None:
         (GOOD + 'name = "../x"', "name is '../x'"),
         (GOOD + "[shapes]\nx = [1, 0]", "'x' has a dimension below 1"),
         ('runtime = "simulated"\nstages = 2\nexport = "out"', "remove export"),
+        (
+            GOOD + 'objective = "latency"\nrealtime = {items_per_second = 5}',
+            'the objective is not "throughput"',
+        ),
         ("stages = 2", "no model is given"),
         ('zoo = "x"', "stages is missing"),
         (

@@ -17,6 +17,7 @@ from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.report.documents.study import document
+from autosplit.study.config.sections import RealTime
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import StudyLoop, run_study
@@ -566,3 +567,29 @@ def test_ctrl_c_exits_130_with_the_study_whole(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert [t.state.name for t in read(tmp_path)][:2] == ["COMPLETE", "COMPLETE"]
     assert "RUNNING" not in {t.state.name for t in read(tmp_path)}
+
+
+def test_the_winner_is_measured_at_the_rate_of_the_study_once(
+    chain_bench: Make, new_study: Open
+) -> None:
+    bench, rates = chain_bench(ops=8, stages=2), []
+
+    def paced(deployment: Deployment, items_per_second: float) -> list[float]:
+        rates.append((deployment.split, items_per_second))
+        return [1.0, 3.0]
+
+    bench.paced_latencies = paced
+    opened = new_study(bench, trials=3)
+    slow, fast = (RealTime(items_per_second=rate) for rate in (1.0, 2.0))
+    for section in (slow, slow, fast):
+        config = opened.config.model_copy(update={"realtime": section})
+        opened = replace(opened, config=config)
+        run_study(opened, Silent())
+    result = best_trial(opened.study.trials, opened.study.user_attrs)
+    assert result
+    stages = tuple(map(tuple, result[0].user_attrs["stages"]))
+    assert rates == [(stages, 1.0), (stages, 2.0)]
+    paced_at = document(opened.study, "")["real_time"]
+    assert (paced_at["budget_ms"], paced_at["worst_ms"]) == (500, 3)
+    assert paced_at["share"] == result[1].median / 500
+    assert " At 2 items/s: " in opened.study.user_attrs["verdict"]["text"]
