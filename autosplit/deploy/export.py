@@ -17,6 +17,7 @@ from autosplit.deploy.export_folder import replace_export
 from autosplit.deployment import DeployedStage, Deployment, cores_of
 from autosplit.errors import ConfigError, MachineError
 from autosplit.files import require_path, sha256
+from autosplit.frontend.importing import digest
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.wiring import StagePorts, StageState, part
@@ -102,7 +103,7 @@ def write_part(model: CompiledModel, ops: Sequence[int], file: Path) -> Path:
         model=m.ModelPart(
             name=f"{model.graph.name}/{file.stem}",
             # ``verify`` compares with the ONNX submodel: the whole model has other outputs.
-            sha256=stage.onnx.sha256 if stage.onnx else model.sha256,
+            sha256=digest(file.with_suffix(".onnx")) if stage.onnx else model.sha256,
             inputs=m.tensor_ports(wiring.inputs),
             outputs=m.tensor_ports(wiring.outputs),
             file=str(file.with_suffix(".onnx").resolve()) if stage.onnx else None,

@@ -68,7 +68,7 @@ class ModelPart(_Part):
     ``file`` is its original path, a hint for ``verify``. ``dtypes`` are the element types it
     computes in. ``integers_below`` bounds random values of integer inputs whose use is known.
     ``states`` has the model output that is the successor of each state, by its input; neither is
-    among ``inputs`` and ``outputs``.
+    among ``inputs`` and ``outputs``. ``sha256`` covers the files of external data.
     """
 
     name: str

@@ -18,6 +18,7 @@ from autosplit.deploy.load import initial_states, load, place_replicas
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.files import sha256
+from autosplit.frontend import importing
 from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
@@ -180,7 +181,7 @@ def _original_model(document: Manifest, model: Path | None) -> Path | None:
                 f"model '{file}' does not exist; give the file the split was made from"
             )
         return None
-    if sha256(file) == document.model.sha256:
+    if _is_unchanged(file, document.model.sha256):
         return file
     if model:
         raise ConfigError(
@@ -188,3 +189,13 @@ def _original_model(document: Manifest, model: Path | None) -> Path | None:
             "give that one"
         )
     return None
+
+
+def _is_unchanged(file: Path, digest: str) -> bool:
+    # The file alone first: it is read as a model only where it can have weights in other files.
+    if sha256(file) == digest:
+        return True
+    try:
+        return importing.digest(file) == digest
+    except (ModelError, MachineError):  # no model, or one whose weights are not here
+        return False

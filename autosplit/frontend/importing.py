@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.files import sha256
 from autosplit.frontend.relax import file
 from autosplit.frontend.relax.saved_module import require_harmless
 from autosplit.frontend.shapes import Shapes
@@ -36,6 +37,18 @@ def read(model: Any, shapes: Shapes) -> SourceModel:
     from autosplit.frontend.onnx import importer as onnx_importer
 
     return onnx_importer.load(model, shapes)
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a model file, with the files that hold its weights where there are some.
+
+    Raises ModelError for weights that cannot be read, MachineError without the package onnx.
+    """
+    if path.suffix in SUFFIXES:
+        return sha256(path)
+    from autosplit.frontend.onnx import file as onnx_file
+
+    return onnx_file.digest(path)
 
 
 def _require_regular_file(path: Path) -> None:

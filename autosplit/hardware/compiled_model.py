@@ -354,7 +354,7 @@ def load_model(
     lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
     return CompiledModel(
         path=path,
-        sha256=files.sha256(path) if path else _digest(source.module),
+        sha256=importing.digest(path) if path else _digest(source.module),
         # A target that the user names stays as it is.
         target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
         lowered=lowered,

@@ -3,6 +3,7 @@ import json
 import sys
 
 import numpy as np
+import onnx
 import pytest
 
 from autosplit.cli import main
@@ -10,6 +11,7 @@ from autosplit.deploy import verify as verifying
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError
+from autosplit.frontend.importing import digest
 from autosplit.frontend.samples import random_items
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
@@ -64,6 +66,20 @@ def test_the_model_may_have_moved(export, branches, tmp_path):
     elsewhere.write_bytes(branches.path.read_bytes())
     export.edit(lambda d: d["model"].pop("file"))
     assert verify(export.folder, elsewhere)[0].equal
+
+
+def test_a_model_whose_external_weights_changed_does_not_judge(export, branches, tmp_path):
+    path = tmp_path / "moved.onnx"
+    options = {"save_as_external_data": True, "location": "weights", "size_threshold": 0}
+    onnx.save_model(onnx.load(branches.path), path, **options)
+    export.edit(lambda d: d["model"].update(file=str(path), sha256=digest(path)))
+    assert "recorded" not in verify(export.folder)[1]
+    weights = bytearray((tmp_path / "weights").read_bytes())
+    weights[0] ^= 1
+    (tmp_path / "weights").write_bytes(weights)
+    assert "recorded in reference.npz" in verify(export.folder)[1]
+    (tmp_path / "weights").unlink()
+    assert "recorded in reference.npz" in verify(export.folder)[1]
 
 
 def test_without_model_and_recorded_outputs_there_is_no_judge(export, said):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 
 from autosplit.errors import ModelError
 from autosplit.extras import require
+from autosplit.files import sha256
 from autosplit.frontend.onnx.branches import take_known_branches
 from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.shapes import bind_shapes
@@ -32,6 +35,36 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
     _load_external_data(model, path, onnx)
     _check_weights(model.graph, onnx)
     return prepared(model, shapes or {})
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a model file; with external data, that of the digests of all its files.
+
+    Raises what ``read`` raises.
+    """
+    plain = sha256(path)
+    if not _mentions(path, b"location"):
+        return plain  # only external data has this key, and most files need not be parsed again
+    onnx = require("onnx", "onnx")
+    folder, files = path.resolve().parent, {}
+    for tensor in _external_tensors(_inlined(_parse(path, onnx), path), onnx):
+        location, file = _external_file(tensor, folder)
+        files[location] = file
+    try:
+        digests = [plain, *(sha256(files[location]) for location in sorted(files))]
+    except OSError as error:
+        raise ModelError(f"weights of '{path}' cannot be read: {error.strerror}") from error
+    return hashlib.sha256("".join(digests).encode()).hexdigest() if files else plain
+
+
+def _mentions(path: Path, text: bytes) -> bool:
+    if not path.stat().st_size:
+        return False  # nothing can be mapped
+    with (
+        path.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as bytes_,
+    ):
+        return bytes_.find(text) >= 0
 
 
 def prepared(model: Any, shapes: Shapes) -> Any:
@@ -81,10 +114,8 @@ def _inlined(model: Any, path: Path) -> Any:
 
 def _load_external_data(model: Any, path: Path, onnx: Any) -> None:
     folder = path.resolve().parent
-    for tensor in _tensors(model.graph):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        _check_external(tensor, folder)
+    for tensor in _external_tensors(model, onnx):
+        _external_file(tensor, folder)
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
         except Exception as error:
@@ -93,7 +124,14 @@ def _load_external_data(model: Any, path: Path, onnx: Any) -> None:
         del tensor.external_data[:]
 
 
-def _check_external(tensor: Any, folder: Path) -> None:
+def _external_tensors(model: Any, onnx: Any) -> Iterator[Any]:
+    for tensor in _tensors(model.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            yield tensor
+
+
+def _external_file(tensor: Any, folder: Path) -> tuple[str, Path]:
+    """Location and file of a tensor; raises ModelError where ``folder`` does not hold its data."""
     entry = {e.key: e.value for e in tensor.external_data}
     location = entry.get("location", "")
     file = _resolved(folder, location)
@@ -116,6 +154,7 @@ def _check_external(tensor: Any, folder: Path) -> None:
         raise ModelError(
             f"weight '{tensor.name}' ends past the end of '{location}'; the file is truncated"
         )
+    return location, file
 
 
 def _resolved(folder: Path, location: str) -> Path | None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from autosplit import api
 from autosplit.errors import ModelError
+from autosplit.files import sha256
+from autosplit.frontend.importing import digest
 from autosplit.frontend.onnx import file
 from autosplit.zoo import catalog
 from tests.build import node, onnx_model, value
@@ -290,6 +292,26 @@ def test_external_data_beside_the_model_is_read(save, tmp_path):
     (tmp_path / "data.bin").write_bytes(b"\0" * 8 + ONES.tobytes())
     model = api.load_model(save(external("data.bin", offset=8, length=16)))
     assert model.lowered.weight_bytes == ONES.nbytes
+
+
+def test_the_digest_covers_external_data(save, tmp_path):
+    data = tmp_path / "data.bin"
+    data.write_bytes(ONES.tobytes())
+    path = save(external("data.bin"))
+    before = digest(path)
+    assert before == digest(path) != sha256(path)
+    data.write_bytes(2 * ONES.tobytes())
+    assert digest(path) != before
+    data.unlink()
+    with pytest.raises(ModelError, match=r"needs the file 'data.bin' beside the model"):
+        digest(path)
+
+
+def test_the_digest_of_a_model_without_external_data_is_its_sha256(save):
+    model = with_weight()
+    model.graph.node[0].name = "location"
+    path = save(model)
+    assert digest(path) == sha256(path)
 
 
 @pytest.mark.parametrize(
