@@ -15,6 +15,8 @@ from tests.planner.strategies import models, with_runtimes
 def periods(model: CostModel, count: int, runtime: str) -> dict[tuple[int, ...], list[float]]:
     """The load of every possible stage on each device in a runtime, infinite where it cannot be."""
     loads: dict[tuple[int, ...], list[float]] = {}
+    groups = {r.name: r.separated_by for r in model.runtimes}
+    is_parted = groups.get(runtime, lambda ops: False)
     for k in range(1, count + 1):
         for stages in all_splits(model, k):
             for d in range(count):
@@ -24,7 +26,8 @@ def periods(model: CostModel, count: int, runtime: str) -> dict[tuple[int, ...],
                 limit = model.memory[d] if len(model.memory) > 1 else model.memory[0]
                 for ops, load, memory in zip(stages, plan.loads, plan.memory, strict=True):
                     row = loads.setdefault(ops, [math.inf] * count)
-                    row[d] = load if memory <= limit else math.inf
+                    is_whole = not is_parted(sum(1 << i for i in ops))
+                    row[d] = load if memory <= limit and is_whole else math.inf
     return loads
 
 
