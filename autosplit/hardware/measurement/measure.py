@@ -93,9 +93,9 @@ def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread
     """The time in ms from handing one item to the empty pipeline to the end of its last stage."""
     samples = []
     for item in islice(cycle(items), budget.latency_items):
-        number = len(pipeline.submitted)
+        number, begin = len(pipeline.submitted), len(pipeline.events)
         list(pipeline.map([item]))
-        end = completions(pipeline.events, number, number + 1)[0]
+        end = completions(pipeline.events[begin:], number, number + 1)[0]
         samples.append((end - pipeline.submitted[number]) * MS)
     return spread(samples)
 

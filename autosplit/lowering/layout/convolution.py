@@ -68,17 +68,18 @@ def legalize_convolutions(registers: Registers, is_fast: bool) -> dict[str, Any]
         name = call.op.name.removeprefix("relax.nn.")
         if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(call.args[1]):
             return getattr(nn, f"_nn_{name}")(builder, call)
-        if is_fast and name == "conv2d":
-            shape, weight = convolution_shape(call), call.args[1].value.numpy()
-            if winograd.fits(shape, weight.dtype, registers):
-                return _winograd_call(builder, call, shape, weight, registers, packed_weights)
-        return _packed_call(builder, call, name, registers, packed_weights)
+        return _packed_call(builder, call, name, registers, packed_weights, is_fast)
 
     return dict.fromkeys(_SOURCE_LAYOUTS, legalize)
 
 
 def _packed_call(
-    builder: Any, call: Any, name: str, registers: Registers, packed_weights: dict[Any, Any]
+    builder: Any,
+    call: Any,
+    name: str,
+    registers: Registers,
+    packed_weights: dict[Any, Any],
+    is_fast: bool,
 ) -> Any:
     """The call of a kernel that computes a convolution from packed weights."""
     from tvm import relax
@@ -97,6 +98,8 @@ def _packed_call(
             relax.const(packed),
             primfunc_name_hint=name,
         )
+    elif is_fast and winograd.fits(shape, weight.dtype, registers):
+        return _winograd_call(builder, call, shape, weight, registers, packed_weights)
     of_bytes = weight.dtype == np.int8
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)
