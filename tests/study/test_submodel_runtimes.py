@@ -74,8 +74,8 @@ def test_a_study_of_all_runtimes_resumes_and_exports_the_runtime_of_each_stage(
     file.write_text(text.replace("trials = 2", "trials = 5"))
     assert main(["run", str(file), "-f", "json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    tried = {(tuple(map(tuple, t["cuts"])), tuple(t["runtimes"])) for t in shown["trials"]}
-    assert len(tried) == len(shown["trials"]) == 5
+    tried = [(t["number"], t["state"], t["cuts"], t["runtimes"]) for t in shown["trials"]]
+    assert len({str(t[2:]) for t in tried}) == len(tried) == 5
     best = shown["best"]["runtimes"]
     assert f"({', '.join(best)})" in shown["verdict"]["text"]
     manifest = json.loads((tmp_path / "out" / "split.json").read_text(encoding="utf-8"))
@@ -83,4 +83,6 @@ def test_a_study_of_all_runtimes_resumes_and_exports_the_runtime_of_each_stage(
     assert main(["verify", str(tmp_path / "out"), "-f", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["equal"]
     assert main(["run", str(file), "-f", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["trials"] == shown["trials"]
+    # Not the times: a final comparison that was disturbed is measured again.
+    again = json.loads(capsys.readouterr().out)["trials"]
+    assert [(t["number"], t["state"], t["cuts"], t["runtimes"]) for t in again] == tried
