@@ -184,16 +184,19 @@ class Split:
         folder: str | Path,
         devices: Sequence[str] = (),
         format: str = "native",
+        onnx: bool = True,
         **results: Any,
     ) -> Path:
         """Write ``split.json`` and one loadable file a stage into ``folder``; returns the former.
 
-        ``format`` "onnx" or "cpp" adds a program that runs the stages without autosplit. An export
-        that is there is replaced in one step. ``results`` is what is known of the split, see
+        ``format`` "onnx" or "cpp" adds a program that runs the stages without autosplit. Without
+        ``onnx`` the stages of TVM have no ONNX models beside them. An export that is there is
+        replaced in one step. ``results`` is what is known of the split, see
         ``SplitResults``. Raises as ``pipeline`` does, ConfigError where the format lacks a stage,
         and MachineError where the disk refuses or nothing here links a stage's file.
         """
-        return _export(self.model, self._along(devices), folder, format, results)
+        deployment, known = self._along(devices), SplitResults(**results)
+        return _export(self.model, deployment, folder, known, format, onnx)
 
     def _along(self, devices: Sequence[str]) -> Deployment:
         replicas = self.replicas or (1,) * len(self.stages)
@@ -218,22 +221,25 @@ class ModelDeployment:
         """Link the stages into a running pipeline, as ``Split.pipeline`` does."""
         return self.model.pipeline(self.deployment, depth, trace)
 
-    def export(self, folder: str | Path, format: str = "native", **results: Any) -> Path:
+    def export(
+        self, folder: str | Path, format: str = "native", onnx: bool = True, **results: Any
+    ) -> Path:
         """Write ``split.json`` and the files of the stages, as ``Split.export`` does."""
-        return _export(self.model, self.deployment, folder, format, results)
+        known = SplitResults(**results)
+        return _export(self.model, self.deployment, folder, known, format, onnx)
 
 
 def _export(
-    model: Model, deployment: Deployment, folder: str | Path, format: str, results: dict[str, Any]
+    model: Model,
+    deployment: Deployment,
+    folder: str | Path,
+    results: SplitResults,
+    format: str,
+    onnx: bool,
 ) -> Path:
     from autosplit.deploy.export import write_split
-    from autosplit.deploy.targets.formats import require_format
-    from autosplit.deploy.targets.program import add_program
 
-    require_format(format)
-    file = write_split(model, deployment, Path(folder), SplitResults(**results))
-    add_program(Path(folder), format)
-    return file
+    return write_split(model, deployment, Path(folder), results, format, onnx)
 
 
 def load_model(

@@ -28,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.study.export import export_stored_split, faster_baseline
 
     with find_study(args.study, args.storage).open() as study:
-        file = export_stored_split(study, args.output, args.trial, args.target_format)
+        form = args.target_format, not args.no_onnx
+        file = export_stored_split(study, args.output, args.trial, *form)
         faster = None if args.trial is not None else faster_baseline(study)
     output.emit(args.format, {"file": str(file), "faster": faster}, f"wrote {file}")
     if faster is not None and args.format != "json":

@@ -97,6 +97,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         default=NATIVE,
         help="write ONNX stages or a C++ program that run without autosplit (default: native)",
     )
+    parser.add_argument(
+        "--no-onnx", action="store_true", help="leave out the copies of TVM's stages as ONNX models"
+    )
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     file = None
     if args.output:
         devices = options.devices(args.devices)
-        file = split.export(args.output, devices, args.target_format)
+        file = split.export(args.output, devices, args.target_format, onnx=not args.no_onnx)
     if args.format == "json":
         output.emit_json(document | {"file": str(file) if file else None})
         return 0

@@ -14,6 +14,8 @@ from autosplit.deploy import manifest as m
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import write_arrays
 from autosplit.deploy.export_folder import replace_export
+from autosplit.deploy.targets.formats import NATIVE, require_format
+from autosplit.deploy.targets.program import add_program
 from autosplit.deployment import DeployedStage, Deployment, cores_of
 from autosplit.errors import ConfigError, MachineError
 from autosplit.files import require_path, sha256
@@ -32,29 +34,38 @@ if TYPE_CHECKING:
 
 
 def write_split(
-    model: CompiledModel, deployment: Deployment, folder: Path, results: SplitResults
+    model: CompiledModel,
+    deployment: Deployment,
+    folder: Path,
+    results: SplitResults,
+    format: str = NATIVE,
+    onnx: bool = True,
 ) -> Path:
     """Write a deployment into ``folder`` in place of the export there; returns its ``split.json``.
 
+    ``format`` names the program that goes with it. Without ``onnx`` the stages of TVM are written
+    for TVM alone.
+
     A split that was not measured, and so not compared with the model, is compared first where its
     devices are cores of this machine. Raises StageError where its outputs differ from the model's,
-    ConfigError for a folder that cannot be named, MachineError where the disk refuses or nothing
-    here can link a stage file.
+    ConfigError for a folder that cannot be named or a format that lacks a stage, MachineError where
+    the disk refuses or nothing here can link a stage file.
     """
     require_path(folder)
+    require_format(format)
     # Before anything is written: a split that computes something else leaves no files.
     expected = _expected(model)
     if expected and not results.measured:
         _require_equal(model, deployment, expected)
     wiring, initial = model.wiring(deployment.split), model.lowered.initial
     # Read once for all stages: the file can have gigabytes.
-    original = _original_onnx(model, deployment.runtimes)
+    original = _original_onnx(model, deployment.runtimes) if onnx else None
     with replace_export(folder) as new:
         parts = []
         for index, (ports, stage) in enumerate(zip(wiring.stages, deployment.stages, strict=True)):
             phases.report(f"writing stage {index + 1}/{len(wiring.stages)}")
             files = new.numbered(f"stage{index}", model.runtimes[stage.runtime].suffix)
-            part_of_stage = _write_stage(model, ports, stage, files, index, original)
+            part_of_stage = _write_stage(model, ports, stage, files, index, original, onnx)
             states = tuple(_state_part(s, ports) for s in wiring.states if s.stage == index)
             parts.append(part_of_stage.model_copy(update={"states": states}))
         document = m.Manifest(
@@ -76,6 +87,7 @@ def write_split(
             initial=write_arrays(initial, new.file("states", ".npz")) if initial else None,
         )
         manifest_file.write(document, new.folder / m.NAME)
+        add_program(new.folder, format)
     return folder / m.NAME
 
 
@@ -129,13 +141,14 @@ def _write_stage(
     files: Iterator[Path],
     index: int,
     original: submodels.OnnxModel | None,
+    with_onnx: bool = True,
 ) -> m.StagePart:
     """Write one stage, and its ONNX submodel beside it; returns their entry in the manifest.
 
     The replicas that have one target share a file.
     """
     runtime, file = model.runtimes[stage.runtime], next(files)
-    places = list(map(device.parse, stage.devices))
+    places = [device.parse(name, anywhere=True) for name in stage.devices]
     targets = [spelled(model.kernels.target_on(place)) for place in places]
     weights = runtime.write(ports, file, places[0])
     file_of = {targets[0]: file}
@@ -146,6 +159,8 @@ def _write_stage(
     onnx, onnx_absent = None, None
     if runtime.suffix == ".onnx":
         onnx = _onnx_part(file, weights)
+    elif not with_onnx:
+        onnx_absent = "the export was asked for without (--no-onnx)"
     elif original is None:
         onnx_absent = "the model was not read from an ONNX file"
     else:

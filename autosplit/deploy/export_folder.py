@@ -22,6 +22,7 @@ from pathlib import Path
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest import NAME
+from autosplit.deploy.targets.program import written_programs
 from autosplit.errors import ConfigError
 from autosplit.files import refused, replace
 
@@ -61,7 +62,7 @@ def replace_export(folder: Path) -> Iterator[NewExport]:
             old_names = _exported_names(folder)
             new = NewExport(Path(hidden), _free_suffix(old_names))
             yield new
-            _switch(new.folder, folder, old_names)
+            _switch(new.folder, folder, old_names | written_programs(folder))
     except Exception as error:
         if is_new:
             with contextlib.suppress(OSError):

@@ -28,4 +28,5 @@ def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:
     deployment = load(Deployment, job["deployment"])
     results = load(SplitResults, job["results"])
     with bench.reached():
-        return str(write_split(bench.model, deployment, Path(job["folder"]), results))
+        target = Path(job["folder"]), results, job["format"], job["onnx"]
+        return str(write_split(bench.model, deployment, *target))

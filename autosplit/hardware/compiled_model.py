@@ -388,7 +388,7 @@ def _device_targets(targets: Mapping[str, str]) -> dict[str, str]:
 
     Raises ConfigError for a misspelt device or target.
     """
-    by_device = {str(devices.parse(name)): text for name, text in targets.items()}
+    by_device = {str(devices.parse(name, anywhere=True)): text for name, text in targets.items()}
     for text in by_device.values():
         target_of(text)
     return by_device

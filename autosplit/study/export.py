@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import used
 from autosplit.deploy.targets.formats import NATIVE
-from autosplit.deploy.targets.program import add_program
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
@@ -16,7 +15,7 @@ from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitR
 from autosplit.study.config.objectives import of_study
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines, spread_of
+from autosplit.study.persistence.attributes import StudyAttributes, compared_baselines, spread_of
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.trials.results import best_trial, period_of
 from autosplit.units import milliseconds
@@ -61,12 +60,18 @@ def faster_baseline(study: optuna.Study) -> str | None:
 
 
 def export_stored_split(
-    study: optuna.Study, folder: Path, number: int | None = None, format: str = NATIVE
+    study: optuna.Study,
+    folder: Path,
+    number: int | None = None,
+    format: str = NATIVE,
+    onnx: bool = True,
 ) -> Path:
     """Export trial ``number`` of a stored study, by default the best; returns ``split.json``.
 
-    Raises ConfigError where the trial has no split to export in this format, or where model or
-    machine are not those of the study; Infeasible where no trial was completed.
+    ``format`` and ``onnx`` are those of ``write_split``. Nothing is measured, so the cores of the
+    study need not be here. Raises ConfigError where the trial has no split to export in this
+    format, or where model or machine are not those of the study; Infeasible where no trial was
+    completed.
     """
     from autosplit.study.config.study_file import stored
     from autosplit.study.loop.benches import open_bench
@@ -80,8 +85,8 @@ def export_stored_split(
     )
     if chosen is None:
         raise Infeasible(f"study '{study.study_name}' has no completed trial; nothing to export")
-    config = stored(attributes.get("config"), study.study_name)
-    bench = open_bench(config)
+    config = _on_stored_devices(stored(attributes.get("config"), study.study_name), attributes)
+    bench = open_bench(config, measures=False)
     try:
         # The export would state times that this machine does not have.
         different = records.differences(attributes.get("identity", {}), identity_of(config, bench))
@@ -90,11 +95,22 @@ def export_stored_split(
                 f"study '{study.study_name}' measured something else: {'; '.join(different)}; "
                 "export where and as it was measured, or measure again with `autosplit run --force`"
             )
-        _export_trial(config, bench, attributes, *chosen, folder)
-        add_program(folder, format)
+        _export_trial(config, bench, attributes, *chosen, folder, format, onnx)
     finally:
         bench.close()
     return folder / "split.json"
+
+
+def _on_stored_devices(config: StudyConfig, attributes: Mapping[str, Any]) -> StudyConfig:
+    """The study file with the devices that the study had, not those it would get here."""
+    from autosplit.study.config.study_file import stored
+
+    identity = StudyAttributes.model_validate(attributes).identity
+    if config.cores is not None:
+        devices: dict[str, Any] = {"cores": identity.get("cores", config.cores)}
+    else:
+        devices = {"devices": identity.get("devices", "").split() or config.devices}
+    return stored(config.model_dump() | devices, config.name)
 
 
 def _measured_trial(
@@ -122,6 +138,8 @@ def _export_trial(
     trial: FrozenTrial,
     period: Spread,
     folder: Path,
+    format: str = NATIVE,
+    onnx: bool = True,
 ) -> None:
     stored = trial.user_attrs
     # Studies of before may lack a latency.
@@ -145,4 +163,6 @@ def _export_trial(
             baselines=compared_baselines(attributes),
             verdict=verdict.get("text") if isinstance(verdict, dict) else None,
         ),
+        format,
+        onnx,
     )

@@ -181,7 +181,7 @@ def test_a_cut_and_a_stage_in_words():
 def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(
-        api.Split, "export", lambda split, *to: asked.append(to) or "out/split.json"
+        api.Split, "export", lambda split, *to, onnx: asked.append((*to, onnx)) or "out/split.json"
     )
     assert (
         main(
@@ -192,4 +192,4 @@ def test_the_table_ends_with_the_file_that_was_written(residual, monkeypatch, ca
     assert capsys.readouterr().out.endswith(
         "\nwrote out/split.json; `autosplit verify out` compares it with the model\n"
     )
-    assert asked == [(Path("out"), ("cores:0", "cores:0"), "native")]
+    assert asked == [(Path("out"), ("cores:0", "cores:0"), "native", True)]

@@ -174,6 +174,7 @@ def test_a_worker_exports_a_deployment_with_its_results(branches, tmp_path):
     bench = LocalBench(branches, api.device.along(3))
     deployment = dump(deployed(bench, (first, (), second)))
     job = {"deployment": deployment, "folder": str(tmp_path), "results": dump(results)}
+    job |= {"format": "native", "onnx": True}
     assert worker.write_split_of_job(bench, json.loads(json.dumps(job))) == str(
         tmp_path / manifest.NAME
     )

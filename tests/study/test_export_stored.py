@@ -48,7 +48,7 @@ def bench(chain_bench: Make) -> Exporting:
 def written(monkeypatch: pytest.MonkeyPatch, bench: Exporting) -> list[Any]:
     """What is handed on to be exported."""
     monkeypatch.setattr(Exporting, "written", [])
-    monkeypatch.setattr(benches, "open_bench", lambda config: bench)
+    monkeypatch.setattr(benches, "open_bench", lambda config, measures: bench)
     return Exporting.written
 
 
@@ -58,7 +58,7 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     opened = new_study(bench, trials=3)
     run_study(opened, Silent())
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
-    ((deployment, folder, known),) = written
+    ((deployment, folder, known, *_),) = written
     duel = {
         e["number"]: e["period_ms"]["median"] for e in opened.study.user_attrs["duel"]["entries"]
     }
@@ -80,7 +80,7 @@ def test_a_trial_is_exported_by_its_number(
     run_study(opened, Silent())
     for trial in opened.study.trials:
         export_stored_split(opened.study, tmp_path / "out", trial.number)
-        deployment, _, known = written[-1]
+        deployment, _, known, *_ = written[-1]
         assert deployment.split == tuple(map(tuple, trial.user_attrs["stages"]))
         assert known.measured.period_ms.median == trial.user_attrs["period_ms"]["median"]
 
@@ -119,7 +119,7 @@ def test_simulated_hardware_has_nothing_to_export(
     chain_bench: Make, new_study: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = chain_bench(ops=8, stages=2)
-    monkeypatch.setattr(benches, "open_bench", lambda config: plain)
+    monkeypatch.setattr(benches, "open_bench", lambda config, measures: plain)
     opened = new_study(plain, trials=1)
     run_study(opened, Silent())
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
@@ -181,7 +181,7 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
     run_study(opened, Silent())
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
-        deployment, _, known = written[-1]
+        deployment, _, known, *_ = written[-1]
         assert deployment == opened.deployment(opened.space.split(trial.user_attrs["key"]), ())
         assert {n for s in deployment.stages for d in s.devices for n in cores_of(d)} <= {
             2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -36,3 +37,15 @@ def add_program(folder: Path, name: str) -> None:
     for file, content in _ADDED[name](document).items():
         with atomic_write(folder / file) as temporary:
             temporary.write_bytes(content)
+
+
+def written_programs(folder: Path) -> set[str]:
+    """The files of programs beside the export in ``folder``, but those that somebody changed."""
+    names = set()
+    for files in _ADDED.values():
+        # A folder without an export has no program, and one that lacks a stage not this one.
+        with contextlib.suppress(ConfigError):
+            for name, content in files(manifest_file.read(folder)).items():
+                if (folder / name).is_file() and (folder / name).read_bytes() == content:
+                    names.add(name)
+    return names

@@ -87,8 +87,12 @@ class Bench(Protocol):
         Raises ConfigError if the bench runs no items.
         """
 
-    def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
-        """Write a deployment and its results; returns the path of ``split.json``.
+    def export(
+        self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
+    ) -> Path:
+        """Write a deployment and its results in a format; returns the path of ``split.json``.
+
+        ``onnx``: with the stages of TVM as ONNX models too.
 
         Raises ConfigError if the bench has no stages that could be loaded.
         """

@@ -118,12 +118,14 @@ class IsolatedBench:
         job = {"deployment": dump(deployment), "items_per_second": items_per_second}
         return load(list[float], self._call("paced_latencies", **job))
 
-    def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
+    def export(
+        self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
+    ) -> Path:
         """See Bench."""
         # The folder of this process may have changed since the worker was started.
         path = str(folder.absolute())
         job = {"deployment": dump(deployment), "folder": path, "results": dump(results)}
-        self._call("export", **job)
+        self._call("export", format=format, onnx=onnx, **job)
         return folder / "split.json"
 
     def close(self) -> None:

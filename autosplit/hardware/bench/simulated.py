@@ -141,7 +141,9 @@ class SimulatedBench:
             "simulated hardware runs no items in real time; run the study on a real runtime"
         )
 
-    def export(self, deployment: Deployment, folder: Path, results: SplitResults) -> Path:
+    def export(
+        self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool
+    ) -> Path:
         """Raises ConfigError: there is nothing to export."""
         raise ConfigError(
             "simulated hardware has no stages to export; run the study on a real runtime"

@@ -28,7 +28,8 @@ class BenchSetting:
     ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
     ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
     ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
-    has the output of each state by its input.
+    has the output of each state by its input. Where nothing ``measures``, devices may be cores of
+    another machine.
     """
 
     model: Path
@@ -44,6 +45,7 @@ class BenchSetting:
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
+    measures: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def open_bench(
         tolerance=setting.tolerance,
         precision=setting.precision,
     )
-    places = device.along(setting.stages, setting.devices)
+    places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     report_phase("reaching devices")
     bench = LocalBench(
         model, places, setting.budget, report_phase=report_phase, wait_s=document["wait_s"]

@@ -18,6 +18,7 @@ from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
+_MOST_CORES = 4096  # of any machine
 _SPELLINGS = "cores:0, cores:0-3, cuda:0, rpc:HOST:PORT or tracker:HOST:PORT/KEY"
 _ADDRESS = re.compile(
     r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):(?P<port>[0-9]{1,5})"
@@ -127,14 +128,15 @@ def available() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def parse(text: str) -> Device:
+def parse(text: str, *, anywhere: bool = False) -> Device:
     """A device from its spelling; whether a GPU or a server exists shows when it is used.
 
-    Raises ConfigError where it is misspelt, MachineError for a core that does not exist.
+    Cores are those that this process may use, or with ``anywhere`` those of any machine. Raises
+    ConfigError where it is misspelt, MachineError for a core that does not exist.
     """
     kind, _, rest = text.partition(":")
     if kind == "cores" and rest:
-        return _cores(text, rest)
+        return _cores(text, rest, range(_MOST_CORES) if anywhere else available())
     if kind == "cuda" and _is_number(rest):
         return Cuda(int(rest))
     if kind in ("rpc", "tracker") and rest:
@@ -142,7 +144,9 @@ def parse(text: str) -> Device:
     raise ConfigError(f"device '{text}' is unknown; write {_SPELLINGS}")
 
 
-def along(stages: int, devices: Sequence[str] = (), things: str = "stages") -> tuple[Device, ...]:
+def along(
+    stages: int, devices: Sequence[str] = (), things: str = "stages", *, anywhere: bool = False
+) -> tuple[Device, ...]:
     """One device a stage: ``devices``, else one core a stage, with stages sharing where needed.
 
     Raises ConfigError for another number of devices than stages, or of ``things``.
@@ -152,7 +156,7 @@ def along(stages: int, devices: Sequence[str] = (), things: str = "stages") -> t
             f"{stages} {things} need {stages} devices, not {len(devices)}: {', '.join(devices)}"
         )
     if devices:
-        return with_copies([parse(text) for text in devices])
+        return with_copies([parse(text, anywhere=anywhere) for text in devices])
     cores = available()
     # More stages than cores share cores in turn.
     return tuple(Cores((cores[i % len(cores)],)) for i in range(stages))
@@ -177,9 +181,8 @@ def places_of(deployment: Deployment) -> tuple[Device, ...]:
     return with_copies(list(map(parse, names)))
 
 
-def _cores(text: str, rest: str) -> Cores:
+def _cores(text: str, rest: str, cores: Sequence[int]) -> Cores:
     numbers: list[int] = []
-    cores = available()
     for part in rest.split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
@@ -193,7 +196,7 @@ def _cores(text: str, rest: str) -> Cores:
     if missing or not numbers:
         raise MachineError(
             f"device '{text}' needs core {', '.join(map(str, missing[:8])) or 'numbers'}; "
-            f"this process may use {', '.join(map(str, cores))}"
+            f"this process may use {', '.join(map(str, available()))}"
         )
     return Cores(tuple(dict.fromkeys(numbers)))
 

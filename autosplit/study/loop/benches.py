@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 _CHAIN_BYTES = 1e6  # of an op of a simulated chain
 
 
-def open_bench(config: StudyConfig) -> Bench:
-    """Open the bench of a study. Raises ConfigError, ModelError or MachineError."""
-    return _simulated(config) if config.runtime == "simulated" else _real(config)
+def open_bench(config: StudyConfig, *, measures: bool = True) -> Bench:
+    """Open the bench of a study. Raises ConfigError, ModelError or MachineError.
+
+    One that only exports, and so never ``measures``, needs none of the cores of the study.
+    """
+    return _simulated(config) if config.runtime == "simulated" else _real(config, measures)
 
 
-def _real(config: StudyConfig) -> Bench:
+def _real(config: StudyConfig, measures: bool = True) -> Bench:
     from autosplit.hardware.bench.isolated import IsolatedBench
     from autosplit.hardware.bench.worker import BenchSetting
     from autosplit.hardware.measurement.measure import Budget
@@ -51,6 +54,7 @@ def _real(config: StudyConfig) -> Bench:
         regions=tuple(region.model_dump() for region in config.regions),
         states={state.input: state.output for state in config.states},
         budget=Budget(**config.measure.model_dump()),
+        measures=measures,
     )
     return IsolatedBench(setting, worker.open_bench)
 

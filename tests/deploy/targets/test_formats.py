@@ -7,10 +7,12 @@ import json
 import pytest
 
 from autosplit.deploy import manifest_file
-from autosplit.deploy.targets import cpp_program
+from autosplit.deploy.export import write_split
+from autosplit.deploy.targets import cpp_program, program
 from autosplit.deploy.targets.formats import FORMATS, require_format
 from autosplit.deploy.targets.program import add_program
 from autosplit.errors import ConfigError
+from autosplit.hardware.measurement.results import SplitResults
 
 
 def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
@@ -57,6 +59,31 @@ def test_the_cpp_format_refuses_a_type_that_it_lacks(export):
 )
 def test_values_are_written_as_cpp_reads_them(value, code):
     assert cpp_program.initialiser(value) == code
+
+
+def test_an_export_without_onnx_models_says_so_and_has_no_format_that_needs_them(
+    branches, tmp_path
+):
+    split, folder = branches.split([["first"]]), tmp_path / "out"
+    deployment = split.model.deployment(split.stages, ["cores:0"] * 2, ["tvm"] * 2)
+    write_split(branches, deployment, folder, SplitResults(), "onnx")
+    assert (folder / "pipeline.json").exists()
+    before = sorted(folder.iterdir())
+    with pytest.raises(ConfigError, match=r"stage 0 has no ONNX file: .*--no-onnx"):
+        write_split(branches, deployment, folder, SplitResults(), "onnx", onnx=False)
+    assert sorted(folder.iterdir()) == before
+    write_split(branches, deployment, folder, SplitResults(), "cpp", onnx=False)
+    assert not list(folder.glob("*.onnx"))
+    # The program of the export before has gone with its stages.
+    assert not (folder / "pipeline.json").exists()
+    assert (folder / "CMakeLists.txt").exists()
+
+
+def test_files_of_a_program_are_those_that_nobody_changed(export):
+    add_program(export.folder, "onnx")
+    (export.folder / "run.py").write_text("print('mine')")
+    assert program.written_programs(export.folder) == {"pipeline.json", "run.cpp"}
+    assert program.written_programs(export.folder / "absent") == set()
 
 
 def test_the_command_line_exports_a_format(branches, tmp_path, capsys):

@@ -156,11 +156,12 @@ def test_a_relative_folder_of_an_export_is_that_of_the_asking_process(
 ):
     monkeypatch.chdir(tmp_path)
     results = SplitResults(MEASURED, 1.5, [BASELINE], "Split.")
-    assert bench.export(DEPLOYMENT, Path("out"), results) == Path("out/split.json")
+    assert bench.export(DEPLOYMENT, Path("out"), results, "cpp", False) == Path("out/split.json")
     (job,) = workers[0].jobs
     assert job["folder"] == str(tmp_path / "out")
+    assert (job["format"], job["onnx"]) == ("cpp", False)
     assert load(SplitResults, json.loads(json.dumps(job["results"]))) == results
-    bench.export(DEPLOYMENT, Path("out"), SplitResults())
+    bench.export(DEPLOYMENT, Path("out"), SplitResults(), "native", True)
     assert workers[0].jobs[1]["results"]["measured"] is None
 
 
