@@ -1,4 +1,9 @@
-"""Optional packages: import one, or name the extra that installs it."""
+"""Packages that are imported late: they take long, or may be missing.
+
+The names here stand for packages that are imported when something of them is first used, so that
+``from autosplit.extras import relax, tvm`` costs nothing. ``require`` says how to install a
+package that is missing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,32 @@ import importlib
 from typing import Any
 
 from autosplit.errors import MachineError
+
+
+class _Late:
+    """Stands for a module, which it imports when an attribute of it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+onnx: Any = _Late("onnx")
+helper: Any = _Late("onnx.helper")
+numpy_helper: Any = _Late("onnx.numpy_helper")
+torch: Any = _Late("torch")
+tvm: Any = _Late("tvm")
+ir: Any = _Late("tvm.ir")
+relax: Any = _Late("tvm.relax")
+transform: Any = _Late("tvm.relax.transform")
+s_tir: Any = _Late("tvm.s_tir")
+meta_schedule: Any = _Late("tvm.s_tir.meta_schedule")
+te: Any = _Late("tvm.te")
+tirx: Any = _Late("tvm.tirx")
+topi: Any = _Late("tvm.topi")
+tvm_ffi: Any = _Late("tvm_ffi")
 
 
 def require(package: str, extra: str) -> Any:

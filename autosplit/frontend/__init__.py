@@ -5,5 +5,5 @@ then one of the frontends ``onnx``, ``torch`` and ``relax``. ``shapes`` makes in
 ``samples`` draws random items.
 
 Imports ``errors`` and ``extras`` of the project, and no other room. The packages onnx, torch and
-tvm are imported inside functions.
+tvm are imported late, by ``extras``.
 """

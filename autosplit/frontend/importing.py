@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import tvm
 from autosplit.files import sha256
 from autosplit.frontend.relax import file
 from autosplit.frontend.relax.saved_module import require_harmless
@@ -68,8 +69,6 @@ def _require_regular_file(path: Path) -> None:
 
 
 def _object(model: Any, shapes: Shapes) -> SourceModel:
-    import tvm
-
     if isinstance(model, tvm.IRModule):
         require_harmless(model)
         return file.convert(model, "module", shapes)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from autosplit.extras import s_tir, tirx, tvm, tvm_ffi
 from autosplit.lowering.vector_math import shared
 
 _LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
@@ -22,10 +23,6 @@ def keep_special_values(function: Any) -> Any:
     Reductions start at an infinity instead of the largest finite number. Apply it after
     scheduling: the schedule primitives recognise a reduction by TVM's own ``max`` and ``min``.
     """
-    import tvm_ffi
-    from tvm import tirx
-    from tvm.s_tir import SBlock
-
     return tvm_ffi.structural_map(
         function,
         (
@@ -33,15 +30,13 @@ def keep_special_values(function: Any) -> Any:
             (tirx.Min, lambda node: _kept(node, lambda a, b: a < b)),
             ((tirx.EQ, tirx.LE, tirx.GE), lambda node: _compared(node, tirx.Not)),
             (tirx.NE, lambda node: _compared(node, lambda is_nan: is_nan)),
-            (SBlock, _with_infinite_start),
+            (s_tir.SBlock, _with_infinite_start),
         ),
     )
 
 
 def keep_special_values_in(module: Any) -> Any:
     """The module with ``keep_special_values`` applied to each of its PrimFuncs."""
-    import tvm
-
     functions = {
         gvar: keep_special_values(f) if isinstance(f, tvm.tirx.PrimFunc) else f
         for gvar, f in module.functions.items()
@@ -50,8 +45,6 @@ def keep_special_values_in(module: Any) -> Any:
 
 
 def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
-    from tvm import tirx
-
     if not str(node.ty.dtype).startswith("float"):
         return node
     a, b = node.a, node.b
@@ -67,9 +60,6 @@ def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:
 
 def _compared(node: Any, result: Callable[[Any], Any]) -> Any:
     """A comparison of a float with itself asks whether it is a NaN; TVM folds it to a constant."""
-    import tvm_ffi
-    from tvm import tirx
-
     is_float = str(node.a.ty.dtype).startswith("float")
     if is_float and tvm_ffi.structural_equal(node.a, node.b):
         return result(tirx.isnan(node.a))
@@ -77,8 +67,6 @@ def _compared(node: Any, result: Callable[[Any], Any]) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    from tvm import tirx
-
     if isinstance(value, tirx.Broadcast):
         value = value.value
     return isinstance(value, tirx.FloatImm) and not math.isnan(value.value)
@@ -86,9 +74,6 @@ def _is_number(value: Any) -> bool:
 
 def _with_infinite_start(block: Any) -> Any:
     """A block whose reduction starts at the largest finite number starts at infinity instead."""
-    import tvm_ffi
-    from tvm import tirx
-    from tvm.s_tir import SBlock
 
     def infinite(store: Any) -> Any:
         value = store.value
@@ -103,7 +88,7 @@ def _with_infinite_start(block: Any) -> Any:
         # ``decompose_reduction`` gives the start of a reduction a block of this name.
         is_start = block.name_hint.endswith("_init")
         return tvm_ffi.structural_map(block, rule) if is_start else block
-    return SBlock(
+    return s_tir.SBlock(
         block.iter_vars,
         block.reads,
         block.writes,

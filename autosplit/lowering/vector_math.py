@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autosplit.extras import tirx, tvm, tvm_ffi
+
 # log(2) in two parts, the first with few digits so that its multiples are exact (Cody and Waite,
 # "Software Manual for the Elementary Functions", 1980).
 _LOG2_HIGH, _LOG2_LOW = 0.693359375, -2.12194440e-4
@@ -41,9 +43,6 @@ _TINY = 4e-4
 
 def vectorize_math(function: Any) -> Any:
     """The PrimFunc with exp, erf, tanh, sigmoid and powers of 32-bit floats as arithmetic."""
-    import tvm
-    import tvm_ffi
-
     rules: dict[str, Callable[..., Any]] = {
         "tirx.exp": _exp,
         "tirx.erf": lambda x: _rational(x, _ERF, 2 / math.sqrt(math.pi)),
@@ -63,8 +62,6 @@ def vectorize_math(function: Any) -> Any:
 
 def shared(value: Any, use: Callable[[Any], Any]) -> Any:
     """``use`` of a value that is computed once."""
-    from tvm import tirx
-
     if isinstance(value, tirx.Var | tirx.FloatImm):
         return use(value)
     variable = tirx.Var("value", value.ty)
@@ -72,8 +69,6 @@ def shared(value: Any, use: Callable[[Any], Any]) -> Any:
 
 
 def _number(value: float) -> Any:
-    from tvm import tirx
-
     return tirx.const(value, "float32")
 
 
@@ -87,7 +82,6 @@ def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 def _exp(x: Any) -> Any:
     """2^n exp(r) for the integer n nearest to x / log(2)."""
-    from tvm import tirx
 
     def from_rounded(x: Any, rounded: Any) -> Any:
         n = rounded - _number(_ROUNDING)
@@ -118,8 +112,6 @@ def _exp(x: Any) -> Any:
 
 
 def _power_of_two(exponent: Any) -> Any:
-    from tvm import tirx
-
     bits = (exponent + tirx.const(127, "int32")) << 23
     return tirx.reinterpret("float32", bits)
 
@@ -128,8 +120,6 @@ def _rational(
     x: Any, approximation: tuple[Sequence[float], Sequence[float], float], slope: float
 ) -> Any:
     """An odd function that is ``slope`` * x near 0 and 1 or -1 from a limit on."""
-    from tvm import tirx
-
     above, below, limit = approximation
 
     def value(x: Any) -> Any:
@@ -150,8 +140,6 @@ def _rational(
 
 def _power(x: Any, exponent: Any) -> Any:
     """Square roots and products where the exponent is a multiple of 1/4, else the C library's."""
-    from tvm import tirx
-
     quarters = exponent.value * 4 if isinstance(exponent, tirx.FloatImm) else math.nan
     if quarters not in (1, 2, 3, 4, 6, 8, 12):
         return tirx.pow(x, exponent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autosplit.extras import helper
 from autosplit.zoo.weights import Shape
 
 _OPSET, _IR = 17, 8
@@ -23,8 +24,6 @@ class Builder:
         self, kind: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any
     ) -> str:
         """Add a node; its only output has the node's name unless ``outputs`` says otherwise."""
-        from onnx import helper
-
         self.nodes.append(
             helper.make_node(kind, inputs, outputs or [name], name=name, **attributes)
         )
@@ -37,8 +36,6 @@ class Builder:
 
     def constant(self, name: str, kind: int, values: Sequence[float]) -> str:
         """Add a fixed vector, or a scalar where ``values`` holds one float."""
-        from onnx import helper
-
         dims = [] if kind == FLOAT else [len(values)]
         self.constants.append(helper.make_tensor(name, kind, dims, values))
         return name
@@ -47,7 +44,6 @@ class Builder:
         self, name: str, inputs: Mapping[str, Shape], outputs: Mapping[str, Shape]
     ) -> tuple[Any, dict[str, Shape]]:
         """The model without its weights, and the shape of each weight."""
-        from onnx import helper
 
         def values(shapes: Mapping[str, Shape]) -> list[Any]:
             return [helper.make_tensor_value_info(n, FLOAT, s) for n, s in shapes.items()]

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from autosplit.extras import helper, numpy_helper
 from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.nodes import inner_graphs
 from autosplit.frontend.onnx.static_shapes import Shape, inferred_shapes, shape_value
@@ -70,8 +71,6 @@ def _branch(node: Any, condition: bool, names: set[str]) -> list[Any]:
     ``names`` are the tensors of the graph; those inside the branch are renamed where they clash,
     and added.
     """
-    from onnx import helper
-
     attribute = "then_branch" if condition else "else_branch"
     branch = next(a.g for a in node.attribute if a.name == attribute)
     inner = [t for child in branch.node for t in child.output if t]
@@ -120,6 +119,4 @@ def _is_small(dims: Any) -> bool:
 
 
 def _array(tensor: Any) -> Any:
-    from onnx import numpy_helper
-
     return numpy_helper.to_array(tensor)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import AutosplitError, ModelError, line_of
+from autosplit.extras import helper, onnx, relax
 from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
 from autosplit.frontend.onnx.nodes import draws_at_random, tensors_read
 from autosplit.frontend.onnx.shapes import inputs
@@ -114,16 +115,13 @@ def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
 
 def _check_types(model: Any, module: Any) -> None:
     """Every output has the element type that the file gives it."""
-    from onnx import TensorProto, helper
-    from tvm import relax
-
     result = module["main"].ret_ty
     types = result.fields if isinstance(result, relax.TupleType) else [result]
     for output, type_ in zip(model.graph.output, types, strict=False):
         declared = output.type.tensor_type.elem_type
-        if declared not in TensorProto.DataType.values():
+        if declared not in onnx.TensorProto.DataType.values():
             raise ModelError(f"output '{output.name}' has the unknown element type {declared}")
-        if declared == TensorProto.UNDEFINED or not hasattr(type_, "dtype"):
+        if declared == onnx.TensorProto.UNDEFINED or not hasattr(type_, "dtype"):
             continue
         dtype = str(helper.tensor_dtype_to_np_dtype(declared))
         if str(type_.dtype) != dtype:
@@ -257,8 +255,6 @@ class _NodeByNode:
             self.table[name] = value
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
-        from tvm import relax
-
         node, proto = self._source_nodes[self.position], self._model.graph.node[self.position]
         values = shape_arithmetic.evaluated(proto, inputs, opset)
         if op_name == "Dropout" and _trains(inputs, attrs):
@@ -286,8 +282,6 @@ def _varying(model: Any, nodes: tuple[SourceNode, ...]) -> frozenset[str]:
 
 def _is_static(value: Any) -> bool:
     """Whether no size of a tensor is open; other values have none."""
-    from tvm import relax
-
     is_tensor = isinstance(value.ty, relax.TensorType)
     return not is_tensor or shape_arithmetic.fixed_sizes(value) is not None
 
@@ -335,15 +329,11 @@ class NameTable(dict[str, Any]):
         self._tensor_of: dict[str, str] = {}  # by the name of the Relax variable
 
     def __setitem__(self, tensor: str, value: Any) -> None:
-        from tvm import relax
-
         super().__setitem__(tensor, self._marked(tensor, value) if self.builder else value)
         if not self.builder and isinstance(value, relax.Var):
             self._tensor_of[value.name] = tensor
 
     def _marked(self, tensor: str, value: Any) -> Any:
-        from tvm import relax
-
         # What is known of a conversion that failed does not hold.
         self.alias.pop(tensor, None)
         self.constants.discard(tensor)

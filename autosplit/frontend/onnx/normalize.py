@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import relax, tvm
 from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.resize import Attributes, modern_upsample, to_sizes
 
@@ -109,8 +110,6 @@ def _pow(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
 
 def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
     """Not IsNaN in place of x == x, which TVM simplifies to true."""
-    from tvm import relax
-
     is_nan = convert("IsNaN", shape_arithmetic.input_list(inputs, [inputs[0]]), {}, opset)
     is_nan = relax.BlockBuilder.current().normalize(is_nan)
     return convert("Not", shape_arithmetic.input_list(inputs, [is_nan]), {}, opset)
@@ -118,8 +117,6 @@ def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
 
 def _same_truth(convert: Convert, inputs: Any, opset: int) -> Any:
     """Not Xor in place of Equal, which TVM compares as floats for booleans and cannot build."""
-    from tvm import relax
-
     differ = relax.BlockBuilder.current().normalize(convert("Xor", inputs, {}, opset))
     return convert("Not", shape_arithmetic.input_list(inputs, [differ]), {}, opset)
 
@@ -135,8 +132,6 @@ def _layer_normalization(inputs: Any, attrs: Attributes, opset: int) -> Rewritte
 
 def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) -> Any:
     """LayerNormalization of bfloat16, which the specification computes in float32."""
-    from tvm import relax
-
     builder = relax.BlockBuilder.current()
     present = [i for i in inputs if i is not None]  # the bias, which may be absent, is the last
     floats = [builder.normalize(relax.op.astype(i, "float32")) for i in present]
@@ -159,8 +154,6 @@ def _pairwise(kind: str, inputs: Any) -> Any:
 
     TVM's importer would stack the tensors, which copies every one and which no pass fuses.
     """
-    from tvm import relax
-
     combine = {"Max": relax.op.maximum, "Min": relax.op.minimum}.get(kind, relax.op.add)
     normalized = relax.BlockBuilder.current().normalize
     total = inputs[0]
@@ -197,8 +190,6 @@ def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
 
 def _roi_align(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     """The half pixel is one of the input, not of the regions, which may have another scale."""
-    from tvm import relax
-
     if attrs.get("mode", b"avg") != b"avg":
         raise ValueError(
             "TVM takes the largest sample, onnxruntime the largest part of one; "
@@ -226,8 +217,6 @@ _REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {
 
 def _first(result: Any, read_further: Sequence[str], count: int) -> Any:
     """The first result in place of results that nothing reads."""
-    from tvm import relax
-
     if read_further:
         raise ValueError(
             f"TVM's importer does not make its output '{read_further[0]}'; "
@@ -237,15 +226,11 @@ def _first(result: Any, read_further: Sequence[str], count: int) -> Any:
 
 
 def _is_constant(value: Any) -> bool:
-    import tvm
-
     return isinstance(value, tvm.ir.GenericConst)
 
 
 def _cast(value: Any, like: Any) -> Any:
     """``value`` with the element type of ``like``."""
-    from tvm import relax
-
     dtype = str(like.ty.dtype)
     if _is_constant(value):
         return shape_arithmetic.constant(value.value.numpy().astype(dtype))

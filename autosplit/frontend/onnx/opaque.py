@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import line_of
-from autosplit.extras import require
+from autosplit.extras import helper, numpy_helper, onnx, relax, require, tvm
 from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.static_shapes import (
     Shape,
@@ -49,9 +49,6 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
         UnknownSizeError: A result has no fixed size.
         MachineError: The package onnxruntime is missing.
     """
-    import tvm
-    from tvm import relax
-
     inputs, weights = {}, {}
     for name, value in values.items():
         is_constant = isinstance(value, tvm.ir.GenericConst)
@@ -86,13 +83,11 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
 
 def _single(model: Any, node: Any, inputs: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
     """A model of one node; its outputs are declared without a type."""
-    from onnx import ValueInfoProto, helper, numpy_helper
-
     graph = helper.make_graph(
         [node],
         "node",
         [_declared(name, value) for name, value in inputs.items()],
-        [ValueInfoProto(name=name) for name in node.output if name],
+        [onnx.ValueInfoProto(name=name) for name in node.output if name],
         [numpy_helper.from_array(w.value.numpy(), name) for name, w in weights.items()],
     )
     return helper.make_model(
@@ -101,15 +96,13 @@ def _single(model: Any, node: Any, inputs: Mapping[str, Any], weights: Mapping[s
 
 
 def _declared(name: str, value: Any) -> Any:
-    from onnx import TensorProto, helper
-
     sizes = shape_arithmetic.fixed_sizes(value)
     if sizes is None:
         raise ValueError(f"it reads '{name}', which is no tensor of a fixed size")
     dtype = str(value.ty.dtype)
     types = {"float32": "FLOAT", "float64": "DOUBLE"}
     return helper.make_tensor_value_info(
-        name, TensorProto.DataType.Value(types.get(dtype, dtype.upper())), sizes
+        name, onnx.TensorProto.DataType.Value(types.get(dtype, dtype.upper())), sizes
     )
 
 
@@ -141,8 +134,6 @@ def _agree(inferred: Sequence[Any], shape: Shape) -> bool:
 
 def _type(output: Any, shapes: Mapping[str, Shape]) -> Any:
     """The Relax type of an output of a session; ``shapes`` are those that ONNX knows."""
-    from tvm import relax
-
     if output.type not in _DTYPES:
         raise ValueError(f"its output '{output.name}' is a {output.type}, which cannot cross a cut")
     # onnxruntime gives a tensor of unknown rank, as a Loop makes it, the shape of a scalar.

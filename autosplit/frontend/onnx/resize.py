@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import tvm
 from autosplit.frontend.onnx import shape_arithmetic
 
 Attributes = dict[str, Any]
@@ -90,8 +91,6 @@ def _is_empty(value: Any) -> bool:
 
 
 def _numbers(value: Any, name: str) -> np.ndarray[Any, Any]:
-    import tvm
-
     if not isinstance(value, tvm.ir.GenericConst):
         raise ValueError(f"its {name} are known only at run time; make them constants")
     array: np.ndarray[Any, Any] = value.value.numpy()

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import helper, onnx, relax, tvm
+
 _MAX_ELEMENTS = 1024  # what is larger is no shape, and is folded later
 _ARITHMETIC = """
     Abs Add And Cast CastLike Ceil Concat Div Equal Flatten Floor Gather GatherElements GatherND
@@ -27,16 +29,12 @@ _GROWING = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 
 def constant(array: Any) -> Any:
     """A Relax constant of the array's own dtype."""
-    from tvm import relax
-
     array = np.asarray(array)
     return relax.const(array, str(array.dtype))
 
 
 def fixed_shape(value: Any) -> Any | None:
     """A shape of fixed sizes as a constant, None for anything else."""
-    from tvm import relax
-
     sizes = value.values if isinstance(value, relax.ShapeExpr) else None
     if sizes is None or not all(hasattr(size, "value") for size in sizes):
         return None
@@ -45,8 +43,6 @@ def fixed_shape(value: Any) -> Any | None:
 
 def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
     """The results of an ONNX node on small constants, as Relax constants; None if not known."""
-    import tvm
-
     present = [i for i in inputs if i is not None]
     if node.op_type == "Size" and present:
         shape = fixed_sizes(present[0])
@@ -106,7 +102,6 @@ def _stays_small(node: Any, arrays: Mapping[str, Any]) -> bool:
 
 
 def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
-    from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
     names = [o for o in node.output if o]
@@ -127,7 +122,5 @@ def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
 
 
 def _any(name: str) -> Any:
-    from onnx import TensorProto, helper
-
     # The evaluator goes by the arrays themselves, not by declared types.
-    return helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None)
+    return helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)

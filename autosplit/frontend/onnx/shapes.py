@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import helper, onnx
 from autosplit.frontend.shapes import Shapes, Sizes, bound_symbols, require_static
 from autosplit.frontend.source import Signature
 
 
 def inputs(model: Any) -> tuple[Signature, ...]:
     """The graph inputs that no initialiser fills, of a model with static shapes."""
-    from onnx import helper
-
     signatures = []
     for value in _free_inputs(model):
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
@@ -61,14 +60,13 @@ def _size(dim: Any) -> Any:
 
 
 def _require_numeric_tensor(value: Any) -> None:
-    from onnx import TensorProto
-
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         raise ModelError(
             f"input '{value.name}' is a {kind or 'value without a type'}; only tensors can be split"
         )
-    numeric = set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED, TensorProto.STRING}
+    types = onnx.TensorProto
+    numeric = {*types.DataType.values()} - {types.UNDEFINED, types.STRING}
     if value.type.tensor_type.elem_type not in numeric:
         raise ModelError(
             f"input '{value.name}' has no numeric element type; "

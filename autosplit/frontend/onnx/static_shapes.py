@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autosplit.extras import helper, numpy_helper, onnx
+
 Shape = tuple[int, ...]
 Sizes = tuple[Any, ...]
 
@@ -30,8 +32,6 @@ def shape_value(node: Any, shape: Shape) -> Any:
 
 def shape_constant(node: Any, shape: Shape | None) -> Any:
     """The Constant node that a Shape or Size node comes to; None where the shape is not known."""
-    from onnx import helper, numpy_helper
-
     if shape is None:
         return None
     value = numpy_helper.from_array(shape_value(node, shape))
@@ -82,8 +82,6 @@ def _infer(model: Any) -> dict[str, Shape]:
 
 def _inferred(model: Any) -> Any:
     """The model with the shapes that ONNX infers."""
-    import onnx
-
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # without inference the missing tensor is reported as a dependency
@@ -117,9 +115,6 @@ def _without_weights(model: Any) -> Any:
 
     Scalars and integers stay, because shapes can depend on their values.
     """
-    import onnx
-    from onnx import helper
-
     light = onnx.ModelProto()
     light.ir_version = model.ir_version
     light.opset_import.extend(model.opset_import)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import relax, s_tir, transform, tvm
 from autosplit.frontend.relax import script
 from autosplit.frontend.relax.kernel_bounds import bounded_kernels
 from autosplit.frontend.relax.main_function import bind_shapes, inlined
@@ -28,8 +29,6 @@ def read(path: Path) -> Any:
     Raises:
         ModelError: The file cannot be read, or holds something that is not on the allow-list.
     """
-    import tvm
-
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -56,9 +55,6 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
         ModelError: The module is not well formed, or ``main`` cannot be split.
         ConfigError: ``shapes`` do not fit its inputs.
     """
-    from tvm import relax, s_tir
-    from tvm.relax import transform as t
-
     try:
         relax.analysis.well_formed(module)
     except Exception as error:
@@ -69,7 +65,7 @@ def convert(module: Any, name: str, shapes: Shapes | None = None) -> SourceModel
         raise ModelError("a kernel of the module reads or writes outside of a buffer") from error
     module = bounded_kernels(bind_shapes(inlined(module), shapes or {}))
     try:
-        module = t.ConvertToDataflow(min_size=1)(t.Normalize()(module))
+        module = transform.ConvertToDataflow(min_size=1)(transform.Normalize()(module))
     except Exception as error:
         raise ModelError(f"the module cannot be normalised: {line_of(error)}") from error
     return source_model(module, name)

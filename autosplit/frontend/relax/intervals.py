@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import ir, tirx
 
 Interval = tuple[int, int]
 
@@ -43,8 +44,6 @@ class Intervals:
         return interval
 
     def _computed(self, expression: Any) -> Interval:
-        from tvm import ir, tirx
-
         whole_type = _whole_type(expression)
         interval: Interval | None = None
         if isinstance(expression, tirx.IntImm):
@@ -89,7 +88,6 @@ def _whole_type(expression: Any) -> Interval:
 
 def _operators() -> Mapping[type, Callable[[Interval, Interval], Interval | None]]:
     """What becomes of two intervals; None where no bound is known."""
-    from tvm import tirx
 
     def of_corners(combine: Callable[[int, int], int]) -> Callable[[Interval, Interval], Interval]:
         # Each is monotonic in either operand, so its extremes are at corners.

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import ir, relax, s_tir, tirx, tvm, tvm_ffi
 from autosplit.frontend.relax.intervals import Interval, Intervals, hull
 
 LARGEST_SIZE = (1 << 31) - 1  # of a dimension that is a variable
@@ -25,9 +26,6 @@ def bounded_kernels(module: Any) -> Any:
         ModelError: A kernel has a buffer of another shape than its caller, a buffer too large, or
             arithmetic that may overflow.
     """
-    import tvm
-    from tvm import relax
-
     functions = {}
     for variable, function in module.functions.items():
         if isinstance(function, tvm.tirx.PrimFunc):
@@ -53,34 +51,27 @@ def clamped(kernel: Any, accesses: Collection[Any] | None = None) -> Any:
 
     An access is a load or a store. By default it is each that has an index read from a tensor.
     """
-    import tvm_ffi
-    from tvm.ir import TensorLoad
-    from tvm.tirx import BufferLoad, BufferStore
 
     def is_chosen(access: Any) -> bool:
         if accesses is None:
             return any(map(_reads_a_tensor, access.indices))
         return access in accesses
 
-    def load(node: Any) -> Any:
-        if not is_chosen(node):
-            return node
-        return BufferLoad(node.source, _clamped_indices(node.source, node.indices))
-
-    def store(node: Any) -> Any:
-        if not is_chosen(node):
-            return node
-        return BufferStore(node.buffer, node.value, _clamped_indices(node.buffer, node.indices))
+    def bounded(access: Any) -> Any:
+        if not is_chosen(access):
+            return access
+        if isinstance(access, ir.TensorLoad):
+            return tirx.BufferLoad(access.source, _clamped(access.source, access.indices))
+        indices = _clamped(access.buffer, access.indices)
+        return tirx.BufferStore(access.buffer, access.value, indices)
 
     if accesses is not None and not accesses:
         return kernel
     # Before its children: an access is known by its identity.
-    return tvm_ffi.structural_map(kernel, ((TensorLoad, load), (BufferStore, store)), order="pre")
+    return tvm_ffi.structural_map(kernel, ((ir.TensorLoad, tirx.BufferStore), bounded), order="pre")
 
 
-def _clamped_indices(buffer: Any, indices: Sequence[Any]) -> list[Any]:
-    from tvm import tirx
-
+def _clamped(buffer: Any, indices: Sequence[Any]) -> list[Any]:
     results = []
     for index, size in zip(indices, buffer.ty.shape, strict=True):
         dtype = index.ty.dtype
@@ -90,11 +81,8 @@ def _clamped_indices(buffer: Any, indices: Sequence[Any]) -> list[Any]:
 
 
 def _reads_a_tensor(index: Any) -> bool:
-    import tvm_ffi
-    from tvm.ir import TensorLoad
-
     stop = tvm_ffi.VisitInterrupt(True)
-    return tvm_ffi.structural_walk(index, (TensorLoad, lambda load: stop)) is not None
+    return tvm_ffi.structural_walk(index, (ir.TensorLoad, lambda load: stop)) is not None
 
 
 class _Accesses:
@@ -104,9 +92,6 @@ class _Accesses:
     """
 
     def __init__(self, kernel: Any) -> None:
-        import tvm_ffi
-        from tvm import ir, s_tir, tirx
-
         self._intervals = Intervals()
         for parameter in kernel.params:
             if isinstance(parameter.ty, tirx.BufferType):
@@ -131,8 +116,6 @@ class _Accesses:
 
     def _define_sizes(self, parameter: Any) -> None:
         """The caller's tensor binds a size that is a variable."""
-        from tvm import ir
-
         for size in parameter.ty.shape:
             if isinstance(size, ir.Var):
                 self._intervals.define(size, lambda: (1, LARGEST_SIZE))
@@ -185,9 +168,6 @@ class _Accesses:
 
 def _check_call(module: Any, call: Any) -> None:
     """Raise ModelError where a caller's tensors have other shapes than the kernel's buffers."""
-    from tvm import ir, tirx
-    from tvm.sym import Analyzer
-
     if not isinstance(call, ir.Call) or getattr(call.op, "name", "") != "relax.call_tir":
         return
     name, arguments = call.args[:2]
@@ -197,7 +177,7 @@ def _check_call(module: Any, call: Any) -> None:
     parameters = [p for p in module[name].params if isinstance(p.ty, tirx.BufferType)]
     shapes = [_shape(kind, name.name_hint) for kind in types]
     # The sizes of tensors give those that are variables; then all can be compared.
-    analyzer = Analyzer()
+    analyzer = tvm.sym.Analyzer()
     for parameter, shape in zip(parameters, shapes, strict=True):
         for size, number in zip(parameter.ty.shape, shape, strict=True):
             if isinstance(size, ir.Var):
@@ -213,8 +193,6 @@ def _check_call(module: Any, call: Any) -> None:
 
 def _shape(kind: Any, kernel: str) -> list[int]:
     """The sizes of a tensor that a kernel is called with."""
-    from tvm import relax
-
     is_tensor = isinstance(kind, relax.TensorType) and isinstance(kind.shape, relax.ShapeExpr)
     numbers: list[Any] = []
     if is_tensor:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import relax, transform, tvm
 from autosplit.frontend.shapes import Shapes, bound_symbols, require_static
 
 ENTRY = "main"
@@ -13,8 +14,6 @@ ENTRY = "main"
 
 def bindings(function: Any) -> list[Any]:
     """The bindings of a Relax function in order. Raises ModelError if it has control flow."""
-    from tvm import relax
-
     if not isinstance(function.body, relax.SeqExpr):
         raise ModelError(
             f"the module's function '{ENTRY}' is not a sequence of bindings; normalise it first"
@@ -31,7 +30,6 @@ def bindings(function: Any) -> list[Any]:
 
 def renamed(module: Any, names: Mapping[Any, str]) -> Any:
     """The module with the variables of ``main`` in ``names`` renamed."""
-    from tvm import relax
 
     @relax.expr_functor.mutator
     class Rename(relax.PyExprMutator):  # type: ignore[misc]
@@ -46,8 +44,6 @@ def renamed(module: Any, names: Mapping[Any, str]) -> Any:
 
 def rebind(mutator: Any, var: Any, value: Any, name: str) -> None:
     """Inside a mutator, bind ``value`` to a variable called ``name`` that replaces ``var``."""
-    from tvm import relax
-
     value = mutator.builder_.normalize(value)
     kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) else relax.Var
     replacement = kind(name, value.ty)
@@ -57,8 +53,6 @@ def rebind(mutator: Any, var: Any, value: Any, name: str) -> None:
 
 def with_main(module: Any, main: Any) -> Any:
     """A copy of the module with another ``main``."""
-    import tvm
-
     functions = {g: main if g.name_hint == ENTRY else f for g, f in module.functions.items()}
     return tvm.IRModule(functions, attrs=module.attrs)
 
@@ -69,9 +63,6 @@ def inlined(module: Any) -> Any:
     Raises:
         ModelError: There is no ``main``, or a function calls itself.
     """
-    import tvm
-    from tvm import relax
-
     functions = {
         variable.name_hint: (variable, function)
         for variable, function in module.functions.items()
@@ -104,9 +95,6 @@ def inlined(module: Any) -> Any:
 
 def _require_no_recursion(main: Any, functions: Mapping[str, Any]) -> None:
     """Raise ModelError if ``main``, with its callees inside, still calls one of ``functions``."""
-    import tvm
-    from tvm import relax
-
     called: list[str] = []
 
     def note_call(node: Any) -> None:
@@ -129,11 +117,9 @@ def bind_shapes(module: Any, shapes: Shapes) -> Any:
         ConfigError: The shapes do not fit the inputs.
         ModelError: An input is no tensor, or a size of it stays unknown.
     """
-    from tvm.relax import transform as t
-
     symbols = bound_symbols({param.name: _sizes(param) for param in module[ENTRY].params}, shapes)
     if symbols:
-        module = t.BindSymbolicVars(symbols, ENTRY)(module)
+        module = transform.BindSymbolicVars(symbols, ENTRY)(module)
     for param in module[ENTRY].params:
         require_static(param.name, _sizes(param))
         if str(param.ty.dtype) in ("", "void", "None"):
@@ -142,8 +128,6 @@ def bind_shapes(module: Any, shapes: Shapes) -> Any:
 
 
 def _sizes(param: Any) -> list[Any]:
-    from tvm import relax
-
     if not isinstance(param.ty, relax.TensorType):
         raise ModelError(
             f"input '{param.name}' is a {type(param.ty).__name__}; only tensors can be split"

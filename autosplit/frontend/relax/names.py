@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.main_function import ENTRY, bindings, renamed
 from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark
 
@@ -35,8 +36,6 @@ class _MainReader:
         self._used_names: set[str] = set()
 
     def read(self, name: str) -> SourceModel:
-        from tvm import relax
-
         main = self._module[ENTRY]
         inputs = tuple(self._input(param) for param in main.params)
         in_order = bindings(main)
@@ -64,8 +63,6 @@ class _MainReader:
         return Signature(name, shape, str(param.ty.dtype))
 
     def _read_binding(self, var: Any, value: Any, item_names: Mapping[int, str]) -> None:
-        from tvm import relax
-
         if not isinstance(value, relax.Call):
             self._read_alias(var, value)
             return
@@ -83,8 +80,6 @@ class _MainReader:
 
     def _read_alias(self, var: Any, value: Any) -> None:
         """A binding that computes nothing: another variable, an item of a tuple, a constant."""
-        from tvm import relax
-
         tensor = self._values[var] = self._resolve(value)
         if isinstance(tensor, str) and isinstance(value, relax.TupleGetItem):
             self._mark(var, tensor)
@@ -96,8 +91,6 @@ class _MainReader:
         self._tensors.append(tensor)
 
     def _resolve(self, value: Any) -> Value:
-        from tvm import relax
-
         if isinstance(value, relax.Var):
             return self._values.get(value)
         if isinstance(value, relax.Tuple):
@@ -139,8 +132,6 @@ class _MainReader:
 
 def _item_names(in_order: list[Any]) -> dict[Any, dict[int, str]]:
     """For each variable that holds a tuple, the first variable that takes item i out of it."""
-    from tvm import relax
-
     names: dict[Any, dict[int, str]] = {}
     for binding in in_order:
         value = getattr(binding, "value", None)
@@ -151,8 +142,6 @@ def _item_names(in_order: list[Any]) -> dict[Any, dict[int, str]]:
 
 def _kind(call: Any) -> str:
     """What a call computes: its operator, or the kernel it calls."""
-    import tvm
-
     if not isinstance(call.op, tvm.ir.Op):
         return str(call.op.name_hint)
     if call.op.name.startswith("relax.call_tir"):

@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import tvm
 from autosplit.frontend.relax.allow_list import (
     ANNOTATIONS,
     DTYPE,
@@ -47,8 +48,6 @@ _TENSOR_HEADER = struct.Struct("<QQiiiBBH")
 
 def require_harmless(module: Any) -> None:
     """Raise ModelError, naming the function and the thing, unless all of a module is listed."""
-    import tvm
-
     try:
         text = tvm.ir.save_json(module)
     except Exception as error:
@@ -63,8 +62,6 @@ def load_harmless(text: str) -> Any:
         ModelError: Something in it is not on the list.
         ValueError: The text is no such document, or TVM cannot read it.
     """
-    import tvm
-
     try:
         document = json.loads(text)
         _Document(document).check()

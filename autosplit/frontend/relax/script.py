@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import ir, tvm
 from autosplit.frontend.relax.saved_module import load_harmless, require_harmless
 from autosplit.frontend.relax.script_check import ScriptCheck, require_size
 
@@ -33,7 +34,6 @@ def parse(text: str) -> Any:
     Raises:
         ModelError: The text is more than TVMScript, or its module holds what could run code.
     """
-    import tvm
     from tvm.script.parser.core.entry import _default_globals
 
     vocabulary = {
@@ -126,11 +126,9 @@ class _CheckedRelax:
 
 
 def _with_checked_shape(function: Callable[..., Any]) -> Callable[..., Any]:
-    from tvm.ir import Expr
-
     def checked(*arguments: Any, **keywords: Any) -> Any:
         for shape in (*arguments, *keywords.values()):
-            if not isinstance(shape, Expr | str | int | None):
+            if not isinstance(shape, ir.Expr | str | int | None):
                 for size in shape:
                     if isinstance(size, str):
                         require_size(size)

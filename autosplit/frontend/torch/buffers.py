@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import torch
 from autosplit.frontend.source import SourceState
 from autosplit.frontend.torch.checks import user
 
@@ -66,26 +67,23 @@ def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[
 
     The program's graph is changed. Buffers that decide no output are no longer updated.
     """
-    from torch.export import ExportedProgram
-    from torch.export.graph_signature import InputKind, OutputKind
-
-    signature = program.graph_signature
+    signature, kinds = program.graph_signature, torch.export.graph_signature
     input_of = {state.name: state.input for state in states}
     inputs = []
     for spec in signature.input_specs:
         if spec.target in input_of:
-            spec = replace(spec, kind=InputKind.USER_INPUT, target=None, persistent=None)
+            spec = replace(spec, kind=kinds.InputKind.USER_INPUT, target=None, persistent=None)
         inputs.append(spec)
     output_node = program.graph.output_node()
     outputs, values = [], []
     for spec, value in zip(signature.output_specs, output_node.args[0], strict=True):
         if spec.kind.name == "USER_OUTPUT" or spec.target in input_of:
-            outputs.append(replace(spec, kind=OutputKind.USER_OUTPUT, target=None))
+            outputs.append(replace(spec, kind=kinds.OutputKind.USER_OUTPUT, target=None))
             values.append(value)
     output_node.args = (tuple(values),)
     program.graph.eliminate_dead_code()
     program.graph_module.recompile()
-    changed = ExportedProgram(
+    changed = torch.export.ExportedProgram(
         program.graph_module,
         program.graph,
         type(signature)(inputs, outputs),
@@ -101,13 +99,11 @@ def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[
 
 def _called_flat(entry: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
     """How a program is called that takes and returns flat tuples."""
-    from torch.utils import _pytree
-
     arguments: Any = ((0,) * len(user(inputs)), {})
     called = replace(
         entry.signature,
-        in_spec=_pytree.tree_structure(arguments),
-        out_spec=_pytree.tree_structure((0,) * len(outputs)),
+        in_spec=torch.utils._pytree.tree_structure(arguments),
+        out_spec=torch.utils._pytree.tree_structure((0,) * len(outputs)),
         forward_arg_names=None,
     )
     return replace(entry, signature=called)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import torch
 
 _NORMS = frozenset(("batch_norm", "native_batch_norm", "_native_batch_norm_legit")).union(
     ("_native_batch_norm_legit_functional",)
@@ -25,8 +26,6 @@ def require_computation(program: Any) -> None:
     Torch runs the ops of a program while it decomposes them. What its dispatcher does not know
     (``aten.save``, ``aten.manual_seed``) are functions of TorchScript and no kernels.
     """
-    import torch
-
     graphs = [
         m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)
     ]
@@ -48,8 +47,6 @@ def require_supported(program: Any, origins: Mapping[str, str]) -> None:
 
     ``origins`` maps nodes to those that a message names.
     """
-    import torch
-
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
@@ -89,8 +86,6 @@ def _lost(node: Any, name: str) -> str | None:
 
 def _random(node: Any, name: str) -> str | None:
     """An op that draws at random gives other results for each item and each runtime."""
-    import torch
-
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return None
     args = (*node.args, *[None] * 7)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError, line_of
-from autosplit.extras import require
+from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
 from autosplit.frontend.shapes import Shapes
 from autosplit.frontend.source import SourceModel, SourceState, marked
@@ -182,8 +182,6 @@ def open_program(source: SourceModel) -> Callable[[Mapping[str, Any]], dict[str,
 
 def _array(tensor: Any) -> Array:
     """A tensor of torch as an array. Torch has no arrays of bfloat16; TVM has."""
-    import tvm
-
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tvm.runtime.from_dlpack(tensor.contiguous())
     return np.asarray(tensor.numpy())

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import torch
 from autosplit.frontend.torch import names
 from autosplit.frontend.torch.checks import is_wrapper, target_name
 from autosplit.frontend.torch.names import NamedGraph
@@ -50,8 +51,6 @@ def export(
 
     ``changed`` is a functional form of it to take in its place, ``inputs`` names placeholders.
     """
-    import torch
-
     # Attention has other strides where gradients are wanted, which a view of it may not allow.
     with quiet(), torch.no_grad():
         flat = _without_wrappers(program) if changed is None else changed
@@ -112,15 +111,13 @@ def _with_numbered_weights(program: Any) -> Any:
     The exporter gives weights the names that they have in the module, and loses one of two where
     such a name is the placeholder of the other. No placeholder begins with a number.
     """
-    from torch.export import ExportedProgram
-
     signature = program.graph_signature
     targets = {
         spec.target: f"{number}.{spec.target}"
         for number, spec in enumerate(signature.input_specs)
         if spec.target
     }
-    return ExportedProgram(
+    return torch.export.ExportedProgram(
         program.graph_module,
         program.graph,
         type(signature)(
@@ -137,15 +134,12 @@ def _with_numbered_weights(program: Any) -> Any:
 
 def _decomposed(program: Any) -> Any:
     """The program without the ops, or forms of ops, that ONNX or TVM's importer of it lacks."""
-    import torch
-    from torch.export import default_decompositions
-
     misread = {_misread(node) for node in names.calls(program).values()} - {None}
     if not misread:
         return program
     aten = torch.ops.aten
     medians = {aten.median.dim: _median, aten.median.default: _median}
-    decompositions = {**default_decompositions(), **medians}
+    decompositions = {**torch.export.default_decompositions(), **medians}
     replaced = misread | _DECOMPOSED  # some are decomposed to others
     return program.run_decompositions(
         {op: how for op, how in decompositions.items() if target_name(op) in replaced}

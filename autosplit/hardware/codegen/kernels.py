@@ -16,6 +16,7 @@ from typing import Any
 
 from autosplit import phases
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import tvm
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.schedules import completed, only_reshapes, schedule, unscheduled
@@ -48,8 +49,6 @@ class Kernels:
 
         It is of no use where they are for another architecture.
         """
-        import tvm
-
         if self.built is not None:
             return self.built
         library = cache.folder() / "libraries" / f"{cache.digest(*sorted(self.objects))}.so"
@@ -102,8 +101,6 @@ def used(symbols: Iterable[str], kernels: Kernels) -> list[Path]:
 
 
 def _symbol(function: Any, where: str) -> str:
-    import tvm
-
     if "global_symbol" in (function.attrs or {}):
         function = function.without_attr("global_symbol")
     digest = hashlib.sha256(f"{where}\0{tvm.ir.save_json(function)}".encode()).hexdigest()
@@ -150,8 +147,6 @@ def _can_build(named: tuple[str, Any], target: Any) -> bool:
 
 
 def _build(by_symbol: Mapping[str, tuple[str, Any]], target: Any) -> Any:
-    import tvm
-
     functions = {s: f.with_attr("global_symbol", s) for s, (_, f) in by_symbol.items()}
     try:
         return tvm.tirx.build(tvm.IRModule(functions), target=target)

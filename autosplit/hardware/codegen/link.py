@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autosplit.extras import relax
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.kernels import Kernels, used
 from autosplit.hardware.codegen.target import foreign_triple
@@ -81,8 +82,6 @@ def write(
 
     It may be for another architecture. Raises MachineError where nothing can link it.
     """
-    from tvm.relax.vm_build import VMExecutable
-
     triple = foreign_triple(target)
     toolchain.compiler(triple)
     names = {lowered.graph.ops[i].kernel for ports in functions.values() for i in ports.ops}
@@ -90,7 +89,7 @@ def write(
     symbols = {kernels.symbols[name] for name in names if name in kernels.symbols}
     built = [kernels.built] if kernels.built is not None else []
     with _BUILDING:
-        module = VMExecutable(_executable(lowered, kernels, functions, target, built, merge))
+        module = relax.VMExecutable(_executable(lowered, kernels, functions, target, built, merge))
     module.export_library(
         str(file),
         fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects, triple),
@@ -126,7 +125,6 @@ def _executable(
     merge: bool = True,
     weights: Sequence[Any] = (),
 ) -> Any:
-    from tvm import relax
     from tvm.relax.vm_build import _ffi_api, _vmcodegen
 
     builder = relax.BlockBuilder()
@@ -157,8 +155,6 @@ def _function(
     weights: Sequence[Any],
 ) -> None:
     """Add a Relax function of the stage's inputs, then ``weights``, that returns its outputs."""
-    from tvm import relax
-
     params = {
         p.name: relax.Var(f"in{i}", relax.TensorType(p.shape, p.dtype))
         for i, p in enumerate(ports.inputs)
@@ -194,8 +190,6 @@ def _function(
 
 def _swapped(builder: Any, kernels: Kernels, value: Any, port: Port, channels_last: bool) -> Any:
     """A tensor at a cut, brought to channels last or back to the layout of the source."""
-    from tvm import relax
-
     n, a, b = as_swap(port.shape, channels_last)
     if a > 1 and b > 1:
         flat = builder.emit(relax.op.reshape(value, (n, a, b)))
@@ -210,8 +204,6 @@ def _expression(
     call: Call, kernel: str, kernels: Kernels, values: dict[Any, Any], view: bool
 ) -> Any:
     """The op's call on this stage's variables; with ``view`` as a reshape without a kernel."""
-    from tvm import relax
-
     value = call.value
     if not isinstance(value, relax.Call):
         return values.get(value, value)
@@ -226,8 +218,6 @@ def _expression(
 
 
 def _argument(expression: Any, reads: Any, values: dict[Any, Any]) -> Any:
-    from tvm import relax
-
     if isinstance(expression, relax.Var):
         return _value(reads[expression], values)
     if isinstance(expression, relax.Tuple):
@@ -239,8 +229,6 @@ def _argument(expression: Any, reads: Any, values: dict[Any, Any]) -> Any:
 
 
 def _value(content: Any, values: dict[Any, Any]) -> Any:
-    from tvm import relax
-
     if isinstance(content, str):
         return values[content]
     if isinstance(content, list):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autosplit.extras import relax, s_tir, tirx, tvm, tvm_ffi
 from autosplit.hardware.codegen.rules.rule import scheduled_by_rule
 from autosplit.hardware.codegen.tuning_database import database, quiet
 from autosplit.lowering.special_values import keep_special_values
@@ -59,9 +60,7 @@ def only_reshapes(function: Any) -> bool:
 
     TVM's pattern also fits one that copies the first part alone.
     """
-    from tvm.relax.analysis import has_reshape_pattern
-
-    if not has_reshape_pattern(function):
+    if not relax.analysis.has_reshape_pattern(function):
         return False
     read, *_, written = (math.prod(map(int, p.shape)) for p in function.params)
     return read == written
@@ -74,8 +73,6 @@ def completed(function: Any, threads: bool) -> Any:
 
 def _serial(function: Any) -> Any:
     """The kernel without parallel loops, which hide from LLVM what aliases what."""
-    import tvm_ffi
-    from tvm import tirx
 
     def plain(loop: Any) -> Any:
         if loop.kind != tirx.ForKind.PARALLEL:
@@ -90,9 +87,6 @@ def _serial(function: Any) -> Any:
 
 def _from_database(functions: Mapping[str, Any], folder: Path, target: Any) -> dict[str, Any]:
     """The kernels that the database has a record of, scheduled."""
-    import tvm
-    from tvm import relax
-
     with target, database(folder), quiet():
         open_kernels = {name: f for name, f in functions.items() if not is_scheduled(f)}
         module = relax.transform.MetaScheduleApplyDatabase()(tvm.IRModule(open_kernels))
@@ -104,13 +98,11 @@ def _on_gpu(function: Any, target: Any) -> Any:
 
     Where none does it stays as it is, and cannot be built.
     """
-    import tvm
-    from tvm.s_tir import dlight
-
-    gpu = dlight.gpu
+    gpu = s_tir.dlight.gpu
     rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
     try:
         with target:
-            return dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))["main"]
+            module = s_tir.dlight.ApplyDefaultSchedule(*rules)(tvm.IRModule({"main": function}))
+            return module["main"]
     except Exception:  # TVM raises errors of many kinds
         return function

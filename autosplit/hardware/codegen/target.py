@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import ConfigError, line_of
+from autosplit.extras import tvm
 from autosplit.hardware.devices.device import Cores, Cuda, Device
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ def target_of(text: str | None = None) -> Any:
     ``text`` is ``llvm -mcpu=…``, a kind, or a JSON object as TVM takes it. Raises ConfigError where
     TVM does not know it.
     """
-    import tvm
-
     try:
         return tvm.target.Target(_host() if not text else _parsed(text))
     except Exception as error:  # TVM raises errors of many kinds, its own InternalError among them
@@ -43,8 +42,6 @@ def without_bytes(target: Any, dtypes: Collection[str]) -> Any:
 
     Its stages then run on processors that lack them too.
     """
-    import tvm
-
     options = json.loads(str(target))
     features = [f for f in options.get("mattr", ()) if f != f"+{_BYTES}"]
     if {"int8", "uint8"}.intersection(dtypes) or len(features) == len(options.get("mattr", ())):
@@ -99,8 +96,6 @@ def _reported(connection: ServerConnection) -> Any | None:
     triple = connection.ask("target.llvm_get_system_triple")
     if not cpu or not triple:
         return None
-    import tvm
-
     kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})
     # Named only where it differs, so that equal processors have equal targets.
     here = architecture(kind) == platform.machine()
@@ -110,8 +105,6 @@ def _reported(connection: ServerConnection) -> Any | None:
 
 def _gpu(device: Device, kind: str, text: str | None, runtime: Any, host: Any) -> Any:
     """The target of a GPU with the target of the processor that calls its kernels."""
-    import tvm
-
     if text:
         target = _checked(device, target_of(text), kind)
         # The host's code calls the kernels, so every GPU target needs one.
@@ -143,10 +136,7 @@ def toolchain() -> str:
 
 
 def _host() -> dict[str, Any]:
-    import tvm
-    from tvm.target import codegen
-
-    cpu = codegen.llvm_get_system_cpu()
+    cpu = tvm.target.codegen.llvm_get_system_cpu()
     return _best(cpu, platform.machine(), tvm.target.Target({"kind": "llvm", "mcpu": cpu}))
 
 
@@ -156,14 +146,12 @@ def _best(cpu: str, machine: str, target: Any) -> dict[str, Any]:
     A level instead of the processor's name lets exports run on other machines of that level. The
     products of bytes, which quantised nets take, belong to no level.
     """
-    from tvm.target import codegen
-
     if machine in ("x86_64", "AMD64"):
         for level, features in _LEVELS.items():
             # The levels are in order, the widest vectors first.
-            if codegen.target_has_features(features, target):
+            if tvm.target.codegen.target_has_features(features, target):
                 options: dict[str, Any] = {"kind": "llvm", "mcpu": level}
-                if codegen.target_has_features([_BYTES], target):
+                if tvm.target.codegen.target_has_features([_BYTES], target):
                     options["mattr"] = [f"+{_BYTES}"]
                 return options
     return {"kind": "llvm", "mcpu": cpu}

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import meta_schedule as ms
+from autosplit.extras import tvm
 from autosplit.graph import FusedGraph
 from autosplit.hardware.codegen.schedules import completed, is_scheduled, schedule
 from autosplit.hardware.codegen.tuning_database import database, quiet
@@ -91,8 +93,6 @@ def work_of(graph: FusedGraph) -> dict[str, float]:
 def _tune_one(
     name: str, function: Any, target: Any, records: Any, samples: int, seed: int
 ) -> Tuned:
-    import tvm
-
     if is_scheduled(function):
         return Tuned(name, None, None, 0, "it comes with a schedule")
     main = function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
@@ -132,9 +132,6 @@ def _fastest(
 
 def _candidates(module: Any, target: Any, samples: int, seed: int) -> list[Any]:
     """Schedules drawn from the design space; none where MetaSchedule cannot vary the kernel."""
-    import tvm
-    from tvm.s_tir import meta_schedule as ms
-
     _define_intrinsics()
     attributes = {**dict(target.attrs), "kind": target.kind.name, "num-cores": _PARALLEL_CORES}
     try:
@@ -174,8 +171,6 @@ def _define_intrinsics() -> None:
 
 
 def _commit(records: Any, module: Any, candidate: Any, time_ms: float, target: Any) -> None:
-    from tvm.s_tir import meta_schedule as ms
-
     workload = records.commit_workload(module)
     trace = candidate.sch.trace
     records.commit_tuning_record(
@@ -185,14 +180,11 @@ def _commit(records: Any, module: Any, candidate: Any, time_ms: float, target: A
 
 def _arguments(module: Any) -> list[Any] | None:
     """Random arguments of a kernel; None where one is no tensor of known shape."""
-    import tvm
-    from tvm.s_tir.meta_schedule.arg_info import ArgInfo, TensorInfo
-
     try:
-        infos = ArgInfo.from_entry_func(module, remove_preproc=True)
+        infos = ms.arg_info.ArgInfo.from_entry_func(module, remove_preproc=True)
     except TypeError:  # a kernel for tensors of any shape
         return None
-    if not all(isinstance(i, TensorInfo) for i in infos):
+    if not all(isinstance(i, ms.arg_info.TensorInfo) for i in infos):
         return None
     rng = np.random.default_rng(0)
     arguments = []
@@ -208,8 +200,6 @@ def _time(module: Any, target: Any, arguments: list[Any]) -> float | None:
 
     None where it cannot be built or run.
     """
-    import tvm
-
     try:
         kernel = completed(module["main"], threads=False).with_attr("global_symbol", "main")
         built = tvm.tirx.build(tvm.IRModule({"main": kernel}), target=target)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ConfigError, MachineError, line_of
+from autosplit.extras import meta_schedule as ms
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 
@@ -32,8 +33,6 @@ def database(folder: Path, create: bool = False) -> Any:
     Raises ConfigError where it is damaged or, without ``create``, absent; MachineError where the
     folder cannot be created.
     """
-    from tvm.s_tir import meta_schedule as ms
-
     if create:
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -69,16 +69,15 @@ class UnfusedReference:
     def _main(self) -> Any:
         import tvm
         from tvm import relax
-        from tvm.relax import backend
-        from tvm.relax import transform as t
+        from tvm.relax import backend, transform
 
         module = self.source.module
         with self.target:
             for step in (
                 bound_lookups,
-                t.DecomposeOpsForInference(),
+                transform.DecomposeOpsForInference(),
                 backend.DispatchSortScan(),
-                t.LegalizeOps(),
+                transform.LegalizeOps(),
                 keep_special_values_in,
             ):
                 module = step(module)

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, line_of
+from autosplit.extras import relax, transform, tvm
 from autosplit.frontend.relax.main_function import bindings, rebind, renamed, with_main
 from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.external.backend import Backend
@@ -34,17 +35,12 @@ class Composite:
     @cached_property
     def key(self) -> str:
         """Changes with what the composite computes and with its backend."""
-        import tvm
-
         digest = hashlib.sha256(tvm.ir.save_json(self.function).encode()).hexdigest()
         return f"{self.backend.name}-{digest[:20]}"
 
     @cached_property
     def constants(self) -> tuple[Any, ...]:
         """The weights inside."""
-        import tvm
-        from tvm import relax
-
         constants: dict[Any, None] = {}
 
         def visit(node: Any) -> None:
@@ -61,12 +57,11 @@ def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, di
     An earlier backend takes what it can before a later one. Raises ConfigError for a backend
     without patterns, ModelError where TVM cannot apply them.
     """
-    from tvm.relax import transform as t
-
-    plain = t.DeadCodeElimination(["main"])(t.CanonicalizeBindings()(adopt_names(source.module)))
+    plain = transform.CanonicalizeBindings()(adopt_names(source.module))
+    plain = transform.DeadCodeElimination(["main"])(plain)
     patterns = [p for backend in backends for p in _patterns(backend)]
     try:
-        module = t.FuseOpsByPattern(patterns, bind_constants=True)(plain)
+        module = transform.FuseOpsByPattern(patterns, bind_constants=True)(plain)
     except Exception as error:
         names = ", ".join(backend.name for backend in backends)
         raise ModelError(
@@ -79,13 +74,10 @@ def partition(source: SourceModel, backends: Sequence[Backend]) -> tuple[Any, di
 
 
 def _patterns(backend: Backend) -> list[Any]:
-    from tvm.relax.backend import get_patterns_with_prefix
-    from tvm.relax.dpl import is_op
-    from tvm.relax.transform import FusionPattern
-
     prefix = f"{backend.name}."
-    patterns = [p if isinstance(p, FusionPattern) else FusionPattern(*p) for p in backend.patterns]
-    patterns = patterns or list(get_patterns_with_prefix(prefix))
+    pattern_type = transform.FusionPattern
+    patterns = [p if isinstance(p, pattern_type) else pattern_type(*p) for p in backend.patterns]
+    patterns = patterns or list(relax.backend.get_patterns_with_prefix(prefix))
     if not patterns:
         raise ConfigError(
             f"backend '{backend.name}' has no patterns; register some under '{prefix}' or give them"
@@ -96,8 +88,8 @@ def _patterns(backend: Backend) -> list[Any]:
                 f"pattern '{pattern.name}' is not of backend '{backend.name}'; call it {prefix}…"
             )
     for op in backend.markers:
-        pattern = is_op(op)(varg_default_wildcard=True)
-        patterns.append(FusionPattern(_marker_layer(backend, op), pattern))
+        pattern = relax.dpl.is_op(op)(varg_default_wildcard=True)
+        patterns.append(pattern_type(_marker_layer(backend, op), pattern))
     return patterns
 
 
@@ -107,8 +99,6 @@ def _marker_layer(backend: Backend, op: str) -> str:
 
 def _layer(module: Any, value: Any) -> str | None:
     """The name of the layer that a bound value calls, None where it calls none."""
-    import tvm
-
     if not isinstance(getattr(value, "op", None), tvm.ir.GlobalVar):
         return None
     attributes = module[value.op].attrs or {}
@@ -160,8 +150,6 @@ def _reached(
 
 def _inlined(module: Any, dropped: set[Any]) -> Any:
     """``main`` with the composites bound to some variables put back; each is one operator call."""
-    import tvm
-    from tvm import relax
 
     @relax.expr_functor.mutator
     class Inline(relax.PyExprMutator):  # type: ignore[misc]
@@ -189,8 +177,6 @@ def _inlined(module: Any, dropped: set[Any]) -> Any:
 
 def _substituted(expression: Any, values: Mapping[Any, Any]) -> Any:
     """An argument with parameters replaced by their values."""
-    from tvm import relax
-
     if isinstance(expression, relax.Tuple):
         return relax.Tuple([_substituted(field, values) for field in expression.fields])
     return values.get(expression, expression) if isinstance(expression, relax.Var) else expression
@@ -230,8 +216,6 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
 
 def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
     """``main`` with the call of each composite as a call by symbol, and no composite beside it."""
-    import tvm
-    from tvm import relax
 
     @relax.expr_functor.mutator
     class Replace(relax.PyExprMutator):  # type: ignore[misc]
@@ -248,7 +232,5 @@ def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
 
 def call_by_symbol(symbol: str, arguments: list[Any], kind: Any) -> Any:
     """A call of an external function that writes a result of type ``kind``."""
-    from tvm import relax
-
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else kind
     return relax.call_dps_packed(symbol, relax.Tuple(arguments), results)

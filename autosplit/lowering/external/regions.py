@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosplit.errors import MachineError, line_of
+from autosplit.extras import relax, transform, tvm
 from autosplit.lowering.external.composites import Composite, call_by_symbol
 
 _STANDS_FOR = "autosplit.stands_for"
@@ -26,15 +27,13 @@ def generate(
     region of one composite keeps that composite's symbol. Raises MachineError, naming the ops,
     where a code generator is missing or fails.
     """
-    from tvm.relax import transform as t
-
     _require_generators(composites, names)
     alone = {s for s, c in composites.items() if not (merge and c.backend.merge)}
     # TVM merges what it is given, so composites that stay alone are regions before it runs.
-    module = t.MergeCompositeFunctions()(_with_functions(module, composites, alone))
+    module = transform.MergeCompositeFunctions()(_with_functions(module, composites, alone))
     module = _with_symbols(_renamed_regions(module, composites))
     try:
-        module = t.RunCodegen()(module)
+        module = transform.RunCodegen()(module)
     except Exception as error:
         backends = ", ".join(sorted({c.backend.name for c in composites.values()}))
         reason = line_of(error, last=True)
@@ -46,15 +45,11 @@ def generate(
 
 def regions(module: Any, composites: Mapping[str, Composite]) -> list[Any]:
     """The functions that ``generate`` hands to code generators, if all composites may merge."""
-    from tvm.relax import transform as t
-
-    merged = t.MergeCompositeFunctions()(_with_functions(module, composites, set()))
+    merged = transform.MergeCompositeFunctions()(_with_functions(module, composites, set()))
     return [f for f in merged.functions.values() if "Codegen" in (f.attrs or {})]
 
 
 def _require_generators(composites: Mapping[str, Composite], names: Mapping[str, str]) -> None:
-    import tvm
-
     for backend in sorted({c.backend.name for c in composites.values()}):
         if tvm.get_global_func(f"relax.ext.{backend}", allow_missing=True) is None:
             ops = [names[s] for s, c in composites.items() if c.backend.name == backend]
@@ -71,7 +66,6 @@ def _with_functions(module: Any, composites: Mapping[str, Composite], alone: set
     Composites of ``alone`` are regions already. Kernels get stand-ins, since the pass that merges
     cannot walk over a call by symbol; ``_with_symbols`` takes these out again.
     """
-    from tvm import relax
 
     def function_of(symbol: str, kinds: Sequence[Any], result: Any) -> Any:
         if symbol not in composites:
@@ -102,8 +96,6 @@ def _main(functions: Mapping[Any, Any]) -> Any:
 
 def _stand_in(symbol: str, kinds: Sequence[Any], result: Any) -> Any:
     """A function of a kernel's type that says which symbol it stands for."""
-    from tvm import relax
-
     builder = relax.BlockBuilder()
     params = [relax.Var(f"p{i}", kind) for i, kind in enumerate(kinds)]
     is_tuple = isinstance(result, relax.TupleType)
@@ -117,9 +109,6 @@ def _stand_in(symbol: str, kinds: Sequence[Any], result: Any) -> Any:
 
 def _with_symbols(module: Any) -> Any:
     """The module with calls by symbol in place of the stand-ins."""
-    import tvm
-    from tvm import relax
-
     stands_for = {}
     for gvar, function in module.functions.items():
         if _STANDS_FOR in (function.attrs or {}):
@@ -141,9 +130,6 @@ def _with_symbols(module: Any) -> Any:
 
 def _region(function: Any, symbol: str) -> Any:
     """The region of one composite alone, made by the pass that makes all regions."""
-    from tvm import relax
-    from tvm.relax import transform as t
-
     builder = relax.BlockBuilder()
     layer = builder.add_func(function, symbol)
     params = [relax.Var(p.name, p.ty) for p in function.params]
@@ -151,7 +137,7 @@ def _region(function: Any, symbol: str) -> Any:
         with builder.dataflow():
             result = builder.emit_output(relax.Call(layer, params))
         builder.emit_func_output(result)
-    merged = t.MergeCompositeFunctions()(builder.get())
+    merged = transform.MergeCompositeFunctions()(builder.get())
     return next(f for f in merged.functions.values() if "Codegen" in (f.attrs or {}))
 
 
@@ -160,9 +146,6 @@ def _renamed_regions(module: Any, composites: Mapping[str, Composite]) -> Any:
 
     A profile finds it by that symbol.
     """
-    import tvm
-    from tvm import relax
-
     names: dict[Any, Any] = {}
     for gvar, function in module.functions.items():
         backend = str((function.attrs or {}).get("Codegen", ""))

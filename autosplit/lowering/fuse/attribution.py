@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autosplit.extras import tvm
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel
 from autosplit.graph import Folded
@@ -58,8 +59,6 @@ def match(
     flat: FlatCalls, module: Any
 ) -> tuple[dict[int, list[int]], dict[int, tuple[str | None, ...]]]:
     """The flat calls inside each binding of a grouped ``main``, and the names of its results."""
-    import tvm
-
     members: dict[int, list[int]] = {}
     results: dict[int, tuple[str | None, ...]] = {}
     environment = parameters(module["main"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,7 +30,6 @@ _FOLDED = {*_BINARY, *_RESHAPED, *_FULL, "relax.broadcast_to", "relax.sqrt", "re
 
 def fold_weights(module: Any) -> Any:
     """Replace what ``main`` computes from constants alone by its value, as far as numpy can."""
-    from tvm import relax
 
     @relax.expr_functor.mutator
     class Fold(relax.PyExprMutator):  # type: ignore[misc]
@@ -61,8 +61,6 @@ def fold_others(module: Any) -> Any:
 
     Where none does it changes nothing, in a millisecond a call.
     """
-    from tvm import relax
-
     constants: set[Any] = set()
     for binding in bindings(module["main"]):
         value = getattr(binding, "value", None)
@@ -76,8 +74,6 @@ def fold_others(module: Any) -> Any:
 
 def _is_known(value: Any, constants: set[Any]) -> bool:
     """Whether an expression is a constant, one of the variables ``constants``, or made of those."""
-    from tvm import relax
-
     if isinstance(value, relax.Var):
         return value in constants
     if isinstance(value, relax.Tuple):
@@ -89,9 +85,6 @@ def _is_known(value: Any, constants: set[Any]) -> bool:
 
 def _folded(value: Any, kind: Any) -> Any:
     """The constant that a call on constants comes to, None where it is no such call."""
-    import tvm
-    from tvm import relax
-
     name = str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
     if name not in _FOLDED or not isinstance(kind, relax.TensorType):
         return None
@@ -110,8 +103,6 @@ def _folded(value: Any, kind: Any) -> Any:
 
 def _arrays(name: str, call: Any, dtype: str) -> list[Array] | None:
     """The values that a call reads, None where one of them is no constant."""
-    from tvm import relax
-
     arguments = list(call.args)
     if name == "relax.full_like":
         # The first argument gives the shape alone.
@@ -133,8 +124,6 @@ def _arrays(name: str, call: Any, dtype: str) -> list[Array] | None:
 
 def _array(value: Any, dtype: str) -> Array | None:
     """The value of a constant, or, as ``dtype``, of a scalar that is written as a number."""
-    import tvm
-
     if isinstance(value, tvm.ir.GenericConst):
         return np.asarray(value.value.numpy())
     if isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm):

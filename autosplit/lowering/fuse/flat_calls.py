@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from autosplit.extras import relax, tvm, tvm_ffi
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
 from autosplit.lowering.layout.order import SUFFIX
@@ -105,8 +106,6 @@ class FlatCalls:
         Constants are kept apart, for a pass may copy one. Calls that compute the same stand for
         each other, for a pass may reorder them.
         """
-        import tvm
-
         callee = [getattr(call.op, "name", None) or getattr(call.op, "name_hint", str(call.op))]
         arguments = list(call.args)
         if arguments and isinstance(arguments[0], tvm.ir.GlobalVar):
@@ -142,8 +141,6 @@ def parameters(function: Any) -> Environment:
 
 def results_of(number: int, call: Any) -> Any:
     """The content of a variable that is bound to call ``number``."""
-    from tvm import relax
-
     if not isinstance(call.ty, relax.TupleType):
         return ("call", number, 0)
     return [("call", number, i) for i in range(len(call.ty.fields))]
@@ -151,8 +148,6 @@ def results_of(number: int, call: Any) -> Any:
 
 def resolve(value: Any, environment: Environment) -> Any:
     """The content of an expression without computation."""
-    from tvm import relax
-
     if isinstance(value, relax.Var):
         return environment.get(value, ("const", value))
     if isinstance(value, relax.Tuple):
@@ -165,15 +160,11 @@ def resolve(value: Any, environment: Environment) -> Any:
 
 def is_call(value: Any) -> bool:
     """Whether a bound value computes something."""
-    from tvm import relax
-
     return isinstance(value, relax.Call)
 
 
 def variables(value: Any) -> Iterator[Any]:
     """The variables an expression reads."""
-    from tvm import relax
-
     if isinstance(value, relax.Var):
         yield value
     elif isinstance(value, relax.Call):
@@ -191,9 +182,6 @@ def _only_copies(call: Any) -> bool:
 
     Importers leave such calls, and fusion keeps them.
     """
-    import tvm
-    import tvm_ffi
-
     if not call.args or not isinstance(call.args[0], tvm.ir.GlobalVar):
         return False
     if not call.args[0].name_hint.startswith("broadcast_to") or len(call.args[1]) != 1:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from autosplit.extras import relax, tvm
 from autosplit.frontend.onnx.shape_arithmetic import fixed_sizes
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel
@@ -99,8 +100,6 @@ class _Walk:
 
     def _value(self, value: Any) -> tuple[bool, Range]:
         """Whether the result depends on the values of the input, and the range of the result."""
-        from tvm import relax
-
         if not isinstance(value, relax.Call):
             return True, self._range(value)
         name = str(getattr(value.op, "name", "")).removeprefix("relax.")
@@ -123,9 +122,6 @@ class _Walk:
         return any(map(self._depends, others)), result
 
     def _range(self, value: Any) -> Range:
-        import tvm
-        from tvm import relax
-
         if isinstance(value, tvm.ir.GenericConst):
             array = value.value.numpy()
             is_known = array.size and array.dtype.kind in "biu"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosplit.extras import relax, topi, tvm
 from autosplit.frontend.relax.kernel_bounds import clamped
 
 LOOKUPS = frozenset({
@@ -22,22 +23,16 @@ def bound_lookups(module: Any) -> Any:
 
     Other calls stay as they are. A target must be in scope.
     """
-    import tvm
-    from tvm.relax.backend import DispatchSampling
-    from tvm.relax.transform import LegalizeOps
-
     others = [name for name in tvm.ir.Op.list_op_names() if name not in LOOKUPS]
-    legalize = LegalizeOps({"relax.take": _legalize_take}, skip_ops=others)
+    legalize = relax.transform.LegalizeOps({"relax.take": _legalize_take}, skip_ops=others)
     functions = {}
-    for variable, function in legalize(DispatchSampling()(module)).functions.items():
+    for variable, function in legalize(relax.backend.DispatchSampling()(module)).functions.items():
         is_kernel = isinstance(function, tvm.tirx.PrimFunc)
         functions[variable] = clamped(function) if is_kernel else function
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def _legalize_take(builder: Any, call: Any) -> Any:
-    from tvm import topi
-
     # TVM warns on standard error of its mode without a check.
     mode = "clip" if call.attrs.mode == "fast" else call.attrs.mode
     data, indices = call.args

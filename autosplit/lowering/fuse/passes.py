@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import relax, transform
 from autosplit.lowering.fuse.constants import fold_others, fold_weights
 from autosplit.lowering.fuse.indices import bound_lookups
 from autosplit.lowering.fuse.provenance import adopt_names
@@ -40,12 +41,9 @@ def fuse(
     raises ModelError for a module that cannot be lowered. ``is_fast`` allows kernels that round
     otherwise, and that spread what is no finite number.
     """
-    from tvm.relax import backend
-    from tvm.relax import transform as t
-
     simplify = [
-        t.FoldBatchnormToConv2D(),
-        t.DecomposeOpsForInference(),
+        transform.FoldBatchnormToConv2D(),
+        transform.DecomposeOpsForInference(),
         bound_lookups,
         fold_weights,
         fold_others,
@@ -59,17 +57,17 @@ def fuse(
         "relax.matmul": legalize_matmul(registers),
     }
     # On a GPU TVM's default schedules expect its own operators in the layout of the source.
-    layout = [t.CanonicalizeBindings(), fold_weights, channels_last]
+    layout = [transform.CanonicalizeBindings(), fold_weights, channels_last]
     if target.kind.name != "llvm":
         layout, packed = [], {}
     legalise = [
-        t.CanonicalizeBindings(),
+        transform.CanonicalizeBindings(),
         # LegalizeOps leaves sorting to it.
-        backend.DispatchSortScan(),
-        t.LegalizeOps(packed),
-        t.AnnotateTIROpPattern(),
-        t.FoldConstant(),
-        t.DeadCodeElimination(["main"]),
+        relax.backend.DispatchSortScan(),
+        transform.LegalizeOps(packed),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.DeadCodeElimination(["main"]),
     ]
     with target, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -81,8 +79,8 @@ def fuse(
             module = adopt_names(_run(layout, module))
             module = adopt_names(_run(legalise, module))
             check(module, True)
-            grouped = t.FuseOps()(module)
-            return FusedModule(module, grouped, t.FuseTIR()(grouped))
+            grouped = transform.FuseOps()(module)
+            return FusedModule(module, grouped, transform.FuseTIR()(grouped))
         except ModelError:
             raise
         except Exception as error:  # TVM raises errors of many kinds

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosplit.extras import relax
 from autosplit.frontend.relax.main_function import bindings, renamed
 from autosplit.frontend.source import marked
 
@@ -33,8 +34,6 @@ def _aliases(main: list[Any], params: set[Any]) -> list[list[Any]]:
 
     Parameters are in none, for they keep their names.
     """
-    from tvm import relax
-
     root: dict[Any, Any] = {}
     tuples: dict[Any, Any] = {}
     for binding in main:

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import OPAQUE, SourceModel
 from autosplit.graph import FusedGraph, Op, build
@@ -69,8 +70,6 @@ class _Reader:
         }
 
     def walk(self) -> Outputs:
-        from tvm import relax
-
         for var, signature in zip(self._main.params, self._source.inputs, strict=True):
             self._content[var] = self._enter_tensor(
                 signature.name, var.ty, var.name.endswith(SUFFIX)
@@ -89,8 +88,6 @@ class _Reader:
         return self._outputs(self._main.body.body)
 
     def _enter_call(self, position: int, var: Any, value: Any) -> None:
-        from tvm import relax
-
         kernel = self._kernel(position, value)
         name = f"op{len(self.ops)}_{kernel}"
         is_tuple = isinstance(var.ty, relax.TupleType)
@@ -108,8 +105,6 @@ class _Reader:
 
     def _kernel(self, position: int, value: Any) -> str:
         """The name of what a call runs. Raises ModelError for an operator that was not lowered."""
-        import tvm
-
         if isinstance(value.op, tvm.ir.Op) and not value.op.name.startswith("relax.call_"):
             names = self.names.sources.get(position, ()) or self.names.parts.get(position, ())
             raise ModelError(
@@ -169,8 +164,6 @@ class _Reader:
 
     def _resolve(self, value: Any) -> Any:
         """The content of an expression without computation."""
-        from tvm import relax
-
         if isinstance(value, relax.Var):
             return self._content[value]
         if isinstance(value, relax.Tuple):

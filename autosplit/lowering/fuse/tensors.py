@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.extras import relax, s_tir, tvm
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
 
@@ -16,8 +17,6 @@ def static_shape(name: str, kind: Any) -> tuple[int, ...]:
 
     Raises ModelError where it is no tensor, or one whose sizes are not all known.
     """
-    from tvm import relax
-
     if not isinstance(kind, relax.TensorType) or _has_unknown_size(kind):
         raise ModelError(
             f"tensor '{name}' has a shape known only at run time ({kind}); "
@@ -55,8 +54,6 @@ def _has_unknown_size(kind: Any) -> bool:
 
 def size_of(shape: tuple[int, ...], dtype: str) -> int:
     """The bytes of a dense tensor, whole bytes an element."""
-    import tvm
-
     kind = tvm.DataType(dtype)
     return prod(shape) * ((int(kind.bits) * int(kind.lanes) + 7) // 8)
 
@@ -74,25 +71,18 @@ def dtypes_of(function: Any) -> frozenset[str]:
 
 def tensor_types(kind: Any) -> list[Any]:
     """The types of the tensors in a Relax type: itself, or the fields of a tuple."""
-    from tvm import relax
-
     fields = kind.fields if isinstance(kind, relax.TupleType) else (kind,)
     return [f for f in fields if isinstance(f, relax.TensorType)]
 
 
 def is_constant(value: Any) -> bool:
     """Whether a Relax expression is a constant."""
-    import tvm
-
     return isinstance(value, tvm.ir.GenericConst)
 
 
 def flops_of(function: Any) -> float:
     """The floating-point operations of one call of a PrimFunc, 0 where TVM cannot tell."""
-    import tvm
-    from tvm.s_tir.analysis import estimate_tir_flops
-
     try:
-        return float(estimate_tir_flops(tvm.IRModule({"main": function})))
+        return float(s_tir.analysis.estimate_tir_flops(tvm.IRModule({"main": function})))
     except (RuntimeError, ValueError, TypeError):
         return 0.0  # an external kernel, or one whose loops are not static

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import relax
 from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 from autosplit.lowering.fuse.flat_calls import variables
 from autosplit.lowering.fuse.tensors import is_constant
@@ -32,7 +33,6 @@ from autosplit.lowering.layout.order import SUFFIX, to_last, to_source
 
 def channels_last(module: Any) -> Any:
     """The module with the convolutions of ``main`` and what follows them with channels last."""
-    from tvm import relax
 
     @relax.expr_functor.mutator
     class Convert(relax.PyExprMutator):  # type: ignore[misc]
@@ -84,8 +84,6 @@ class _Values:
 
     def convert(self, binding: Any) -> bool:
         """Emit a binding with channels last, if that is possible and of use."""
-        from tvm import relax
-
         var, value = binding.var, binding.value
         if isinstance(value, relax.Tuple) and any(v in self.last for v in variables(value)):
             self._tuple(var, value)
@@ -117,8 +115,6 @@ class _Values:
 
     def restore(self, var: Any) -> None:
         """Have a variable in the layout of the source too."""
-        from tvm import relax
-
         if var in self.restored or var not in {**self.last, **self.tuples}:
             return
         self.restored.add(var)
@@ -140,8 +136,6 @@ class _Values:
 
     def _tuple(self, var: Any, value: Any) -> None:
         """A tuple is made where it is read, in the layout that its reader needs."""
-        from tvm import relax
-
         self.tuples[var] = value
         if not isinstance(var, relax.DataflowVar):
             # The result of ``main``.
@@ -164,8 +158,6 @@ class _Values:
 
         One of a lower rank is taken as numpy broadcasts it.
         """
-        from tvm import relax
-
         if is_constant(expression):
             array = expression.value.numpy()
             if array.ndim == 0:
@@ -184,8 +176,6 @@ class _Values:
         return value if not len(sizes) else self._permuted(value, to_last)
 
     def _permuted(self, value: Any, order: Callable[[int], list[int]]) -> Any:
-        from tvm import relax
-
         shape = shape_of(value)
         axes = order(len(shape))
         # A tensor of one pixel or one channel is the same in both layouts.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import relax, te, tirx
 from autosplit.lowering.fuse.tensors import is_constant
 from autosplit.lowering.layout import winograd
 from autosplit.lowering.layout.shape import (
@@ -82,8 +83,6 @@ def _packed_call(
     is_fast: bool,
 ) -> Any:
     """The call of a kernel that computes a convolution from packed weights."""
-    from tvm import relax
-
     result = shape = convolution_shape(call)
     weight = call.args[1].value.numpy()
     if shape.rank == 3:
@@ -125,8 +124,6 @@ def _winograd_call(
     registers: Registers,
     packed_weights: dict[Any, Any],
 ) -> Any:
-    from tvm import relax
-
     tile = winograd.product_tile(shape, registers)
     key = (call.args[1], winograd.OUTPUT, tile.channels)
     if key not in packed_weights:
@@ -195,8 +192,6 @@ def _in_fours(packed: Any) -> Any:
 
 
 def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, width: int) -> Any:
-    from tvm import te, tirx
-
     block, of_bytes = int(weight.shape[4]), len(weight.shape) == 6
     rh, rw = _window(shape)
     step = BYTES if of_bytes else 1
@@ -233,8 +228,6 @@ def _convolution(shape: ConvolutionShape, x: Any, weight: Any, padded: int, widt
 
 def _window(shape: ConvolutionShape) -> tuple[Any, Any]:
     """The axes that a convolution reduces over in an image; row 0 where there are no others."""
-    from tvm import te
-
     rh = te.reduce_axis((0, shape.kernel[0]), "rh") if shape.rank == 4 else 0
     return rh, te.reduce_axis((0, shape.kernel[1]), "rw")
 
@@ -246,8 +239,6 @@ def _covered(shape: ConvolutionShape, h: Any, w: Any, rh: Any, rw: Any) -> tuple
 
 
 def _depthwise(shape: ConvolutionShape, x: Any, weight: Any) -> Any:
-    from tvm import te
-
     rh, rw = _window(shape)
 
     def product(*at: Any) -> Any:
@@ -265,8 +256,6 @@ def _cut(result: ConvolutionShape, shape: ConvolutionShape, y: Any, padded: int)
 
     The pixels of a stride of a transposed convolution lie in the channels of ``y``.
     """
-    from tvm import te
-
     outputs = result.group_outputs
     is_transposed = result is not shape
     (top, left, _, _), (sh, sw) = result.padding, result.strides

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import relax, te, tirx
 from autosplit.lowering.fuse.tensors import is_constant
 from autosplit.lowering.layout.tiles import Registers, Tile, padded_channels, padded_width, tile_of
 
@@ -19,8 +20,6 @@ PACKED = "matmul_packed"
 
 def legalize_matmul(registers: Registers) -> Any:
     """The function that LegalizeOps calls for matmul."""
-    from tvm import relax
-
     # A weight that several products read stays one constant.
     packed_weights: dict[Any, Any] = {}
 
@@ -77,8 +76,6 @@ def _product(
     left: Any, right: Any, sizes: tuple[int, ...], padded: int, tile: Tile, is_packed: bool
 ) -> Any:
     """The product, whose last two dimensions are computed up to whole tiles."""
-    from tvm import te, tirx
-
     *batch, rows, columns = sizes
     depth = int(left.shape[len(left.shape) - 1])
     k = te.reduce_axis((0, depth), "k")
@@ -114,8 +111,6 @@ def _batch_position(operand: Any, outer: list[Any]) -> list[Any]:
 
 def _widened(right: Any, padded: int) -> Any:
     """A right-hand side with zeros behind its columns."""
-    from tvm import te, tirx
-
     sizes = [int(size) for size in right.shape]
     zero = tirx.const(0.0, "float32")
     return te.compute(
@@ -127,6 +122,4 @@ def _widened(right: Any, padded: int) -> Any:
 
 def _cut(y: Any, sizes: tuple[int, ...]) -> Any:
     """The result without appended columns and rows too many."""
-    from tvm import te
-
     return te.compute(sizes, lambda *position: y[position], name="cut")

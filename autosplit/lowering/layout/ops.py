@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, Protocol
 
+from autosplit.extras import relax
 from autosplit.lowering.fuse.tensors import is_constant
 from autosplit.lowering.layout.order import pixel_axes, to_last
 
@@ -69,8 +70,6 @@ def shape_of(expression: Any) -> tuple[int, ...]:
 
 
 def _elementwise(values: Values, _: str, call: Any) -> Any:
-    from tvm import relax
-
     operands = [values.operand(a, len(call.ty.shape)) for a in call.args]
     if any(operand is None for operand in operands):
         return None
@@ -78,8 +77,6 @@ def _elementwise(values: Values, _: str, call: Any) -> Any:
 
 
 def _quantize(values: Values, _: str, call: Any) -> Any:
-    from tvm import relax
-
     data, *parameters = call.args
     if any(not is_constant(p) or prod(shape_of(p)) != 1 for p in parameters):
         # They differ along an axis, as those of weights do.
@@ -89,8 +86,6 @@ def _quantize(values: Values, _: str, call: Any) -> Any:
 
 
 def _convolution(values: Values, name: str, call: Any) -> Any:
-    from tvm import relax
-
     attrs, (data, weight) = call.attrs, call.args
     rank = len(shape_of(data))
     source, last = ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
@@ -113,8 +108,6 @@ def _convolution(values: Values, name: str, call: Any) -> Any:
 
 
 def _pool(values: Values, name: str, call: Any) -> Any:
-    from tvm import relax
-
     attrs, rank = call.attrs, len(call.ty.shape)
     source, last = ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
     if str(attrs.layout) != source or str(attrs.out_layout) not in ("", source):
@@ -136,8 +129,6 @@ def _pool(values: Values, name: str, call: Any) -> Any:
 
 def _avg_pool3d(values: Values, _: str, call: Any) -> Any:
     """The mean over neighbouring channels in a local response normalisation."""
-    from tvm import relax
-
     data, attrs = values.operand(call.args[0], 5), call.attrs
     size, *others = (int(s) for s in attrs.pool_size)
     padding = [int(p) for p in attrs.padding]
@@ -156,8 +147,6 @@ def _avg_pool3d(values: Values, _: str, call: Any) -> Any:
 
 
 def _reduction(values: Values, name: str, call: Any) -> Any:
-    from tvm import relax
-
     rank = len(call.args[0].ty.shape)
     reduce, data = getattr(relax.op, name), values.operand(call.args[0], rank)
     axes = [int(a) % rank for a in call.attrs.axis or range(rank)]
@@ -171,8 +160,6 @@ def _reduction(values: Values, name: str, call: Any) -> Any:
 
 
 def _concat(values: Values, _: str, call: Any) -> Any:
-    from tvm import relax
-
     fields = getattr(values.tuples.get(call.args[0], call.args[0]), "fields", None)
     if fields is None:
         return None
@@ -184,8 +171,6 @@ def _concat(values: Values, _: str, call: Any) -> Any:
 
 
 def _split(values: Values, _: str, call: Any) -> Any:
-    from tvm import relax
-
     rank = len(call.args[0].ty.shape)
     sections = call.attrs.indices_or_sections
     parts = int(sections) if hasattr(sections, "value") else [int(i) for i in sections]
@@ -194,8 +179,6 @@ def _split(values: Values, _: str, call: Any) -> Any:
 
 
 def _reshape(values: Values, _: str, call: Any) -> Any:
-    from tvm import relax
-
     before, after = shape_of(call.args[0]), shape_of(call)
     data = values.operand(call.args[0], len(before))
     pixels = prod(before[axis] for axis in pixel_axes(len(before)))
@@ -209,8 +192,6 @@ def _reshape(values: Values, _: str, call: Any) -> Any:
 
 
 def _permute_dims(values: Values, _: str, call: Any) -> Any:
-    from tvm import relax
-
     rank = len(call.ty.shape)
     axes = [int(a) % rank for a in call.attrs.axes or reversed(range(rank))]
     data = values.operand(call.args[0], rank)
@@ -225,8 +206,6 @@ def _permute_dims(values: Values, _: str, call: Any) -> Any:
 
 
 def _resize2d(values: Values, _: str, call: Any) -> Any:
-    from tvm import relax
-
     attrs = call.attrs
     if str(attrs.layout) != "NCHW":
         return None

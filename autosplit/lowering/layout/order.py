@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from autosplit.extras import te, tirx
+
 SUFFIX = "channels_last"
 SWAP = "swap_channels"
 
@@ -46,8 +48,6 @@ def swap_kernel(dtype: str) -> Any:
     Stages call it for a tensor that crosses a cut: it has the layout of the source there, whatever
     the runtimes on both sides.
     """
-    from tvm import te, tirx
-
     n, a, b = (tirx.Var(name, "int64") for name in "nab")
     x = te.placeholder((n, a, b), dtype, name="x")
     y = te.compute((n, b, a), lambda i, j, k: x[i, k, j], name=SWAP)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import relax
 from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 from autosplit.lowering.fuse.tensors import is_constant
 from autosplit.lowering.layout.tiles import BYTES, Registers
@@ -23,8 +24,6 @@ def convolve_bytes(registers: Registers) -> Callable[[Any], Any]:
     """The pass that computes convolutions of quantised tensors in integers."""
 
     def convert(module: Any) -> Any:
-        from tvm import relax
-
         values = {b.var: getattr(b, "value", None) for b in bindings(module["main"])}
         quantised = {v: _operands(call, values, registers) for v, call in values.items()}
         if not any(quantised.values()):
@@ -68,8 +67,6 @@ def _operands(call: Any, values: dict[Any, Any], registers: Registers) -> tuple[
 
 def _product(mutator: Any, call: Any, data: Any, weight: Any) -> Any:
     """The convolution of dequantised tensors by one of their integers."""
-    from tvm import relax
-
     emit, attrs = mutator.builder_.emit, call.attrs
     q = mutator.visit_expr(data.args[0])
     zero = _unsigned_zero(q, _array(data.args[2]))

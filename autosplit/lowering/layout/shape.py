@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from autosplit.extras import te, tirx
+
 
 @dataclass(frozen=True)
 class ConvolutionShape:
@@ -103,8 +105,6 @@ def _four_sides(padding: list[int], axes: int) -> tuple[int, int, int, int]:
 
 def with_zeros(shape: ConvolutionShape, x: Any) -> Any:
     """The input with zeros around each image."""
-    from tvm import te, tirx
-
     top, left, bottom, right = shape.padding
     if not any(shape.padding):
         return x

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from autosplit.extras import tvm
+
 # So many products of bytes an instruction adds to one 32-bit number.
 BYTES = 4
 
@@ -46,12 +48,10 @@ class Tile:
 
 def registers_of(target: Any) -> Registers:
     """The registers of a tvm Target: AVX-512, AVX2, else 128 bits as SSE and NEON have them."""
-    from tvm.target import codegen
-
     if target.kind.name == "llvm":
-        if codegen.target_has_features(["avx512f"], target):
-            return Registers(32, 16, codegen.target_has_features(["avx512vnni"], target))
-        if codegen.target_has_features(["avx2"], target):
+        if tvm.target.codegen.target_has_features(["avx512f"], target):
+            return Registers(32, 16, tvm.target.codegen.target_has_features(["avx512vnni"], target))
+        if tvm.target.codegen.target_has_features(["avx2"], target):
             return Registers(16, 8)
     return Registers(16, 4)
 

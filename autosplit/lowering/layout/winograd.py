@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.extras import te, tirx
 from autosplit.lowering.layout.shape import ConvolutionShape, with_zeros
 from autosplit.lowering.layout.tiles import Registers, Tile, padded_width, tile_of
 
@@ -72,8 +73,6 @@ def transformed_weight(weight: Any, block: int) -> Any:
 
 def winograd(shape: ConvolutionShape, x: Any, weight: Any, tile: Tile) -> Any:
     """The convolution by transformed weights."""
-    from tvm import te, tirx
-
     rows, columns = _tiles(shape)
     top, left, _, _ = shape.padding
     below, right = 2 * rows + 2 - top - shape.height, 2 * columns + 2 - left - shape.width
@@ -116,7 +115,6 @@ def _transform(matrix: Any, position: Any, read: Any) -> Any:
 
     The kernel unrolls the positions, which leaves the one sum of each.
     """
-    from tvm import tirx
 
     def entry(i: int, j: int) -> Any:
         total: Any = None

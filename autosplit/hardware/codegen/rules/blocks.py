@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from autosplit.extras import s_tir
+
 _SPATIAL, _REDUCTION = 0, 2
 # Has the loop divided into a part without rest and a last step, each with code of its own.
 PARTITION = "pragma_loop_partition_hint"
@@ -62,13 +64,11 @@ def inline_all(sch: Any, blocks: list[Any]) -> None:
 
     What several blocks read is computed once: it may be expensive, as the exponentials of softmax.
     """
-    from tvm.s_tir.schedule import ScheduleError
-
     for block in reversed(blocks):
         if not is_reduction(sch, block) and len(sch.get_consumers(block)) == 1:
             try:
                 sch.compute_inline(block)
-            except ScheduleError:
+            except s_tir.ScheduleError:
                 continue
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 # mypy: disable-error-code="valid-type,untyped-decorator"
 from functools import cache
 
+from autosplit.extras import s_tir
+
 _NAME = "autosplit.bytes_16x4"
 
 
@@ -14,7 +16,6 @@ def multiply_bytes() -> str:
 
     TVM's own has operands that LLVM 22 does not take any more, and its import takes long.
     """
-    from tvm.s_tir import TensorIntrin
     from tvm.script import tirx as T
 
     @T.prim_func(s_tir=True)
@@ -50,5 +51,5 @@ def multiply_bytes() -> str:
                 dtype="int32x16",
             )
 
-    TensorIntrin.register(_NAME, products, instruction, override=True)
+    s_tir.TensorIntrin.register(_NAME, products, instruction, override=True)
     return _NAME

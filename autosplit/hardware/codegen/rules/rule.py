@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from autosplit.extras import s_tir, tvm
 from autosplit.hardware.codegen.rules.blocks import named_blocks
 from autosplit.hardware.codegen.rules.plain import schedule_plain, schedule_swap
 from autosplit.hardware.codegen.rules.products import schedule_product
@@ -21,9 +22,6 @@ def scheduled_by_rule(function: Any, target: Any) -> Any | None:
 
     A rule does not fit where a step of it raises ScheduleError; another error is a warning too.
     """
-    import tvm
-    from tvm import s_tir
-
     main = function.with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
     registers = registers_of(target)
     # TVM cannot build a product of a vector and a single number of bfloat16.
