@@ -82,7 +82,7 @@ def test_equal_to_a_mixed_integer_programme(seed: int) -> None:
 def test_the_stages_of_a_batch_cost_what_each_costs_alone(question) -> None:
     model, stages, allow_empty = question
     splits = [*all_splits(model, stages, allow_empty)]
-    loads = BatchEvaluator(model).batch(splits).loads(model)
+    loads = BatchEvaluator(model).batch(splits).times(model)
     for split, row in zip(splits, loads.tolist(), strict=True):
         try:
             expected = evaluate(model, split, allow_empty=True).loads

@@ -161,11 +161,10 @@ def test_random_splits_use_any_number_of_devices(branchy_bench: Make) -> None:
 
 def test_many_splits_cost_what_each_costs_alone(chain_bench: Make) -> None:
     costs = chain_bench(ops=5, stages=3).costs
-    slower = replace(
-        costs, times=tuple(tuple(2 * t for t in row) for row in costs.times), overheads=(0.5,)
-    )
+    costs = replace(costs, overheads=(0.5,))
+    slower = replace(costs, times=tuple(tuple(2 * t for t in row) for row in costs.times))
     space = Space(costs, 3, empty=True)
-    crowd = ContentionCosts((costs, slower, costs))
+    crowd = ContentionCosts(costs, slower, 3)
     pool = space.evaluator.batch(space.listed)
     assert pool.times(crowd) == pytest.approx(
         np.array([space.evaluate(s, crowd).loads for s in space.listed])
@@ -177,12 +176,11 @@ def test_many_splits_cost_what_each_costs_alone(chain_bench: Make) -> None:
 def test_the_best_under_costs_that_depend_on_the_crowd(chain_bench: Make, rows: int) -> None:
     costs = chain_bench(ops=7, stages=3).costs
     row = np.array(costs.times[0])
-    crowd = ContentionCosts(
-        tuple(
-            replace(costs, times=tuple(tuple(row * s * (1 + d)) for d in range(rows)))
-            for s in (1.0, 1.4, 2.4)
-        )
+    alone, all_busy = (
+        replace(costs, times=tuple(tuple(row * s * (1 + d)) for d in range(rows)))
+        for s in (1.0, 2.4)
     )
+    crowd = ContentionCosts(alone, all_busy, 3)
     space = Space(crowd.at(1), 3, empty=True)
     best = space.best(crowd, 10)
     periods = sorted(

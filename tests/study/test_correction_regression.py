@@ -16,7 +16,7 @@ from autosplit.cuts.stages import Stages
 from autosplit.planner import CostModel, Transfer, evaluate
 from autosplit.study.surrogate import cost_correction
 from autosplit.study.surrogate import gaussian_posterior as posterior
-from autosplit.study.surrogate.cost_correction import CorrectedCosts, Measured, correct
+from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct
 
 OPS = 6
 CHAIN = tuple(1 << i - 1 if i else 0 for i in range(OPS))
@@ -154,7 +154,7 @@ def table(rows: tuple[tuple[float, ...], ...], count: int = 3) -> np.ndarray:
 
 def both(
     costs: CostModel, devices: Sequence[str], splits: list[Stages], empty: bool
-) -> tuple[Direct, CorrectedCosts]:
+) -> tuple[Direct, Corrected]:
     """The regression and the correction after the same measurements."""
     measured = measurements(costs, splits)
     return Direct(costs, devices, measured), correct(costs, devices, measured, empty)
@@ -165,8 +165,9 @@ def test_times_and_overheads_are_those_of_the_regression(
     rows: int, devices: Sequence[str], splits: list[Stages], empty: bool
 ) -> None:
     direct, corrected = both(model(rows), devices, splits, empty)
-    assert len(corrected.contention_costs.costs) == (3 if empty else 1)
-    for used, model_costs in enumerate(corrected.contention_costs.costs, 1):
+    assert corrected.contention_costs.varies == empty
+    for used in (1, 2, 3):
+        model_costs = corrected.contention_costs.at(used)
         crowd = (used - 1) / 2 if empty else 1.0
         np.testing.assert_allclose(table(model_costs.times), direct.times_at(crowd), rtol=1e-4)
         overheads = [
@@ -186,7 +187,7 @@ def test_error_and_noise_are_weighed_by_how_likely_they_are(
     )
 
 
-def drawn(corrected: CorrectedCosts, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
+def drawn(corrected: Corrected, count: int, used: int) -> tuple[np.ndarray, np.ndarray]:
     """Times and overheads of many draws."""
     rng = np.random.default_rng(3)
     costs = [corrected.draw(rng).at(used) for _ in range(count)]
@@ -308,5 +309,5 @@ def test_devices_that_are_alike_have_one_row_of_costs(seed: int, devices: int) -
     corrected = correct(
         costs, [f"cores:{d}" for d in range(devices)], measurements(costs, [stages] * 3, seed)
     )
-    drawn = corrected.draw(np.random.default_rng(seed)).costs[-1]
+    drawn = corrected.draw(np.random.default_rng(seed)).all_busy
     assert len(corrected.costs.times) == len(drawn.times) == 1

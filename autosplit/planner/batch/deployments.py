@@ -1,26 +1,19 @@
-"""Many deployments at once: their periods under any costs as arrays.
-
-As in ``evaluation``, each different stage is timed once. Its load depends on how many cores are
-busy, so it is timed under the costs of one busy core and of all, and interpolated between them.
-"""
+"""Deployments as a study moves between them, and batches of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autosplit.cuts import TooManyDownsets, downsets, full, members
 from autosplit.cuts.stages import Stages
-from autosplit.planner.batch.evaluation import BatchEvaluator, StageBatch
+from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
-from autosplit.planner.problem.problem import Array, Index
-from autosplit.planner.problem.runtime_costs import Rows, least_costs, of_device
+from autosplit.planner.problem.problem import Array
 
 
 @dataclass(frozen=True)
@@ -74,50 +67,6 @@ def _with(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
     return (*values[:place], value, *values[place + 1 :])
 
 
-@dataclass(frozen=True)
-class CoreContention:
-    """Costs by the number of busy cores, a row for each number of threads.
-
-    ``alone`` are those where one core is busy, ``all_busy`` those where all ``cores`` are. They
-    differ in times, between which any other number of busy cores is interpolated.
-    """
-
-    alone: CostModel
-    all_busy: CostModel
-    cores: int
-
-    def level(self, busy: Array | int) -> Array:
-        """From 0 for one busy core to 1 for all."""
-        if self.cores == 1:
-            return np.ones_like(busy, dtype=np.float64)
-        return (np.asarray(busy, dtype=np.float64) - 1) / (self.cores - 1)
-
-    def at(self, busy: int) -> CostModel:
-        """The costs where ``busy`` cores are."""
-        level = float(self.level(busy))
-        if level == 1:
-            return self.all_busy
-        if not self.all_busy.runtimes:
-            times = _between(self.alone.times, self.all_busy.times, level)
-            return replace(self.all_busy, times=times)
-        runtimes = []
-        for alone, busy_costs in zip(self.alone.runtimes, self.all_busy.runtimes, strict=True):
-            times = _between(alone.times, busy_costs.times, level)
-            runtimes.append(replace(busy_costs, times=times))
-        times, overheads = least_costs(runtimes)
-        return replace(self.all_busy, times=times, overheads=overheads, runtimes=tuple(runtimes))
-
-
-def _between(low: Rows, high: Rows, level: float) -> Rows:
-    """Times between those of two tables."""
-    rows = []
-    for device in range(max(len(low), len(high))):
-        pairs = zip(of_device(low, device), of_device(high, device), strict=True)
-        # The difference of two infinite times would be none.
-        rows.append(tuple(a if a == math.inf else a + level * (b - a) for a, b in pairs))
-    return tuple(rows)
-
-
 def loads_in(
     costs: CostModel,
     deployment: DeployedSplit,
@@ -132,75 +81,18 @@ def loads_in(
     return evaluate(model, deployment.stages).loads
 
 
-@dataclass(frozen=True, eq=False)
-class DeploymentBatch:
-    """Deployments on equal cores.
-
-    A row of the arrays is a deployment, a column one of its stages. ``parts``: the place of the
-    stage in the ``table``, -1 behind the last stage; ``replicas``: of the stage, 1 there.
-    """
-
-    stages: tuple[DeployedSplit, ...]
-    parts: Index
-    replicas: Array
-    busy: Array
-    table: StageBatch
-
-    def times(self, costs: CostModel | CoreContention) -> Array:
-        """The load of one replica of each stage; 0 behind the last stage."""
-        if isinstance(costs, CostModel):
-            return np.append(self.table.loads(costs), 0.0)[self.parts]
-        low, high = self.table.loads(costs.alone), self.table.loads(costs.all_busy)
-        low, high = np.append(low, 0.0)[self.parts], np.append(high, 0.0)[self.parts]
-        with np.errstate(invalid="ignore"):
-            loads = low + costs.level(self.busy)[:, None] * (high - low)
-        return np.where(np.isinf(low), math.inf, loads)
-
-    def periods(self, costs: CostModel | CoreContention) -> Array:
-        """The period of each deployment; empty for an empty batch."""
-        if not self.stages:
-            return np.zeros(0)
-        return np.asarray((self.times(costs) / self.replicas).max(axis=1))
-
-    def only(self, chosen: NDArray[np.bool_]) -> DeploymentBatch:
-        """The batch of those that are chosen."""
-        return DeploymentBatch(
-            tuple(compress(self.stages, chosen)),
-            self.parts[chosen],
-            self.replicas[chosen],
-            self.busy[chosen],
-            self.table,
-        )
-
-    @property
-    def memory(self) -> Array:
-        """Per deployment the bytes of a replica of its largest stage."""
-        if not self.stages:
-            return np.zeros(0)
-        return np.asarray(np.append(self.table.memory, 0.0)[self.parts].max(axis=1))
-
-
-class DeploymentEvaluator:
+class DeploymentEvaluator(BatchEvaluator[DeployedSplit]):
     """Makes batches of deployments; row i of ``costs`` is for ``thread_counts[i]`` threads."""
 
     def __init__(self, costs: CostModel, thread_counts: Sequence[int]) -> None:
-        self._evaluator = BatchEvaluator(costs)
+        super().__init__(costs)
         self._row = {threads: row for row, threads in enumerate(thread_counts)}
 
-    def batch(self, deployments: Iterable[DeployedSplit]) -> DeploymentBatch:
-        """The deployments as a batch, in their order."""
-        chosen = tuple(deployments)
-        width = max((len(d.stages) for d in chosen), default=0)
-        numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-        parts = np.full((len(chosen), width), -1, dtype=np.intp)
-        replicas = np.ones((len(chosen), width))
-        for place, deployment in enumerate(chosen):
-            rows = map(self._row.__getitem__, deployment.threads)
-            for stage, part in enumerate(zip(rows, deployment.stages, strict=True)):
-                parts[place, stage] = numbers.setdefault(part, len(numbers))
-            replicas[place, : len(deployment.stages)] = deployment.replicas
-        busy = np.array([deployment.cores for deployment in chosen], dtype=np.float64)
-        return DeploymentBatch(chosen, parts, replicas, busy, self._evaluator.table(numbers))
+    def shape(self, candidate: DeployedSplit) -> Shape:
+        """See BatchEvaluator."""
+        rows = map(self._row.__getitem__, candidate.threads)
+        parts = list(zip(rows, candidate.stages, strict=True))
+        return Shape(parts, candidate.replicas, candidate.cores)
 
 
 def two_stage_periods(

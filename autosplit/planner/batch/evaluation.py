@@ -8,21 +8,23 @@ each stage is timed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autosplit.cuts import bitset
-from autosplit.cuts.stages import Stages
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import StageCost, stage_cost
 from autosplit.planner.problem.problem import Array, Index
 from autosplit.planner.problem.runtime_costs import RuntimeCosts
+
+C = TypeVar("C")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,51 +82,73 @@ class StageBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class SplitBatch:
-    """Splits of one space; ``parts``: split by stage, the place of each stage in the ``table``."""
+class Batch(Generic[C]):
+    """Many candidates of one space, called ``stages``: splits or deployments.
 
-    stages: tuple[Stages, ...]
+    A row of the arrays is a candidate, a column one of its stages. ``parts``: the place of the
+    stage in the ``table``, -1 behind the last stage; ``replicas``: of the stage, 1 there; ``busy``:
+    how many devices or cores the candidate uses.
+    """
+
+    stages: tuple[C, ...]
     parts: Index
+    replicas: Array
+    busy: Array
     table: StageBatch
 
     @property
     def memory(self) -> Array:
-        """Per split the bytes of its largest stage."""
-        return np.asarray(self.table.memory[self.parts].max(axis=1)) if self.stages else np.zeros(0)
-
-    def loads(self, costs: CostModel) -> Array:
-        """The time of each stage of each split under ``costs``."""
-        return self.table.loads(costs)[self.parts]
+        """Per candidate the bytes of its largest stage, of one replica."""
+        return np.asarray(self._of_parts(self.table.memory).max(axis=1, initial=0.0))
 
     def times(self, costs: CostModel | ContentionCosts) -> Array:
-        """``loads``, where costs may depend on how many stages are not empty."""
-        if not isinstance(costs, ContentionCosts) or len(costs.costs) == 1 or not self.stages:
-            return self.loads(costs_at(costs, self.parts.shape[1]))
-        active = (self.table.sizes > 0)[self.parts].sum(axis=1)
-        times = np.zeros(self.parts.shape)
-        for number in np.unique(active).tolist():
-            rows = active == number
-            times[rows] = self.table.loads(costs.at(number))[self.parts[rows]]
-        return times
+        """The load of each stage of each candidate, of one replica; 0 behind the last stage.
 
-    def only(self, where: NDArray[np.bool_]) -> SplitBatch:
-        """Some of the splits."""
-        stages = tuple(s for s, chosen in zip(self.stages, where, strict=True) if chosen)
-        return SplitBatch(stages, self.parts[where], self.table)
-
-    def joined(self, other: SplitBatch) -> SplitBatch:
-        """These splits, then the other's."""
-        if not self.stages or not other.stages:
-            return self if self.stages else other
-        parts = np.concatenate([self.parts, other.parts + len(self.table.first)])
-        return SplitBatch((*self.stages, *other.stages), parts, self.table.joined(other.table))
+        Under costs that depend on how many are busy a load is interpolated between those of one
+        and of all.
+        """
+        if not isinstance(costs, ContentionCosts) or not costs.varies:
+            return self._of_parts(self.table.loads(costs_at(costs, 1)))
+        low = self._of_parts(self.table.loads(costs.alone))
+        high = self._of_parts(self.table.loads(costs.all_busy))
+        with np.errstate(invalid="ignore"):
+            loads = low + costs.level(self.busy)[:, None] * (high - low)
+        return np.where(np.isinf(low), math.inf, loads)
 
     def periods(self, costs: CostModel | ContentionCosts) -> Array:
-        """The slowest stage of each split under ``costs``; empty for an empty batch."""
-        return np.asarray(self.times(costs).max(axis=1)) if self.stages else np.zeros(0)
+        """The period of each candidate; empty for an empty batch."""
+        return np.asarray((self.times(costs) / self.replicas).max(axis=1, initial=0.0))
+
+    def _of_parts(self, values: Array) -> Array:
+        return np.asarray(np.append(values, 0.0)[self.parts])
+
+    def only(self, where: NDArray[np.bool_]) -> Batch[C]:
+        """Some of the candidates."""
+        rows = (self.parts[where], self.replicas[where], self.busy[where])
+        return Batch(tuple(compress(self.stages, where)), *rows, self.table)
+
+    def joined(self, other: Batch[C]) -> Batch[C]:
+        """These splits, then the other's, of as many stages."""
+        if not self.stages or not other.stages:
+            return self if self.stages else other
+        return Batch(
+            (*self.stages, *other.stages),
+            np.concatenate([self.parts, other.parts + len(self.table.first)]),
+            np.concatenate([self.replicas, other.replicas]),
+            np.append(self.busy, other.busy),
+            self.table.joined(other.table),
+        )
 
 
-class BatchEvaluator:
+class Shape(NamedTuple):
+    """A candidate as its stages' devices and ops, their replicas, and how many cores it uses."""
+
+    parts: Sequence[tuple[int, tuple[int, ...]]]
+    replicas: Sequence[int]
+    busy: int
+
+
+class BatchEvaluator(Generic[C]):
     """Makes batches of the legal splits of ``costs``; what is known of a stage is stored."""
 
     def __init__(self, costs: CostModel) -> None:
@@ -141,16 +165,29 @@ class BatchEvaluator:
             for reader in tensor.consumers:
                 self._inputs.setdefault(reader, []).append(t)
 
-    def batch(self, splits: Iterable[Stages]) -> SplitBatch:
-        """The splits as a batch, in their order."""
-        stages = tuple(splits)
+    def shape(self, candidate: Any) -> Shape:
+        """The parts of a candidate; here of a split, with a device a stage."""
+        return Shape(list(enumerate(candidate)), (1,) * len(candidate), sum(map(bool, candidate)))
+
+    def batch(self, candidates: Iterable[C]) -> Batch[C]:
+        """The candidates as a batch, in their order."""
+        chosen = tuple(candidates)
+        shapes = [self.shape(candidate) for candidate in chosen]
+        width = max((len(shape.parts) for shape in shapes), default=0)
+        # A stage is the same in two candidates where its ops and its device are.
         numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-        # A stage is the same in two splits where its ops and its device are.
-        every_part = [part for split in stages for part in enumerate(split)]
-        parts = [numbers.setdefault(part, len(numbers)) for part in every_part]
-        width = len(stages[0]) if stages else 0
-        table = self.table(numbers)
-        return SplitBatch(stages, np.array(parts, dtype=np.intp).reshape(len(stages), width), table)
+        parts, replicas = [], []
+        for shape in shapes:
+            rest = width - len(shape.parts)
+            parts += [numbers.setdefault(part, len(numbers)) for part in shape.parts] + [-1] * rest
+            replicas += [*shape.replicas, *[1] * rest]
+        return Batch(
+            chosen,
+            np.array(parts, dtype=np.intp).reshape(len(chosen), width),
+            np.array(replicas, dtype=np.float64).reshape(len(chosen), width),
+            np.array([shape.busy for shape in shapes], dtype=np.float64),
+            self.table(numbers),
+        )
 
     def table(self, parts: Collection[tuple[int, tuple[int, ...]]]) -> StageBatch:
         """Different stages, each a device and the ops on it, in their order."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from autosplit.planner.batch.deployments import CoreContention, DeployedSplit
-from autosplit.planner.batch.evaluation import SplitBatch
+from autosplit.planner.batch.evaluation import Batch
 from autosplit.planner.batch.stage_table import StageTable
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
+from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 
@@ -60,49 +60,36 @@ class CandidateSource(Protocol):
         """The best split under some costs; None where there is none."""
         ...
 
-    def best_of_each(self, draws: Sequence[Any], limits: Sequence[float]) -> list[Any]:
+    def best_of_each(self, draws: Sequence[Any], limits: Sequence[float]) -> Sequence[Any]:
         """For each draw of the costs its best split, None where its period is above the limit."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedDeployments:
-    """Every deployment on some cores, searched by the planner."""
+class PlannedSpace:
+    """Every candidate of a space, searched by the planner."""
 
-    space: DeploymentSpace
-    effort = _DEPLOYMENT_EFFORT
-
-    def best(self, costs: CoreContention) -> DeployedSplit | None:
-        """See CandidateSource."""
-        return self.space.best(costs, 1)[0]
-
-    def best_of_each(
-        self, draws: Sequence[CoreContention], limits: Sequence[float]
-    ) -> list[DeployedSplit]:
-        """See CandidateSource; the limits are not needed to be quick."""
-        return [self.space.best(costs, 1)[0] for costs in draws]
-
-
-@dataclass(frozen=True, eq=False)
-class AllSplits:
-    """Every split of a space, searched by the planner."""
-
-    space: Space
+    space: CandidateSpace
 
     @property
     def effort(self) -> Effort:
         """See CandidateSource. A plan looks at the pairs of cuts of all inner levels."""
-        table = self.space.stage_table
+        if isinstance(self.space, DeploymentSpace):
+            return _DEPLOYMENT_EFFORT
+        space = cast("Space", self.space)
+        table = space.stage_table
         if table is None:
             return _SLOW_EFFORT
-        pairs = len(table.cuts) ** 2 * max(1, self.space.stages - 2)
+        pairs = len(table.cuts) ** 2 * max(1, space.stages - 2)
         return _QUICK_EFFORT if pairs <= QUICK else _SLOW_EFFORT
 
     def best(self, costs: ContentionCosts) -> Any | None:
         """See CandidateSource."""
         return self.space.best(costs, 1)[0]
 
-    def best_of_each(self, draws: Sequence[ContentionCosts], limits: Sequence[float]) -> list[Any]:
+    def best_of_each(
+        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
+    ) -> Sequence[Any]:
         """See CandidateSource."""
         return self.space.best_of_each(draws, limits)
 
@@ -128,7 +115,7 @@ class TableSplits:
 class ListedSplits:
     """A list of splits, where so many trials are measured that one more changes little."""
 
-    batch: SplitBatch
+    batch: Batch[Any]
     effort = _LIST_EFFORT
 
     def best(self, costs: ContentionCosts) -> Any | None:

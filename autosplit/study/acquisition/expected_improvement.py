@@ -17,15 +17,14 @@ import numpy as np
 
 from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
-from autosplit.planner.batch.evaluation import SplitBatch
+from autosplit.planner.batch.evaluation import Batch
 from autosplit.planner.batch.stage_table import StageTable
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.problem import Array
 from autosplit.study.acquisition.candidate_sources import (
-    AllSplits,
     CandidateSource,
     ListedSplits,
-    PlannedDeployments,
+    PlannedSpace,
     TableSplits,
 )
 from autosplit.study.acquisition.history import History, generator
@@ -33,9 +32,10 @@ from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.space.unmeasured import CANDIDATES, free_splits
-from autosplit.study.surrogate.cost_correction import Corrected, CorrectedCosts, Measured, correct
-from autosplit.study.surrogate.deployment_correction import (
-    CorrectedDeployments,
+from autosplit.study.surrogate.cost_correction import (
+    Corrected,
+    Measured,
+    correct,
     correct_deployments,
 )
 
@@ -152,30 +152,16 @@ class Outlook:
         return float(batch.periods(costs).min(initial=math.inf))
 
 
+# The cache is for all that ask at the same state of a study.
+@lru_cache(maxsize=4)
 def corrected_costs(
     space: CandidateSpace, devices: tuple[str, ...], measured: tuple[Measured, ...]
 ) -> Corrected:
     """The costs of a space corrected by all that was measured."""
     if isinstance(space, DeploymentSpace):
-        return corrected_deployments(space, measured)
-    return corrected_splits(cast("Space", space), devices, measured)
-
-
-# The cache is for all that ask at the same state of a study.
-@lru_cache(maxsize=4)
-def corrected_splits(
-    space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]
-) -> CorrectedCosts:
-    """``correct`` for a space of splits."""
-    return correct(space.costs, devices, measured, space.empty)
-
-
-@lru_cache(maxsize=4)
-def corrected_deployments(
-    space: DeploymentSpace, measured: tuple[Measured, ...]
-) -> CorrectedDeployments:
-    """``correct_deployments`` for a space of deployments."""
-    return correct_deployments(space.costs, space.thread_counts, len(space.cores), measured)
+        counts = space.thread_counts
+        return correct_deployments(space.costs, counts, len(space.cores), measured)
+    return correct(space.costs, devices, measured, cast("Space", space).empty)
 
 
 @lru_cache(maxsize=4)
@@ -183,10 +169,10 @@ def outlook(space: CandidateSpace, devices: tuple[str, ...], history: History) -
     """Correct the costs by all that was measured, and list what is promising under them."""
     if not isinstance(space, DeploymentSpace):
         return _split_outlook(cast("Space", space), devices, history)
-    deployments = corrected_deployments(space, history.measured)
+    corrected = corrected_costs(space, devices, history.measured)
     starts = [m.candidate for m in history.measured[-CENTRES:]]
-    free = free_splits(space, deployments.contention_costs, history.taken, starts)
-    return Outlook(space, history, deployments, tuple(free), PlannedDeployments(space))
+    free = free_splits(space, corrected.contention_costs, history.taken, starts)
+    return Outlook(space, history, corrected, tuple(free), PlannedSpace(space))
 
 
 def _split_outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook:
@@ -196,13 +182,13 @@ def _split_outlook(space: Space, devices: tuple[str, ...], history: History) -> 
     number of measured trials has doubled; in between what was listed then is weighed again, with
     the splits around its best.
     """
-    corrected = corrected_splits(space, devices, history.measured)
+    corrected = corrected_costs(space, devices, history.measured)
     if len(history.measured) >= PLANNED:
         view = _listed_outlook(space, devices, history, corrected)
         if view.free:
             return view
     plan, table = _plan_and_table(space, corrected, history.measured)
-    source: CandidateSource = AllSplits(space)
+    source: CandidateSource = PlannedSpace(space)
     free: list[Stages] = []
     if table is not None:
         source = TableSplits(table)
@@ -230,7 +216,7 @@ def _best(
 
 
 def _plan_and_table(
-    space: Space, corrected: CorrectedCosts, measured: Sequence[Measured]
+    space: Space, corrected: Corrected, measured: Sequence[Measured]
 ) -> tuple[list[Stages], StageTable | None]:
     """Where the cuts are too many for a table of all, the exact plan and a table of stages near it.
 
@@ -247,7 +233,7 @@ def _plan_and_table(
 
 
 def _listed_outlook(
-    space: Space, devices: tuple[str, ...], history: History, corrected: CorrectedCosts
+    space: Space, devices: tuple[str, ...], history: History, corrected: Corrected
 ) -> Outlook:
     """What was listed at the last power of two of measured trials, weighed again."""
     # Any process finds the same listing, whichever trials it saw itself.
@@ -269,12 +255,12 @@ def _listed_outlook(
 @lru_cache(maxsize=2)
 def _listed(
     space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]
-) -> tuple[dict[str, None], SplitBatch]:
+) -> tuple[dict[str, None], Batch[Stages]]:
     """The best splits under the costs corrected by these trials, and the best few of each draw.
 
     Returns their keys, and the splits in the same order.
     """
-    corrected = corrected_splits(space, devices, measured)
+    corrected = corrected_costs(space, devices, measured)
     plan, table = _plan_and_table(space, corrected, measured)
 
     def best(costs: ContentionCosts, count: int, seconds: float) -> list[Stages]:

@@ -15,7 +15,7 @@ import numpy as np
 from autosplit.cuts.stages import Stages
 from autosplit.errors import Infeasible
 from autosplit.planner import Constraints, CostModel, least_latency, pareto_front, plan
-from autosplit.planner.batch.deployments import CoreContention, DeployedSplit
+from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.space.candidate_space import CandidateSpace
@@ -48,7 +48,7 @@ def listed(
 
 
 def _deployments(
-    space: DeploymentSpace, costs: CoreContention, objectives: tuple[str, ...], count: int
+    space: DeploymentSpace, costs: ContentionCosts, objectives: tuple[str, ...], count: int
 ) -> Iterator[DeployedSplit]:
     yield from space.whole_models
     if "throughput" in objectives:
@@ -83,12 +83,12 @@ def _splits(
         elif name == "memory":
             yield from _best(space, memory_costs(space.costs), count)
         else:
-            for model in costs.costs:
-                for stages in _quickest(model, space.stages, space.empty):
+            for used in space.stage_counts if costs.varies else [space.stages]:
+                for stages in _quickest(costs.at(used), space.stages, space.empty):
                     yield space.placement.canonical(stages)
     if len(objectives) > 1:
         with contextlib.suppress(Infeasible):
-            yield from _front(space, costs.costs[-1])
+            yield from _front(space, costs.all_busy)
 
 
 def _best(space: Any, costs: Any, count: int) -> list[Any]:

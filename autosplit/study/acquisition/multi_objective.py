@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from autosplit.planner.batch.evaluation import Batch
 from autosplit.planner.dominance import Point, at_least_as_good, front, volume_gain
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.front_candidates import LISTED, listed
 from autosplit.study.acquisition.history import FEWEST_MEASURED, History
 from autosplit.study.acquisition.proposals import EXPLORATION, unmeasured_alone
 from autosplit.study.config.objectives import objective_values
-from autosplit.study.space.candidate_space import CandidateBatch, CandidateSpace
+from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
 from autosplit.study.surrogate.cost_correction import Corrected
 
@@ -43,7 +44,7 @@ class Prospects:
     objectives: tuple[str, ...]
     corrected: Corrected
     latency_ratio: float
-    splits: CandidateBatch
+    splits: Batch[Any]
 
     @cached_property
     def free(self) -> tuple[Any, ...]:
@@ -86,7 +87,7 @@ class Prospects:
         points = self._expected(batch, costs)
         return [points[n] for n in front(points)][:LISTED]
 
-    def _expected(self, splits: CandidateBatch, costs: Any = None) -> list[Point]:
+    def _expected(self, splits: Batch[Any], costs: Any = None) -> list[Point]:
         """What each objective is expected to be for some splits."""
         if not splits.stages:
             return []

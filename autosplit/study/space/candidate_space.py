@@ -6,42 +6,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autosplit.cuts.stages import Stages
 from autosplit.planner import CostModel
-from autosplit.planner.problem.problem import Array
+from autosplit.planner.batch.evaluation import BatchEvaluator
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-
-
-class CandidateBatch(Protocol):
-    """Many candidates at once."""
-
-    @property
-    def stages(self) -> Sequence[Any]:
-        """The candidates."""
-
-    def periods(self, costs: Any) -> Array:
-        """The period of each under some costs."""
-
-    def times(self, costs: Any) -> Array:
-        """The load of each of its stages, one a column."""
-
-    @property
-    def memory(self) -> Array:
-        """The bytes of its largest stage, of one replica."""
-
-    def only(self, chosen: NDArray[np.bool_]) -> Any:
-        """The batch of those that are chosen."""
-
-
-class Evaluator(Protocol):
-    """Makes batches."""
-
-    def batch(self, candidates: Iterable[Any], /) -> CandidateBatch:
-        """The candidates as a batch, in their order."""
 
 
 class CandidateSpace(Hashable, Protocol):
@@ -64,7 +35,7 @@ class CandidateSpace(Hashable, Protocol):
         """All that fit, best first under the profile. Raises ConfigError for too many."""
 
     @property
-    def evaluator(self) -> Evaluator:
+    def evaluator(self) -> BatchEvaluator[Any]:
         """What times many candidates at once."""
 
     def cut_periods(self) -> Mapping[int, float]:
@@ -110,6 +81,9 @@ class CandidateSpace(Hashable, Protocol):
 
         Raises Infeasible where none fits.
         """
+
+    def best_of_each(self, costs: Sequence[Any], limits: Sequence[float], /) -> Sequence[Any]:
+        """The best one under each of some costs; None where its period is above the limit."""
 
     def plan(self) -> Any:
         """The best one under the profile. Raises Infeasible where none fits."""

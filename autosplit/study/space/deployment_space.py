@@ -34,13 +34,13 @@ from autosplit.planner import (
     shares_of,
 )
 from autosplit.planner.batch.deployments import (
-    CoreContention,
     DeployedSplit,
     DeploymentEvaluator,
     two_stage_periods,
 )
 from autosplit.planner.batch.neighbourhood import CutNeighbourhood
 from autosplit.planner.placement.canonical import largest_stages
+from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.study.space.keys import (
     KeyedSpace,
     key_of,
@@ -200,13 +200,11 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         return deployment.stages
 
     def evaluate(
-        self, deployment: DeployedSplit, costs: CostModel | CoreContention | None = None
+        self, deployment: DeployedSplit, costs: CostModel | ContentionCosts | None = None
     ) -> PlannedDeployment:
         """What a deployment costs under ``costs``, by default those of the profile."""
-        model = costs or self.costs
         # The more cores are busy, the slower each of them is.
-        if isinstance(model, CoreContention):
-            model = model.at(deployment.cores)
+        model = costs_at(costs or self.costs, deployment.cores)
         return evaluate_deployment(
             model, deployment.stages, deployment.replicas, deployment.threads, self.thread_counts
         )
@@ -257,7 +255,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         return plan_deployment(self.costs, len(self.cores), thread_counts=self.thread_counts)
 
     def best(
-        self, costs: CostModel | CoreContention, count: int, seconds: float = 2.0
+        self, costs: CostModel | ContentionCosts, count: int, seconds: float = 2.0
     ) -> list[DeployedSplit]:
         """Up to ``count`` of the best deployments under some costs, best first.
 
@@ -266,7 +264,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         """
         candidates = dict.fromkeys(self.whole_models)
         numbers = [len(self.cores)]
-        if count > 1 and isinstance(costs, CoreContention) and len(self.cores) > 1:
+        if count > 1 and isinstance(costs, ContentionCosts) and len(self.cores) > 1:
             # Fewer cores are better only where cores slow each other down much.
             numbers.append(len(self.cores) // 2)
         for cores in numbers:
@@ -281,11 +279,11 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         return [batch.stages[n] for n in order[:count]]
 
     def planned(
-        self, costs: CostModel | CoreContention, cores: int, threads: int, seconds: float
+        self, costs: CostModel | ContentionCosts, cores: int, threads: int, seconds: float
     ) -> list[DeployedSplit]:
         """The best deployment on so many cores with at least so many threads; none if none fits."""
         end = time.monotonic() + seconds
-        model = costs.at(cores) if isinstance(costs, CoreContention) else costs
+        model = costs_at(costs, cores)
         counts = [count for count in self.thread_counts if threads <= count <= cores]
         rows = [self.thread_counts.index(count) for count in counts]
         with contextlib.suppress(Infeasible):
@@ -297,6 +295,12 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
             )
             return [_deployed(plan)]
         return []
+
+    def best_of_each(
+        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
+    ) -> list[DeployedSplit]:
+        """The best deployment under each of some costs; the limits are not needed to be quick."""
+        return [self.best(costs, 1)[0] for costs in draws]
 
     @property
     def alone(self) -> None:

@@ -291,7 +291,7 @@ class Space(KeyedSpace[Stages]):
 
         if not self.empty:
             return self._best_full(costs_at(costs, self.stages), count, is_late, limit)
-        if isinstance(costs, ContentionCosts) and len(costs.costs) > 1:
+        if isinstance(costs, ContentionCosts) and costs.varies:
             most = self.stage_counts[0]
             splits = device_subsets.best_splits_under_contention(
                 self.placement, costs, most, count, is_late
@@ -350,7 +350,7 @@ class Space(KeyedSpace[Stages]):
         return stage_table.stages_between(self.costs, self.stages, cuts)
 
     @cached_property
-    def evaluator(self) -> BatchEvaluator:
+    def evaluator(self) -> BatchEvaluator[Stages]:
         """What times many splits of this space at once."""
         return BatchEvaluator(self.costs)
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from autosplit.cuts.stages import Stages
-from autosplit.planner.batch.deployments import DeployedSplit
+from autosplit.planner.batch.deployments import DeployedSplit, loads_in
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
 from autosplit.planner.problem.runtime_costs import least_costs
 from autosplit.study.surrogate.gaussian_posterior import (
+    OTHER_KIND,
     Array,
     Posterior,
     StageRows,
@@ -28,6 +30,7 @@ from autosplit.study.surrogate.gaussian_posterior import (
 T = TypeVar("T")
 
 LEAST = 0.05  # no op is corrected below this share of its profiled time
+SCALE_OF_THREADS = 0.9  # correlation of the common scales of two numbers of threads
 REMEMBERED = 96  # measured stages that are looked at: half of the best trials, half of the latest
 
 
@@ -54,125 +57,164 @@ class Measured:
         return self.deployment or self.stages
 
 
-class Corrected(Protocol):
-    """Costs after the update, of splits (CorrectedCosts) or of deployments."""
-
-    @property
-    def costs(self) -> CostModel:
-        """The costs where every device is busy."""
-
-    @property
-    def contention_costs(self) -> Any:
-        """The costs by how many devices are busy."""
-
-    @property
-    def error(self) -> float:
-        """The relative error of a profiled op."""
-
-    @property
-    def noise(self) -> float:
-        """The relative noise of a measured time."""
-
-    @property
-    def ratio(self) -> float:
-        """The usual period over its slowest stage."""
-
-    def draw(self, rng: np.random.Generator) -> Any:
-        """Costs drawn from the posterior."""
-
-    def period(self, candidate: Any, runtimes: Sequence[str] = (), /) -> float:
-        """The expected period of a candidate in ms, in the fastest runtimes or in some."""
-
-    def period_under(self, costs: Any, candidate: Any, runtimes: Sequence[str], /) -> float:
-        """Its largest load of a device under some costs."""
-
-
 @dataclass(frozen=True)
-class CorrectedCosts:
+class Corrected:
     """Costs after the update, with the ``error`` of the profile and the ``noise`` of a measurement.
 
-    ``contention_costs``: by the number of stages that are not empty. ``ratio``: the usual period
-    over its slowest stage, which is what hand-over and waiting add.
+    ``contention_costs``: by the number of busy devices or cores. ``ratio``: the usual period over
+    its slowest stage, which is what hand-over and waiting add.
     """
 
     contention_costs: ContentionCosts
     error: float
     noise: float
     ratio: float
+    _thread_counts: tuple[int, ...]
     _prior: CostModel
     _posteriors: tuple[Posterior, ...]
     _weights: Array
 
     @property
     def costs(self) -> CostModel:
-        """The costs where every device runs a stage."""
-        return self.contention_costs.costs[-1]
+        """The costs where every device is busy."""
+        return self.contention_costs.all_busy
 
     def draw(self, rng: np.random.Generator) -> ContentionCosts:
         """Costs drawn from the posterior, error and noise too."""
         drawn = int(rng.choice(len(self._posteriors), p=self._weights))
         posterior = self._posteriors[drawn]
-        levels = _contention_levels(len(self.contention_costs.costs), posterior.devices)
         models = [
             corrected_model(self._prior, posterior.times, factors, overheads)
-            for factors, overheads in posterior.draw(rng, levels)
+            for factors, overheads in posterior.draw(rng, _levels(self.contention_costs.varies))
         ]
-        return ContentionCosts(tuple(models))
+        return ContentionCosts(models[0], models[-1], self.contention_costs.most)
 
-    def period(self, stages: Stages, runtimes: Sequence[str] = ()) -> float:
-        """The expected period of a split in ms, in the fastest runtimes or in some."""
-        return self.ratio * self.period_under(self.contention_costs, stages, runtimes)
+    def period(self, candidate: Any, runtimes: Sequence[str] = ()) -> float:
+        """The expected period of a candidate in ms, in the fastest runtimes or in some."""
+        return self.ratio * self.period_under(self.contention_costs, candidate, runtimes)
 
     def period_under(
-        self, costs: ContentionCosts, stages: Stages, runtimes: Sequence[str]
+        self, costs: ContentionCosts, candidate: Any, runtimes: Sequence[str]
     ) -> float:
-        """The largest load of a split in the runtimes of its stages, in the fastest without any."""
-        model = costs.at(sum(map(bool, stages)))
-        if runtimes:
-            model = model.in_runtimes(runtimes)
-        return max(evaluate(model, stages, allow_empty=True).loads)
+        """The largest load of a stage under some costs, divided by its replicas."""
+        shape = _shape(candidate, self._thread_counts)
+        loads = _loads(costs.at(shape.busy), candidate, self._thread_counts, runtimes)
+        return max(load / count for load, count in zip(loads, shape.replicas, strict=True))
 
 
 def correct(
     costs: CostModel, devices: Sequence[str], measured: Sequence[Measured], empty: bool = False
-) -> CorrectedCosts:
+) -> Corrected:
     """Correct ``costs`` (times in ms; a row a device, or one for all) by any number of trials.
 
     ``empty``: whether stages may be empty, so that their number differs.
     """
-    count = len(devices)
+    count, kinds = len(devices), device_correlation(devices)
     complete = [m for m in measured if len(m.stage_ms) == len(m.stages) == count]
     trials = most_informative(complete, max(2, REMEMBERED // count))
+    varies = empty and bool(trials)
+    return _correct(costs, trials, (kinds, kinds), most=count, varies=varies, thread_counts=())
+
+
+def correct_deployments(
+    costs: CostModel, thread_counts: tuple[int, ...], cores: int, measured: Sequence[Measured]
+) -> Corrected:
+    """Correct ``costs``, a row for each of ``thread_counts``, by measured deployments.
+
+    The posterior is that of splits, with numbers of threads in place of devices: an op's errors for
+    two numbers of threads are correlated by half. Numbers of threads share most of the scale: the
+    profile is wrong for all of them by the same clock, and busy cores slow all of them down.
+    """
+    trials = most_informative(measured, REMEMBERED // 2)
+    complete = [m for m in trials if m.deployment and len(m.stage_ms) == len(m.stages)]
+    shares = OTHER_KIND, SCALE_OF_THREADS
+    kinds, scales = (equal_correlation(len(thread_counts), share) for share in shares)
+    return _correct(
+        costs, complete, (kinds, scales), most=cores, varies=True, thread_counts=thread_counts
+    )
+
+
+def _correct(
+    costs: CostModel,
+    trials: Sequence[Measured],
+    correlations: tuple[Array, Array],
+    *,
+    most: int,
+    varies: bool,
+    thread_counts: tuple[int, ...],
+) -> Corrected:
+    """The costs corrected by some trials, whose stages run on up to ``most`` devices.
+
+    ``correlations``: of the errors and of the scales of the rows of the costs.
+    """
+    count = len(correlations[0])
     times = every_row(costs, count)
-    # What a device cannot run says nothing of it; `_corrected` leaves it infinite.
+    # What a device cannot run says nothing of it; `corrected_model` leaves it infinite.
     times = np.where(np.isfinite(times), times, 0.0)
-    rows = _stage_rows(costs, times, count, trials)
     between_runtimes = equal_correlation(len(costs.each_runtime))
-    correlation = np.kron(between_runtimes, device_correlation(devices)).astype(np.float64)
-    posteriors, weights = likely_posteriors(times, correlation, correlation, rows, count)
-    models: list[CostModel] = []
-    for level in _contention_levels(count if empty and trials else 1, count):
-        factors, overheads = mean_corrections(posteriors, weights, level)
-        models.append(corrected_model(costs, times, factors, overheads))
-    # A period is a little longer than the longest stage: threads hand over and wait.
-    ratios = [m.period_ms / max(m.stage_ms) for m in trials if max(m.stage_ms) > 0]
-    ratio = min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0
-    error = mean_logarithm([p.error for p in posteriors], weights)
-    noise = mean_logarithm([p.noise for p in posteriors], weights)
-    contention_costs = ContentionCosts(tuple(models))
-    return CorrectedCosts(contention_costs, error, noise, ratio, costs, posteriors, weights)
+    correlation, scale_correlation = (
+        np.asarray(np.kron(between_runtimes, one), dtype=np.float64) for one in correlations
+    )
+    stages: list[MeasuredStage] = []
+    ratios: list[float] = []
+    for trial in trials:
+        stages += _measured_stages(costs, trial, thread_counts, count, most)
+        replicas = _shape(trial.candidate, thread_counts).replicas
+        slowest = max(map(operator.truediv, trial.stage_ms, replicas))
+        # A period is a little longer than the longest stage: threads hand over and wait.
+        if slowest > 0:
+            ratios.append(trial.period_ms / slowest)
+    rows = stage_rows(times, stages)
+    posteriors, weights = likely_posteriors(times, correlation, scale_correlation, rows, count)
+    models = [
+        corrected_model(costs, times, *mean_corrections(posteriors, weights, level))
+        for level in _levels(varies)
+    ]
+    return Corrected(
+        ContentionCosts(models[0], models[-1], most),
+        mean_logarithm([p.error for p in posteriors], weights),
+        mean_logarithm([p.noise for p in posteriors], weights),
+        min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0,
+        thread_counts,
+        costs,
+        posteriors,
+        weights,
+    )
+
+
+def _levels(varies: bool) -> tuple[float, ...]:
+    """The levels of contention that costs are made for: alone and all busy, or the latter only."""
+    return (0.0, 1.0) if varies else (1.0,)
+
+
+class _Shape(NamedTuple):
+    """What stages run on: rows of the cost model, replicas, and how many devices or cores."""
+
+    rows: Sequence[int]
+    replicas: Sequence[int]
+    busy: int
+
+
+def _shape(candidate: Any, thread_counts: tuple[int, ...]) -> _Shape:
+    if isinstance(candidate, DeployedSplit):
+        rows = list(map(thread_counts.index, candidate.threads))
+        return _Shape(rows, candidate.replicas, candidate.cores)
+    return _Shape(range(len(candidate)), (1,) * len(candidate), sum(map(bool, candidate)))
+
+
+def _loads(
+    costs: CostModel, candidate: Any, thread_counts: tuple[int, ...], runtimes: Sequence[str]
+) -> tuple[float, ...]:
+    """The load of a replica of each stage, in some runtimes or in the fastest."""
+    if isinstance(candidate, DeployedSplit):
+        return loads_in(costs, candidate, thread_counts, runtimes)
+    model = costs.in_runtimes(runtimes) if runtimes else costs
+    return evaluate(model, candidate, allow_empty=True).loads
 
 
 def mean_logarithm(values: Sequence[float], weights: Array) -> float:
     """The geometric mean of some values by their weights: their grid is logarithmic."""
     return math.exp(float(weights @ np.log(values)))
-
-
-def _contention_levels(models: int, devices: int) -> tuple[float, ...]:
-    """The contention for each number of stages at once; the highest for a single model."""
-    if models == 1:
-        return (1.0,)
-    return tuple(contention_level(used, devices) for used in range(1, models + 1))
 
 
 def most_informative(measured: Sequence[Measured], count: int) -> list[Measured]:
@@ -227,25 +269,20 @@ def _row_a_device(rows: Sequence[T], devices: int) -> list[T]:
     return [rows[0]] * devices if len(rows) == 1 else list(rows)
 
 
-def _stage_rows(
-    costs: CostModel, times: Array, count: int, trials: Sequence[Measured]
-) -> StageRows:
-    """A row for each measured stage that has ops; ``times`` has ``count`` rows a runtime."""
+def _measured_stages(
+    costs: CostModel, trial: Measured, thread_counts: tuple[int, ...], count: int, most: int
+) -> Iterator[MeasuredStage]:
+    """The stages of a trial that have ops; ``costs`` have ``count`` rows a runtime."""
     names = [runtime.name for runtime in costs.each_runtime]
-    rows: list[MeasuredStage] = []
-    for trial in trials:
-        level = contention_level(sum(map(bool, trial.stages)), count)
-        model = costs.in_runtimes(trial.runtimes) if trial.runtimes else costs
-        loads = evaluate(model, trial.stages, allow_empty=True).loads
-        for device, ops in enumerate(trial.stages):
-            if not ops:
-                continue
-            place = device
+    shape = _shape(trial.candidate, thread_counts)
+    level = contention_level(shape.busy, most)
+    loads = _loads(costs, trial.candidate, thread_counts, trial.runtimes)
+    for stage, ops in enumerate(trial.stages):
+        if ops:
+            row = shape.rows[stage]
             if trial.runtimes:
-                place += count * names.index(trial.runtimes[device])
-            time = trial.stage_ms[device]
-            rows.append(MeasuredStage(ops, place, level, loads[device], time))
-    return stage_rows(times, rows)
+                row += count * names.index(trial.runtimes[stage])
+            yield MeasuredStage(ops, row, level, loads[stage], trial.stage_ms[stage])
 
 
 class MeasuredStage(NamedTuple):

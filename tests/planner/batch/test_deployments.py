@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 
 from autosplit.cuts import members
 from autosplit.planner import decode, evaluate_deployment
-from autosplit.planner.batch.deployments import (
-    CoreContention,
-    DeployedSplit,
-    DeploymentEvaluator,
-    loads_in,
-)
+from autosplit.planner.batch.deployments import DeployedSplit, DeploymentEvaluator, loads_in
+from autosplit.planner.problem.contention import ContentionCosts
 from tests.planner.strategies import models
 
 COUNTS = (1, 2)
@@ -58,7 +54,7 @@ def test_contention_lies_between_one_busy_core_and_all(known: Any) -> None:
     model, chosen = known
     slow = tuple(tuple(3 * time for time in row) for row in model.times)
     most = max(d.cores for d in chosen)
-    contention = CoreContention(model, replace(model, times=slow), most)
+    contention = ContentionCosts(model, replace(model, times=slow), most)
     batch = DeploymentEvaluator(model, COUNTS).batch(chosen)
     expected = [plain(contention.at(d.cores), d).period for d in chosen]
     assert batch.periods(contention).tolist() == pytest.approx(expected)

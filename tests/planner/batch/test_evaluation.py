@@ -30,7 +30,7 @@ def test_many_splits_cost_what_each_costs_alone(devices: int) -> None:
         costs, times=tuple(tuple(2 * t for t in row) for row in rows), overheads=(0.75,)
     )
     batch = BatchEvaluator(costs).batch(splits)
-    assert batch.loads(corrected) == pytest.approx(
+    assert batch.times(corrected) == pytest.approx(
         np.array([evaluate(corrected, s).loads for s in splits])
     )
     assert batch.periods(corrected).argmin() == min(
@@ -44,8 +44,8 @@ def test_joined_batches_cost_what_each_does() -> None:
     splits, evaluator = [plan.stages for plan in plans], BatchEvaluator(costs)
     both = evaluator.batch(splits[:4]).joined(evaluator.batch(splits[4:]))
     assert both.stages == tuple(splits)
-    assert both.loads(costs).tolist() == evaluator.batch(splits).loads(costs).tolist()
-    assert both.loads(costs) == pytest.approx(np.array([plan.loads for plan in plans]))
+    assert both.times(costs).tolist() == evaluator.batch(splits).times(costs).tolist()
+    assert both.times(costs) == pytest.approx(np.array([plan.loads for plan in plans]))
     assert both.memory.tolist() == pytest.approx([max(plan.memory) for plan in plans])
 
 
@@ -61,7 +61,7 @@ def test_an_empty_stage_costs_nothing() -> None:
         (0.5,),
     )
     batch = BatchEvaluator(costs).batch([((), (0, 1), ()), ((0,), (), (1,)), ((0, 1), (), ())])
-    assert batch.loads(costs).tolist() == [[0.0, 3.5, 0.0], [5.5, 0.0, 10.5], [3.5, 0.0, 0.0]]
+    assert batch.times(costs).tolist() == [[0.0, 3.5, 0.0], [5.5, 0.0, 10.5], [3.5, 0.0, 0.0]]
 
 
 def test_no_splits_have_no_periods() -> None:

@@ -109,11 +109,12 @@ def model(factor: float = 1.0, rows: Any = ((1.0, 2.0, 3.0, 4.0),)) -> CostModel
 
 
 def test_of_a_crowd_the_costs_are_those_of_so_many_stages() -> None:
-    alone, two = model(), model(2.0)
-    assert [ContentionCosts((alone, two)).at(n) for n in (1, 2, 3)] == [alone, two, two]
-    assert ContentionCosts((alone,)).at(5) is alone
+    alone, three = model(), model(3.0)
+    costs = ContentionCosts(alone, three, 3)
+    assert [costs.at(n) for n in (1, 2, 3)] == [alone, model(2.0), three]
+    assert ContentionCosts(alone, alone).at(5) is alone
     assert costs_at(alone, 2) is alone
-    assert costs_at(ContentionCosts((alone, two)), 2) is two
+    assert costs_at(costs, 3) is three
 
 
 def splits(places: CanonicalPlacement, most: int) -> list[Stages]:
@@ -131,6 +132,11 @@ def splits(places: CanonicalPlacement, most: int) -> list[Stages]:
     return list(listed)
 
 
+def crowd(slower: float, rows: Any) -> ContentionCosts:
+    """Costs that are ``slower`` where all of three devices are busy."""
+    return ContentionCosts(model(1.0, rows), model(slower, rows), 3)
+
+
 def ranked(costs: ContentionCosts, listed: list[Stages]) -> list[tuple[float, float, Stages]]:
     plans = [(evaluate(costs.at(sum(map(bool, s))), s, allow_empty=True), s) for s in listed]
     return sorted((p.period, p.latency, s) for p, s in plans)
@@ -144,10 +150,7 @@ ROWS = [(1.0, 2.0, 3.0, 4.0), (4.0, 1.0, 2.0, 1.0), (1.0, 2.0, 3.0, 4.0)]
 def test_the_best_splits_of_any_number_of_stages_are_listed(
     slower: float, rows: Any, kinds: tuple[int, ...]
 ) -> None:
-    costs, places = (
-        ContentionCosts(tuple(model(slower**n, rows) for n in range(3))),
-        CanonicalPlacement(kinds),
-    )
+    costs, places = (crowd(slower, rows), CanonicalPlacement(kinds))
     best = ranked(costs, splits(places, 3))[:5]
     best_splits = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
     assert [s for *_, s in ranked(costs, best_splits)] == best_splits
@@ -162,10 +165,7 @@ def test_of_very_many_choices_of_devices_each_number_of_stages_is_planned(
     monkeypatch.setattr(
         device_subsets, "CHOICES", 6
     )  # three devices of two kinds have seven choices
-    costs, places = (
-        ContentionCosts(tuple(model(slower**n, ROWS) for n in range(3))),
-        CanonicalPlacement((0, 1, 2)),
-    )
+    costs, places = (crowd(slower, ROWS), CanonicalPlacement((0, 1, 2)))
     best_splits = device_subsets.best_splits_under_contention(places, costs, 3, 5, never)
     assert ranked(costs, best_splits)[0][0] == ranked(costs, splits(places, 3))[0][0]
     periods = [
@@ -177,7 +177,7 @@ def test_of_very_many_choices_of_devices_each_number_of_stages_is_planned(
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_stages_are_used_than_asked(most: int) -> None:
-    costs = ContentionCosts((model(),))
+    costs = ContentionCosts(model(), model())
     best_splits = device_subsets.best_splits_under_contention(
         CanonicalPlacement((0, 0, 0)), costs, most, 20, never
     )
@@ -193,9 +193,9 @@ def test_costs_that_hold_for_any_number_give_each_split_once(question: Any, coun
     kinds, rows = question
     costs, places = model(1.0, rows), CanonicalPlacement(kinds)
     best_splits = device_subsets.best_splits(places, costs, count, never)
-    best = ranked(ContentionCosts((costs,)), splits(places, 3))[:count]
+    best = ranked(ContentionCosts(costs, costs), splits(places, 3))[:count]
     assert len(set(best_splits)) == len(best_splits) == len(best)
-    assert [p for p, *_ in ranked(ContentionCosts((costs,)), best_splits)] == pytest.approx(
+    assert [p for p, *_ in ranked(ContentionCosts(costs, costs), best_splits)] == pytest.approx(
         [p for p, *_ in best]
     )
     assert [places.canonical(s) for s in best_splits] == best_splits
@@ -204,10 +204,9 @@ def test_costs_that_hold_for_any_number_give_each_split_once(question: Any, coun
 def test_where_no_choice_of_devices_fits_it_says_of_what() -> None:
     inf = float("inf")
     costs = ContentionCosts(
-        (
-            model(1.0, ((inf, 1.0, 1.0, inf), (inf, 1.0, 1.0, inf))),
-            model(1.0, ((inf,) * 4, (inf,) * 4)),
-        )
+        model(1.0, ((inf, 1.0, 1.0, inf), (inf, 1.0, 1.0, inf))),
+        model(1.0, ((inf,) * 4, (inf,) * 4)),
+        2,
     )
     with pytest.raises(Infeasible, match="'m'"):
         device_subsets.best_splits_under_contention(CanonicalPlacement((0, 1)), costs, 2, 3, never)
@@ -217,6 +216,6 @@ def test_what_only_one_device_can_run_is_planned_for_that_one() -> None:
     inf = float("inf")
     rows = ((inf, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0))
     splits = device_subsets.best_splits_under_contention(
-        CanonicalPlacement((0, 1)), ContentionCosts((model(1.0, rows),)), 2, 9, never
+        CanonicalPlacement((0, 1)), crowd(1.0, rows), 2, 9, never
     )
     assert splits == [((), (0, 1, 2, 3))]

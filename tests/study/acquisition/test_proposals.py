@@ -7,7 +7,7 @@ from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.planner import CostModel
 from autosplit.study.acquisition import expected_improvement as outlooks
 from autosplit.study.acquisition import proposals
-from autosplit.study.acquisition.candidate_sources import AllSplits, Effort, TableSplits
+from autosplit.study.acquisition.candidate_sources import Effort, PlannedSpace, TableSplits
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History, generator
 from autosplit.study.acquisition.proposals import planned
@@ -65,7 +65,7 @@ def test_exact_costs_converge_as_soon_as_that_can_be_known(chain_bench: Make) ->
 def test_ten_stage_times_of_three_trials_are_the_least_to_stop_for(
     chain_bench: Make, stages: int, trials: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AllSplits, "effort", Effort(draws=4, planned=4, worth=9.0))
+    monkeypatch.setattr(PlannedSpace, "effort", Effort(draws=4, planned=4, worth=9.0))
     bench = chain_bench(ops=30, stages=stages)
     space = Space(bench.costs, stages)
     assert [

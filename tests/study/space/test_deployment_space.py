@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from autosplit.errors import Infeasible, SplitError
 from autosplit.hardware.bench.simulated import chain_of
 from autosplit.planner import CostModel, plan_deployment
-from autosplit.planner.batch.deployments import CoreContention, DeployedSplit
+from autosplit.planner.batch.deployments import DeployedSplit
+from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 
@@ -108,7 +109,7 @@ def test_the_best_is_the_planners() -> None:
 def test_fewer_cores_are_best_where_busy_ones_slow_each_other_down() -> None:
     space = space_of()
     slow = tuple(tuple(9 * time for time in row) for row in space.costs.times)
-    contention = CoreContention(space.costs, replace(space.costs, times=slow), 4)
+    contention = ContentionCosts(space.costs, replace(space.costs, times=slow), 4)
     assert space.best(contention, 2)[0].cores <= 2
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from autosplit.errors import SplitError
 from autosplit.planner import CostModel, plan_deployment
-from autosplit.study.acquisition.candidate_sources import AllSplits
+from autosplit.study.acquisition.candidate_sources import PlannedSpace
 from autosplit.study.acquisition.expected_improvement import Outlook
 from autosplit.study.acquisition.history import History, history_of
 from autosplit.study.acquisition.sampler import SAMPLERS, sampler
@@ -115,7 +115,7 @@ def test_a_split_is_tried_again_where_another_runtime_turns_out_faster() -> None
     space = Space(costs_of({"first": (1.0,) * 4, "second": (1.1,) * 4}), 2)
     slow = Measured(0, HALVES, (3.0, 3.0), 3.0, runtimes=("first", "first"))
     corrected = correct(space.costs, CORES, [slow])
-    view = Outlook(space, History(), corrected, (), AllSplits(space))
+    view = Outlook(space, History(), corrected, (), PlannedSpace(space))
     assert space.key(HALVES) == "2:3:first,first"
     assert space.key(HALVES, corrected.contention_costs) == "2:3:second,second"
     assert replace(view, history=History(frozenset({"2:3:first,first"}))).is_free(HALVES)
