@@ -15,56 +15,22 @@ Read in this order:
 - ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
 
 Imports numpy, networkx, the standard library, ``autosplit.cuts``, ``graph`` and ``errors``; no file
-and no clock. The names below that need numpy are imported when they are first used.
+and no clock.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
+from autosplit.planner.baselines import PlannedBaseline, planned_baselines
 from autosplit.planner.decode import decode, shares_of
+from autosplit.planner.placement.deployment_lists import deployment_front, k_best_deployments
+from autosplit.planner.placement.deployments import plan_deployment
+from autosplit.planner.placement.device_order import plan_assigned
+from autosplit.planner.placement.shared_resources import plan_shared
+from autosplit.planner.placement.unlike_devices import plan_devices
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel, Link, Transfer
 from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
 from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
 from autosplit.planner.problem.graph_file import from_workload, to_workload
-
-if TYPE_CHECKING:
-    from autosplit.planner.baselines import PlannedBaseline, planned_baselines
-    from autosplit.planner.placement.deployment_lists import deployment_front, k_best_deployments
-    from autosplit.planner.placement.deployments import plan_deployment
-    from autosplit.planner.placement.device_order import plan_assigned
-    from autosplit.planner.placement.shared_resources import plan_shared
-    from autosplit.planner.placement.unlike_devices import plan_devices
-    from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from autosplit.planner import baselines, solve
-    from autosplit.planner.placement import (
-        deployment_lists,
-        deployments,
-        device_order,
-        shared_resources,
-        unlike_devices,
-    )
-
-    if name == "plan_assigned":
-        return device_order.plan_assigned
-    if name == "plan_shared":
-        return shared_resources.plan_shared
-    if name == "plan_devices":
-        return unlike_devices.plan_devices
-    if name in ("deployment_front", "k_best_deployments"):
-        return getattr(deployment_lists, name)
-    if name == "plan_deployment":
-        return deployments.plan_deployment
-    if name in ("PlannedBaseline", "planned_baselines"):
-        return getattr(baselines, name)
-    return getattr(solve, name)
-
+from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
 __all__ = [
     "FREE",

@@ -6,9 +6,9 @@ so a resumed study goes on as if it had never stopped, and any number of process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,21 +34,25 @@ if TYPE_CHECKING:
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
 _TPE_DRAWS = 20  # proposals of TPE, until one of them is free
 
-# The split of a trial for a history, as these random numbers have it; None where none is left.
-Choose = Callable[["optuna.Study", "FrozenTrial", History, np.random.Generator], Any]
-
 
 @dataclass(frozen=True)
 class SplitSampler:
-    """Chooses the splits of ``space``, by one of the functions of this module.
+    """Chooses the splits of ``space``, as the function ``name`` of ``SAMPLERS`` does.
 
-    ``costs``: those by which runtimes are chosen for the stages of a split, where they compete.
+    ``devices``: their names, one a stage; ``objectives``: those of the study's values, in order.
+
+    Raises ConfigError for an unknown name.
     """
 
+    name: str
     space: CandidateSpace
-    choose: Choose
-    costs: Callable[[History], Any]
+    devices: tuple[str, ...]
     seed: int = 0
+    objectives: tuple[str, ...] = ("throughput",)
+
+    def __post_init__(self) -> None:
+        if self.name not in SAMPLERS:
+            raise ConfigError(f"sampler is '{self.name}'; use one of {', '.join(SAMPLERS)}")
 
     def assign(self, study: optuna.Study, trial: FrozenTrial) -> Any | None:
         """The split of a running trial; None where none is left.
@@ -116,8 +120,15 @@ class SplitSampler:
             for key in self.space.keys_in_one_runtime:
                 if key not in history.taken:
                     return key
-        stages = self.choose(study, trial, history, rng)
-        return "" if stages is None else self.space.key(stages, self.costs(history))
+        stages = SAMPLERS[self.name](self, Request(study, trial, history, rng))
+        if stages is None:
+            return ""
+        costs = None
+        # By the corrected costs, the runtimes of its stages may be others than by the profile.
+        if self.name == "planner" and self.space.costs.runtimes:
+            corrected = corrected_costs(self.space, self.devices, history.measured)
+            costs = corrected.contention_costs
+        return self.space.key(stages, costs)
 
     def _claim(self, key: str) -> dict[str, object]:
         """What records a choice; an empty key says that no split is left."""
@@ -129,99 +140,58 @@ class SplitSampler:
         return [t.number for t in trials if t.number != trial.number and key_of(t) == key]
 
 
-def sampler(
-    name: str,
-    space: CandidateSpace,
-    devices: Iterable[str],
-    seed: int = 0,
-    objectives: Sequence[str] = ("throughput",),
-) -> SplitSampler:
-    """The sampler ``name`` of ``SAMPLERS`` over the splits of ``space``.
+class Request(NamedTuple):
+    """What a choice is made of: the trial to choose for, what is known, and random numbers."""
 
-    ``devices``: their names, one a stage; ``objectives``: those of the study's values, in order.
-    Raises ConfigError for an unknown name.
-    """
-    if name not in SAMPLERS:
-        raise ConfigError(f"sampler is '{name}'; use one of {', '.join(SAMPLERS)}")
-    names = tuple(devices)
-    choose = SAMPLERS[name](space, names, tuple(objectives))
-
-    def costs(history: History) -> Any:
-        if name != "planner" or not space.costs.runtimes:
-            return None
-        return corrected_costs(space, names, history.measured).contention_costs
-
-    return SplitSampler(space, choose, costs, seed)
+    study: optuna.Study
+    trial: FrozenTrial
+    history: History
+    rng: np.random.Generator
 
 
-def _planner(
-    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]
-) -> Choose:
+def _planner(sampler: SplitSampler, request: Request) -> Any | None:
     """Plan, measure, correct the costs, plan again."""
-
-    def choose(
-        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Any | None:
-        if objectives == ("throughput",):
-            return proposals.planned(space, devices, history, rng)
-        return multi_objective.planned(space, devices, objectives, history, rng)
-
-    return choose
+    space, devices, objectives = sampler.space, sampler.devices, sampler.objectives
+    if objectives == ("throughput",):
+        return proposals.planned(space, devices, request.history, request.rng)
+    return multi_objective.planned(space, devices, objectives, request.history, request.rng)
 
 
-def _random(space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+def _random(sampler: SplitSampler, request: Request) -> Any | None:
     """Any free split."""
-
-    def choose(
-        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Any | None:
-        return proposals.randomly(space, history, rng)
-
-    return choose
+    return proposals.randomly(sampler.space, request.history, request.rng)
 
 
-def _exhaustive(
-    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]
-) -> Choose:
+def _exhaustive(sampler: SplitSampler, request: Request) -> Any | None:
     """Every split, in the order of the profile."""
-
-    def choose(
-        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Any | None:
-        return proposals.next_listed(space, history)
-
-    return choose
+    return proposals.next_listed(sampler.space, request.history)
 
 
-def _tpe(space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...]) -> Choose:
+def _tpe(sampler: SplitSampler, request: Request) -> Any | None:
     """The plan, then Optuna's TPE on the shares of the cost before each cut."""
+    import optuna
 
-    def choose(
-        study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
-    ) -> Any | None:
-        import optuna
-
-        if not history.taken:
-            return space.plan()
-        start = None
-        for _ in range(_TPE_DRAWS):
-            # A seeded sampler repeats itself in every process, so each draw has its own seed.
-            tpe = optuna.samplers.TPESampler(
-                seed=int(rng.integers(1 << 31)),
-                multivariate=True,
-                n_startup_trials=4,
-                constant_liar=True,
-            )
-            shares = tpe.sample_relative(study, trial, space.distributions())
-            start = space.decode(shares) if shares else space.random(rng)
-            if start is not None and space.fits(start) and space.key(start) not in history.taken:
-                return start
-        return nearest_free(space, start, history.taken)
-
-    return choose
+    space, (study, trial, history, rng) = sampler.space, request
+    if not history.taken:
+        return space.plan()
+    start = None
+    for _ in range(_TPE_DRAWS):
+        # A seeded sampler repeats itself in every process, so each draw has its own seed.
+        tpe = optuna.samplers.TPESampler(
+            seed=int(rng.integers(1 << 31)),
+            multivariate=True,
+            n_startup_trials=4,
+            constant_liar=True,
+        )
+        shares = tpe.sample_relative(study, trial, space.distributions())
+        start = space.decode(shares) if shares else space.random(rng)
+        if start is not None and space.fits(start) and space.key(start) not in history.taken:
+            return start
+    return nearest_free(space, start, history.taken)
 
 
-SAMPLERS: dict[str, Callable[[CandidateSpace, tuple[str, ...], tuple[str, ...]], Choose]] = {
+# The split to measure next; None where none is left.
+SAMPLERS: dict[str, Callable[[SplitSampler, Request], Any | None]] = {
     "planner": _planner,
     "tpe": _tpe,
     "random": _random,

@@ -18,7 +18,7 @@ from autosplit.hardware.runtimes.registry import PRECISIONS
 from autosplit.planner import CostModel, evaluate, plan_shared
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.placement.shared_resources import slowed
-from autosplit.study.acquisition.sampler import SplitSampler, sampler
+from autosplit.study.acquisition.sampler import SplitSampler
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.persistence import records
@@ -64,9 +64,10 @@ class OpenStudy:
     @cached_property
     def sampler(self) -> SplitSampler:
         """What gives a trial its split."""
-        search = self.config.search
-        devices, objectives = self.bench.devices, self.config.objectives
-        return sampler(search.sampler, self.space, devices, search.seed, objectives)
+        search, objectives = self.config.search, self.config.objectives
+        return SplitSampler(
+            search.sampler, self.space, self.bench.devices, search.seed, tuple(objectives)
+        )
 
     @cached_property
     def start_lock(self) -> HostLock:

@@ -14,7 +14,7 @@ from autosplit.planner import CostModel, plan_deployment
 from autosplit.study.acquisition.candidate_sources import PlannedSpace
 from autosplit.study.acquisition.expected_improvement import Outlook
 from autosplit.study.acquisition.history import History, history_of
-from autosplit.study.acquisition.sampler import SAMPLERS, sampler
+from autosplit.study.acquisition.sampler import SAMPLERS, SplitSampler
 from autosplit.study.persistence.records import KEY
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
@@ -83,7 +83,7 @@ def searched(
     space: Any, name: str, devices: tuple[str, ...], truth: CostModel, trials: int
 ) -> optuna.Study:
     """A study whose trials take as long as ``truth`` says."""
-    study, chooser = optuna.create_study(), sampler(name, space, devices)
+    study, chooser = optuna.create_study(), SplitSampler(name, space, devices)
     for _ in range(trials):
         trial = study.ask()
         frozen = study.get_trials(deepcopy=False)[trial.number]
