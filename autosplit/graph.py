@@ -102,6 +102,11 @@ class FusedGraph:
         return {op.name: i for i, op in enumerate(self.ops)}
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the ops."""
+        return tuple(op.name for op in self.ops)
+
+    @cached_property
     def predecessors(self) -> tuple[int, ...]:
         """For each op the bitset of the ops whose results it reads."""
         rows = []

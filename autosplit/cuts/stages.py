@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from typing import TypeVar
+from itertools import accumulate, pairwise
+from typing import Protocol, TypeVar
 
-from autosplit.cuts.downsets import bitset, full, members
+from autosplit.cuts.downsets import Ordered, bitset, full, members
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph
 
 Stages = tuple[tuple[int, ...], ...]
 _Device = TypeVar("_Device")
+
+
+class Named(Ordered, Protocol):
+    """A graph whose ops have names."""
+
+    @property
+    def name(self) -> str:
+        """The name of the graph."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the ops."""
+        ...
 
 
 def live(graph: FusedGraph, downset: int) -> tuple[str, ...]:
@@ -24,80 +38,91 @@ def live(graph: FusedGraph, downset: int) -> tuple[str, ...]:
     return tuple(name for name in produced if bitset(graph.tensors[name].consumers) & ~downset)
 
 
-def stages(graph: FusedGraph, cuts: Sequence[int]) -> Stages:
+def stages_between(graph: Ordered, cuts: Iterable[int]) -> Stages:
+    """The op indices of each stage between nested cuts, which are not checked."""
+    ends = pairwise((0, *cuts, full(graph)))
+    return tuple(tuple(members(after & ~before)) for before, after in ends)
+
+
+def cuts_between(stages: Sequence[Iterable[int]]) -> tuple[int, ...]:
+    """The cuts between stages, which are not checked; the inverse of ``stages_between``."""
+    return tuple(accumulate(map(bitset, stages[:-1]), int.__or__))
+
+
+def stages(graph: Named, cuts: Sequence[int], allow_empty: bool = False) -> Stages:
     """The op indices of each stage between K-1 nested cuts.
 
     Raises:
         SplitError: A cut is no downset, cuts do not nest, or a stage is empty.
     """
-    ends = (0, *cuts, full(graph))
     for number, cut in enumerate(cuts, 1):
         _check_downset(graph, cut, number)
-    for number, (before, after) in enumerate(pairwise(ends)):
+    for number, (before, after) in enumerate(pairwise((0, *cuts, full(graph)))):
         if outside := before & ~after:
-            op = graph.ops[next(members(outside))].name
+            op = graph.names[next(members(outside))]
             raise SplitError(
                 f"op '{op}' lies before cut {number} but after cut {number + 1}; cuts must nest"
             )
-        if before == after:
+        if before == after and not allow_empty:
             raise SplitError(_empty(graph, number, before))
-    return tuple(tuple(members(after & ~before)) for before, after in pairwise(ends))
+    return stages_between(graph, cuts)
 
 
-def cuts_of(graph: FusedGraph, stages: Iterable[Iterable[int]]) -> tuple[int, ...]:
+def cuts_of(
+    graph: Named, stages: Sequence[Iterable[int]], allow_empty: bool = False
+) -> tuple[int, ...]:
     """The K-1 nested cuts between K stages of op indices; the inverse of ``stages``.
 
     Raises:
         SplitError: An op is in no stage or in two, or the stages are not in order.
     """
     assigned = 0
-    cuts = []
-    for number, ops in enumerate(map(tuple, stages)):
+    for number, ops in enumerate(stages):
+        before = assigned
         for i in ops:
-            if not 0 <= i < len(graph.ops):
+            if not 0 <= i < len(graph.names):
                 raise SplitError(
-                    f"stage {number} names op {i}, but ops are numbered 0 to {len(graph.ops) - 1}"
+                    f"stage {number} names op {i}, but ops are numbered 0 to {len(graph.names) - 1}"
                 )
             if assigned >> i & 1:
                 raise SplitError(
-                    f"op '{graph.ops[i].name}' appears again in stage {number}; give it once"
+                    f"op '{graph.names[i]}' appears again in stage {number}; give it once"
                 )
             assigned |= 1 << i
-        if not ops:
+        if assigned == before and not allow_empty:
             raise SplitError(_empty(graph, number, assigned))
-        cuts.append(assigned)
     if missing := full(graph) & ~assigned:
-        op = graph.ops[next(members(missing))].name
+        op = graph.names[next(members(missing))]
         raise SplitError(f"op '{op}' is in no stage; give each op a stage")
-    for number, cut in enumerate(cuts, 1):
-        _check_downset(graph, cut, number)
-    return tuple(cuts[:-1])
+    cuts = cuts_between(stages)
+    for number, (before, cut) in enumerate(pairwise((0, *cuts)), 1):
+        _check_downset(graph, cut, number, before)
+    return cuts
 
 
-def _check_downset(graph: FusedGraph, cut: int, number: int) -> None:
+def _check_downset(graph: Named, cut: int, number: int, checked: int = 0) -> None:
     if not 0 <= cut <= full(graph):
         raise SplitError(
-            f"cut {number} names op {cut.bit_length() - 1}, but ops end at {len(graph.ops) - 1}"
+            f"cut {number} names op {cut.bit_length() - 1}, but ops end at {len(graph.names) - 1}"
         )
     # Every op before the cut needs its producers before it.
-    for i in members(cut):
+    for i in members(cut & ~checked):
         if missing := graph.predecessors[i] & ~cut:
-            producer = graph.ops[next(members(missing))].name
+            producer = graph.names[next(members(missing))]
             raise SplitError(
-                f"cut {number} holds op '{graph.ops[i].name}' but not its producer '{producer}'; "
+                f"cut {number} holds op '{graph.names[i]}' but not its producer '{producer}'; "
                 "add the producer"
             )
 
 
-def _empty(graph: FusedGraph, number: int, before: int) -> str:
-    ops = graph.ops
-    if not ops:
+def _empty(graph: Named, number: int, before: int) -> str:
+    if not graph.names:
         return (
             f"model '{graph.name}' has no op: its outputs are its inputs; there is nothing to split"
         )
-    place = f"before op '{ops[0].name}'"
+    place = f"before op '{graph.names[0]}'"
     if before:
-        place = f"after op '{ops[max(members(before))].name}'"
+        place = f"after op '{graph.names[max(members(before))]}'"
     return f"stage {number} is empty ({place}); give it an op or use fewer stages"
 
 

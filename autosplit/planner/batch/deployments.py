@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autosplit.cuts import TooManyDownsets, downsets, full, members
-from autosplit.cuts.stages import Stages
+from autosplit.cuts import TooManyDownsets, downsets
+from autosplit.cuts.stages import Stages, stages_between
 from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import evaluate
@@ -102,12 +102,12 @@ def two_stage_periods(
 
     Empty where there are more than ``most`` cuts.
     """
-    contraction, whole = costs.contraction, full(costs)
+    contraction = costs.contraction
     try:
         legal = list(map(contraction.expand, downsets(contraction, most)[1:-1]))
     except TooManyDownsets:
         return {}
-    splits = [tuple(tuple(members(ops)) for ops in (cut, whole & ~cut)) for cut in legal]
+    splits = [stages_between(costs, [cut]) for cut in legal]
     candidates = [DeployedSplit(s, (1, 1), (w, w)) for s in splits for w in thread_counts]
     batch = DeploymentEvaluator(costs, thread_counts).batch(candidates)
     loads = batch.times(costs).reshape(len(splits), -1, 2)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 
-from autosplit.cuts import bitset, members
+from autosplit.cuts import bitset, full, members
 from autosplit.cuts.orders import PLAIN_ORDERS, successors
-from autosplit.cuts.stages import Stages
+from autosplit.cuts.stages import Stages, cuts_between
 from autosplit.planner.problem.cost_model import CostModel
 
 RADIUS = 2  # groups of ops that a cut may differ by from one of the splits
@@ -42,6 +42,23 @@ class CutNeighbourhood:
             if not blocking:
                 yield cut ^ ops
 
+    def moves(self, stages: Stages, allow_empty: bool = False) -> Iterator[Stages]:
+        """The legal splits with one group of ops on the stage before or after its own.
+
+        With ``allow_empty`` also those with a whole stage on the one beside it.
+        """
+        ends = (0, *cuts_between(stages), full(self._costs))
+        for place in range(len(stages) - 1):
+            before, cut, after = ends[place : place + 3]
+            near = dict.fromkeys(self.adjacent(cut))
+            if allow_empty:
+                near = dict.fromkeys((before, after, *near))
+            for other in near:
+                is_between = not before & ~other and not other & ~after
+                if is_between and other != cut and (allow_empty or other not in (before, after)):
+                    parts = tuple(members(other & ~before)), tuple(members(after & ~other))
+                    yield (*stages[:place], *parts, *stages[place + 2 :])
+
     def around(self, splits: Sequence[Stages], most: int) -> tuple[int, ...]:
         """Up to ``most`` cuts: those of ``splits``, then those within RADIUS moves of them.
 
@@ -50,7 +67,7 @@ class CutNeighbourhood:
         """
         split_cuts: dict[int, None] = {}
         for stages in splits:
-            split_cuts.update(dict.fromkeys(accumulate(map(bitset, stages[:-1]), int.__or__)))
+            split_cuts.update(dict.fromkeys(cuts_between(stages)))
         chosen, frontier = dict(split_cuts), list(split_cuts)
         for _ in range(RADIUS):
             start = len(chosen)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from autosplit.cuts import bitset, full, members
+from autosplit.cuts import bitset, cuts_of, members
+from autosplit.cuts import stages as stages_of
 from autosplit.errors import SplitError
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.runtime_costs import of_device
@@ -66,8 +66,8 @@ def evaluate(
     Raises:
         SplitError: The stages are no legal split, or the model has another number of devices.
     """
+    cuts = check_stages(costs, stages, allow_empty)
     sets = [bitset(ops) for ops in stages]
-    check_stages(costs, stages, allow_empty)
     if costs.devices not in (None, len(sets)):
         raise SplitError(
             f"{len(sets)} stages on {costs.devices} devices; give one stage per device"
@@ -89,7 +89,7 @@ def evaluate(
     loads = tuple(cost.load for cost in stage_costs)
     return Plan(
         stages=tuple(tuple(members(ops)) for ops in sets),
-        cuts=tuple(accumulate(sets, int.__or__))[:-1],
+        cuts=cuts,
         loads=loads,
         period=max(loads, default=0.0),
         latency=math.fsum(loads),
@@ -106,44 +106,20 @@ def evaluate_cuts(costs: CostModel, cuts: Sequence[int], *, allow_empty: bool = 
     Raises:
         SplitError: As ``evaluate``, and for cuts that do not nest.
     """
-    pairs = list(pairwise((0, *cuts, full(costs))))
-    for number, (before, after) in enumerate(pairs):
-        if outside := before & ~after:
-            op = costs.names[next(members(outside))]
-            raise SplitError(
-                f"cuts must be nested: op '{op}' is before cut {number}, but after cut {number + 1}"
-            )
-    stages = [tuple(members(after & ~before)) for before, after in pairs]
-    return evaluate(costs, stages, allow_empty=allow_empty)
+    return evaluate(costs, stages_of(costs, cuts, allow_empty), allow_empty=allow_empty)
 
 
-def check_stages(costs: CostModel, stages: Sequence[Iterable[int]], allow_empty: bool) -> None:
-    """Raise SplitError unless the stages are a legal split of the ops."""
-    assigned = 0
-    for s, ops in enumerate(map(tuple, stages)):
-        if not ops and not allow_empty:
-            raise SplitError(f"stage {s} is empty; give it an op or use fewer stages")
-        for i in ops:
-            if not 0 <= i < len(costs.names) or assigned >> i & 1:
-                raise SplitError(
-                    f"stage {s} names op {i}, which is unknown or given twice; give each op once"
-                )
-            assigned |= 1 << i
-        for i in ops:
-            if missing := costs.predecessors[i] & ~assigned:
-                later = costs.names[next(members(missing))]
-                raise SplitError(
-                    f"op '{costs.names[i]}' is in stage {s}, but '{later}', which it reads from, "
-                    "is later"
-                )
-    if missing := full(costs) & ~assigned:
-        op = costs.names[next(members(missing))]
-        raise SplitError(f"op '{op}' is in no stage; give each op a stage")
+def check_stages(
+    costs: CostModel, stages: Sequence[Iterable[int]], allow_empty: bool
+) -> tuple[int, ...]:
+    """The cuts of a legal split. Raises SplitError for any other."""
+    cuts = cuts_of(costs, stages, allow_empty)
     sets = [bitset(ops) for ops in stages]
     for group in costs.contraction.groups:
         if group.bit_count() > 1 and all(group & ops != group for ops in sets):
             names = ", ".join(costs.names[i] for i in members(group))
             raise SplitError(f"ops {names} must stay on one stage; put them on the same")
+    return cuts
 
 
 class StageCost(NamedTuple):

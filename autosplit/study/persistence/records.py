@@ -9,13 +9,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autosplit.cuts import bitset, live, members
-from autosplit.cuts.stages import Stages
+from autosplit.cuts import live, members
+from autosplit.cuts.stages import Stages, cuts_between
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.serialization import load
@@ -93,10 +92,9 @@ def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
 
     A cut lies between two stages that are not empty.
     """
-    stage_sets = [bitset(ops) for ops in stages if ops]
     last_ops: list[list[str]] = []
     live_tensors: list[list[list[Any]]] = []
-    for cut in accumulate(stage_sets[:-1], int.__or__):
+    for cut in cuts_between([ops for ops in stages if ops]):
         last = [i for i in members(cut) if not graph.successors[i] & cut]
         last_ops.append([graph.ops[i].name for i in last])
         live_tensors.append([[name, int(graph.tensors[name].bytes)] for name in live(graph, cut)])

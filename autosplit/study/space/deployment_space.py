@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autosplit.cuts import bitset, members
-from autosplit.cuts.stages import Stages
+from autosplit.cuts.stages import Stages, cuts_between, stages_between
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.planner import (
@@ -45,14 +41,10 @@ from autosplit.study.space.keys import (
     KeyedSpace,
     key_of,
     other_space,
-    stages_between,
     stages_of_key,
     without_runtimes,
 )
 from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages, worth_a_trial
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
 
@@ -97,19 +89,13 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         shapes = [f"{name}_{i}" for i in stages for name in ("cores", "threads")]
         return (*cuts, "branch", "used", *shapes)
 
-    def distributions(self) -> dict[str, BaseDistribution]:
-        """The parameters with their ranges."""
-        import optuna
-
-        return {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in self.names}
-
     def parameters(self, deployment: DeployedSplit) -> dict[str, float]:
         """The parameters of a deployment.
 
         ``branch`` is such that they decode to it, where one of the plain layouts does.
         """
         count, most = len(deployment.stages), self.most_stages
-        cuts = tuple(accumulate(map(bitset, deployment.stages[:-1]), int.__or__))
+        cuts = cuts_between(deployment.stages)
         values = dict.fromkeys(self.names, 0.0)
         # The stages that are not used lie behind the last one and have no share of the cost.
         shares = [*shares_of(self.costs, cuts), *[1.0] * (most - count)]
@@ -349,27 +335,17 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         A move takes a group of ops to the next stage, changes the threads of a stage, gives a
         replica's cores to another stage, uses free cores, or makes one stage of two.
         """
+        moves = self._cut_neighbourhood.moves(deployment.stages)
         near = [
-            *self._other_cuts(deployment),
+            *(replace(deployment, stages=stages) for stages in moves),
             *deployment.reshaped(len(self.cores), self.thread_counts),
+            *deployment.merged(),
         ]
-        return self._fitting(dict.fromkeys([*near, *deployment.merged()]))
+        return self._fitting(dict.fromkeys(near))
 
     @cached_property
     def _cut_neighbourhood(self) -> CutNeighbourhood:
         return CutNeighbourhood(self.costs)
-
-    def _other_cuts(self, deployment: DeployedSplit) -> Iterator[DeployedSplit]:
-        stages = deployment.stages
-        ends = (0, *accumulate(map(bitset, stages), operator.or_))
-        for place in range(len(stages) - 1):
-            before, cut, after = ends[place : place + 3]
-            for other in self._cut_neighbourhood.adjacent(cut):
-                is_between = not before & ~other and not other & ~after
-                if is_between and other not in (before, after):
-                    parts = tuple(members(other & ~before)), tuple(members(after & ~other))
-                    changed = (*stages[:place], *parts, *stages[place + 2 :])
-                    yield replace(deployment, stages=changed)
 
 
 def _deployed(plan: PlannedDeployment) -> DeployedSplit:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autosplit.cuts import count_splits, downsets
-from autosplit.cuts.stages import Stages
+from autosplit.cuts.stages import Stages, stages_between
 from autosplit.planner import CostModel
 from autosplit.planner.placement.canonical import CanonicalPlacement
-from autosplit.study.space.keys import stages_between
 
 COUNT_LIMIT = 100_000  # states of the count
 

@@ -6,23 +6,25 @@ It is the number of stages, then each cut as the hexadecimal bitset of the ops b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import Any, Generic, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from autosplit.cuts import bitset, full, members
-from autosplit.cuts.stages import Stages
+from autosplit.cuts import full
+from autosplit.cuts.stages import Stages, cuts_between, stages_between
 from autosplit.errors import SplitError
 from autosplit.planner import CostModel, Plan
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 C = TypeVar("C")
 
 
 def key_of(stages: Stages) -> str:
     """The key of a split."""
-    cuts = accumulate(map(bitset, stages[:-1]), int.__or__)
-    return f"{len(stages)}:" + ".".join(f"{cut:x}" for cut in cuts)
+    return f"{len(stages)}:" + ".".join(f"{cut:x}" for cut in cuts_between(stages))
 
 
 def stages_of_key(costs: CostModel, key: str) -> Stages:
@@ -60,12 +62,6 @@ def check_runtimes(costs: CostModel, key: str, names: Sequence[str], stages: int
         )
 
 
-def stages_between(costs: CostModel, cuts: Iterable[int]) -> Stages:
-    """The stages between some nested cuts, which are bitsets of ops."""
-    ends = pairwise((0, *cuts, full(costs)))
-    return tuple(tuple(members(after & ~before)) for before, after in ends)
-
-
 def other_space(key: str) -> SplitError:
     """The error for a key of another space."""
     return SplitError(
@@ -78,6 +74,11 @@ class KeyedSpace(ABC, Generic[C]):
 
     costs: CostModel
 
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The parameters of a trial, all from 0 to 1."""
+
     @abstractmethod
     def shape_text(self, candidate: C) -> str:
         """The canonical text of a candidate, without its runtimes."""
@@ -89,6 +90,12 @@ class KeyedSpace(ABC, Generic[C]):
     @abstractmethod
     def evaluate(self, candidate: C, costs: Any = None) -> Plan:
         """What a candidate costs under ``costs``, by default those of the profile."""
+
+    def distributions(self) -> dict[str, BaseDistribution]:
+        """The parameters with their ranges."""
+        import optuna
+
+        return {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in self.names}
 
     def key(self, candidate: C, costs: Any = None) -> str:
         """The canonical text of a candidate.

@@ -12,16 +12,15 @@ import contextlib
 import math
 import operator
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from itertools import pairwise
 
 import numpy as np
 
 from autosplit.cuts import bitset, members, topological
-from autosplit.cuts.stages import Stages
+from autosplit.cuts.stages import Stages, cuts_between, stages_between
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.batch import stage_table
@@ -38,13 +37,9 @@ from autosplit.study.space.keys import (
     KeyedSpace,
     key_of,
     other_space,
-    stages_between,
     stages_of_key,
     without_runtimes,
 )
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 RANDOM_DRAWS = 100  # random splits, until one fits the devices
 NEAR_CUTS = 1_000  # cuts near some splits, where there are too many cuts for a table of all
@@ -93,12 +88,6 @@ class Space(KeyedSpace[Stages]):
         most = min(self.stages, len(self.costs.contraction.groups))
         return range(most, 0, -1) if self.empty else (self.stages,)
 
-    def distributions(self) -> dict[str, BaseDistribution]:
-        """The parameters with their ranges."""
-        import optuna
-
-        return {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in self.names}
-
     def parameters(self, stages: Stages) -> dict[str, float]:
         """The parameters of a split.
 
@@ -106,8 +95,7 @@ class Space(KeyedSpace[Stages]):
         """
         if self.stages == 1:
             return {}
-        cuts = tuple(accumulate(map(bitset, stages[:-1]), int.__or__))
-        shares = [min(1.0, share) for share in shares_of(self.costs, cuts)]
+        shares = [min(1.0, share) for share in shares_of(self.costs, cuts_between(stages))]
         used = [sum(map(bool, stages)) / self.stages] if self.empty else []
         layouts: list[dict[str, float]] = []
         for branch in (0.0, 1.0, 0.5):
@@ -209,27 +197,12 @@ class Space(KeyedSpace[Stages]):
         A move takes a group of ops to the stage before or after its own; where stages may be empty,
         also a whole stage there, or a stage to a device of another kind that is unused now.
         """
-        ends = (0, *accumulate(map(bitset, stages), int.__or__))
-        for place in range(len(stages) - 1):
-            before, cut, after = ends[place : place + 3]
-            for other in self._cuts_near(before, cut, after):
-                parts = tuple(members(other & ~before)), tuple(members(after & ~other))
-                neighbour = self._canonical((*stages[:place], *parts, *stages[place + 2 :]))
-                if neighbour != stages and self.fits(neighbour):
-                    yield neighbour
+        for moved in self.cut_neighbourhood.moves(stages, self.empty):
+            neighbour = self._canonical(moved)
+            if neighbour != stages and self.fits(neighbour):
+                yield neighbour
         if self.empty:
             yield from filter(self.fits, self.placement.on_another_kind(stages))
-
-    def _cuts_near(self, before: int, cut: int, after: int) -> Iterator[int]:
-        """The cuts one move away from ``cut`` that are between its two neighbours."""
-        candidates: Iterable[int] = self.cut_neighbourhood.adjacent(cut)
-        if self.empty:
-            candidates = dict.fromkeys((before, after, *candidates))
-        for other in candidates:
-            is_between = not before & ~other and not other & ~after
-            leaves_none_empty = self.empty or other not in (before, after)
-            if is_between and leaves_none_empty and other != cut:
-                yield other
 
     def plan(self) -> Stages:
         """The best split under the profile. Raises Infeasible where none fits the devices."""

@@ -48,9 +48,9 @@ def test_a_share_outside_0_to_1_is_refused(share):
     [
         ([(0, 1, 2, 3, 4, 5), ()], "stage 1 is empty"),
         ([(0, 1, 2), (3, 4)], "'op5' is in no stage"),
-        ([(0, 1, 2), (2, 3, 4, 5)], "op 2"),
+        ([(0, 1, 2), (2, 3, 4, 5)], "'op2' appears again in stage 1"),
         ([(0, 1, 9), (2, 3, 4, 5)], "op 9"),
-        ([(1, 2, 3), (0, 4, 5)], "'op1' is in stage 0, but 'op0'"),
+        ([(1, 2, 3), (0, 4, 5)], "'op1' but not its producer 'op0'"),
     ],
 )
 def test_an_illegal_split_names_the_op(stages, message):
