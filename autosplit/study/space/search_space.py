@@ -197,8 +197,8 @@ class Space(KeyedSpace[Stages]):
         A move takes a group of ops to the stage before or after its own; where stages may be empty,
         also a whole stage there, or a stage to a device of another kind that is unused now.
         """
-        for moved in self.cut_neighbourhood.moves(stages, self.empty):
-            neighbour = self._canonical(moved)
+        for near in self.cut_neighbourhood.moves(stages, self.empty):
+            neighbour = self._canonical(near)
             if neighbour != stages and self.fits(neighbour):
                 yield neighbour
         if self.empty:
