@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from autosplit.errors import ModelError, line_of
@@ -20,7 +20,7 @@ def bindings(function: Any) -> list[Any]:
         )
     in_order = [binding for block in function.body.blocks for binding in block.bindings]
     for binding in in_order:
-        if isinstance(getattr(binding, "value", None), relax.If):
+        if isinstance(binding.value, relax.If):
             raise ModelError(
                 f"variable '{binding.var.name}' is bound to control flow (If), "
                 "which cannot be split"
@@ -31,15 +31,43 @@ def bindings(function: Any) -> list[Any]:
 def renamed(module: Any, names: Mapping[Any, str]) -> Any:
     """The module with the variables of ``main`` in ``names`` renamed."""
 
+    def rename(mutator: Any, binding: Any) -> bool:
+        if binding.var not in names:
+            return False
+        rebind(mutator, binding.var, mutator.visit_expr(binding.value), names[binding.var])
+        return True
+
+    return with_bindings(module, rename)
+
+
+def with_bindings(module: Any, change: Callable[[Any, Any], bool]) -> Any:
+    """The module with bindings of ``main`` changed.
+
+    ``change`` gets a mutator and a binding; where it returns False the binding stays.
+    """
+
     @relax.expr_functor.mutator
-    class Rename(relax.PyExprMutator):  # type: ignore[misc]
+    class Change(relax.PyExprMutator):  # type: ignore[misc]
         def visit_var_binding_(self, binding: Any) -> None:
-            if binding.var in names:
-                rebind(self, binding.var, self.visit_expr(binding.value), names[binding.var])
-            else:
+            if not change(self, binding):
                 super().visit_var_binding_(binding)
 
-    return with_main(module, Rename(module).visit_expr(module[ENTRY]))
+    return with_main(module, Change(module).visit_expr(module[ENTRY]))
+
+
+def with_calls(
+    module: Any, change: Callable[[Any], Any], without: Collection[Any] = frozenset()
+) -> Any:
+    """The module with the calls in ``main`` changed, and without some functions."""
+
+    @relax.expr_functor.mutator
+    class Change(relax.PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            return change(super().visit_call_(call))
+
+    changed = with_main(module, Change(module).visit_expr(module[ENTRY]))
+    functions = {g: f for g, f in changed.functions.items() if g not in without}
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def rebind(mutator: Any, var: Any, value: Any, name: str) -> None:

@@ -6,11 +6,12 @@ A source node is a call that ``main`` binds. Weights are constants of the module
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import relax, tvm
+from autosplit.frontend.relax.expressions import flat, resolve, shape_of
 from autosplit.frontend.relax.main_function import ENTRY, bindings, renamed
 from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark
 
@@ -42,8 +43,7 @@ class _MainReader:
         # An item may be taken out of a tuple after other ops have read it.
         item_names = _item_names(in_order)
         for binding in in_order:
-            if hasattr(binding, "value"):
-                self._read_binding(binding.var, binding.value, item_names.get(binding.var, {}))
+            self._read_binding(binding.var, binding.value, item_names.get(binding.var, {}))
         return SourceModel(
             name=name,
             module=renamed(self._module, self._marks),
@@ -59,8 +59,7 @@ class _MainReader:
 
     def _input(self, param: Any) -> Signature:
         name = self._values[param] = self._unused_name(param.name)
-        shape = tuple(int(size.value) for size in param.ty.shape.values)
-        return Signature(name, shape, str(param.ty.dtype))
+        return Signature(name, shape_of(param), str(param.ty.dtype))
 
     def _read_binding(self, var: Any, value: Any, item_names: Mapping[int, str]) -> None:
         if not isinstance(value, relax.Call):
@@ -75,7 +74,7 @@ class _MainReader:
             outputs = [name]
             self._values[var] = name
             self._mark(var, name)
-        reads = dict.fromkeys(_flat(self._resolve(argument) for argument in value.args))
+        reads = dict.fromkeys(flat(list(map(self._resolve, value.args))))
         self._nodes.append(SourceNode(name, _kind(value), tuple(reads), tuple(outputs)))
 
     def _read_alias(self, var: Any, value: Any) -> None:
@@ -91,20 +90,7 @@ class _MainReader:
         self._tensors.append(tensor)
 
     def _resolve(self, value: Any) -> Value:
-        if isinstance(value, relax.Var):
-            return self._values.get(value)
-        if isinstance(value, relax.Tuple):
-            return [self._resolve(field) for field in value.fields]
-        if not isinstance(value, relax.TupleGetItem):
-            return None
-        items = self._resolve(value.tuple_value)
-        if not isinstance(items, list):
-            return None
-        if not 0 <= value.index < len(items):
-            raise ModelError(
-                f"index {value.index} is outside a tuple of {len(items)}; the module is damaged"
-            )
-        return items[value.index]
+        return resolve(value, self._values, lambda _: None)
 
     def _unused_name(self, name: str) -> str:
         """``name``, numbered if it is taken: variables of one module may share a name."""
@@ -134,7 +120,7 @@ def _item_names(in_order: list[Any]) -> dict[Any, dict[int, str]]:
     """For each variable that holds a tuple, the first variable that takes item i out of it."""
     names: dict[Any, dict[int, str]] = {}
     for binding in in_order:
-        value = getattr(binding, "value", None)
+        value = binding.value
         if isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Var):
             names.setdefault(value.tuple_value, {}).setdefault(value.index, binding.var.name)
     return names
@@ -147,11 +133,3 @@ def _kind(call: Any) -> str:
     if call.op.name.startswith("relax.call_tir"):
         return str(call.args[0].name_hint)
     return str(call.op.name)
-
-
-def _flat(values: Any) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, list):
-            yield from _flat(value)

@@ -16,11 +16,18 @@ from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, line_of
 from autosplit.extras import relax, transform, tvm
-from autosplit.frontend.relax.main_function import bindings, rebind, renamed, with_main
+from autosplit.frontend.relax.expressions import is_constant, variables
+from autosplit.frontend.relax.main_function import (
+    bindings,
+    rebind,
+    renamed,
+    with_bindings,
+    with_calls,
+)
 from autosplit.frontend.source import SourceModel, mark
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.attribution import match
-from autosplit.lowering.fuse.flat_calls import FlatCalls, variables
+from autosplit.lowering.fuse.flat_calls import FlatCalls
 from autosplit.lowering.fuse.provenance import adopt_names
 
 
@@ -44,7 +51,7 @@ class Composite:
         constants: dict[Any, None] = {}
 
         def visit(node: Any) -> None:
-            if isinstance(node, tvm.ir.GenericConst):
+            if is_constant(node):
                 constants[node] = None
 
         relax.analysis.post_order_visit(self.function, visit)
@@ -112,14 +119,12 @@ def _without_edge_markers(module: Any, backends: Sequence[Backend]) -> Any:
     inputs: dict[Any, list[Any]] = {}
     readers: dict[Any, list[Any]] = {}
     for binding in bindings(module["main"]):
-        value = getattr(binding, "value", None)
-        layer = _layer(module, value)
+        layer = _layer(module, binding.value)
         if layer:
             layers[binding.var] = layer
-        if value is not None:
-            inputs[binding.var] = list(variables(value))
-            for var in inputs[binding.var]:
-                readers.setdefault(var, []).append(binding.var)
+        inputs[binding.var] = list(variables(binding.value))
+        for var in inputs[binding.var]:
+            readers.setdefault(var, []).append(binding.var)
     # Forwards from the layers before a marker, backwards from those after it; other markers on
     # the way do not count as layers.
     backwards = {var: readers.get(var, []) for var in reversed(list(inputs))}
@@ -151,28 +156,26 @@ def _reached(
 def _inlined(module: Any, dropped: set[Any]) -> Any:
     """``main`` with the composites bound to some variables put back; each is one operator call."""
 
-    @relax.expr_functor.mutator
-    class Inline(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_var_binding_(self, binding: Any) -> None:
-            if binding.var not in dropped:
-                super().visit_var_binding_(binding)
-                return
-            call = self.visit_expr(binding.value)
-            function = module[call.op]
-            (inner,) = bindings(function)
-            values = dict(zip(function.params, call.args, strict=True))
-            arguments = [_substituted(a, values) for a in inner.value.args]
-            operator = relax.Call(inner.value.op, arguments, inner.value.attrs)
-            rebind(self, binding.var, operator, binding.var.name)
+    def inline(mutator: Any, binding: Any) -> bool:
+        if binding.var not in dropped:
+            return False
+        call = mutator.visit_expr(binding.value)
+        function = module[call.op]
+        (inner,) = bindings(function)
+        values = dict(zip(function.params, call.args, strict=True))
+        arguments = [_substituted(a, values) for a in inner.value.args]
+        operator = relax.Call(inner.value.op, arguments, inner.value.attrs)
+        rebind(mutator, binding.var, operator, binding.var.name)
+        return True
 
-    main = Inline(module).visit_expr(module["main"])
-    called = {getattr(getattr(b, "value", None), "op", None) for b in bindings(main)}
+    changed = with_bindings(module, inline)
+    called = {getattr(b.value, "op", None) for b in bindings(changed["main"])}
     functions = {
         gvar: function
-        for gvar, function in module.functions.items()
+        for gvar, function in changed.functions.items()
         if "Composite" not in (function.attrs or {}) or gvar in called
     }
-    return with_main(tvm.IRModule(functions, attrs=module.attrs), main)
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def _substituted(expression: Any, values: Mapping[Any, Any]) -> Any:
@@ -203,7 +206,7 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
     composites: dict[Any, Composite] = {}
     uses: Counter[str] = Counter()
     for binding in bindings(module["main"]):
-        value: Any = getattr(binding, "value", None)
+        value = binding.value
         layer = _layer(module, value)
         if layer is None or value.op in composites:
             continue
@@ -217,17 +220,12 @@ def _composites(module: Any, backends: Sequence[Backend]) -> dict[Any, Composite
 def _opaque(module: Any, composites: Mapping[Any, Composite]) -> Any:
     """``main`` with the call of each composite as a call by symbol, and no composite beside it."""
 
-    @relax.expr_functor.mutator
-    class Replace(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            call = super().visit_call_(call)
-            if call.op not in composites:
-                return call
-            return call_by_symbol(composites[call.op].symbol, list(call.args), call.ty)
+    def by_symbol(call: Any) -> Any:
+        if call.op not in composites:
+            return call
+        return call_by_symbol(composites[call.op].symbol, list(call.args), call.ty)
 
-    main = Replace(module).visit_expr(module["main"])
-    functions = {g: f for g, f in module.functions.items() if g not in composites}
-    return with_main(tvm.IRModule(functions, attrs=module.attrs), main)
+    return with_calls(module, by_symbol, without=composites)
 
 
 def call_by_symbol(symbol: str, arguments: list[Any], kind: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from autosplit.errors import MachineError, line_of
 from autosplit.extras import relax, transform, tvm
+from autosplit.frontend.relax.main_function import with_calls, with_main
 from autosplit.lowering.external.composites import Composite, call_by_symbol
 
 _STANDS_FOR = "autosplit.stands_for"
@@ -85,13 +86,8 @@ def _with_functions(module: Any, composites: Mapping[str, Composite], alone: set
             return relax.Call(self.builder_.add_func(function, str(symbol)), arguments)
 
     restore = Restore(module)
-    main = _main(module.functions)
-    restore.builder_.update_func(main, restore.visit_expr(module[main]))
-    return restore.builder_.get()
-
-
-def _main(functions: Mapping[Any, Any]) -> Any:
-    return next(gvar for gvar in functions if gvar.name_hint == "main")
+    main = restore.visit_expr(module["main"])
+    return with_main(restore.builder_.get(), main)
 
 
 def _stand_in(symbol: str, kinds: Sequence[Any], result: Any) -> Any:
@@ -114,18 +110,12 @@ def _with_symbols(module: Any) -> Any:
         if _STANDS_FOR in (function.attrs or {}):
             stands_for[gvar] = str(function.attrs[_STANDS_FOR])
 
-    @relax.expr_functor.mutator
-    class Replace(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            call = super().visit_call_(call)
-            if call.op not in stands_for:
-                return call
-            return call_by_symbol(stands_for[call.op], list(call.args), call.op.ty.ret)
+    def by_symbol(call: Any) -> Any:
+        if call.op not in stands_for:
+            return call
+        return call_by_symbol(stands_for[call.op], list(call.args), call.op.ty.ret)
 
-    functions = {g: f for g, f in module.functions.items() if g not in stands_for}
-    main = _main(functions)
-    functions[main] = Replace(module).visit_expr(functions[main])
-    return tvm.IRModule(functions, attrs=module.attrs)
+    return with_calls(module, by_symbol, without=stands_for)
 
 
 def _region(function: Any, symbol: str) -> Any:
@@ -152,20 +142,13 @@ def _renamed_regions(module: Any, composites: Mapping[str, Composite]) -> Any:
         symbol = gvar.name_hint.removeprefix("fused_").removesuffix(f"_{backend}")
         if backend and symbol in composites and symbol != gvar.name_hint:
             names[gvar] = relax.GlobalVar(symbol)
-    if not names:
-        return module
-
-    @relax.expr_functor.mutator
-    class Rename(relax.PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            call = super().visit_call_(call)
-            return relax.Call(names[call.op], call.args) if call.op in names else call
-
-    functions = {g: f for g, f in module.functions.items() if g not in names}
+    functions = dict(module.functions)
     for old, new in names.items():
         # A new variable has no type, and a call of it needs one.
         relax.expr._update_type(new, old.ty)
         functions[new] = module[old].with_attr("global_symbol", new.name_hint)
-    main = _main(functions)
-    functions[main] = Rename(module).visit_expr(functions[main])
-    return tvm.IRModule(functions, attrs=module.attrs)
+
+    def renamed(call: Any) -> Any:
+        return relax.Call(names[call.op], call.args) if call.op in names else call
+
+    return with_calls(tvm.IRModule(functions, attrs=module.attrs), renamed, without=names)

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.extras import tvm
+from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel
 from autosplit.graph import Folded
 from autosplit.lowering.fuse.flat_calls import (
     Environment,
     FlatCalls,
-    is_call,
+    content_of,
     parameters,
-    resolve,
     results_of,
 )
 from autosplit.lowering.fuse.folded_nodes import MERGED, FoldedNodes
@@ -63,34 +62,31 @@ def match(
     results: dict[int, tuple[str | None, ...]] = {}
     environment = parameters(module["main"])
     for position, binding in enumerate(bindings(module["main"])):
-        value: Any = getattr(binding, "value", None)
-        if not is_call(value):
-            environment[binding.var] = resolve(value, environment)
-            continue
-        if isinstance(value.op, tvm.ir.GlobalVar):
-            arguments = [resolve(a, environment) for a in value.args]
-            members[position], content = _enter(flat, module[value.op], arguments)
-        else:
-            number = flat.take(value, environment)
-            members[position], content = [number], results_of(number, value)
+        taken: list[int] = []
+        content = _content(flat, module, binding.value, environment, taken)
         environment[binding.var] = content
-        fields = content if isinstance(content, list) else [content]
-        results[position] = tuple(map(flat.name, fields))
+        if isinstance(binding.value, relax.Call):
+            members[position] = taken
+            fields = content if isinstance(content, list) else [content]
+            results[position] = tuple(map(flat.name, fields))
     return members, results
 
 
-def _enter(flat: FlatCalls, function: Any, arguments: list[Any]) -> tuple[list[int], Any]:
-    """The flat calls inside a function called on ``arguments``, and the content it returns."""
-    environment: Environment = dict(zip(function.params, arguments, strict=True))
-    members = []
+def _content(
+    flat: FlatCalls, module: Any, value: Any, environment: Environment, taken: list[int]
+) -> Any:
+    """The content of a bound value; the flat calls in it, inside a function too, join ``taken``."""
+    if not isinstance(value, relax.Call):
+        return content_of(value, environment)
+    if not isinstance(value.op, tvm.ir.GlobalVar):
+        taken.append(flat.take(value, environment))
+        return results_of(taken[-1], value)
+    function = module[value.op]
+    arguments = [content_of(argument, environment) for argument in value.args]
+    inner = dict(zip(function.params, arguments, strict=True))
     for binding in bindings(function):
-        if is_call(binding.value):
-            number = flat.take(binding.value, environment)
-            members.append(number)
-            environment[binding.var] = results_of(number, binding.value)
-        else:
-            environment[binding.var] = resolve(binding.value, environment)
-    return members, resolve(function.body.body, environment)
+        inner[binding.var] = _content(flat, module, binding.value, inner, taken)
+    return content_of(function.body.body, inner)
 
 
 def _op_of_node(

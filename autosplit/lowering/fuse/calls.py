@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.frontend.relax.expressions import is_constant
 
 
 @dataclass(frozen=True)

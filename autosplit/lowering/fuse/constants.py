@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, tvm
+from autosplit.frontend.relax.expressions import is_constant
 from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -63,7 +64,7 @@ def fold_others(module: Any) -> Any:
     """
     constants: set[Any] = set()
     for binding in bindings(module["main"]):
-        value = getattr(binding, "value", None)
+        value = binding.value
         if isinstance(value, relax.Call):
             if all(_is_known(argument, constants) for argument in value.args):
                 return relax.transform.FoldConstant()(module)
@@ -94,7 +95,7 @@ def _folded(value: Any, kind: Any) -> Any:
         return None
     if not hasattr(kind.shape, "values"):
         return None
-    shape = tuple(int(size.value) for size in kind.shape.values)
+    shape = tuple(map(int, kind.shape))
     result = _evaluate(name, arrays, shape, value)
     if result.shape != shape or str(result.dtype) != dtype:
         return None
@@ -124,7 +125,7 @@ def _arrays(name: str, call: Any, dtype: str) -> list[Array] | None:
 
 def _array(value: Any, dtype: str) -> Array | None:
     """The value of a constant, or, as ``dtype``, of a scalar that is written as a number."""
-    if isinstance(value, tvm.ir.GenericConst):
+    if is_constant(value):
         return np.asarray(value.value.numpy())
     if isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm):
         return np.asarray(value.value, dtype=dtype)

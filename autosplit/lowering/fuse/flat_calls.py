@@ -8,10 +8,11 @@ without changing what they call on what.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from autosplit.extras import relax, tvm, tvm_ffi
+from autosplit.frontend.relax.expressions import flat, resolve, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
 from autosplit.lowering.layout.order import SUFFIX
@@ -65,19 +66,18 @@ class FlatCalls:
         environment = parameters(main)
         readers: dict[int, list[int]] = defaultdict(list)
         for binding in bindings(main):
-            value: Any = getattr(binding, "value", None)
-            if is_call(value):
-                number = self._enter(value, environment, readers)
-                environment[binding.var] = results_of(number, value)
-            elif value is not None:
-                environment[binding.var] = resolve(value, environment)
-            content = environment.get(binding.var)
+            if isinstance(binding.value, relax.Call):
+                number = self._enter(binding.value, environment, readers)
+                content = results_of(number, binding.value)
+            else:
+                content = content_of(binding.value, environment)
+            environment[binding.var] = content
             if binding.var.name.endswith(SUFFIX) and isinstance(content, tuple):
                 self._last.add(content)
             index = marked(binding.var.name)
             if index is not None:
                 self._name(content, source.tensors[index])
-        result = resolve(main.body.body, environment)
+        result = content_of(main.body.body, environment)
         fields = result if isinstance(result, list) else [result]
         for name, content in zip(source.outputs, fields, strict=False):
             self._name(content, name)
@@ -93,11 +93,11 @@ class FlatCalls:
                 break
         self._by_key[key].append((weights, number))
         self.tensors.append({})
-        for content in _flatten([environment.get(v) for v in variables(call)]):
+        for content in flat([environment.get(v) for v in variables(call)]):
             if content[0] == "call":
                 readers[content[1]].append(number)
         if _only_copies(call):
-            self._copied[number] = resolve(call.args[1][0], environment)
+            self._copied[number] = content_of(call.args[1][0], environment)
         return number
 
     def _key(self, call: Any, environment: Environment) -> tuple[Any, Any]:
@@ -112,7 +112,7 @@ class FlatCalls:
             callee.append(arguments.pop(0).name_hint)
         read: list[Any] = []
         weights: list[Any] = []
-        for content in _flatten([resolve(a, environment) for a in arguments]):
+        for content in flat([content_of(a, environment) for a in arguments]):
             if content[0] == "const":
                 weights.append(content[1])
             elif content[0] == "call":
@@ -146,35 +146,9 @@ def results_of(number: int, call: Any) -> Any:
     return [("call", number, i) for i in range(len(call.ty.fields))]
 
 
-def resolve(value: Any, environment: Environment) -> Any:
+def content_of(value: Any, environment: Environment) -> Any:
     """The content of an expression without computation."""
-    if isinstance(value, relax.Var):
-        return environment.get(value, ("const", value))
-    if isinstance(value, relax.Tuple):
-        return [resolve(field, environment) for field in value.fields]
-    if isinstance(value, relax.TupleGetItem):
-        content = resolve(value.tuple_value, environment)
-        return content[value.index] if isinstance(content, list) else ("const", value)
-    return ("const", value)
-
-
-def is_call(value: Any) -> bool:
-    """Whether a bound value computes something."""
-    return isinstance(value, relax.Call)
-
-
-def variables(value: Any) -> Iterator[Any]:
-    """The variables an expression reads."""
-    if isinstance(value, relax.Var):
-        yield value
-    elif isinstance(value, relax.Call):
-        for argument in value.args:
-            yield from variables(argument)
-    elif isinstance(value, relax.Tuple):
-        for field in value.fields:
-            yield from variables(field)
-    elif isinstance(value, relax.TupleGetItem):
-        yield from variables(value.tuple_value)
+    return resolve(value, environment, lambda constant: ("const", constant))
 
 
 def _only_copies(call: Any) -> bool:
@@ -187,11 +161,3 @@ def _only_copies(call: Any) -> bool:
     if not call.args[0].name_hint.startswith("broadcast_to") or len(call.args[1]) != 1:
         return False
     return bool(tvm_ffi.structural_equal(call.args[1][0].ty, call.ty))
-
-
-def _flatten(content: Any) -> Iterator[Any]:
-    if isinstance(content, list):
-        for item in content:
-            yield from _flatten(item)
-    elif content is not None:
-        yield content

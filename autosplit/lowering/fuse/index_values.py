@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from autosplit.extras import relax, tvm
-from autosplit.frontend.onnx.shape_arithmetic import fixed_sizes
+from autosplit.extras import relax
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel
-from autosplit.lowering.fuse.flat_calls import variables
 
 # Integers that are no index: enough to tell them apart, few enough for an exponential.
 NOT_INDICES = 16
@@ -88,9 +87,8 @@ class _Walk:
     def run(self, main: Any) -> _Walk:
         self._ranges: dict[Any, Range] = {self.param: (0, self.below - 1)}
         for binding in bindings(main):
-            value = getattr(binding, "value", None)
-            if value is not None and self._depends(value):
-                depends, result = self._value(value)
+            if self._depends(binding.value):
+                depends, result = self._value(binding.value)
                 if depends:
                     self._ranges[binding.var] = result
         return self
@@ -122,7 +120,7 @@ class _Walk:
         return any(map(self._depends, others)), result
 
     def _range(self, value: Any) -> Range:
-        if isinstance(value, tvm.ir.GenericConst):
+        if is_constant(value):
             array = value.value.numpy()
             is_known = array.size and array.dtype.kind in "biu"
             return (float(array.min()), float(array.max())) if is_known else None
@@ -186,7 +184,7 @@ def _without_overflow(values: Range, dtype: str) -> Range:
 
 def _size(name: str, call: Any) -> int:
     """The smallest axis that the indices of a call look into; 1 where sizes are unknown."""
-    shape, indices = fixed_sizes(call.args[0]), fixed_sizes(call.args[1])
+    shape, indices = (fixed_sizes(operand.ty.shape) for operand in call.args[:2])
     if shape is None or indices is None:
         return 1
     if name in ("gather_nd", "scatter_nd"):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import relax, tvm
+from autosplit.frontend.relax.expressions import flat, is_constant, resolve, variables
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import OPAQUE, SourceModel
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.external.composites import Composite
 from autosplit.lowering.fuse.attribution import attribute
 from autosplit.lowering.fuse.calls import Call, constants
-from autosplit.lowering.fuse.flat_calls import variables
 from autosplit.lowering.fuse.passes import FusedModule
-from autosplit.lowering.fuse.tensors import bytes_of, flops_of, is_constant, size_of, static_shape
+from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
 from autosplit.lowering.layout.order import SUFFIX, source_shape
 
 Outputs = tuple[tuple[str, str], ...]
@@ -75,16 +75,10 @@ class _Reader:
                 signature.name, var.ty, var.name.endswith(SUFFIX)
             )
         for position, binding in enumerate(bindings(self._main)):
-            value = getattr(binding, "value", None)
-            if isinstance(value, relax.Call):
-                self._enter_call(position, binding.var, value)
-            elif value is not None:
-                self._content[binding.var] = self._resolve(value)
+            if isinstance(binding.value, relax.Call):
+                self._enter_call(position, binding.var, binding.value)
             else:
-                raise ModelError(
-                    f"variable '{binding.var.name}' has a shape known only at run time; "
-                    "give static shapes"
-                )
+                self._content[binding.var] = self._resolve(binding.value)
         return self._outputs(self._main.body.body)
 
     def _enter_call(self, position: int, var: Any, value: Any) -> None:
@@ -125,7 +119,8 @@ class _Reader:
     def _enter_op(
         self, name: str, kernel: str, call: Call, results: list[str], position: int
     ) -> None:
-        inputs = dict.fromkeys(t for v in call.reads.values() for t in _tensor_names(v))
+        read = flat(list(call.reads.values()))
+        inputs = dict.fromkeys(tensor for tensor in read if isinstance(tensor, str))
         sources = self.names.sources.get(position, ())
         parts = self.names.parts.get(position, ())
         reasons = [self._source.opaque[n] for n in (*sources, *parts) if n in self._source.opaque]
@@ -163,18 +158,7 @@ class _Reader:
         return unique
 
     def _resolve(self, value: Any) -> Any:
-        """The content of an expression without computation."""
-        if isinstance(value, relax.Var):
-            return self._content[value]
-        if isinstance(value, relax.Tuple):
-            return [self._resolve(field) for field in value.fields]
-        if isinstance(value, relax.TupleGetItem):
-            return self._resolve(value.tuple_value)[value.index]
-        if is_constant(value):
-            return value
-        raise ModelError(
-            f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut"
-        )
+        return resolve(value, self._content, _constant)
 
     def _outputs(self, body: Any) -> Outputs:
         result = self._resolve(body)
@@ -199,9 +183,10 @@ class _Reader:
         return tensor
 
 
-def _tensor_names(content: Any) -> Iterator[str]:
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for item in content:
-            yield from _tensor_names(item)
+def _constant(value: Any) -> Any:
+    """A constant itself. Raises ModelError for anything else."""
+    if not is_constant(value):
+        raise ModelError(
+            f"the model holds a {type(value).__name__} between its ops, which cannot cross a cut"
+        )
+    return value

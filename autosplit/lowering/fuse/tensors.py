@@ -8,6 +8,7 @@ from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import relax, s_tir, tvm
+from autosplit.frontend.relax.expressions import fixed_sizes
 from autosplit.frontend.relax.main_function import bindings
 from autosplit.frontend.source import SourceModel, marked
 
@@ -17,12 +18,13 @@ def static_shape(name: str, kind: Any) -> tuple[int, ...]:
 
     Raises ModelError where it is no tensor, or one whose sizes are not all known.
     """
-    if not isinstance(kind, relax.TensorType) or _has_unknown_size(kind):
+    sizes = fixed_sizes(kind.shape) if isinstance(kind, relax.TensorType) else None
+    if sizes is None:
         raise ModelError(
             f"tensor '{name}' has a shape known only at run time ({kind}); "
             "give static shapes by --shape"
         )
-    return tuple(int(size.value) for size in kind.shape.values)
+    return tuple(sizes)
 
 
 def require_static(source: SourceModel, module: Any, folded: bool) -> None:
@@ -37,7 +39,7 @@ def require_static(source: SourceModel, module: Any, folded: bool) -> None:
         return
     unknown = False
     for binding in main:
-        unknown = unknown or any(map(_has_unknown_size, tensor_types(binding.var.ty)))
+        unknown = unknown or any(fixed_sizes(t.shape) is None for t in tensor_types(binding.var.ty))
         # The variable with the open size may be part of a node: the next marked one names it.
         index = marked(binding.var.name) if unknown else None
         if index is None:
@@ -45,11 +47,6 @@ def require_static(source: SourceModel, module: Any, folded: bool) -> None:
         for node in source.nodes:
             if source.tensors[index] in node.outputs:
                 raise ModelError(node.unknown_size)
-
-
-def _has_unknown_size(kind: Any) -> bool:
-    sizes = getattr(kind.shape, "values", None)
-    return sizes is None or not all(hasattr(size, "value") for size in sizes)
 
 
 def size_of(shape: tuple[int, ...], dtype: str) -> int:
@@ -73,11 +70,6 @@ def tensor_types(kind: Any) -> list[Any]:
     """The types of the tensors in a Relax type: itself, or the fields of a tuple."""
     fields = kind.fields if isinstance(kind, relax.TupleType) else (kind,)
     return [f for f in fields if isinstance(f, relax.TensorType)]
-
-
-def is_constant(value: Any) -> bool:
-    """Whether a Relax expression is a constant."""
-    return isinstance(value, tvm.ir.GenericConst)
 
 
 def flops_of(function: Any) -> float:

@@ -17,17 +17,10 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax
+from autosplit.frontend.relax.expressions import is_constant, shape_of, variables
 from autosplit.frontend.relax.main_function import bindings, rebind, with_main
-from autosplit.lowering.fuse.flat_calls import variables
-from autosplit.lowering.fuse.tensors import is_constant
 from autosplit.lowering.layout.convolution import can_pack
-from autosplit.lowering.layout.ops import (
-    CONVOLUTIONS,
-    RULES,
-    SourceLayout,
-    has_few_channels,
-    shape_of,
-)
+from autosplit.lowering.layout.ops import CONVOLUTIONS, RULES, SourceLayout, has_few_channels
 from autosplit.lowering.layout.order import SUFFIX, to_last, to_source
 
 
@@ -61,9 +54,8 @@ def _wide_inputs(main: Any) -> list[Any]:
     """The inputs of ``main`` that a convolution reads with channels last."""
     read = set()
     for binding in bindings(main):
-        value: Any = getattr(binding, "value", None)
-        if can_pack(value) and not has_few_channels(value.args[0]):
-            read.add(value.args[0])
+        if can_pack(binding.value) and not has_few_channels(binding.value.args[0]):
+            read.add(binding.value.args[0])
     return [param for param in main.params if param in read]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, te, tirx
-from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.frontend.relax.expressions import is_constant, shape_of
 from autosplit.lowering.layout import winograd
 from autosplit.lowering.layout.shape import (
     ConvolutionShape,
@@ -49,7 +49,7 @@ def can_pack(call: Any) -> bool:
     dtypes = tuple(str(value.ty.dtype) for value in (data, weight, call))
     if layouts[1].startswith("IO"):
         # Wider padding would take pixels away from the input.
-        kernel = [int(size) for size in list(weight.ty.shape)[2:]]
+        kernel = shape_of(weight)[2:]
         is_plain = is_plain and all(int(step) == 1 for step in attrs.dilation)
         is_plain = is_plain and max(map(int, attrs.padding)) < min(kernel)
     return is_plain and is_constant(weight) and dtypes in (_FLOATS, _BYTES)

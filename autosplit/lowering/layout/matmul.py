@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, te, tirx
-from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.frontend.relax.expressions import is_constant, shape_of
 from autosplit.lowering.layout.tiles import Registers, Tile, padded_channels, padded_width, tile_of
 
 PACKED = "matmul_packed"
@@ -27,10 +27,10 @@ def legalize_matmul(registers: Registers) -> Any:
         if not _fits(call, registers):
             return relax.transform.legalize_ops.linear_algebra._matmul(builder, call)
         left, right = call.args
-        *_, rows, columns = (int(s) for s in call.ty.shape)
+        sizes = shape_of(call)
+        rows, columns = sizes[-2:]
         padded = padded_channels(columns, registers)
         tile = tile_of(1, rows, padded, registers)
-        sizes = tuple(int(s) for s in call.ty.shape)
         is_packed = is_constant(right) and len(right.ty.shape) == 2
         if is_packed:
             key = (right, padded, tile.channels)
@@ -57,7 +57,7 @@ def _fits(call: Any, registers: Registers) -> bool:
     """
     left, right = call.args
     dtypes = {str(left.ty.dtype), str(right.ty.dtype), str(call.ty.dtype)}
-    sizes = [int(size) for size in left.ty.shape]
+    sizes = shape_of(left)
     rank = len(right.ty.shape)
     if dtypes != {"float32"} or min(len(sizes), rank) < 2:
         return False
@@ -104,14 +104,14 @@ def _product(
 
 def _batch_position(operand: Any, outer: list[Any]) -> list[Any]:
     """Where an operand is read for a position in the batch, which it may have to repeat."""
-    sizes = [int(size) for size in list(operand.shape)[:-2]]
+    sizes = list(map(int, operand.shape))[:-2]
     position = outer[len(outer) - len(sizes) :]
     return [0 if size == 1 else index for size, index in zip(sizes, position, strict=True)]
 
 
 def _widened(right: Any, padded: int) -> Any:
     """A right-hand side with zeros behind its columns."""
-    sizes = [int(size) for size in right.shape]
+    sizes = list(map(int, right.shape))
     zero = tirx.const(0.0, "float32")
     return te.compute(
         (*sizes[:-1], padded),

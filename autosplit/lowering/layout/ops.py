@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, Protocol
 
 from autosplit.extras import relax
-from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.frontend.relax.expressions import is_constant, shape_of
 from autosplit.lowering.layout.order import pixel_axes, to_last
 
 # An input of so few channels is read as it lies: a kernel loads it number by number anyway.
@@ -62,11 +62,6 @@ class SourceLayout:
 def has_few_channels(data: Any) -> bool:
     """Whether an input is read as it lies."""
     return shape_of(data)[1] <= _IMAGE_CHANNELS
-
-
-def shape_of(expression: Any) -> tuple[int, ...]:
-    """The static shape of a Relax expression."""
-    return tuple(int(size) for size in expression.ty.shape)
 
 
 def _elementwise(values: Values, _: str, call: Any) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax
-from autosplit.frontend.relax.main_function import bindings, rebind, with_main
-from autosplit.lowering.fuse.tensors import is_constant
+from autosplit.frontend.relax.expressions import is_constant
+from autosplit.frontend.relax.main_function import bindings, rebind, with_bindings
 from autosplit.lowering.layout.tiles import BYTES, Registers
 
 _SIGNED_TO_UNSIGNED = 128
@@ -24,22 +24,19 @@ def convolve_bytes(registers: Registers) -> Callable[[Any], Any]:
     """The pass that computes convolutions of quantised tensors in integers."""
 
     def convert(module: Any) -> Any:
-        values = {b.var: getattr(b, "value", None) for b in bindings(module["main"])}
+        values = {b.var: b.value for b in bindings(module["main"])}
         quantised = {v: _operands(call, values, registers) for v, call in values.items()}
         if not any(quantised.values()):
             return module
 
-        @relax.expr_functor.mutator
-        class Replace(relax.PyExprMutator):  # type: ignore[misc]
-            def visit_var_binding_(self, binding: Any) -> None:
-                operands = quantised[binding.var]
-                if not operands:
-                    super().visit_var_binding_(binding)
-                    return
-                result = _product(self, binding.value, *operands)
-                rebind(self, binding.var, result, binding.var.name)
+        def replace(mutator: Any, binding: Any) -> bool:
+            operands = quantised[binding.var]
+            if operands:
+                result = _product(mutator, binding.value, *operands)
+                rebind(mutator, binding.var, result, binding.var.name)
+            return bool(operands)
 
-        return with_main(module, Replace(module).visit_expr(module["main"]))
+        return with_bindings(module, replace)
 
     return convert
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autosplit.extras import te, tirx
+from autosplit.frontend.relax.expressions import shape_of
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ def convolution_shape(call: Any) -> ConvolutionShape:
     data, weight = call.args
     attrs = call.attrs
     is_image = str(attrs.data_layout)[1] == "C"
-    batch, *sizes = (int(size) for size in data.ty.shape)
+    batch, *sizes = shape_of(data)
     channels = sizes.pop(0 if is_image else -1)
-    _, *out_sizes, out_channels = (int(size) for size in call.ty.shape)
+    _, *out_sizes, out_channels = shape_of(call)
     height, width = _two(sizes)
     out_height, out_width = _two(out_sizes)
     return ConvolutionShape(
@@ -76,10 +77,10 @@ def convolution_shape(call: Any) -> ConvolutionShape:
         out_height,
         out_width,
         out_channels,
-        _two([int(size) for size in list(weight.ty.shape)[2:]]),
-        _two([int(stride) for stride in attrs.strides]),
-        _two([int(step) for step in attrs.dilation]),
-        _four_sides([int(p) for p in attrs.padding], len(sizes)),
+        _two(list(shape_of(weight)[2:])),
+        _two(list(map(int, attrs.strides))),
+        _two(list(map(int, attrs.dilation))),
+        _four_sides(list(map(int, attrs.padding)), len(sizes)),
         int(attrs.groups),
         is_image,
     )

@@ -1,0 +1,68 @@
+"""What Relax expressions are and read: constants, variables, tuples, sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from autosplit.errors import ModelError
+from autosplit.extras import relax, tvm
+
+
+def is_constant(value: Any) -> bool:
+    """Whether an expression is a constant."""
+    return isinstance(value, tvm.ir.GenericConst)
+
+
+def shape_of(expression: Any) -> tuple[int, ...]:
+    """The shape of an expression whose sizes are all numbers."""
+    return tuple(map(int, expression.ty.shape))
+
+
+def fixed_sizes(shape: Any) -> list[int] | None:
+    """The sizes of a shape, None unless there is one and all are numbers."""
+    sizes = getattr(shape, "values", None)
+    if sizes is None or not all(hasattr(size, "value") for size in sizes):
+        return None
+    return [int(size.value) for size in sizes]
+
+
+def variables(value: Any) -> Iterator[Any]:
+    """The variables an expression reads."""
+    if isinstance(value, relax.Var):
+        yield value
+    elif isinstance(value, relax.TupleGetItem):
+        yield from variables(value.tuple_value)
+    elif isinstance(value, relax.Call | relax.Tuple):
+        for part in value.args if isinstance(value, relax.Call) else value.fields:
+            yield from variables(part)
+
+
+def resolve(value: Any, contents: Mapping[Any, Any], other: Callable[[Any], Any]) -> Any:
+    """The content of an expression without computation; for a tuple it is a list.
+
+    ``contents`` are those of variables, ``other`` gives that of whatever else there is. Raises
+    ModelError for an item that its tuple does not have.
+    """
+    if isinstance(value, relax.Tuple):
+        return [resolve(field, contents, other) for field in value.fields]
+    if isinstance(value, relax.TupleGetItem):
+        items = resolve(value.tuple_value, contents, other)
+        if not isinstance(items, list):
+            return other(value)
+        if not 0 <= value.index < len(items):
+            raise ModelError(
+                f"index {value.index} is outside a tuple of {len(items)}; the module is damaged"
+            )
+        return items[value.index]
+    is_known = isinstance(value, relax.Var) and value in contents
+    return contents[value] if is_known else other(value)
+
+
+def flat(content: Any) -> Iterator[Any]:
+    """The items of nested lists, or what is no list itself; without None."""
+    if isinstance(content, list):
+        for item in content:
+            yield from flat(item)
+    elif content is not None:
+        yield content
