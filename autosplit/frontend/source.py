@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,14 @@ def marked(name: str) -> int | None:
     """The number of the source tensor that a variable name stands for, or None."""
     match = _MARK.match(name)
     return int(match[1]) if match else None
+
+
+def unused(name: str, used: Container[str], separator: str = ".") -> str:
+    """``name``, or the first of ``name.2``, ``name.3`` and so on that is not in ``used``."""
+    number, unused_name = 2, name
+    while unused_name in used:
+        unused_name, number = f"{name}{separator}{number}", number + 1
+    return unused_name
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from autosplit.extras import helper, onnx, relax
 from autosplit.frontend.onnx import file, normalize, opaque, shape_arithmetic
 from autosplit.frontend.onnx.nodes import draws_at_random, tensors_read
 from autosplit.frontend.onnx.shapes import inputs
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant, shape_of
 from autosplit.frontend.shapes import Shapes
-from autosplit.frontend.source import SourceModel, SourceNode, mark
+from autosplit.frontend.source import SourceModel, SourceNode, mark, unused
 
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _DOMAINS = {"", "ai.onnx", "com.microsoft"}
@@ -67,20 +68,12 @@ def source_nodes(graph: Any) -> tuple[SourceNode, ...]:
     used = {name for name in names if count[name] == 1}
     for i, name in enumerate(names):
         if count[name] > 1:
-            names[i] = _unused(f"{name}:{first_outputs[i]}", used)
+            names[i] = unused(f"{name}:{first_outputs[i]}", used, ":")
             used.add(names[i])
     return tuple(
         SourceNode(name, node.op_type, tuple(tensors_read(node)), tuple(results))
         for node, name, results in zip(graph.node, names, outputs, strict=True)
     )
-
-
-def _unused(name: str, used: set[str]) -> str:
-    """``name``, numbered if it is in ``used``."""
-    number, unused = 2, name
-    while unused in used:
-        unused, number = f"{name}:{number}", number + 1
-    return unused
 
 
 def _check_order(graph: Any, nodes: tuple[SourceNode, ...]) -> None:
@@ -282,14 +275,13 @@ def _varying(model: Any, nodes: tuple[SourceNode, ...]) -> frozenset[str]:
 
 def _is_static(value: Any) -> bool:
     """Whether no size of a tensor is open; other values have none."""
-    is_tensor = isinstance(value.ty, relax.TensorType)
-    return not is_tensor or shape_arithmetic.fixed_sizes(value) is not None
+    return not isinstance(value.ty, relax.TensorType) or fixed_sizes(value.ty) is not None
 
 
 def _identity(value: Any, opset: int) -> list[Any]:
     """The results of a dropout that drops nothing: its input, and a mask that keeps everything."""
     dtype = "bool" if opset >= 10 else str(value.ty.dtype)
-    return [value, shape_arithmetic.constant(np.ones(shape_arithmetic.sizes(value), dtype))]
+    return [value, shape_arithmetic.constant(np.ones(shape_of(value), dtype))]
 
 
 def _kind(proto: Any) -> str:
@@ -309,7 +301,7 @@ def _trains(inputs: Any, attrs: Any) -> bool:
     mode = inputs[2] if len(inputs) > 2 else None
     if mode is None:
         return bool(attrs.get("is_test", 1) == 0)
-    is_false = hasattr(mode, "value") and not mode.value.numpy().any()
+    is_false = is_constant(mode) and not mode.value.numpy().any()
     return attrs.get("is_test", 1) == 0 or not is_false
 
 

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.extras import relax, tvm
+from autosplit.extras import relax
 from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.resize import Attributes, modern_upsample, to_sizes
+from autosplit.frontend.relax.expressions import is_constant, shape_of
 
 Convert = Callable[[str, Any, dict[str, Any], int], Any]
 Rewritten = tuple[Any, Attributes]
 
 # The converters leave out the further results of these.
 _FIRST_RESULT_ONLY = frozenset({"LayerNormalization", "MaxPool"})
+_SIGNS = ("negative", "positive")
 
 
 def converted(
@@ -42,9 +44,11 @@ def converted(
         return _is_number(convert, inputs, opset)
     if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
         return _same_truth(convert, inputs, opset)
-    if kind in ("Max", "Mean", "Min", "Sum") and not all(map(_is_constant, inputs)):
+    if kind in ("Max", "Mean", "Min", "Sum") and not all(map(is_constant, inputs)):
         return _pairwise(kind, inputs)
-    _refuse_ignored(kind, attrs, inputs)
+    reason = _refused(kind, attrs, inputs)
+    if reason:
+        raise ValueError(reason)
     if kind in _REWRITES:
         inputs, attrs = _REWRITES[kind](inputs, dict(attrs), opset)
     if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "bfloat16":
@@ -59,31 +63,27 @@ def converted(
     return result
 
 
-def _refuse_ignored(kind: str, attrs: Attributes, inputs: Any) -> None:
-    """Raise ValueError for an attribute that the converter ignores and nothing can stand for."""
+def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
+    """Why nothing can stand for what the converter ignores; empty where something can."""
     if kind == "BatchNormalization" and attrs.get("training_mode", 0):
-        raise ValueError(
-            "it normalises by the statistics of the batch (training_mode=1); "
-            "export the model for inference"
-        )
+        return "it normalises by batch statistics (training_mode=1); export the model for inference"
     # The converter is that of com.microsoft, where the attribute is mandatory.
     if kind == "Attention" and "num_heads" not in attrs:
-        raise ValueError(
-            "TVM's importer has no Attention of the ONNX standard; export it as MatMul and Softmax"
-        )
+        return "TVM's importer has no Attention of the ONNX standard; export it as MatMul, Softmax"
     if kind == "NonMaxSuppression":
-        raise ValueError("TVM makes its result as large as all boxes would need")
+        return "TVM makes its result as large as all boxes would need"
     if kind == "RMSNormalization" and attrs.get("axis", -1) in (0, -len(inputs[0].ty.shape)):
-        raise ValueError("TVM does not normalise over all axes; flatten its input first")
+        return "TVM does not normalise over all axes; flatten its input first"
+    if kind == "LayerNormalization" and str(inputs[0].ty.dtype) == "float64":
+        return "TVM does not normalise layers in float64; export the model in float32 or float16"
     if kind == "SpaceToDepth" and attrs.get("mode", b"DCR") != b"DCR":
-        raise ValueError(
-            "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
-        )
-    signs = (attrs.get("detect_negative", 1), attrs.get("detect_positive", 1))
-    if kind == "IsInf" and not all(signs):
-        raise ValueError(
-            "TVM's importer finds infinities of both signs; compare with a constant for one of them"
-        )
+        return "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
+    if kind == "IsInf" and not all(attrs.get(f"detect_{sign}", 1) for sign in _SIGNS):
+        return "TVM's importer finds infinities of both signs; compare with a constant for one sign"
+    pads = inputs[1:2] if kind == "Pad" and attrs.get("mode") == b"wrap" else ()
+    if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
+        return "TVM wraps a tensor whole; crop it by a Slice instead of negative pads"
+    return ""
 
 
 def _slice(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
@@ -121,15 +121,6 @@ def _same_truth(convert: Convert, inputs: Any, opset: int) -> Any:
     return convert("Not", shape_arithmetic.input_list(inputs, [differ]), {}, opset)
 
 
-def _layer_normalization(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    dtype = str(inputs[0].ty.dtype)
-    if dtype == "float64":
-        raise ValueError(
-            "TVM does not normalise layers in float64; export the model in float32 or float16"
-        )
-    return inputs, attrs
-
-
 def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) -> Any:
     """LayerNormalization of bfloat16, which the specification computes in float32."""
     builder = relax.BlockBuilder.current()
@@ -139,14 +130,6 @@ def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) ->
     floats = shape_arithmetic.input_list(inputs, floats)
     result, *others = convert("LayerNormalization", floats, attrs, opset)
     return relax.Tuple([relax.op.astype(builder.normalize(result), "bfloat16"), *others])
-
-
-def _pad(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
-    pads: Any = inputs[1] if len(inputs) > 1 else None
-    is_negative = hasattr(pads, "value") and bool((pads.value.numpy() < 0).any())
-    if attrs.get("mode") == b"wrap" and is_negative:
-        raise ValueError("TVM wraps a tensor whole; crop it by a Slice instead of negative pads")
-    return inputs, attrs
 
 
 def _pairwise(kind: str, inputs: Any) -> Any:
@@ -169,7 +152,7 @@ def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     shape = attrs.pop("output_shape", None)
     if shape is None:
         return inputs, attrs
-    data, kernel = (shape_arithmetic.sizes(i)[2:] for i in inputs[:2])
+    data, kernel = (shape_of(i)[2:] for i in inputs[:2])
     shape, ones = shape[-len(data) :], (1,) * len(data)
     strides, dilations = attrs.get("strides", ones), attrs.get("dilations", ones)
     extra = attrs.get("output_padding", (0,) * len(data))
@@ -207,8 +190,6 @@ def _roi_align(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
 
 _REWRITES: dict[str, Callable[[Any, Attributes, int], Rewritten]] = {
     "ConvTranspose": _conv_transpose,
-    "LayerNormalization": _layer_normalization,
-    "Pad": _pad,
     "Pow": _pow,
     "RoiAlign": _roi_align,
     "Slice": _slice,
@@ -225,13 +206,9 @@ def _first(result: Any, read_further: Sequence[str], count: int) -> Any:
     return result if isinstance(result, relax.Tuple) else relax.Tuple([result] * count)
 
 
-def _is_constant(value: Any) -> bool:
-    return isinstance(value, tvm.ir.GenericConst)
-
-
 def _cast(value: Any, like: Any) -> Any:
     """``value`` with the element type of ``like``."""
     dtype = str(like.ty.dtype)
-    if _is_constant(value):
+    if is_constant(value):
         return shape_arithmetic.constant(value.value.numpy().astype(dtype))
     return relax.op.astype(value, dtype)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import line_of
-from autosplit.extras import helper, numpy_helper, onnx, relax, require, tvm
+from autosplit.extras import helper, numpy_helper, onnx, relax, require
 from autosplit.frontend.onnx import shape_arithmetic
 from autosplit.frontend.onnx.static_shapes import (
     Shape,
@@ -21,6 +21,7 @@ from autosplit.frontend.onnx.static_shapes import (
     implied_shapes,
     inferred_shapes,
 )
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 from autosplit.frontend.source import OPAQUE
 
 # Larger weights have no part in shapes, and a protobuf holds no more than 2 GB.
@@ -51,8 +52,7 @@ def results(model: Any, node: Any, values: Mapping[str, Any], builder: Any) -> d
     """
     inputs, weights = {}, {}
     for name, value in values.items():
-        is_constant = isinstance(value, tvm.ir.GenericConst)
-        if is_constant and np.prod(value.value.shape, dtype=float) <= _MAX_ELEMENTS:
+        if is_constant(value) and np.prod(value.value.shape, dtype=float) <= _MAX_ELEMENTS:
             weights[name] = value
         else:
             inputs[name] = value
@@ -96,7 +96,7 @@ def _single(model: Any, node: Any, inputs: Mapping[str, Any], weights: Mapping[s
 
 
 def _declared(name: str, value: Any) -> Any:
-    sizes = shape_arithmetic.fixed_sizes(value)
+    sizes = fixed_sizes(value.ty)
     if sizes is None:
         raise ValueError(f"it reads '{name}', which is no tensor of a fixed size")
     dtype = str(value.ty.dtype)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.extras import tvm
 from autosplit.frontend.onnx import shape_arithmetic
+from autosplit.frontend.relax.expressions import is_constant, shape_of
 
 Attributes = dict[str, Any]
 
@@ -27,7 +27,7 @@ def modern_upsample(inputs: Any, attrs: Attributes) -> tuple[Any, Attributes]:
 
 def to_sizes(inputs: Any, attrs: Attributes) -> tuple[Any, Attributes]:
     """A Resize with sizes of all axes. Raises ValueError if TVM would resize otherwise."""
-    before = shape_arithmetic.sizes(inputs[0])
+    before = list(shape_of(inputs[0]))
     _, roi, scales, sizes = (*inputs, None, None, None)[:4]
     roi, scales, sizes = (None if _is_empty(i) else i for i in (roi, scales, sizes))
     mode = attrs.get("coordinate_transformation_mode")
@@ -87,11 +87,11 @@ def _region(roi: Any, axes: list[int], rank: int) -> Any:
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or 0 in shape_arithmetic.sizes(value)
+    return value is None or 0 in shape_of(value)
 
 
 def _numbers(value: Any, name: str) -> np.ndarray[Any, Any]:
-    if not isinstance(value, tvm.ir.GenericConst):
+    if not is_constant(value):
         raise ValueError(f"its {name} are known only at run time; make them constants")
     array: np.ndarray[Any, Any] = value.value.numpy()
     return array

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.extras import helper, onnx, relax, tvm
+from autosplit.extras import helper, onnx, relax
+from autosplit.frontend.relax.expressions import fixed_sizes, is_constant
 
 _MAX_ELEMENTS = 1024  # what is larger is no shape, and is folded later
 _ARITHMETIC = """
@@ -35,20 +36,18 @@ def constant(array: Any) -> Any:
 
 def fixed_shape(value: Any) -> Any | None:
     """A shape of fixed sizes as a constant, None for anything else."""
-    sizes = value.values if isinstance(value, relax.ShapeExpr) else None
-    if sizes is None or not all(hasattr(size, "value") for size in sizes):
-        return None
-    return constant(np.array([int(size.value) for size in sizes], np.int64))
+    sizes = fixed_sizes(value) if isinstance(value, relax.ShapeExpr) else None
+    return None if sizes is None else constant(np.array(sizes, np.int64))
 
 
 def evaluated(node: Any, inputs: Sequence[Any], opset: int) -> list[Any] | None:
     """The results of an ONNX node on small constants, as Relax constants; None if not known."""
     present = [i for i in inputs if i is not None]
     if node.op_type == "Size" and present:
-        shape = fixed_sizes(present[0])
+        shape = fixed_sizes(present[0].ty)
         if shape is not None:
             return [constant(np.int64(math.prod(shape)))]
-    if not all(isinstance(i, tvm.ir.GenericConst) for i in present):
+    if not all(map(is_constant, present)):
         return None
     names = [name for name in node.input if name]
     arrays = dict(zip(names, (i.value.numpy() for i in present), strict=False))
@@ -65,19 +64,6 @@ def computed(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
     if node.op_type in _GROWING and not _stays_small(node, arrays):
         return None
     return _run(node, arrays, opset)
-
-
-def fixed_sizes(value: Any) -> list[int] | None:
-    """The shape of a tensor-valued expression, None unless every size is a number."""
-    values = getattr(getattr(value.ty, "shape", None), "values", None)
-    if values is None or not all(hasattr(size, "value") for size in values):
-        return None
-    return [int(size.value) for size in values]
-
-
-def sizes(value: Any) -> list[int]:
-    """The shape of an expression whose sizes are all numbers."""
-    return [int(size) for size in value.ty.shape]
 
 
 def input_list(inputs: Any, items: Sequence[Any]) -> Any:

@@ -19,8 +19,9 @@ def shape_of(expression: Any) -> tuple[int, ...]:
     return tuple(map(int, expression.ty.shape))
 
 
-def fixed_sizes(shape: Any) -> list[int] | None:
-    """The sizes of a shape, None unless there is one and all are numbers."""
+def fixed_sizes(kind: Any) -> list[int] | None:
+    """The sizes of a tensor type or a shape, None unless all are numbers."""
+    shape = kind if isinstance(kind, relax.ShapeExpr) else getattr(kind, "shape", None)
     sizes = getattr(shape, "values", None)
     if sizes is None or not all(hasattr(size, "value") for size in sizes):
         return None
@@ -57,6 +58,16 @@ def resolve(value: Any, contents: Mapping[Any, Any], other: Callable[[Any], Any]
         return items[value.index]
     is_known = isinstance(value, relax.Var) and value in contents
     return contents[value] if is_known else other(value)
+
+
+def substituted(expression: Any, replaced: Callable[[Any], Any]) -> Any:
+    """An expression without computation whose variables and constants are ``replaced``."""
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple([substituted(field, replaced) for field in expression.fields])
+    if isinstance(expression, relax.TupleGetItem):
+        tuple_value = substituted(expression.tuple_value, replaced)
+        return relax.TupleGetItem(tuple_value, expression.index)
+    return replaced(expression)
 
 
 def flat(content: Any) -> Iterator[Any]:

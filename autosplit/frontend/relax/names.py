@@ -13,7 +13,7 @@ from autosplit.errors import ModelError
 from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import flat, resolve, shape_of
 from autosplit.frontend.relax.main_function import ENTRY, bindings, renamed
-from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark
+from autosplit.frontend.source import Signature, SourceModel, SourceNode, mark, unused
 
 # A tensor's name, a list of those for a tuple, None for a constant.
 Value = Any
@@ -94,11 +94,8 @@ class _MainReader:
 
     def _unused_name(self, name: str) -> str:
         """``name``, numbered if it is taken: variables of one module may share a name."""
-        number, unused = 2, name
-        while unused in self._used_names:
-            unused, number = f"{name}.{number}", number + 1
-        self._used_names.add(unused)
-        return unused
+        self._used_names.add(unused_name := unused(name, self._used_names))
+        return unused_name
 
     def _outputs(self, body: Any) -> tuple[str, ...]:
         """A name for each result, numbered if it is a constant or is there twice."""

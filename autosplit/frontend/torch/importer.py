@@ -5,7 +5,6 @@ Torch exports it as ONNX, and the frontend for ONNX reads that.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from autosplit.errors import ModelError, line_of
 from autosplit.extras import require, tvm
 from autosplit.frontend.onnx import file, importer
 from autosplit.frontend.shapes import Shapes
-from autosplit.frontend.source import SourceModel, SourceState, marked
+from autosplit.frontend.source import SourceModel, SourceState, marked, unused
 from autosplit.frontend.torch import checks
 from autosplit.frontend.torch.archive import without_code
 from autosplit.frontend.torch.buffers import all_outputs, as_inputs, deciding_buffers, states_of
@@ -197,9 +196,7 @@ def _output_name(spec: Any) -> str:
 
 def _unique(names: list[str]) -> tuple[str, ...]:
     """Numbers the names of results that the program returns twice."""
-    count: Counter[str] = Counter()
-    unique = []
+    unique: list[str] = []
     for name in names:
-        count[name] += 1
-        unique.append(name if count[name] == 1 else f"{name}.{count[name]}")
+        unique.append(unused(name, unique))
     return tuple(unique)

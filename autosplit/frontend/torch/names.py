@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autosplit.frontend.source import SourceNode
+from autosplit.frontend.source import SourceNode, unused
 from autosplit.frontend.torch.checks import is_wrapper, target_name, user
 
 
@@ -173,11 +173,8 @@ def _source_node(
 
 
 def _unused(name: str, used: set[str]) -> str:
-    unused, number = name, 2
-    while unused in used:
-        unused, number = f"{name}.{number}", number + 1
-    used.add(unused)
-    return unused
+    used.add(unused_name := unused(name, used))
+    return unused_name
 
 
 def _tuple_maker(name: str, nodes: Mapping[str, Any], names: Mapping[str, str]) -> str:

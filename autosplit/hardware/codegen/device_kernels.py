@@ -27,10 +27,10 @@ class DeviceKernels:
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
 
-    @cached_property
+    @property
     def default(self) -> Kernels:
         """The kernels for ``target`` and one thread."""
-        return compile_kernels(self.functions, self.target, self.tuning)
+        return self._compiled(self.target, threads=False)
 
     @property
     def unscheduled(self) -> frozenset[str]:
@@ -46,22 +46,22 @@ class DeviceKernels:
 
     def on(self, device: Device) -> Kernels:
         """The kernels for a device; ``absent`` are those that it cannot compute."""
-        target = self.target_on(device)
-        is_default = spelled(target) == spelled(self.target)
         threads = not isinstance(device, Cores) or len(device.numbers) > 1
-        if is_default and not threads:
-            return self.default
-        name = f"{spelled(target)} {threads}"
-        if name not in self._kernels:
-            self._kernels[name] = compile_kernels(
-                self.functions, target, self.tuning, partly=not is_default, threads=threads
+        return self._compiled(self.target_on(device), threads)
+
+    def _compiled(self, target: Any, threads: bool) -> Kernels:
+        key = (spelled(target), threads)
+        if key not in self._kernels:
+            partly = spelled(target) != spelled(self.target)
+            self._kernels[key] = compile_kernels(
+                self.functions, target, self.tuning, partly, threads
             )
-        return self._kernels[name]
+        return self._kernels[key]
 
     @cached_property
     def _device_targets(self) -> dict[str, Any]:
         return {}
 
     @cached_property
-    def _kernels(self) -> dict[str, Kernels]:
+    def _kernels(self) -> dict[tuple[str, bool], Kernels]:
         return {}

@@ -7,7 +7,7 @@ one file. All files of a model make one library.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -93,11 +93,6 @@ def compile_kernels(
     remaining = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
     built = None if in_files else _build(remaining, target)
     return Kernels(symbols, views, objects, built, absent, plain)
-
-
-def used(symbols: Iterable[str], kernels: Kernels) -> list[Path]:
-    """The object files of some symbols, each once, in a fixed order."""
-    return [kernels.objects[symbol] for symbol in sorted(set(symbols))]
 
 
 def _symbol(function: Any, where: str) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.extras import relax
+from autosplit.frontend.relax.expressions import substituted
 from autosplit.hardware.codegen import toolchain
-from autosplit.hardware.codegen.kernels import Kernels, used
+from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.codegen.target import foreign_triple
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.lowering.external.regions import generate
@@ -33,21 +34,19 @@ _BUILDING = threading.Lock()
 def link(
     lowered: Lowered,
     kernels: Kernels,
-    ports: StagePorts,
+    functions: Mapping[str, StagePorts],
     target: Any,
     merge: bool = True,
     weights: Sequence[Any] = (),
 ) -> Any:
-    """The runtime module of one stage, to be run in this process.
+    """The runtime module of stages, each a function by its name, to be run in this process.
 
     ``merge``: neighbouring composites of an external backend may become one region; without it
-    each runs by itself. ``weights``: constants (see ``large_weights``) that the stage takes after
+    each runs by itself. ``weights``: constants (see ``large_weights``) that a stage takes after
     its inputs instead of containing them.
     """
     with _BUILDING:
-        return _executable(
-            lowered, kernels, {ENTRY: ports}, target, [kernels.module], merge, weights
-        )
+        return _executable(lowered, kernels, functions, target, [kernels.module], merge, weights)
 
 
 def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
@@ -60,14 +59,6 @@ def large_weights(lowered: Lowered, ports: StagePorts) -> tuple[Any, ...]:
         if lowered.graph.ops[i].kernel not in lowered.composites:
             unique.update(dict.fromkeys(constants(lowered.calls[i])))
     return tuple(constant for constant in unique if bytes_of([constant]) >= LARGE)
-
-
-def link_each(
-    lowered: Lowered, kernels: Kernels, functions: Mapping[str, StagePorts], target: Any
-) -> Any:
-    """The runtime module of several stages, each a function by its name, to be run here."""
-    with _BUILDING:
-        return _executable(lowered, kernels, functions, target, [kernels.module], merge=False)
 
 
 def write(
@@ -94,7 +85,7 @@ def write(
         str(file),
         fcompile=lambda output, objects, **_: toolchain.link_shared(output, objects, triple),
         fpack_imports=_packed(target),
-        addons=[] if built else [str(o) for o in used(symbols, kernels)],
+        addons=[] if built else [str(kernels.objects[symbol]) for symbol in sorted(symbols)],
     )
 
 
@@ -207,7 +198,11 @@ def _expression(
     value = call.value
     if not isinstance(value, relax.Call):
         return values.get(value, value)
-    arguments = [_argument(a, call.reads, values) for a in value.args]
+
+    def of_stage(part: Any) -> Any:
+        return _value(call.reads[part], values) if part in call.reads else values.get(part, part)
+
+    arguments = [substituted(argument, of_stage) for argument in value.args]
     if kernel not in kernels.symbols:
         return relax.Call(value.op, arguments, value.attrs, value.ty_args)
     result = value.ty_args[0]
@@ -215,17 +210,6 @@ def _expression(
         return relax.op.reshape(arguments[1][0], result.shape)
     fields = list(result.fields) if isinstance(result, relax.TupleType) else result
     return relax.call_dps_packed(kernels.symbols[kernel], arguments[1], fields)
-
-
-def _argument(expression: Any, reads: Any, values: dict[Any, Any]) -> Any:
-    if isinstance(expression, relax.Var):
-        return _value(reads[expression], values)
-    if isinstance(expression, relax.Tuple):
-        return relax.Tuple([_argument(field, reads, values) for field in expression.fields])
-    if isinstance(expression, relax.TupleGetItem):
-        tuple_value = _argument(expression.tuple_value, reads, values)
-        return relax.TupleGetItem(tuple_value, expression.index)
-    return values.get(expression, expression)
 
 
 def _value(content: Any, values: dict[Any, Any]) -> Any:

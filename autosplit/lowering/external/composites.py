@@ -16,7 +16,7 @@ from typing import Any
 
 from autosplit.errors import ConfigError, ModelError, line_of
 from autosplit.extras import relax, transform, tvm
-from autosplit.frontend.relax.expressions import is_constant, variables
+from autosplit.frontend.relax.expressions import is_constant, substituted, variables
 from autosplit.frontend.relax.main_function import (
     bindings,
     rebind,
@@ -163,7 +163,7 @@ def _inlined(module: Any, dropped: set[Any]) -> Any:
         function = module[call.op]
         (inner,) = bindings(function)
         values = dict(zip(function.params, call.args, strict=True))
-        arguments = [_substituted(a, values) for a in inner.value.args]
+        arguments = [substituted(a, lambda p: values.get(p, p)) for a in inner.value.args]
         operator = relax.Call(inner.value.op, arguments, inner.value.attrs)
         rebind(mutator, binding.var, operator, binding.var.name)
         return True
@@ -176,13 +176,6 @@ def _inlined(module: Any, dropped: set[Any]) -> Any:
         if "Composite" not in (function.attrs or {}) or gvar in called
     }
     return tvm.IRModule(functions, attrs=module.attrs)
-
-
-def _substituted(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """An argument with parameters replaced by their values."""
-    if isinstance(expression, relax.Tuple):
-        return relax.Tuple([_substituted(field, values) for field in expression.fields])
-    return values.get(expression, expression) if isinstance(expression, relax.Var) else expression
 
 
 def _with_marks(source: SourceModel, plain: Any, module: Any) -> Any:

@@ -184,7 +184,7 @@ def _without_overflow(values: Range, dtype: str) -> Range:
 
 def _size(name: str, call: Any) -> int:
     """The smallest axis that the indices of a call look into; 1 where sizes are unknown."""
-    shape, indices = (fixed_sizes(operand.ty.shape) for operand in call.args[:2])
+    shape, indices = (fixed_sizes(operand.ty) for operand in call.args[:2])
     if shape is None or indices is None:
         return 1
     if name in ("gather_nd", "scatter_nd"):

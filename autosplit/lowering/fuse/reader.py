@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 from typing import Any
 
 from autosplit.errors import ModelError
 from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import flat, is_constant, resolve, variables
 from autosplit.frontend.relax.main_function import bindings
-from autosplit.frontend.source import OPAQUE, SourceModel
+from autosplit.frontend.source import OPAQUE, SourceModel, unused
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.lowering.external.composites import Composite
 from autosplit.lowering.fuse.attribution import attribute
@@ -141,14 +140,11 @@ class _Reader:
         self.calls.append(call)
 
     def _enter_tensor(self, name: str, kind: Any, is_last: bool = False) -> str:
-        """Enter a tensor under ``name``, or under the first free ``name.2``, ``name.3``, ...
+        """Enter a tensor under ``name``, numbered if that is taken.
 
         One that lies with channels last has the shape of the source all the same.
         """
-        unique = name
-        numbers = count(2)
-        while unique in self.tensors:
-            unique = f"{name}.{next(numbers)}"
+        unique = unused(name, self.tensors)
         shape = static_shape(unique, kind)
         if is_last:
             self.channels_last.add(unique)

@@ -18,7 +18,7 @@ def static_shape(name: str, kind: Any) -> tuple[int, ...]:
 
     Raises ModelError where it is no tensor, or one whose sizes are not all known.
     """
-    sizes = fixed_sizes(kind.shape) if isinstance(kind, relax.TensorType) else None
+    sizes = fixed_sizes(kind) if isinstance(kind, relax.TensorType) else None
     if sizes is None:
         raise ModelError(
             f"tensor '{name}' has a shape known only at run time ({kind}); "
@@ -39,7 +39,7 @@ def require_static(source: SourceModel, module: Any, folded: bool) -> None:
         return
     unknown = False
     for binding in main:
-        unknown = unknown or any(fixed_sizes(t.shape) is None for t in tensor_types(binding.var.ty))
+        unknown = unknown or any(fixed_sizes(t) is None for t in tensor_types(binding.var.ty))
         # The variable with the open size may be part of a node: the next marked one names it.
         index = marked(binding.var.name) if unknown else None
         if index is None:

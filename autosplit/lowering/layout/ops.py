@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, Protocol
 
-from autosplit.extras import relax
+from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import is_constant, shape_of
 from autosplit.lowering.layout.order import pixel_axes, to_last
 
@@ -81,45 +81,35 @@ def _quantize(values: Values, _: str, call: Any) -> Any:
 
 
 def _convolution(values: Values, name: str, call: Any) -> Any:
-    attrs, (data, weight) = call.attrs, call.args
+    data, weight = call.args
     rank = len(shape_of(data))
-    source, last = ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
-    is_transposed = name.endswith("transpose")
-    is_image = not is_transposed and data not in values.last and has_few_channels(data)
-    options = {"output_padding": list(attrs.output_padding)} if is_transposed else {}
-    return getattr(relax.op.nn, name.removeprefix("nn."))(
-        values.mutator.visit_expr(data) if is_image else values.operand(data, rank),
-        weight,
-        strides=list(attrs.strides),
-        padding=list(attrs.padding),
-        dilation=list(attrs.dilation),
-        groups=int(attrs.groups),
-        data_layout=source if is_image else last,
-        kernel_layout=str(attrs.kernel_layout),
-        out_layout=last,
-        out_dtype=attrs.out_dtype,
-        **options,
-    )
+    source, last = _layouts(rank)
+    is_image = data not in values.last and has_few_channels(data) and "transpose" not in name
+    operand = values.mutator.visit_expr(data) if is_image else values.operand(data, rank)
+    layout = source if is_image else last
+    return _with_attributes(call, [operand, weight], data_layout=layout, out_layout=last)
 
 
-def _pool(values: Values, name: str, call: Any) -> Any:
+def _pool(values: Values, _: str, call: Any) -> Any:
     attrs, rank = call.attrs, len(call.ty.shape)
-    source, last = ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
+    source, last = _layouts(rank)
     if str(attrs.layout) != source or str(attrs.out_layout) not in ("", source):
         return None
     data = values.operand(call.args[0], rank)
-    if name == "nn.adaptive_avg_pool2d":
-        return relax.op.nn.adaptive_avg_pool2d(data, list(attrs.output_size), last)
-    return getattr(relax.op.nn, name.removeprefix("nn."))(
-        data,
-        list(attrs.pool_size),
-        list(attrs.strides),
-        list(attrs.padding),
-        list(attrs.dilation),
-        bool(attrs.ceil_mode),
-        bool(attrs.count_include_pad),
-        last,
-    )
+    return _with_attributes(call, [data], layout=last, out_layout=last)
+
+
+def _layouts(rank: int) -> tuple[str, str]:
+    """What TVM calls the layout of the source and channels last."""
+    return ("NCW", "NWC") if rank == 3 else ("NCHW", "NHWC")
+
+
+def _with_attributes(call: Any, operands: list[Any], **changed: str) -> Any:
+    """The call on other operands, with some attributes changed."""
+    kind = type(call.attrs).__tvm_ffi_type_info__
+    attributes = {field.name: getattr(call.attrs, field.name) for field in kind.fields}
+    attrs = tvm.ir.make_node(kind.type_key, **attributes | changed)
+    return relax.Call(call.op, operands, attrs, call.ty_args)
 
 
 def _avg_pool3d(values: Values, _: str, call: Any) -> Any:
@@ -201,22 +191,10 @@ def _permute_dims(values: Values, _: str, call: Any) -> Any:
 
 
 def _resize2d(values: Values, _: str, call: Any) -> Any:
-    attrs = call.attrs
-    if str(attrs.layout) != "NCHW":
+    data, size = call.args
+    if str(call.attrs.layout) != "NCHW":
         return None
-    return relax.op.image.resize2d(
-        values.operand(call.args[0], 4),
-        call.args[1],
-        roi=[float(r) for r in attrs.roi],
-        layout="NHWC",
-        method=attrs.method,
-        coordinate_transformation_mode=attrs.coordinate_transformation_mode,
-        rounding_method=attrs.rounding_method,
-        cubic_alpha=float(attrs.cubic_alpha),
-        cubic_exclude=int(attrs.cubic_exclude),
-        extrapolation_value=float(attrs.extrapolation_value),
-        out_dtype=attrs.out_dtype,
-    )
+    return _with_attributes(call, [values.operand(data, 4), size], layout="NHWC")
 
 
 RULES: dict[str, Rule] = {

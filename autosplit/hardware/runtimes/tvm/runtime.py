@@ -11,7 +11,7 @@ from pathlib import Path
 from autosplit.errors import ModelError
 from autosplit.files import atomic_write
 from autosplit.hardware import cache
-from autosplit.hardware.codegen.link import large_weights, link, link_each, write
+from autosplit.hardware.codegen.link import ENTRY, large_weights, link, write
 from autosplit.hardware.codegen.target import spelled, toolchain
 from autosplit.hardware.codegen.tuning import work_of
 from autosplit.hardware.devices import rpc
@@ -78,14 +78,14 @@ class TvmRuntime:
         target = self.source.kernels.target_on(device)
         if not isinstance(device, Rpc):
             weights = large_weights(lowered, ports) if isinstance(device, Cores) else ()
-            module = link(lowered, kernels, ports, target, weights=weights)
+            module = link(lowered, kernels, {ENTRY: ports}, target, weights=weights)
             return VmStage(module, device, [w.value for w in weights])
         # A server keeps loaded libraries by this key, so it holds all that the library depends on.
         symbols = sorted(kernels.symbols.values())
         key = cache.digest(self.source.sha256, spelled(target), repr(ports), *symbols)
 
         def write_library(file: Path) -> None:
-            write(lowered, kernels, {"main": ports}, target, file)
+            write(lowered, kernels, {ENTRY: ports}, target, file)
 
         return RpcStage(rpc.connect(device), key, write_library, ports.inputs, len(ports.outputs))
 
@@ -126,7 +126,7 @@ class TvmRuntime:
             write(
                 self.source.lowered,
                 kernels.on(device),
-                {"main": ports},
+                {ENTRY: ports},
                 kernels.target_on(device),
                 temporary,
             )
@@ -181,7 +181,7 @@ class TvmRuntime:
         ports = self.source.whole
         target = self.source.kernels.target_on(device)
         # Composites that are merged have no time of their own.
-        module = link(lowered, kernels, ports, target, merge=False)
+        module = link(lowered, kernels, {ENTRY: ports}, target, merge=False)
         item = self.source.items(1)[0]
         inputs = [item[port.name] for port in ports.inputs]
         return instrumented_profile.profile_ops(lowered, kernels, module, inputs, device, seconds)
@@ -209,7 +209,7 @@ class TvmRuntime:
                 return single_op_profile.profile_ops(
                     lowered, kernels, vm, ports, item, device, connection.tvm_device, seconds
                 )
-        vm = local_machine(link_each(lowered, kernels, functions, target), device)
+        vm = local_machine(link(lowered, kernels, functions, target, merge=False), device)
         return single_op_profile.profile_ops(
             lowered, kernels, vm, ports, item, device, device.tvm_device(), seconds
         )
