@@ -95,7 +95,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         dest="target_format",
         choices=FORMATS,
         default=NATIVE,
-        help="write ONNX stages or a C++ program that run without autosplit (default: native)",
+        help="write a program for the stages too: in ONNX, in C++ or on Ray (default: native)",
     )
     parser.add_argument(
         "--no-onnx", action="store_true", help="leave out the copies of TVM's stages as ONNX models"

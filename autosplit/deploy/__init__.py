@@ -7,8 +7,10 @@ Read in this order:
 - ``wiring_check``: whether the connections of a manifest fit its stages.
 - ``export``: a model and its stages, or a part of it, written as files; ``export_folder``
   replaces what was in a folder in one step.
-- ``load``: the running pipeline of a folder; ``private_copy`` makes sure that what is loaded is
+- ``stages``: the stages of a folder, loaded; ``private_copy`` makes sure that what is loaded is
   what was checked.
+- ``load``: the running pipeline of a folder; ``cluster`` runs it on Ray, and ``raw_items`` on a
+  stream of bytes.
 - ``verify``: comparison with the original model, and the measurement of an export.
 - ``worker``: the entry of a study's worker process.
 

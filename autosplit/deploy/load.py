@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-import platform
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
-from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, ports_of
-from autosplit.deploy.private_copy import copy_checked
-from autosplit.deployment import cores_of
-from autosplit.errors import ConfigError, MachineError, line_of
-from autosplit.hardware.codegen.target import architecture, target_of
-from autosplit.hardware.devices import device, processor
-from autosplit.hardware.devices.device import Device, Rpc
+from autosplit.deploy.cluster.on_ray import run_on_ray
+from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.stages import load_replicas, place_replicas
+from autosplit.errors import ConfigError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
-from autosplit.hardware.runtimes.interface import Stage
-from autosplit.hardware.runtimes.registry import TVM, load_stage
-from autosplit.units import counted
-from autosplit.versions import require_pair
+
+
+class LoadedPipeline(Pipeline):
+    """The pipeline of an export on this machine."""
+
+    def __init__(
+        self,
+        document: Manifest,
+        folder: Path,
+        devices: Sequence[str] = (),
+        depth: int = 2,
+        trace: bool = False,
+    ) -> None:
+        self._export = document, folder
+        self._depth = depth
+        wiring = _wiring(document, folder)
+        replicas = load_replicas(document, folder, place_replicas(document, devices))
+        super().__init__(wiring, replicas, depth, trace)
+
+    def on_ray(self, placement: Sequence[str] = (), address: str | None = None) -> Pipeline:
+        """Close this pipeline, and return that of the export on a Ray cluster; see ``on_ray``."""
+        self.close()
+        return run_on_ray(*self._export, self.wiring, placement, address, self._depth)
 
 
 def load(
     folder: str | Path, devices: Sequence[str] = (), depth: int = 2, trace: bool = False
-) -> Pipeline:
+) -> LoadedPipeline:
     """The pipeline of an exported folder, or of a manifest.
 
     It runs on ``devices``, one a replica, else on those it was exported for; where this machine
@@ -43,7 +56,7 @@ def load(
     document = manifest_file.read(file)
     while True:
         try:
-            return _pipeline(document, file.parent, devices, depth, trace)
+            return LoadedPipeline(document, file.parent, devices, depth, trace)
         except ConfigError:
             # Another process may have replaced the export since its manifest was read.
             latest = manifest_file.read(file)
@@ -52,80 +65,18 @@ def load(
             document = latest
 
 
-def place_replicas(
-    document: Manifest, devices: Sequence[str] = ()
-) -> tuple[tuple[Device, ...], ...]:
-    """The devices of the replicas of each stage.
-
-    They are from ``devices``, from the manifest, or the cores there are.
-    """
-    names = [replica.device for stage in document.stages for replica in stage.replicas]
-    if devices and len(devices) != len(names):
-        raise ConfigError(
-            f"the export has {counted(len(names), 'replica')}, "
-            f"but {counted(len(devices), 'device')} are given; give one a replica"
-        )
-    try:
-        places = [device.parse(name) for name in devices or names]
-    except MachineError:
-        if devices:
-            raise
-        cores = iter(device.along(len(names)))
-        # A core of the other machine is any core here; a server is the same from everywhere.
-        places = [next(cores) if cores_of(name) else device.parse(name) for name in names]
-    placed = iter(device.with_copies(places))
-    return tuple(tuple(next(placed) for _ in stage.replicas) for stage in document.stages)
-
-
-def require_target(document: Manifest, stage: StagePart, replica: ReplicaPart) -> None:
-    """Raises MachineError where this machine cannot run the code of a replica."""
-    here = platform.machine()
-    target = target_of(replica.target or document.environment.get("target"))
-    if replica.target:
-        exported_for = architecture(target.host or target)
-    else:
-        exported_for = document.environment.get("architecture", here)
-    if exported_for != here:
-        raise MachineError(
-            f"the split was exported for {exported_for}, this machine is {here}; export it there"
-        )
-    missing = processor.missing_features(target.host or target) if stage.runtime == TVM else ()
-    if missing:
-        raise MachineError(
-            f"the split was exported for {target.attrs.get('mcpu', target.kind.name)}, this "
-            f"processor lacks {', '.join(missing)}; "
-            "export it on this machine or for an older processor"
-        )
-
-
-def _pipeline(
-    document: Manifest, folder: Path, devices: Sequence[str], depth: int, trace: bool
+def on_ray(
+    folder: str | Path, placement: Sequence[str] = (), address: str | None = None, depth: int = 2
 ) -> Pipeline:
-    wiring = _with_initial(document.wiring(), initial_states(document, folder))
-    places = place_replicas(document, devices)
-    if any(stage.runtime == TVM for stage in document.stages):
-        # With an ffi package of another version TVM may crash the process when it loads a library.
-        require_pair()
-        for stage, stage_places in zip(document.stages, places, strict=True):
-            for replica, place in zip(stage.replicas, stage_places, strict=True):
-                # A server's processor is not known here; loading there says what is wrong.
-                if not isinstance(place, Rpc):
-                    require_target(document, stage, replica)
-    loaded: list[list[Stage]] = []
-    # What is loaded stays in memory, so the copies can go once every stage is loaded.
-    with tempfile.TemporaryDirectory(prefix="autosplit-load-") as private:
-        try:
-            for stage in document.stages:
-                _copy_stage(folder, stage, Path(private))
-            for stage, stage_places in zip(document.stages, places, strict=True):
-                loaded.append([])
-                for replica, place in zip(stage.replicas, stage_places, strict=True):
-                    loaded[-1].append(_load(Path(private), stage, replica, place))
-        except BaseException:
-            for replica_stage in chain.from_iterable(loaded):
-                replica_stage.close()
-            raise
-    return Pipeline(wiring, loaded, depth, trace)
+    """The pipeline of an export on a Ray cluster; nothing is loaded in this process.
+
+    ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take the
+    nodes in turn. ``address`` and the errors are those of ``run_on_ray``.
+    """
+    file = manifest_file.locate(Path(folder))
+    document = manifest_file.read(file)
+    wiring = _wiring(document, file.parent)
+    return run_on_ray(document, file.parent, wiring, placement, address, depth)
 
 
 def initial_states(document: Manifest, folder: Path) -> dict[str, Any]:
@@ -145,33 +96,7 @@ def initial_states(document: Manifest, folder: Path) -> dict[str, Any]:
     return arrays
 
 
-def _with_initial(wiring: Wiring, initial: Mapping[str, Any]) -> Wiring:
+def _wiring(document: Manifest, folder: Path) -> Wiring:
+    wiring, initial = document.wiring(), initial_states(document, folder)
     states = [replace(state, initial=initial.get(state.port.name)) for state in wiring.states]
     return replace(wiring, states=tuple(states))
-
-
-def _copy_stage(folder: Path, stage: StagePart, private: Path) -> None:
-    """Make private copies of the files that the stage's replicas run."""
-    # Where the stage file is the ONNX model itself, its weights may lie beside it.
-    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
-        copy_checked(folder, stage.onnx.data, stage.onnx.data_sha256 or "", private)
-    copy_checked(folder, stage.file, stage.sha256, private)
-    for replica in stage.replicas:
-        if replica.file:
-            copy_checked(folder, replica.file, replica.sha256 or "", private)
-
-
-def _load(private: Path, stage: StagePart, replica: ReplicaPart, place: Device) -> Stage:
-    inputs, outputs = ports_of(stage.inputs), ports_of(stage.outputs)
-    file = private / (replica.file or stage.file)
-    digest = replica.sha256 if replica.file else stage.sha256
-    try:
-        return load_stage(stage.runtime, file, digest or "", inputs, outputs, place)
-    except (ConfigError, MachineError):
-        raise
-    except Exception as error:
-        reason = line_of(error, last=True)
-        runtime = {TVM: "TVM"}.get(stage.runtime, stage.runtime)
-        raise MachineError(
-            f"'{file.name}' does not load with this {runtime}: {reason}; see `autosplit doctor`"
-        ) from error

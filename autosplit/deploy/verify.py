@@ -14,8 +14,9 @@ import numpy as np
 from autosplit import phases
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
-from autosplit.deploy.load import initial_states, load, place_replicas
+from autosplit.deploy.load import initial_states, load
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.stages import place_replicas
 from autosplit.errors import ConfigError, MachineError, ModelError
 from autosplit.files import sha256
 from autosplit.frontend import importing

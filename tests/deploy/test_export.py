@@ -13,8 +13,8 @@ import pytest
 
 import autosplit
 from autosplit import api
-from autosplit.deploy import load as loading
 from autosplit.deploy import manifest, manifest_file, worker
+from autosplit.deploy.load import load
 from autosplit.deploy.verify import verify
 from autosplit.errors import ConfigError, MachineError, StageError
 from autosplit.hardware.bench.interface import deployed
@@ -385,10 +385,10 @@ def test_a_core_that_is_not_here_is_replaced(export, branches):
 
 def test_devices_can_be_given(export):
     first = f"cores:{api.device.available()[0]}"
-    with loading.load(export.folder, [first] * 3) as pipeline:
+    with load(export.folder, [first] * 3) as pipeline:
         assert len(pipeline.wiring.stages) == 3
     with pytest.raises(ConfigError, match="3 replicas, but 1 device"):
-        loading.load(export.folder, [first])
+        load(export.folder, [first])
 
 
 ODD = {

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from autosplit.deploy import load as loading
+from autosplit.deploy import stages as loading
+from autosplit.deploy.load import load
 from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
@@ -126,12 +127,12 @@ def test_a_stage_that_does_not_load_closes_those_before_it(
 
     monkeypatch.setattr(loading, "load_stage", fail_at_two)
     with pytest.raises(kind, match=text):
-        loading.load(exported)
+        load(exported)
     assert [stage.closed for stage in loaded] == [1, 1]
 
 
 def test_a_closed_pipeline_closes_its_stages_once(exported, loaded):
-    with loading.load(exported, depth=3, trace=True) as pipeline:
+    with load(exported, depth=3, trace=True) as pipeline:
         assert [stage.closed for stage in loaded] == [0, 0, 0]
         assert pipeline.capacity == 3 * 4
     assert [stage.closed for stage in loaded] == [1, 1, 1]
@@ -139,7 +140,7 @@ def test_a_closed_pipeline_closes_its_stages_once(exported, loaded):
 
 @pytest.mark.parametrize("name", [".", "split.json"])
 def test_the_files_lie_beside_the_manifest(exported, loaded, name):
-    loading.load(exported / name).close()
+    load(exported / name).close()
     assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
 
 
@@ -153,7 +154,7 @@ def test_a_file_swapped_before_it_is_loaded_is_not_loaded(exported, loaded, monk
         return load_stage(runtime, file, *arguments)
 
     monkeypatch.setattr(loading, "load_stage", swap_and_load)
-    loading.load(exported).close()
+    load(exported).close()
     assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
 
 
@@ -167,7 +168,7 @@ def test_an_export_that_replaces_the_one_being_loaded_is_loaded(exported, loaded
         return copy_checked(folder, name, *arguments)
 
     monkeypatch.setattr(loading, "copy_checked", replace_and_copy)
-    loading.load(exported).close()
+    load(exported).close()
     assert [s.content for s in loaded] == ["stage0-2.onnx", "stage1-2.onnx", "stage2-2.onnx"]
 
 
@@ -190,18 +191,18 @@ def test_the_weights_beside_an_onnx_stage_are_copied_and_checked(exported, loade
     }
     (exported / "split.json").write_text(json.dumps(document))
     monkeypatch.setattr(loading, "load_stage", load_with_weights)
-    loading.load(exported).close()
+    load(exported).close()
     with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
-        loading.load(exported)
+        load(exported)
 
 
 def test_no_copy_is_left_behind(exported, loaded, monkeypatch, tmp_path):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    loading.load(exported).close()
+    load(exported).close()
     (exported / "stage2.onnx").unlink()
     with pytest.raises(ConfigError, match="missing"):
-        loading.load(exported)
+        load(exported)
     assert not list((tmp_path / "temporary").iterdir())
 
 
@@ -269,4 +270,4 @@ def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
 
 def test_onnx_stages_need_no_processor(exported, loaded, monkeypatch):
     monkeypatch.setattr(loading, "require_target", lambda *_: pytest.fail("checked"))
-    loading.load(exported).close()
+    load(exported).close()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import autosplit
-from autosplit.deploy import load as loading
+from autosplit.deploy import stages as loading
 from autosplit.errors import StageError
 from studies.benchmarks import soak as soaking
 from tests.hardware.fakes import fake_pipeline, graph

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autosplit.errors import ConfigError, nearest
 
-NATIVE, ONNX, CPP = "native", "onnx", "cpp"
-FORMATS = (NATIVE, ONNX, CPP)
+NATIVE, ONNX, CPP, RAY = "native", "onnx", "cpp", "ray"
+FORMATS = (NATIVE, ONNX, CPP, RAY)
 
 
 def require_format(name: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.manifest import Manifest
-from autosplit.deploy.targets import cpp_program, onnx_program
-from autosplit.deploy.targets.formats import CPP, ONNX
+from autosplit.deploy.targets import cpp_program, onnx_program, ray_program
+from autosplit.deploy.targets.formats import CPP, ONNX, RAY
 from autosplit.errors import ConfigError
 from autosplit.files import atomic_write
 
@@ -17,6 +17,7 @@ from autosplit.files import atomic_write
 _ADDED: Mapping[str, Callable[[Manifest], Mapping[str, bytes]]] = {
     ONNX: onnx_program.files,
     CPP: cpp_program.files,
+    RAY: ray_program.files,
 }
 
 
@@ -28,8 +29,8 @@ def add_program(folder: Path, name: str) -> None:
     if name not in _ADDED:
         return
     document = manifest_file.read(folder)
-    if document.initial:
-        # These programs begin every stream at zero.
+    if document.initial and name != RAY:
+        # The other programs begin every stream at zero.
         raise ConfigError(
             f"the states of '{document.model.name}' do not begin at zero, which format '{name}' "
             "needs; use format 'native'"

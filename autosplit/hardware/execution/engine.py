@@ -42,7 +42,7 @@ _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 class Engine:
-    """One thread for each replica of a stage.
+    """``lanes`` threads for each replica of a stage.
 
     Items enter one by one. A free replica takes the oldest item that waits for its stage, so a slow
     replica takes fewer items. It begins none whose results would have no room, so no thread ever
@@ -59,8 +59,9 @@ class Engine:
         depth: int,
         trace: bool,
         streams: int | None = None,
+        lanes: int = 1,
     ) -> None:
-        counts = tuple(map(len, replicas))
+        counts = tuple(lanes * len(stages) for stages in replicas)
         self.capacity = depth * (sum(counts) + 1)
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
@@ -83,21 +84,24 @@ class Engine:
         ]
         self._is_stopped = False
         self._failure: tuple[str, BaseException] | None = None
+        self._lost_items: list[int] = []  # numbers, counted from 0, of those it discarded
         self._starting = threading.Lock()
         self._is_started = False
-        # Each with the stage and the replica that it runs.
-        self._threads: list[tuple[int, int, threading.Thread]] = []
+        # Each with the stage that it runs.
+        self._threads: list[tuple[int, threading.Thread]] = []
         for stage, count in enumerate(counts):
             for number in range(count):
-                name = replica_name(stage, number, count)
-                work = (stage, number, name)
+                # The first lanes of all replicas come first: so streams are dealt to all replicas.
+                replica = number % len(replicas[stage])
+                name = replica_name(stage, replica, len(replicas[stage]))
+                work = (stage, number, replica, name)
                 thread = threading.Thread(target=self._work, args=work, name=name, daemon=True)
-                self._threads.append((stage, number, thread))
+                self._threads.append((stage, thread))
 
     @property
     def threads(self) -> dict[str, int]:
         """The stage of each running thread, by its identifier as faulthandler writes it."""
-        return {f"0x{t.ident:016x}": s for s, _, t in self._threads if t.ident is not None}
+        return {f"0x{t.ident:016x}": s for s, t in self._threads if t.ident is not None}
 
     def start(self) -> None:
         """Start the threads unless they run."""
@@ -108,7 +112,7 @@ class Engine:
             self._is_started = True
             _running.add(self)
             try:
-                for _, _, thread in self._threads:
+                for _, thread in self._threads:
                     thread.start()
             except BaseException:
                 self.stop()
@@ -154,9 +158,11 @@ class Engine:
             raise StageError("the pipeline is closed; make a new one") from None
         text, cause = self._failure
         reason = f"{type(cause).__name__}: {line_of(cause)}"
-        lost = self.states.lost
-        streams = f"; lost streams: {', '.join(lost)}" if lost else ""
-        raise StageError(f"{text}: {reason}; the pipeline is closed{streams}") from cause
+        items = ", ".join(map(str, sorted(self._lost_items)))
+        losses = f"; items inside: {items}" if items else ""
+        streams = self.states.lost
+        losses += f"; lost streams: {', '.join(streams)}" if streams else ""
+        raise StageError(f"{text}: {reason}; the pipeline is closed{losses}") from cause
 
     @property
     def has_failed(self) -> bool:
@@ -178,6 +184,7 @@ class Engine:
         with self._lock:
             if not self._is_stopped:
                 self._is_stopped, self._failure = True, failure
+                self._lost_items = [ticket.number for ticket in self._inside]
             discarded = list(self._inside)
             self.states.lose(ticket.stream for ticket in discarded)
             self._inside.clear()
@@ -204,7 +211,7 @@ class Engine:
                 for stage in chain.from_iterable(self._replicas):
                     stage.close()
                 self._is_started = True
-        for _, _, thread in self._threads:
+        for _, thread in self._threads:
             if thread.ident is None or thread is threading.current_thread():
                 continue
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -228,13 +235,13 @@ class Engine:
         self._deliver(CALLER, ticket, values)
         return ticket
 
-    def _work(self, stage: int, number: int, name: str) -> None:
-        """Run items in one replica of a stage until the engine stops."""
+    def _work(self, stage: int, lane: int, number: int, name: str) -> None:
+        """Run items in a lane of one replica of a stage until the engine stops."""
         replica = self._replicas[stage][number]
         try:
             replica.open()
             while True:
-                ticket, values = self._take(stage, number)
+                ticket, values = self._take(stage, lane)
                 self.states.restore(stage, ticket, values)
                 start = time.perf_counter()
                 results = replica.run(values)
@@ -252,23 +259,23 @@ class Engine:
         finally:
             replica.close()
 
-    def _take(self, stage: int, replica: int) -> tuple[Ticket, list[Any]]:
+    def _take(self, stage: int, lane: int) -> tuple[Ticket, list[Any]]:
         """The next item of a stage with its inputs; waits for one that the stage may begin."""
         queue = self._queues[stage]
         with self._lock:
-            while not self._may_take(stage, replica):
+            while not self._may_take(stage, lane):
                 queue.changed.wait()
-            ticket = queue.take(replica)
+            ticket = queue.take(lane)
             for sender in self._edges.senders[stage]:
                 self._queues[sender].wake_held_back()
             values, ticket.inputs[stage] = ticket.inputs[stage], []
         return ticket, values
 
-    def _may_take(self, stage: int, replica: int) -> bool:
+    def _may_take(self, stage: int, lane: int) -> bool:
         if self._is_stopped:
             raise Closed
         queue = self._queues[stage]
-        oldest = queue.oldest(replica)
+        oldest = queue.oldest(lane)
         if oldest is None:
             return False
         for edge in self._edges.out_of[stage]:

@@ -38,6 +38,9 @@ class Pipeline:
     the model begins with. A replica holds whole streams. At most ``streams`` are open at once;
     ``reset`` ends one.
 
+    ``lanes`` threads call each replica at once, so that one that sends tensors away can send those
+    of the next item while it computes.
+
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.
     """
@@ -49,10 +52,11 @@ class Pipeline:
         depth: int = 2,
         trace: bool = False,
         streams: int | None = None,
+        lanes: int = 1,
     ) -> None:
         self.wiring = wiring
         self.replicas = tuple(map(len, replicas))
-        self._engine = Engine(wiring, replicas, depth, trace, streams)
+        self._engine = Engine(wiring, replicas, depth, trace, streams, lanes)
         self.capacity = self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ def array_of(value: Any) -> np.ndarray[Any, Any]:
         return value
     try:
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError):  # a GPU's tensor, or a type that numpy lacks
+    # A GPU's tensor, a type that numpy lacks, or a tensor on another machine.
+    except (BufferError, RuntimeError, TypeError, AttributeError):
         array: np.ndarray[Any, Any] = value.numpy()
         return array
 
@@ -42,11 +45,33 @@ def _address(array: np.ndarray[Any, Any]) -> int:
     return address
 
 
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The type of a tensor by its name; those that numpy lacks are of ml_dtypes."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes  # noqa: F401  registers bfloat16 and its kin
+
+        return np.dtype(name)
+
+
+def bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
+    """The bytes of an array, those of its own memory where it is contiguous."""
+    # By a view: types that numpy lacks have no buffers.
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def aligned_empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
+    """Memory for an array that TVM can use without a copy."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -_address(memory) % _ALIGNMENT
+    array: np.ndarray[Any, Any] = memory[start : start + size].view(dtype)
+    return array.reshape(shape)
+
+
 def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A copy that TVM can use: a fifth of the time that TVM's own copy of a small array takes."""
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -_address(memory) % _ALIGNMENT
-    copy: np.ndarray[Any, Any] = memory[start : start + array.nbytes].view(array.dtype)
-    copy = copy.reshape(array.shape)
+    copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy

@@ -24,7 +24,13 @@ def test_an_unknown_format_is_refused_with_the_nearest(branches, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "file"), [("native", None), ("onnx", "pipeline.json"), ("cpp", "CMakeLists.txt")]
+    ("name", "file"),
+    [
+        ("native", None),
+        ("onnx", "pipeline.json"),
+        ("cpp", "CMakeLists.txt"),
+        ("ray", "placement.json"),
+    ],
 )
 def test_a_format_adds_its_program_to_the_native_folder(export, name, file):
     before = {file.name for file in export.folder.iterdir()}

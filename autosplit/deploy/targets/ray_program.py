@@ -1,0 +1,18 @@
+"""A program that runs an export on a Ray cluster, and the places of its replicas to edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.resources import files as package_files
+
+from autosplit.deploy.manifest import Manifest
+
+PLACEMENT, PROGRAM = "placement.json", "run.py"
+
+
+def files(document: Manifest) -> Mapping[str, bytes]:
+    """The program, and a placement of each replica on any node, with the cores of the export."""
+    places = [f"ray:*/{replica.device}" for s in document.stages for replica in s.replicas]
+    program = (package_files(__package__) / "ray" / PROGRAM).read_bytes()
+    return {PLACEMENT: (json.dumps(places, indent=1) + "\n").encode(), PROGRAM: program}

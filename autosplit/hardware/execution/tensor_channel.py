@@ -1,0 +1,146 @@
+"""Channels that tensors travel through between processes, of one machine or of several.
+
+Both ends prove that they know a secret before anything else is read. Messages are JSON and raw
+arrays, so what arrives is data and never code. Where Ray uses TLS, channels use its certificates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autosplit.hardware.runtimes.arrays import aligned_empty, array_of, bytes_of, dtype_of
+
+HANDSHAKE_S = 10.0
+MAX_HEADER = 1 << 20  # bytes
+_LENGTH = struct.Struct("!I")
+_PROOF = 32  # bytes of a nonce and of a proof
+
+Array = np.ndarray[Any, Any]
+
+
+class Channel:
+    """One end of a connection; one thread uses it at a time, and any thread may close it.
+
+    Every method but ``close`` raises OSError where the other end is gone.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        # A reader waits for each message, so none may be held back to join the next one.
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def send(self, message: Mapping[str, Any], values: Sequence[Any] = ()) -> None:
+        """Send a message of JSON's types, and tensors."""
+        arrays = list(map(array_of, values))
+        shapes = [(str(array.dtype), array.shape) for array in arrays]
+        header = json.dumps([message, shapes]).encode()
+        self._socket.sendall(_LENGTH.pack(len(header)) + header)
+        for array in arrays:
+            self._socket.sendall(bytes_of(array))
+
+    def receive(self) -> tuple[dict[str, Any], list[Array]]:
+        """The next message and its tensors; waits for it."""
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        if length > MAX_HEADER:
+            raise ConnectionError(f"a header of {length} bytes")
+        message, shapes = json.loads(self._read(length))
+        arrays = [aligned_empty(shape, dtype_of(name)) for name, shape in shapes]
+        for array in arrays:
+            self._fill(bytes_of(array))
+        return message, arrays
+
+    def prove(self, key: bytes, role: bytes, other_role: bytes) -> None:
+        """Raises ConnectionError unless the other end knows ``key`` too, in its own role.
+
+        The roles differ, so that nobody can answer with what it was asked.
+        """
+        nonce = secrets.token_bytes(_PROOF)
+        self._socket.sendall(nonce)
+        self._socket.sendall(hmac.digest(key, role + self._read(_PROOF), "sha256"))
+        expected = hmac.digest(key, other_role + nonce, "sha256")
+        if not hmac.compare_digest(self._read(_PROOF), expected):
+            raise ConnectionError("the other end does not know the secret of this pipeline")
+        self._socket.settimeout(None)
+
+    def close(self) -> None:
+        """End the connection; a thread that waits for it gets OSError. Idempotent."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _read(self, size: int) -> bytearray:
+        buffer = bytearray(size)
+        self._fill(memoryview(buffer))
+        return buffer
+
+    def _fill(self, buffer: memoryview) -> None:
+        while buffer:
+            count = self._socket.recv_into(buffer)
+            if not count:
+                raise ConnectionError("the other end closed the connection")
+            buffer = buffer[count:]
+
+
+def connect(address: tuple[str, int], key: bytes) -> Channel:
+    """A channel to who listens at ``address``. Raises OSError where that is not so."""
+    connected = socket.create_connection(address, HANDSHAKE_S)
+    try:
+        context = _tls(ssl.Purpose.SERVER_AUTH)
+        if context:
+            connected = context.wrap_socket(connected, server_hostname=address[0])
+        channel = Channel(connected)
+        channel.prove(key, b"client", b"server")
+    except BaseException:
+        connected.close()
+        raise
+    return channel
+
+
+def listen(host: str, key: bytes, serve: Callable[[Channel], None]) -> tuple[str, int]:
+    """Serve each channel to this process in a thread of its own; returns the address."""
+    family = socket.getaddrinfo(host, None)[0][0]
+    listener = socket.create_server((host, 0), family=family)
+    context = _tls(ssl.Purpose.CLIENT_AUTH)
+
+    def accept() -> None:
+        while True:
+            connected, _ = listener.accept()
+            threading.Thread(target=greet, args=(connected,), daemon=True).start()
+
+    def greet(connected: socket.socket) -> None:
+        connected.settimeout(HANDSHAKE_S)
+        # Who does not know the secret, or went away, is no concern of the others.
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            stack.callback(connected.close)
+            if context:
+                connected = context.wrap_socket(connected, server_side=True)
+            channel = Channel(connected)
+            stack.callback(channel.close)
+            channel.prove(key, b"server", b"client")
+            serve(channel)
+
+    threading.Thread(target=accept, name="listen", daemon=True).start()
+    return host, listener.getsockname()[1]
+
+
+def _tls(purpose: ssl.Purpose) -> ssl.SSLContext | None:
+    """TLS with the certificates that Ray uses, which both ends show; None where it uses none."""
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
+        return None
+    context = ssl.create_default_context(purpose, cafile=os.environ["RAY_TLS_CA_CERT"])
+    context.load_cert_chain(os.environ["RAY_TLS_SERVER_CERT"], os.environ["RAY_TLS_SERVER_KEY"])
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context

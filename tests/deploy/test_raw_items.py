@@ -1,0 +1,42 @@
+"""Items and outputs as bytes: what ``serve`` reads and writes."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+
+from autosplit.deploy.cluster.on_ray import run_on_ray
+from autosplit.deploy.raw_items import serve
+from autosplit.errors import ConfigError, MachineError
+from tests.hardware.fakes import fake_pipeline, graph, in_time
+
+NET = graph([("a", ["x", "z"]), ("y", ["a"])], ["x", "z"], ["a", "y"])
+
+
+def served(data):
+    sink = io.BytesIO()
+    with fake_pipeline(NET, [[0], [1]], ["a", "y"])[0] as pipeline:
+        in_time(lambda: serve(pipeline, io.BytesIO(data), sink))
+        items = np.frombuffer(data).reshape(-1, 2, 2)
+        expected = pipeline.run([{"x": x, "z": z} for x, z in items])
+    return sink.getvalue(), b"".join(o.tobytes() for e in expected for o in e.values())
+
+
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_outputs_come_in_the_order_of_the_items_and_of_the_model_s_tensors(count):
+    written, expected = served(np.arange(4.0 * count).tobytes())
+    assert written == expected
+    assert len(written) == 32 * count
+
+
+@pytest.mark.parametrize("cut", [4, 16, 20])
+def test_an_item_that_ends_early_is_refused(cut):
+    with pytest.raises(ConfigError, match=f"the input ends after {cut} bytes of an item"):
+        served(np.arange(8.0).tobytes()[: 32 + cut])
+
+
+def test_without_ray_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MachineError, match=r"pip install 'autosplit\[ray\]'"):
+        run_on_ray(None, None, None)

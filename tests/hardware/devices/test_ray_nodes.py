@@ -1,0 +1,67 @@
+"""Which node of a Ray cluster a replica is put on."""
+
+import pytest
+
+from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.devices.ray_nodes import assign
+
+
+def node(number, cpus=2, alive=True, **resources):
+    return {
+        "NodeID": f"{number}" * 56,
+        "Alive": alive,
+        "NodeManagerAddress": f"10.0.0.{number}",
+        "NodeManagerHostname": f"pi{number}",
+        "Resources": {"CPU": cpus, "memory": 1.0, f"node:10.0.0.{number}": 1.0, **resources},
+    }
+
+
+NODES = [node(1), node(2, board=1.0), node(3, board=1.0), node(4, alive=False)]
+
+
+def placed(*placement, devices=("cores:0",), nodes=NODES):
+    places = assign(placement, devices * max(1, len(placement)), nodes)
+    return [(place.address, place.device) for place in places]
+
+
+@pytest.mark.parametrize("name", ["10.0.0.2", "pi2", "2" * 56])
+def test_a_node_is_named_by_its_address_its_host_name_or_its_id(name):
+    assert placed(f"ray:{name}/cores:0-1") == [("10.0.0.2", "cores:0-1")]
+
+
+def test_without_cores_they_are_those_of_the_export():
+    assert placed("ray:*") == [("10.0.0.1", "cores:0")]
+
+
+def test_replicas_on_a_resource_take_its_nodes_in_turn():
+    addresses = [address for address, _ in placed("ray:board", "ray:board", "ray:board")]
+    assert addresses == ["10.0.0.2", "10.0.0.3", "10.0.0.2"]
+
+
+def test_without_a_placement_replicas_take_the_nodes_that_are_alive_in_turn():
+    assert [a for a, _ in placed(devices=("cores:0",) * 4)] == [
+        "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "text"),
+    [
+        ("pi1/cores:0", ConfigError, "place 'pi1/cores:0' is unknown; write ray:NODE/cores:0-3"),
+        ("ray:", ConfigError, "write ray:NODE/cores:0-3"),
+        ("ray:pi1/cuda:0", ConfigError, "write ray:NODE/cores:0-3"),
+        ("ray:pi1/cores:x", ConfigError, "is not cores of a Ray node; write ray:NODE/cores:0-3"),
+        ("ray:boardd", MachineError, "no node or resource 'boardd'; did you mean 'board'"),
+        ("ray:pi4", MachineError, "no node or resource 'pi4'"),
+        ("ray:memory", MachineError, "no node or resource 'memory'"),
+        ("ray:pi1/cores:0-2", MachineError, r"10\.0\.0\.1 has 2 CPUs in Ray, its replicas need 3"),
+    ],
+)
+def test_a_wrong_place_is_refused_with_the_remedy(place, kind, text):
+    with pytest.raises(kind, match=text):
+        placed(place)
+
+
+def test_there_is_a_place_for_each_replica():
+    with pytest.raises(ConfigError, match="3 replicas need 3 places, not 1: ray:pi1"):
+        assign(["ray:pi1"], ["cores:0"] * 3, NODES)
