@@ -211,11 +211,12 @@ class Split:
 
 @dataclass(frozen=True)
 class ModelDeployment:
-    """A model and where its stages run; ``predicted_ms`` is the planned period."""
+    """A model and where its stages run; ``predicted_ms`` is the planned period of ``streams``."""
 
     model: Model
     deployment: Deployment
     predicted_ms: float | None = None
+    streams: int = 1
 
     def pipeline(self, depth: int = 2, trace: bool = False) -> Pipeline:
         """Link the stages into a running pipeline, as ``Split.pipeline`` does."""
@@ -225,7 +226,7 @@ class ModelDeployment:
         self, folder: str | Path, format: str = "native", onnx: bool = True, **results: Any
     ) -> Path:
         """Write ``split.json`` and the files of the stages, as ``Split.export`` does."""
-        known = SplitResults(**results)
+        known = SplitResults(streams=self.streams, **results)
         return _export(self.model, self.deployment, folder, known, format, onnx)
 
 
@@ -278,7 +279,9 @@ def plan(
 
 
 @overload
-def plan(model: Model, *, cores: int, memory: float | None = None) -> ModelDeployment: ...
+def plan(
+    model: Model, *, cores: int, memory: float | None = None, streams: int = 1
+) -> ModelDeployment: ...
 
 
 def plan(
@@ -289,6 +292,7 @@ def plan(
     *,
     cores: int | None = None,
     memory: float | None = None,
+    streams: int = 1,
 ) -> Split | ModelDeployment:
     """The best split into ``stages`` for the measured profile of each device and its links.
 
@@ -298,8 +302,7 @@ def plan(
     the device that their ops run on.
 
     With ``cores`` the best deployment on the first so many cores: stages, replicas, threads and
-    runtimes. A replica holds at most ``memory`` bytes.
-
+    runtimes. A replica holds at most ``memory`` bytes, and with states whole ones of ``streams``.
     Raises Infeasible for too many stages or too little memory, ConfigError for options that do not
     go together, MachineError for a device or cores that are not there.
     """
@@ -308,7 +311,7 @@ def plan(
     if cores is not None:
         if devices or regions:
             raise ConfigError("with cores all devices are equal; leave devices and regions out")
-        return _plan_deployment(model, cores, memory)
+        return _on_cores(model, cores, memory, streams)
     along = device.along(most_stages(devices) if stages == "auto" else stages, devices)
     names = list(map(str, along))
     costs = place_regions(measured_costs(model, along), model.lowered.regions, regions or {}, names)
@@ -329,19 +332,18 @@ def plan(
     return Split(model, stages_used, best.period, used_devices, runtimes)
 
 
-def _plan_deployment(model: Model, cores: int, memory: float | None) -> ModelDeployment:
+def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> ModelDeployment:
     from autosplit import planner
 
     numbers = device.available()
     if not 1 <= cores <= len(numbers):
         raise MachineError(f"cores is {cores}; this process may use 1 to {len(numbers)}")
     costs, counts = costs_by_threads(model, cores)
-    if memory is not None:
-        costs = replace(costs, memory=(memory,))
+    costs = replace(costs, streams=streams, memory=(memory or math.inf,))
     best = planner.plan_deployment(costs, cores, thread_counts=counts)
     runtimes = best.runtimes or [next(iter(model.runtimes))] * len(best.stages)
     deployment = Deployment.on_cores(best.stages, best.replicas, best.threads, runtimes, numbers)
-    return ModelDeployment(model, deployment, best.period)
+    return ModelDeployment(model, deployment, best.period, streams)
 
 
 def costs_by_threads(model: CompiledModel, cores: int) -> tuple[CostModel, tuple[int, ...]]:

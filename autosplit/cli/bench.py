@@ -36,6 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="also measure items that come at this rate: latency, jitter, share of the budget",
     )
     parser.add_argument(
+        "--streams",
+        type=options.streams,
+        metavar="N",
+        help="streams whose items come in turn (default: as many as the export is for)",
+    )
+    parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="draw the first items as FILE, an .svg"
     )
     parser.add_argument(
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         # Before the measurement: a misspelt suffix should not cost its seconds.
         timeline.check(args.timeline)
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
-    result = bench(args.folder, budget, args.items_per_second)
+    result = bench(args.folder, budget, args.items_per_second, args.streams)
     if args.timeline:
         timeline.write(result.events, result.devices, args.timeline)
     if args.trace:

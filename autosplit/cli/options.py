@@ -225,6 +225,11 @@ def cores(text: str) -> int:
     return _number(text, "cores")
 
 
+def streams(text: str) -> int:
+    """``--streams`` as an argparse type: a number of streams."""
+    return _number(text, "streams")
+
+
 def replicas(text: str) -> tuple[int, ...]:
     """``--replicas`` as an argparse type: a number for each stage, separated by commas."""
     return tuple(_number(part, "replicas") for part in text.split(","))

@@ -9,7 +9,8 @@
 
 Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
 are equal, the plan is optimal. With --cores a stage may have several replicas that share the items;
-its load is then divided by their number.
+its load is then divided by their number. A replica of a stage with states holds whole streams, so
+with one stream it has no use for a second.
 """
 
 from __future__ import annotations
@@ -67,6 +68,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="memory limit of each stage and replica (default: the graph file's limit)",
     )
     parser.add_argument(
+        "--streams",
+        type=options.streams,
+        metavar="N",
+        help="with --cores: streams that share the deployment of a model with states (default 1)",
+    )
+    parser.add_argument(
         "--devices", help="one device per stage of a model (default: one core per stage)"
     )
     parser.add_argument(
@@ -85,6 +92,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="minimise the latency for a period of at most T",
     )
+    _add_lists(parser)
+
+
+def _add_lists(parser: argparse.ArgumentParser) -> None:
+    """What is listed or written beside the plan."""
     parser.add_argument("--k-best", type=int, metavar="N", help="list the N best splits")
     parser.add_argument(
         "--pareto",
@@ -121,6 +133,10 @@ def run(args: argparse.Namespace) -> int:
         costs, thread_counts = api.costs_by_threads(options.load_model(args), args.cores)
     else:
         costs, args.stages = _costs(args)
+    if args.streams is not None:
+        if args.cores is None:
+            raise ConfigError("--streams is for deployments; give --cores instead of --stages")
+        costs = replace(costs, streams=args.streams)
     if args.memory is not None:
         costs = replace(costs, memory=(args.memory,))
     # After profiling: --timeout and ``seconds`` are of planning alone.
@@ -238,8 +254,7 @@ def _stage_columns(
         columns |= {key: document[key] for key in SHAPE}
     columns[f"load{unit}"] = [f"{load:.6g}" for load in loads]
     if "devices" not in document:
-        shares = map(float.__truediv__, loads, map(float, document["replicas"]))
-        columns["load / replicas"] = [f"{share:.6g}" for share in shares]
+        columns["load / replicas"] = [f"{period:.6g}" for period in document["periods"]]
     columns["MB"] = [f"{memory / 1e6:.1f}" for memory in document["memory"]]
     columns["first to last op"] = list(map(_ends, stages))
     return columns

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
@@ -30,7 +29,7 @@ class LoadedPipeline(Pipeline):
     ) -> None:
         self._export = document, folder
         self._depth = depth
-        wiring = _wiring(document, folder)
+        wiring = wiring_of(document, folder)
         replicas = load_replicas(document, folder, place_replicas(document, devices))
         super().__init__(wiring, replicas, depth, trace)
 
@@ -75,17 +74,18 @@ def on_ray(
     """
     file = manifest_file.locate(Path(folder))
     document = manifest_file.read(file)
-    wiring = _wiring(document, file.parent)
+    wiring = wiring_of(document, file.parent)
     return run_on_ray(document, file.parent, wiring, placement, address, depth)
 
 
-def initial_states(document: Manifest, folder: Path) -> dict[str, Any]:
-    """What states begin with that do not begin at zero, by their input.
+def wiring_of(document: Manifest, folder: Path) -> Wiring:
+    """The wiring of an export with what its states begin with.
 
-    Raises ConfigError for arrays that are not of the shape and type of a state.
+    Raises ConfigError where it does not fit, and for arrays that are not those of a state.
     """
+    wiring = document.wiring()
     arrays = read_arrays(folder, document.initial) if document.initial else {}
-    ports = {state.input: state for stage in document.stages for state in stage.states}
+    ports = {state.port.name: state.port for state in wiring.states}
     for name, array in arrays.items():
         port = ports.get(name)
         if port is None or (array.shape, str(array.dtype)) != (port.shape, port.dtype):
@@ -93,10 +93,5 @@ def initial_states(document: Manifest, folder: Path) -> dict[str, Any]:
                 f"'{name}' in '{folder}' begins at {array.dtype}{list(array.shape)}, which is no "
                 "state of the model; export the split again"
             )
-    return arrays
-
-
-def _wiring(document: Manifest, folder: Path) -> Wiring:
-    wiring, initial = document.wiring(), initial_states(document, folder)
-    states = [replace(state, initial=initial.get(state.port.name)) for state in wiring.states]
+    states = [replace(state, initial=arrays.get(state.port.name)) for state in wiring.states]
     return replace(wiring, states=tuple(states))

@@ -26,7 +26,7 @@ from pydantic import (
 from autosplit.deploy.wiring_check import check_wiring
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port, StagePorts, StageState, Wiring
-from autosplit.hardware.measurement.results import SplitResults
+from autosplit.hardware.measurement.results import RealTime, SplitResults
 from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
 
 FORMAT = 2
@@ -290,7 +290,8 @@ class Manifest(_Part):
     """The whole of ``split.json``.
 
     ``reference`` has items and the reference outputs of the original model for them, ``initial``
-    what states begin with that do not begin at zero, by their input.
+    what states begin with that do not begin at zero, by their input. ``streams``: how many it was
+    measured with, ``real_time``: at a fixed rate of each.
     """
 
     format: Annotated[Literal[2], BeforeValidator(_readable)] = 2
@@ -301,6 +302,8 @@ class Manifest(_Part):
     predicted: PredictedPart | None = None
     baselines: tuple[BaselinePart, ...] = ()
     verdict: str | None = None
+    streams: PositiveInt = 1
+    real_time: RealTime | None = None
     environment: dict[str, str]
     reference: ArraysPart | None = None
     initial: ArraysPart | None = None
@@ -374,7 +377,8 @@ def tensor_ports(ports: Iterable[Port]) -> tuple[TensorPort, ...]:
 def results_parts(results: SplitResults) -> dict[str, Any]:
     """The fields of a manifest that say what is known of the split."""
     measured, predicted = results.measured, results.predicted
-    parts: dict[str, Any] = {"baselines": results.baselines, "verdict": results.verdict}
+    names = ("baselines", "verdict", "streams", "real_time")
+    parts: dict[str, Any] = {name: vars(results)[name] for name in names}
     if measured:
         error = measured.accuracy.max_rel_error
         parts["measured"] = {**vars(measured), "max_rel_error": error}

@@ -14,7 +14,7 @@ import numpy as np
 from autosplit import phases
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
-from autosplit.deploy.load import initial_states, load
+from autosplit.deploy.load import load, wiring_of
 from autosplit.deploy.manifest import Manifest
 from autosplit.deploy.stages import place_replicas
 from autosplit.errors import ConfigError, MachineError, ModelError
@@ -23,12 +23,13 @@ from autosplit.frontend import importing
 from autosplit.frontend.samples import random_items, special_items
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.engine import StageEvent
+from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.real_time import RealTime, paced_latencies, real_time
+from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.reference import Reference, reference_of_file
-from autosplit.hardware.measurement.results import Accuracy, Spread
+from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
 from autosplit.hardware.measurement.sequences import STEPS, Expected, accuracy_of, compute, expect
 
 Items = list[dict[str, np.ndarray[Any, Any]]]
@@ -89,7 +90,9 @@ def verify(
             reference = reference_of_file(file, _input_shapes(document))
             inputs = sample_items(document, draw, items, seed)
             phases.report(f"computing the outputs of {reference.name}")
-            expected = expect(reference, inputs, _initial(document, folder), document.model.states)
+            wiring = wiring_of(document, manifest_file.locate(folder).parent)
+            initial = initial_states(wiring.states)
+            expected = expect(reference, inputs, initial, document.model.states)
             name = f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
@@ -106,19 +109,25 @@ def verify(
     return accuracy_of(computed, expected, dtypes, tolerance, reference), name
 
 
-def bench(folder: Path, budget: Budget, items_per_second: float | None = None) -> BenchResult:
-    """Measure an exported pipeline on random items, at a fixed rate too if one is given."""
+def bench(
+    folder: Path, budget: Budget, items_per_second: float | None = None, streams: int | None = None
+) -> BenchResult:
+    """Measure an exported pipeline on random items, at a fixed rate too if one is given.
+
+    They are of ``streams`` streams, by default as many as the export is for.
+    """
     document = manifest_file.read(folder)
+    count = streams or document.streams
     items = sample_items(document, random_items, 3, 0)
     with load(folder, trace=True) as pipeline:
-        period, busy_ms = measure.period_and_busy(pipeline, items, budget)
+        period, busy_ms = measure.period_and_busy(pipeline, items, budget, count)
         events, submitted = tuple(pipeline.events), tuple(pipeline.submitted)
         warm_up = measure.warm_up_items(pipeline)
         latency = measure.latency(pipeline, items, budget)
         paced = None
         if items_per_second:
-            latencies = paced_latencies(pipeline, items, items_per_second, budget.seconds)
-            paced = real_time(items_per_second, period, latencies)
+            rate = items_per_second, budget.seconds
+            paced = measure_real_time(pipeline, items, *rate, period, count)
     ends = sorted(measure.completions(events, warm_up, len(submitted)))
     # Of single results, where the period averages over groups of them.
     gaps = tuple((after - before) * measure.MS for before, after in pairwise(ends))
@@ -163,13 +172,6 @@ def _input_shapes(document: Manifest) -> dict[str, tuple[int, ...]]:
     return {p.name: p.shape for p in document.model.inputs} | {
         state.input: state.shape for stage in document.stages for state in stage.states
     }
-
-
-def _initial(document: Manifest, folder: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """What a stream begins with."""
-    states = [state for stage in document.stages for state in stage.states]
-    zeros = {state.input: np.zeros(state.shape, state.dtype) for state in states}
-    return zeros | initial_states(document, manifest_file.locate(folder).parent)
 
 
 def _original_model(document: Manifest, model: Path | None) -> Path | None:

@@ -11,8 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, ModelError
@@ -23,6 +21,7 @@ from autosplit.hardware.codegen.tuning_database import RECORDS, require
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.execution.stream_states import initial_states
 from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement.parity import require_equal
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
@@ -172,12 +171,16 @@ class CompiledModel:
         return pipeline
 
     def whole(
-        self, runtime: str, device: Device, by_hint: bool = False, trace: bool = False
+        self, runtime: str, *places: Device, by_hint: bool = False, trace: bool = False
     ) -> list[Pipeline]:
-        """The whole model in any runtime; several pipelines where it is asked for throughput."""
-        wiring = self.wiring([range(len(self.graph.ops))])
-        stages = self.runtime_of(runtime).whole(wiring.stages[0], device, by_hint)
-        return [Pipeline(wiring, [[stage]], trace=trace) for stage in stages]
+        """The whole model in any runtime; several pipelines where it is asked for throughput.
+
+        On several places it is one pipeline with replicas where it has states, else several.
+        """
+        wiring, whole = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime).whole
+        stages = [*chain(*(whole(wiring.stages[0], place, by_hint) for place in places))]
+        copies = [stages] if wiring.states else [[stage] for stage in stages]
+        return [Pipeline(wiring, [replicas], trace=trace) for replicas in copies]
 
     def check(self, places: Sequence[Device]) -> None:
         """Raises ConfigError for a device, ModelError for an op that the runtime cannot use.
@@ -258,9 +261,7 @@ class CompiledModel:
     @property
     def initial_states(self) -> Outputs:
         """What a stream begins with, by the input of each state."""
-        tensors = [self.graph.tensors[state.input] for state in self.graph.states]
-        zeros = {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in tensors}
-        return {**zeros, **self.lowered.initial}
+        return initial_states(self.wiring([range(len(self.graph.ops))]).states)
 
     def items(self, count: int = 3, seed: int = 0) -> list[Item]:
         """Random items, reproducible by ``seed``: the array of each input but states by name."""
@@ -301,8 +302,7 @@ class CompiledModel:
             "versions": ",".join(runtime.versions for runtime in self.runtimes.values()),
         }
         if self.graph.states:
-            pairs = [f"{state.input}={state.output}" for state in self.graph.states]
-            identity["states"] = " ".join(pairs)
+            identity["states"] = " ".join(f"{s.input}={s.output}" for s in self.graph.states)
         if self.lowered.composites:
             composites = sorted(c.key for c in self.lowered.composites.values())
             identity["regions"] = f"{' '.join(composites)} {self.lowered.keep_together}"

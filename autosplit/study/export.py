@@ -11,7 +11,14 @@ from autosplit.deploy.targets.formats import NATIVE
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
-from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
+from autosplit.hardware.measurement.results import (
+    Accuracy,
+    Measurement,
+    RealTime,
+    SplitResults,
+    Spread,
+)
+from autosplit.serialization import load
 from autosplit.study.config.objectives import of_study
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.persistence import records
@@ -146,6 +153,7 @@ def _export_trial(
     latency = spread_of(stored.get("latency_ms")) or Spread(0.0, 0.0, 0.0)
     accuracy = Accuracy(True, 0.0, float(stored.get("max_rel_error", 0.0)), 0)
     verdict = attributes.get("verdict")
+    paced = (attributes.get("duel") or {}).get("real_time") or {}
     stages = tuple(tuple(map(int, ops)) for ops in stored["stages"])
     stage_ms = tuple(used(stages, stored["stage_ms"]))
     if config.cores is None:
@@ -162,6 +170,8 @@ def _export_trial(
             predicted=stored.get("predicted_ms"),
             baselines=compared_baselines(attributes),
             verdict=verdict.get("text") if isinstance(verdict, dict) else None,
+            real_time=load(RealTime, paced) if paced.get("number") == trial.number else None,
+            streams=config.streams,
         ),
         format,
         onnx,

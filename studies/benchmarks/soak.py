@@ -94,11 +94,12 @@ def report(result: Soak) -> str:
     order = "all right and in order"
     if result.wrong is not None:
         order = f"number {result.wrong} is WRONG"
-    megabytes = result.memory[-1] / 1e6 if result.memory else 0
+    first, last = (result.memory[i] / 1e6 if result.memory else 0 for i in (0, -1))
     excess = "" if result.grown <= GROWTH else ", which is TOO MUCH"
     return (
         f"{result.results} results in {minutes:.1f} min, {rate:.1f} a second, {order}, "
-        f"memory {megabytes:.0f} MB, grown by {result.grown / 1e6:.2f} MB{excess}"
+        f"memory {first:.0f} MB at first and {last:.0f} MB at last, "
+        f"grown by {result.grown / 1e6:.2f} MB after the first quarter{excess}"
     )
 
 

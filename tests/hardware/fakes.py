@@ -106,13 +106,15 @@ class Scripted:
         self.taken, self._now, self._free = 0, 0.0, [0.0] * stages
         self._ends: list[float] = []
 
-    def map(self, items: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    def map_streams(self, items: Iterable[Any]) -> Iterator[dict[str, Any]]:
         for _ in items:
             if self._inside == self.capacity:
                 yield self._result()
             self._submit()
         while self._inside:
             yield self._result()
+
+    map = map_streams
 
     @property
     def _inside(self) -> int:

@@ -74,6 +74,15 @@ def with_runtimes(draw, model, devices=1):
     return CostModel.of_runtimes(runtimes)
 
 
+@st.composite
+def with_states(draw, model):
+    """A model of up to four streams whose states bind some of its ops."""
+    n = len(model.names)
+    ops = draw(st.lists(st.sets(st.integers(0, n - 1), min_size=1, max_size=2), max_size=2))
+    states = tuple((f"h{i}", mask) for i, mask in enumerate(_bits(ops)))
+    return replace(model.with_groups(ops), states=states, streams=draw(st.integers(1, 4)))
+
+
 def _bits(groups):
     return tuple(sum(1 << i for i in g) for g in groups)
 

@@ -14,7 +14,9 @@ from autosplit.hardware.measurement.results import (
     LinkCost,
     Measurement,
     Profile,
+    RealTime,
     SplitResults,
+    Spread,
 )
 from autosplit.planner import CostModel
 
@@ -81,8 +83,10 @@ class Bench(Protocol):
         A name that is none of a baseline is left out.
         """
 
-    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
-        """The latencies in ms of items that come at a fixed rate, each from when it is due.
+    def real_time(
+        self, deployment: Deployment, items_per_second: float, period: Spread
+    ) -> RealTime:
+        """A deployment of a known period whose items come at a fixed rate in each stream.
 
         Raises ConfigError if the bench runs no items.
         """

@@ -19,7 +19,9 @@ from autosplit.hardware.measurement.results import (
     LinkCost,
     Measurement,
     Profile,
+    RealTime,
     SplitResults,
+    Spread,
 )
 from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.planner import CostModel
@@ -113,10 +115,12 @@ class IsolatedBench:
         )
         return load(tuple[list[Measurement], dict[str, Baseline]], answer)
 
-    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
+    def real_time(
+        self, deployment: Deployment, items_per_second: float, period: Spread
+    ) -> RealTime:
         """See Bench."""
         job = {"deployment": dump(deployment), "items_per_second": items_per_second}
-        return load(list[float], self._call("paced_latencies", **job))
+        return load(RealTime, self._call("real_time", period=dump(period), **job))
 
     def export(
         self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool

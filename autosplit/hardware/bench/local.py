@@ -24,13 +24,14 @@ from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved
-from autosplit.hardware.measurement.real_time import paced_latencies
+from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
     LinkCost,
     Measurement,
     Profile,
+    RealTime,
     Spread,
     spread,
 )
@@ -54,7 +55,7 @@ class LocalBench:
 
     Servers are reserved for one job at a time, so that several studies can share them. A server
     that does not answer is waited for: for the first job ``wait_s``, later RETURN_S. Raises
-    MachineError if it does not come back.
+    MachineError if it does not come back. The items of ``streams`` come in turn.
     """
 
     def __init__(
@@ -65,10 +66,13 @@ class LocalBench:
         items: int = 3,
         report_phase: ReportPhase = ignore_phase,
         wait_s: float = 0.0,
+        streams: int = 1,
     ) -> None:
         self.model = model
         self.places = tuple(places)
         self.budget = budget or Budget()
+        # Without states all items are alike, whichever stream they are of.
+        self._streams = streams if model.graph.states else 1
         self._report_phase = report_phase
         self._wait_s = wait_s
         self._items = model.items(STEPS if model.graph.states else items)
@@ -169,7 +173,9 @@ class LocalBench:
             self._report_phase("running", pipeline.threads)
             accuracy = self._verify(pipeline)
             start = disturbance.Counters.now()
-            period, busy = measure.period_and_busy(pipeline, self._items, self.budget)
+            period, busy = measure.period_and_busy(
+                pipeline, self._items, self.budget, self._streams
+            )
             latency = measure.latency(pipeline, self._items, self.budget)
             reasons = disturbance.since(start).reasons + disturbance.signs(period, latency)
         return Measurement(period, latency, tuple(map(sum, busy)), accuracy, reasons)
@@ -186,7 +192,7 @@ class LocalBench:
             try:
                 with self.reached(), contextlib.ExitStack() as stack:
                     pipelines = self._open_unsplit(stack, run)
-                    turns = _Turns(pipelines, self._items)
+                    turns = _Turns(pipelines, self._items, self._streams)
                     period, latency = turns(brief), turns.latency
             except MachineError:
                 raise
@@ -208,9 +214,10 @@ class LocalBench:
             for deployment in candidates:
                 pipeline = stack.enter_context(self._pipeline(deployment))
                 accuracies.append(self._verify(pipeline))
-                turns.append(_Turns([pipeline], self._items))
+                turns.append(_Turns([pipeline], self._items, self._streams))
             for run in runs:
-                turns.append(_Turns(self._open_unsplit(stack, run), self._items))
+                unsplit = self._open_unsplit(stack, run)
+                turns.append(_Turns(unsplit, self._items, self._streams))
             self._report_phase("comparing interleaved")
             start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget, len(candidates))
@@ -225,13 +232,17 @@ class LocalBench:
             compared[run.name] = Baseline(run.name, period, turn.latency, len(run.devices))
         return measurements, compared
 
-    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
+    def real_time(
+        self, deployment: Deployment, items_per_second: float, period: Spread
+    ) -> RealTime:
         """See Bench."""
         with self.reached(), self._pipeline(deployment) as pipeline:
             # This warms it up, too.
             self._verify(pipeline)
             self._report_phase(f"running {items_per_second:g} items/s", pipeline.threads)
-            return paced_latencies(pipeline, self._items, items_per_second, self.budget.seconds)
+            return measure_real_time(
+                pipeline, self._items, items_per_second, self.budget.seconds, period, self._streams
+            )
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines in every runtime, each on the devices where it can run the whole model.
@@ -244,9 +255,9 @@ class LocalBench:
             devices = [d for d in self.places if runtime.can_run(d)]
             runs += unsplit_runs(name, devices, runtime.has_hint)
         if self.model.graph.states:
-            # Copies of the model share items of several streams, and what is measured is one.
-            runs = [run for run in runs if len(run.devices) == 1 and not run.by_hint]
-        return runs
+            # A copy of the model holds whole streams, which a runtime's own copies do not.
+            runs = [run.of_streams(self._streams) for run in runs if not run.by_hint]
+        return list(dict.fromkeys(runs))
 
     @contextlib.contextmanager
     def reached(self, in_trial: bool = False) -> Iterator[None]:
@@ -297,13 +308,11 @@ class LocalBench:
         return self.model.pipeline(deployment, trace=True)
 
     def _open_unsplit(self, stack: contextlib.ExitStack, run: UnsplitRun) -> list[Pipeline]:
-        """One verified pipeline for each copy of the model."""
+        """Verified pipelines with the copies of the model."""
         self._report_phase(f"measuring {run.name}")
         self.model.runtime_of(run.runtime).prepare(run.devices)
-        pipelines = []
-        for device in run.devices:
-            for pipeline in self.model.whole(run.runtime, device, run.by_hint, trace=True):
-                pipelines.append(stack.enter_context(pipeline))
+        whole = self.model.whole(run.runtime, *run.devices, by_hint=run.by_hint, trace=True)
+        pipelines = list(map(stack.enter_context, whole))
         for pipeline in pipelines:
             self._verify(pipeline)
         return pipelines
@@ -317,8 +326,8 @@ class LocalBench:
 class _Turns:
     """A contender: pipelines side by side, with all figures of its turns beside the periods."""
 
-    def __init__(self, pipelines: Sequence[Pipeline], items: Sequence[Item]) -> None:
-        self._pipelines, self._items = pipelines, items
+    def __init__(self, pipelines: Sequence[Pipeline], items: Sequence[Item], streams: int) -> None:
+        self._pipelines, self._items, self._streams = pipelines, items, streams
         self._stage_ms: list[tuple[float, ...]] = []
         self._latencies: list[float] = []
 
@@ -326,7 +335,7 @@ class _Turns:
         """The period of one turn."""
         first = self._pipelines[0]
         if len(self._pipelines) == 1:
-            period, busy = measure.period_and_busy(first, self._items, budget)
+            period, busy = measure.period_and_busy(first, self._items, budget, self._streams)
             self._stage_ms.append(tuple(map(sum, busy)))
         else:
             period = side_by_side(self._pipelines, self._items, budget)

@@ -29,11 +29,13 @@ from autosplit.hardware.measurement.results import (
     LinkCost,
     Measurement,
     Profile,
+    RealTime,
     SplitResults,
     Spread,
 )
 from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, Plan, evaluate
+from autosplit.planner.problem.deployment import shares, useful_replicas
 
 _CORE_SHARE = 0.7  # of a core, which each further core adds to an unsplit run
 
@@ -76,7 +78,8 @@ class SimulatedBench:
         self.simulation = simulation or Simulation()
         self.regions: Mapping[str, Sequence[int]] = {}
         self.true = _hidden(costs, self.simulation, len(devices))
-        known = repr((costs.names, costs.predecessors, costs.times, costs.send, costs.receive))
+        parts = costs.names, costs.predecessors, costs.times, costs.send, costs.receive
+        known = repr((*parts, *costs.states))
         self.identity: Mapping[str, str] = {
             "model": hashlib.sha256(known.encode()).hexdigest(),
             "devices": " ".join(self.devices),
@@ -128,14 +131,18 @@ class SimulatedBench:
         # An op that the device cannot run has an infinite time.
         one_core = math.fsum(t for t in self.true.times[0] if t < math.inf)
         all_cores = one_core / (1 + _CORE_SHARE * (cores - 1))
-        replica = one_core * self._contention
+        replica, whole = one_core * self._contention, [range(len(self.costs.names))]
+        copies = useful_replicas(cores, self.costs.streams) if self.costs.stateful else cores
+        (divisor,) = shares(self.costs, whole, [copies])
         return [
             Baseline("one core", exact(one_core), exact(one_core)),
             Baseline("all cores", exact(all_cores), exact(all_cores)),
-            Baseline("replicas", exact(replica / cores), exact(replica), copies=cores),
+            Baseline("replicas", exact(replica / divisor), exact(replica), copies=copies),
         ]
 
-    def paced_latencies(self, deployment: Deployment, items_per_second: float) -> Sequence[float]:
+    def real_time(
+        self, deployment: Deployment, items_per_second: float, period: Spread
+    ) -> RealTime:
         """Raises ConfigError: there are no items."""
         raise ConfigError(
             "simulated hardware runs no items in real time; run the study on a real runtime"
@@ -181,7 +188,7 @@ class SimulatedBench:
 
     def _measured(self, deployment: Deployment, purpose: str, noise: float) -> Measurement:
         loads = self._noisy(deployment, purpose, noise)
-        period, latency = _period(deployment, loads), sum(loads)
+        period, latency = _period(self.costs, deployment, loads), sum(loads)
         half = 2 * noise * period
         return Measurement(
             Spread(period, period - half, period + half),
@@ -276,11 +283,12 @@ def _hidden(costs: CostModel, simulation: Simulation, devices: int) -> CostModel
     )
 
 
-def _period(deployment: Deployment, loads: Sequence[float]) -> float:
+def _period(costs: CostModel, deployment: Deployment, loads: Sequence[float]) -> float:
     periods: list[float] = []
     on_core: dict[str, float] = {}
-    for stage, load in zip(deployment.stages, loads, strict=True):
-        periods.append(load / len(stage.devices))
+    divisors = shares(costs, deployment.split, deployment.replicas)
+    for stage, load, divisor in zip(deployment.stages, loads, divisors, strict=True):
+        periods.append(load / divisor)
         for device in stage.devices:
             # A core computes one stage at a time.
             for core in resources_of(device):

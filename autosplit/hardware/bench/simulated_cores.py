@@ -21,6 +21,7 @@ from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.measurement.baselines import UnsplitRun
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner import CostModel, PlannedDeployment, evaluate_deployment, plan_deployment
+from autosplit.planner.problem.deployment import useful_replicas
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class SimulatedCores(SimulatedBench):
         whole = tuple(range(len(self.costs.names)))
         baselines = []
         numbers = [Cores((core,)) for core in self.cores]
+        if self.costs.stateful:
+            numbers = numbers[: useful_replicas(len(numbers), self.costs.streams)]
         for devices in dict.fromkeys([(numbers[0],), (Cores(self.cores),), tuple(numbers)]):
             name = UnsplitRun("simulated", devices).name
             plan = self._true_plan([whole], [len(devices)], [len(devices[0].numbers)])

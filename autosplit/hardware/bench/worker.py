@@ -12,6 +12,7 @@ from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.serialization import dump, load
 
@@ -28,8 +29,8 @@ class BenchSetting:
     ``target`` is that of this machine's cores, ``targets`` are those of devices by their spelling.
     ``tuning`` is the folder of a tuning database. ``regions`` are the arguments of
     ``autosplit.lowering.external.backend.named``, one mapping for each external backend. ``states``
-    has the output of each state by its input. Where nothing ``measures``, devices may be cores of
-    another machine.
+    has the output of each state by its input, and ``streams`` streams are measured. Where nothing
+    ``measures``, devices may be cores of another machine.
     """
 
     model: Path
@@ -44,6 +45,7 @@ class BenchSetting:
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
+    streams: int = 1
     budget: Budget = field(default_factory=Budget)
     measures: bool = True
 
@@ -93,8 +95,9 @@ def open_bench(
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
     report_phase("reaching devices")
+    budget, wait_s = setting.budget, document["wait_s"]
     bench = LocalBench(
-        model, places, setting.budget, report_phase=report_phase, wait_s=document["wait_s"]
+        model, places, budget, report_phase=report_phase, wait_s=wait_s, streams=setting.streams
     )
     jobs = {**_JOBS, **more}
     return lambda job: dump(jobs[job["kind"]](bench, job))
@@ -121,7 +124,7 @@ _JOBS: Mapping[str, Job] = {
     "compare_interleaved": lambda bench, job: bench.compare_interleaved(
         load(list[Deployment], job["candidates"]), job["baselines"]
     ),
-    "paced_latencies": lambda bench, job: bench.paced_latencies(
-        load(Deployment, job["deployment"]), job["items_per_second"]
+    "real_time": lambda bench, job: bench.real_time(
+        load(Deployment, job["deployment"]), job["items_per_second"], load(Spread, job["period"])
     ),
 }

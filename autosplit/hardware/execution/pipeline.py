@@ -85,9 +85,13 @@ class Pipeline:
         Raises ConfigError for an item whose names, shapes or dtypes are not those of the model, and
         StageError if a stage fails.
         """
+        return self.map_streams((stream, item) for item in items)
+
+    def map_streams(self, items: Iterable[tuple[Stream, Item]]) -> Iterator[dict[str, Array]]:
+        """As ``map`` for items of several streams, each with its stream."""
         tickets: deque[Ticket] = deque()
         try:
-            for item in items:
+            for stream, item in items:
                 if len(tickets) == self.capacity:
                     # The caller works on the cores of the stages. Woken once for several results
                     # it takes less of their time; those still inside keep the stages busy.

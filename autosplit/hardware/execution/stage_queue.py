@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections import deque
+from collections import Counter, deque
 
 from autosplit.hardware.execution.edges import Stream, Ticket
 
@@ -33,8 +33,11 @@ class StageQueue:
             self._expected[self.replica_of(ticket.stream)].append(ticket.number)
 
     def replica_of(self, stream: Stream) -> int:
-        """The replica that holds a stream; streams are dealt out in turn."""
-        return self._replica_of.setdefault(stream, len(self._replica_of) % len(self._ready))
+        """The replica that holds a stream; a new one goes to that with the fewest."""
+        if stream not in self._replica_of:
+            streams = Counter(self._replica_of.values())
+            self._replica_of[stream] = min(range(len(self._ready)), key=streams.__getitem__)
+        return self._replica_of[stream]
 
     def forget(self, stream: Stream) -> None:
         """Free the place of a stream that has no item inside."""

@@ -14,6 +14,14 @@ from autosplit.hardware.execution.wiring import StageState, Wiring
 from autosplit.hardware.runtimes.arrays import array_of
 
 
+def initial_states(states: Iterable[StageState]) -> dict[str, Any]:
+    """What a stream begins with, by the input of each state."""
+    return {
+        s.port.name: np.zeros(s.port.shape, s.port.dtype) if s.initial is None else s.initial
+        for s in states
+    }
+
+
 class StreamStates:
     """What the last item of each stream left in each stage.
 
@@ -28,7 +36,7 @@ class StreamStates:
         self._ports = {state.port.name: state.port for state in wiring.states}
         # Outputs of stages that the caller gets too, and may change.
         self._shared = {c.source for c in wiring.connections if c.outputs}
-        self._first = {state.port.name: state.initial for state in wiring.states}
+        self._first = initial_states(wiring.states)
         self._limit = streams
         self._left: list[dict[Stream, list[Any]]] = [{} for _ in wiring.stages]
         self._open: set[Stream] = set()
@@ -76,7 +84,8 @@ class StreamStates:
         if not states:
             return
         if ticket.initial is not None:
-            left = [self._begun(state.port.name, ticket.initial) for state in states]
+            begun = {**self._first, **ticket.initial}
+            left = [begun[state.port.name] for state in states]
         else:
             left = self._left[stage][ticket.stream]
         for state, value in zip(states, left, strict=True):
@@ -133,7 +142,7 @@ class StreamStates:
             for place, state in enumerate(states):
                 name = state.port.name
                 if initial is not None:
-                    value = self._begun(name, initial)
+                    value = initial.get(name, self._first[name])
                 else:
                     value = self._left[stage][stream][place]
                 values[name] = np.array(array_of(value))
@@ -143,8 +152,3 @@ class StreamStates:
         """Note that the items of some streams were discarded halfway."""
         if self._ports:
             self._lost.update(streams)
-
-    def _begun(self, name: str, initial: Mapping[str, Any]) -> Any:
-        port = self._ports[name]
-        value = initial.get(name, self._first[name])
-        return np.zeros(port.shape, port.dtype) if value is None else value

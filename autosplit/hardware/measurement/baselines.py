@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.measurement.results import Baseline
+from autosplit.planner.problem.deployment import useful_replicas
 from autosplit.units import counted
 
 COMPARED = 4  # baselines in a final comparison at most
@@ -35,6 +36,10 @@ class UnsplitRun:
         if isinstance(device, Cores):
             return f"{self.runtime}, {counted(len(device.numbers), 'thread')}"
         return f"{self.runtime}, {device}"
+
+    def of_streams(self, streams: int) -> UnsplitRun:
+        """The run without the replicas that so few streams with states have no use for."""
+        return replace(self, devices=self.devices[: useful_replicas(len(self.devices), streams)])
 
 
 def unsplit_runs(runtime: str, devices: Sequence[Device], has_hint: bool) -> list[UnsplitRun]:

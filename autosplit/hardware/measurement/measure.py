@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, cycle, islice, takewhile
 from statistics import median
 
+from autosplit.hardware.execution.edges import Stream
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.measurement.results import Spread, spread
@@ -50,13 +51,14 @@ def period_and_busy(
     pipeline: Pipeline,
     items: Sequence[Item],
     budget: Budget,
+    streams: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Spread, tuple[tuple[float, ...], ...]]:
     """The period and how long each replica of each stage works for a result, in ms.
 
     The replicas of a stage work in all as long as an item takes there. The pipeline has ``trace``.
-    ``items`` are repeated. Results count from the moment the pipeline is full to the moment the
-    last item enters.
+    ``items`` are repeated, in turn for each of the streams. Results count from the moment the
+    pipeline is full to the moment the last item enters.
     """
     begin = len(pipeline.events)
     last = len(pipeline.submitted)
@@ -65,10 +67,11 @@ def period_and_busy(
     next_look = warm
     is_enough = False
 
-    def may_enter(_: Item) -> bool:
+    def may_enter(_: tuple[Stream, Item]) -> bool:
         return not is_enough
 
-    for _ in pipeline.map(takewhile(may_enter, cycle(items))):
+    in_turn = zip(cycle(range(streams)), cycle(items), strict=False)
+    for _ in pipeline.map_streams(takewhile(may_enter, in_turn)):
         if is_enough:
             continue  # the pipeline runs empty, for the last item has entered
         last += 1

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from autosplit.units import counted
+
 _Z = 1.96  # of the standard normal distribution, for 95 %
 
 
@@ -86,13 +88,52 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class RealTime:
+    """A pipeline under ``items_per_second`` in each of ``measured_streams``.
+
+    An item has ``budget_ms``, and ``share`` is how much of it the items of all streams take. The
+    pipeline holds ``streams`` such streams. Latencies are from the moment an item is due, so that
+    one that has to wait is late; ``jitter_ms`` is their standard deviation. ``disturbances`` say
+    why they cannot be trusted.
+    """
+
+    items_per_second: float
+    budget_ms: float
+    share: float
+    p99_ms: float
+    worst_ms: float
+    jitter_ms: float
+    streams: int
+    measured_streams: int = 1
+    disturbances: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All of it in one line."""
+        count = self.measured_streams
+        each = f" in each of {count} streams" if count > 1 else ""
+        doubts = f"; not to be trusted: {'; '.join(self.disturbances)}" if self.disturbances else ""
+        return (
+            f"{self.items_per_second:g} items/s{each}: {self.share:.0%} of the "
+            f"{self.budget_ms:.3f} ms of an item, latency p99 {self.p99_ms:.3f} ms, "
+            f"worst {self.worst_ms:.3f} ms, jitter {self.jitter_ms:.3f} ms; "
+            f"holds {counted(self.streams, 'such stream')}{doubts}"
+        )
+
+
+@dataclass(frozen=True)
 class SplitResults:
-    """What is known of a split when it is exported; ``predicted`` is a period in ms."""
+    """What is known of a split when it is exported; ``predicted`` is a period in ms.
+
+    ``streams``: how many it is for.
+    """
 
     measured: Measurement | None = None
     predicted: float | None = None
     baselines: Sequence[Baseline] = ()
     verdict: str | None = None
+    real_time: RealTime | None = None
+    streams: int = 1
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,9 @@ states that the reference had before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any
 
-from autosplit.hardware.execution.edges import Stream
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.parity import compare, distances
 from autosplit.hardware.measurement.reference import Item, Outputs, Reference, Step
@@ -67,11 +64,11 @@ def compute(pipeline: Pipeline, expected: Expected) -> Computed:
     if not expected.successors:
         return Computed(pipeline.run(expected.items))
     streams = [("along", number) for number in range(STREAMS)]
-    along = _interleaved(pipeline, ((s, item) for item in expected.items for s in streams))
+    along = list(pipeline.map_streams((s, item) for item in expected.items for s in streams))
     steps = [("alone", number) for number in range(len(expected.before))]
     for stream, states in zip(steps, expected.before, strict=True):
         pipeline.reset(stream, states)
-    results = _interleaved(pipeline, zip(steps, expected.items, strict=False))
+    results = list(pipeline.map_streams(zip(steps, expected.items, strict=False)))
     alone = [r | _named(pipeline.state(s)) for s, r in zip(steps, results, strict=True)]
     for stream in (*streams, *steps):
         pipeline.reset(stream)
@@ -146,18 +143,3 @@ def _stepped(
 def _named(states: Outputs) -> Outputs:
     """States by names that no output has."""
     return {f"state {name}": value for name, value in states.items()}
-
-
-def _interleaved(pipeline: Pipeline, items: Iterable[tuple[Stream, Item]]) -> list[dict[str, Any]]:
-    """The outputs of items of several streams, in order."""
-    outputs: list[dict[str, Any]] = []
-    waiting = 0
-    results = pipeline.results()
-    for stream, item in items:
-        if waiting == pipeline.capacity:
-            outputs.append(next(results))
-            waiting -= 1
-        pipeline.submit(item, stream=stream)
-        waiting += 1
-    outputs += islice(results, waiting)
-    return outputs

@@ -12,8 +12,8 @@ from autosplit.cuts import TooManyDownsets, downsets
 from autosplit.cuts.stages import Stages, stages_between
 from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
 from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.deployment import shares, sharing, useful_replicas
 from autosplit.planner.problem.evaluation import evaluate
-from autosplit.planner.problem.problem import Array
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,18 @@ class DeployedSplit:
     def cores(self) -> int:
         """How many cores it uses."""
         return sum(r * w for r, w in zip(self.replicas, self.threads, strict=True))
+
+    def shares(self, costs: CostModel) -> list[float]:
+        """What the replicas of each stage divide its load by."""
+        return shares(costs, self.stages, self.replicas)
+
+    def with_useful_replicas(self, costs: CostModel) -> DeployedSplit:
+        """The same without the replicas of stages with states that streams are too few for."""
+        useful = [
+            useful_replicas(count, costs.streams) if costs.has_state(ops) else count
+            for ops, count in zip(self.stages, self.replicas, strict=True)
+        ]
+        return replace(self, replicas=tuple(useful))
 
     def reshaped(self, cores: int, thread_counts: Sequence[int]) -> Iterator[DeployedSplit]:
         """The same stages on so many cores with other threads or replicas of one or two stages."""
@@ -92,7 +104,7 @@ class DeploymentEvaluator(BatchEvaluator[DeployedSplit]):
         """See BatchEvaluator."""
         rows = map(self._row.__getitem__, candidate.threads)
         parts = list(zip(rows, candidate.stages, strict=True))
-        return Shape(parts, candidate.replicas, candidate.cores)
+        return Shape(parts, candidate.shares(self.costs), candidate.cores)
 
 
 def two_stage_periods(
@@ -112,18 +124,17 @@ def two_stage_periods(
     batch = DeploymentEvaluator(costs, thread_counts).batch(candidates)
     loads = batch.times(costs).reshape(len(splits), -1, 2)
     best = np.full(len(splits), math.inf)
+    has_state = np.array([list(map(costs.has_state, split)) for split in splits])
     for first in range(1, cores):
-        before = _least_period(loads[:, :, 0], first, thread_counts)
-        after = _least_period(loads[:, :, 1], cores - first, thread_counts)
-        best = np.minimum(best, np.maximum(before, after))
+        sides = []
+        for side, count in enumerate((first, cores - first)):
+            replicas = count // np.array(thread_counts)
+            # So few cores hold no replica with so many threads.
+            divisors = sharing(np.maximum(replicas, 1), costs.streams, has_state[:, side, None])
+            each = np.where(replicas > 0, loads[:, :, side] / divisors, math.inf)
+            sides.append(each.min(axis=1))
+        best = np.minimum(best, np.maximum(*sides))
     memory = batch.memory.reshape(len(splits), -1).min(axis=1, initial=math.inf)
     best[memory > min(costs.memory)] = math.inf
     periods = dict(zip(legal, best.tolist(), strict=True))
     return {cut: period for cut, period in periods.items() if period < math.inf}
-
-
-def _least_period(loads: Array, cores: int, thread_counts: Sequence[int]) -> Array:
-    """The least period on some cores of stages with a load for each number of threads."""
-    replicas = cores // np.array(thread_counts)
-    periods = np.where(replicas > 0, loads / np.maximum(replicas, 1), math.inf)
-    return np.asarray(periods.min(axis=1))

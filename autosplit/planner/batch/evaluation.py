@@ -86,13 +86,13 @@ class Batch(Generic[C]):
     """Many candidates of one space, called ``stages``: splits or deployments.
 
     A row of the arrays is a candidate, a column one of its stages. ``parts``: the place of the
-    stage in the ``table``, -1 behind the last stage; ``replicas``: of the stage, 1 there; ``busy``:
-    how many devices or cores the candidate uses.
+    stage in the ``table``, -1 behind the last stage; ``shares``: what its replicas divide its
+    load by, 1 there; ``busy``: how many devices or cores the candidate uses.
     """
 
     stages: tuple[C, ...]
     parts: Index
-    replicas: Array
+    shares: Array
     busy: Array
     table: StageBatch
 
@@ -117,14 +117,14 @@ class Batch(Generic[C]):
 
     def periods(self, costs: CostModel | ContentionCosts) -> Array:
         """The period of each candidate; empty for an empty batch."""
-        return np.asarray((self.times(costs) / self.replicas).max(axis=1, initial=0.0))
+        return np.asarray((self.times(costs) / self.shares).max(axis=1, initial=0.0))
 
     def _of_parts(self, values: Array) -> Array:
         return np.asarray(np.append(values, 0.0)[self.parts])
 
     def only(self, where: NDArray[np.bool_]) -> Batch[C]:
         """Some of the candidates."""
-        rows = (self.parts[where], self.replicas[where], self.busy[where])
+        rows = (self.parts[where], self.shares[where], self.busy[where])
         return Batch(tuple(compress(self.stages, where)), *rows, self.table)
 
     def joined(self, other: Batch[C]) -> Batch[C]:
@@ -134,17 +134,17 @@ class Batch(Generic[C]):
         return Batch(
             (*self.stages, *other.stages),
             np.concatenate([self.parts, other.parts + len(self.table.first)]),
-            np.concatenate([self.replicas, other.replicas]),
+            np.concatenate([self.shares, other.shares]),
             np.append(self.busy, other.busy),
             self.table.joined(other.table),
         )
 
 
 class Shape(NamedTuple):
-    """A candidate as its stages' devices and ops, their replicas, and how many cores it uses."""
+    """A candidate as its stages' devices and ops, their shares, and how many cores it uses."""
 
     parts: Sequence[tuple[int, tuple[int, ...]]]
-    replicas: Sequence[int]
+    shares: Sequence[float]
     busy: int
 
 
@@ -152,6 +152,7 @@ class BatchEvaluator(Generic[C]):
     """Makes batches of the legal splits of ``costs``; what is known of a stage is stored."""
 
     def __init__(self, costs: CostModel) -> None:
+        self.costs = costs
         no_times = tuple((0.0,) * len(costs.names) for _ in costs.times)
         no_overheads = tuple(0.0 for _ in costs.overheads)
         self._transfers = replace(costs, times=no_times, overheads=no_overheads, runtimes=())
@@ -176,15 +177,15 @@ class BatchEvaluator(Generic[C]):
         width = max((len(shape.parts) for shape in shapes), default=0)
         # A stage is the same in two candidates where its ops and its device are.
         numbers: dict[tuple[int, tuple[int, ...]], int] = {}
-        parts, replicas = [], []
+        parts, shares = [], []
         for shape in shapes:
             rest = width - len(shape.parts)
             parts += [numbers.setdefault(part, len(numbers)) for part in shape.parts] + [-1] * rest
-            replicas += [*shape.replicas, *[1] * rest]
+            shares += [*shape.shares, *[1] * rest]
         return Batch(
             chosen,
             np.array(parts, dtype=np.intp).reshape(len(chosen), width),
-            np.array(replicas, dtype=np.float64).reshape(len(chosen), width),
+            np.array(shares, dtype=np.float64).reshape(len(chosen), width),
             np.array([shape.busy for shape in shapes], dtype=np.float64),
             self.table(numbers),
         )

@@ -27,10 +27,15 @@ from autosplit.planner.exact.layered_search import (
 )
 from autosplit.planner.exact.search import row_limit, start_rows
 from autosplit.planner.exact.stage_loads import Side, loads
-from autosplit.planner.placement.deployments import allowed_rows, plan_deployment
+from autosplit.planner.placement.deployments import allowed_rows, plan_deployment, states_before
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
+from autosplit.planner.problem.deployment import (
+    PlannedDeployment,
+    evaluate_deployment,
+    sharing,
+    useful_replicas,
+)
 from autosplit.planner.problem.problem import Array, Deadline, Index, OutOfTime, pose
 from autosplit.planner.problem.scaling import scale
 
@@ -235,7 +240,8 @@ class _LabelSearch:
         return Network(nodes, [replace(first, tails=1), *between, ending])
 
     def _stages(self, limit: float) -> Iterator[tuple[Index, Index, Array]]:
-        stored = 0
+        stored, streams = 0, self.problem.costs.streams
+        before = states_before(self.problem, self.words)
         for row, threads in enumerate(self.thread_counts):
             side = Side(self.scaled, self.words, row)
             most = self.cores // threads
@@ -243,14 +249,18 @@ class _LabelSearch:
                 if self.deadline is not None and self.deadline():
                     raise OutOfTime
                 memory = block.memory()
+                has_state = before[block.right] > before[block.left, None]
                 for replicas in range(1, most + 1):
-                    longest = min(replicas * limit, self.scaled.limit)
-                    i, j = np.nonzero(block.load <= longest)
+                    divisor = sharing(replicas, streams, has_state)
+                    fits = block.load <= np.minimum(divisor * limit, self.scaled.limit)
+                    # Of equal replicas of streams those are left out that have none.
+                    fits &= ~has_state | (useful_replicas(replicas, streams) == replicas)
+                    i, j = np.nonzero(fits)
                     stored += len(i)
                     if stored > MOST_ARCS:
                         raise TooManyStages(f"more than {MOST_ARCS} stages lie within the limit")
                     load, shape = block.load[i, j], np.ones((1, len(i)))
-                    weights = [load / replicas, shape[0] * (replicas * threads), load]
+                    weights = [load / divisor[i, j], shape[0] * (replicas * threads), load]
                     weights += [memory[i, j], shape[0] * replicas, shape[0] * threads]
                     yield block.left.start + i, block.right.start + j, np.stack(weights)
 

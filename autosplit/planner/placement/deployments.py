@@ -4,9 +4,11 @@ With D[I, q] the least period of the ops of a downset I on q cores,
     D[I, q] = min over downsets I' inside I, w threads and r replicas with r w <= q
               of max(D[I', q - r w], L_w(I - I') / r),
 where L_w is the load of a stage with w threads. A stage that meets a period P needs
-w ceil(L_w / P) cores, so P is met where the cheapest path from the empty to the full downset has
-at most N cores. One such path costs each stage once, for any number of cores; the least P is
-searched between a bound and a known deployment.
+w ceil(L_w / P) cores. One with states, of which a replica holds whole streams, needs
+w ceil(S / m) for S streams, where m = floor(S P / L_w) is how many a replica can hold. P is met
+where the cheapest path from the empty to the full downset has at most N cores. One such path costs
+each stage once, for any number of cores; the least P is searched between a bound and a known
+deployment.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from autosplit.planner.exact.stage_loads import Block, Side, loads
 from autosplit.planner.large.anytime import rows_around
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
+from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment, sharing
 from autosplit.planner.problem.problem import (
     Array,
     Deadline,
@@ -76,8 +78,9 @@ def plan_deployment(
     _check(costs, cores, thread_counts, constraints)
     # The rows of the problem are numbers of threads; its stages are as many, and not used.
     problem = pose(costs, len(thread_counts), constraints, allow_empty=True)
-    # What costs no stage more with one thread count or another costs no deployment more.
-    problem = reduced(problem) or problem
+    # What costs no stage more with one thread count or another costs no deployment more, but a
+    # state that follows a neighbour binds the replicas of its stage.
+    problem = problem if costs.stateful else reduced(problem) or problem
     bound = proven = _work_bound(problem, cores, thread_counts)
     note, limit = "", row_limit(problem)
     # Without a deadline, so that there is a deployment to return in any case.
@@ -132,6 +135,7 @@ class _Search:
         per_core = Side(_core_time(self.scaled, self.thread_counts), words, 0)
         order = np.argsort(per_core.times[0], kind="stable")
         self.words = words[order]
+        self.states_before = states_before(problem, self.words)
         # The cores that the ops before and after a cut need at least, in core time and in memory.
         time, memory = per_core.times[0][order], per_core.weight_bytes[order]
         self.before = time + per_core.send[order]
@@ -197,7 +201,8 @@ class _Search:
         rows = np.flatnonzero(lowest <= highest)
         if len(rows) < 2 or rows[0] != 0 or rows[-1] != len(self.words) - 1:
             return None
-        words, highest, paths = self.words[rows], highest[rows], _Paths(len(rows))
+        words, highest = self.words[rows], highest[rows]
+        paths = _Paths(len(rows), self.states_before[rows], self.problem.costs.streams)
         heads = [Side(self.scaled, words, row) for row in range(len(self.thread_counts))]
         for used in range(self.cores):
             if paths.cores[-1] <= used:
@@ -242,7 +247,8 @@ class _Paths:
     Rows are settled in the order of their cores (Dijkstra 1959), so each is extended once.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, states_before: Index, streams: int) -> None:
+        self.states_before, self.streams = states_before, streams
         self.cores, self.latency = np.full(count, math.inf), np.full(count, math.inf)
         self.parent, self.threads = np.zeros(count, dtype=np.intp), np.zeros(count, dtype=np.intp)
         self.cores[0] = self.latency[0] = 0
@@ -255,7 +261,14 @@ class _Paths:
         ``highest``: the most cores that may be used up to each of those rows.
         """
         # A stage without any cost has a replica too.
-        cores = np.maximum(np.ceil(block.load / limit), 1) * threads
+        cores = np.maximum(np.ceil(block.load / limit), 1)
+        if self.states_before[-1]:
+            has_state = self.states_before[block.right] > self.states_before[tails, None]
+            with np.errstate(divide="ignore"):
+                streams_each = np.floor(self.streams * limit / np.maximum(block.load, 0))
+                whole = np.ceil(self.streams / np.minimum(streams_each, self.streams))
+            cores = np.where(has_state, whole, cores)
+        cores *= threads
         least = cores.min(axis=0)
         reached = least + self.cores[tails[0]]
         column = np.flatnonzero(reached <= np.minimum(self.cores[block.right], highest))
@@ -279,8 +292,10 @@ def _work_bound(problem: Problem, cores: int, thread_counts: Sequence[int]) -> f
     times = np.broadcast_to(problem.times, (len(threads), problem.size))
     # A replica with w threads spends w cores for as long as it runs.
     shared = (times * threads[:, None]).min(axis=0).sum() + (overheads * threads).min()
-    replicas = cores // threads
-    largest = ((times + overheads[:, None]) / replicas[:, None]).min(axis=0).max()
+    replicas = (cores // threads)[:, None]
+    has_state = [bool(ops & problem.costs.stateful) for ops in problem.contraction.groups]
+    at_once = sharing(replicas, problem.costs.streams, has_state)
+    largest = ((times + overheads[:, None]) / at_once).min(axis=0).max()
     return float(max(shared / cores, largest))
 
 
@@ -300,6 +315,14 @@ def _core_time(scaled: ScaledProblem, thread_counts: Sequence[int]) -> ScaledPro
         receive=cheapest(scaled.receive),
         runtimes=(RuntimeTables(times, np.zeros(1)),),
     )
+
+
+def states_before(problem: Problem, words: Words) -> Index:
+    """How many groups with states each row holds."""
+    stateful = problem.costs.stateful
+    groups = [n for n, ops in enumerate(problem.contraction.groups) if ops & stateful]
+    counts = [to_bits(words[part], problem.size)[:, groups].sum(axis=1) for part in chunks(words)]
+    return np.concatenate(counts).astype(np.intp)
 
 
 def allowed_rows(problem: Problem, words: Words) -> NDArray[np.bool_]:

@@ -2,10 +2,11 @@
 
 The replicas of a stage take items from one queue, the first free one the oldest item, so their
 rates add up: a stage whose load is L_k on a device of kind k has the period 1 / sum(n_k / L_k) on
-n_k devices of each kind. With D[I, q] the least period of the ops of a downset I on q, a number of
+n_k devices of each kind. One with states, of which a replica holds whole streams, waits for the
+slowest replica. With D[I, q] the least period of the ops of a downset I on q, a number of
 devices of each kind,
     D[I, q] = min over downsets I' inside I and numbers n with 0 < n <= q
-              of max(D[I', q - n], 1 / sum over k of n_k / L_k(I - I')).
+              of max(D[I', q - n], the period of I - I' on n).
 Stages need not follow the order of the devices.
 """
 
@@ -17,14 +18,17 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autosplit.cuts import TooManyDownsets, members
 from autosplit.cuts.stages import Stages
 from autosplit.planner.exact.downset_table import Words, list_rows, to_int
 from autosplit.planner.exact.stage_loads import Side, load_table
+from autosplit.planner.placement.deployments import states_before
 from autosplit.planner.placement.device_order import kinds_of
 from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.deployment import sharing
 from autosplit.planner.problem.problem import Array, Index, Problem, pose
 from autosplit.planner.problem.scaling import scale
 
@@ -67,7 +71,9 @@ def plan_devices(costs: CostModel, count: int) -> DevicePlan | None:
         return None
     # The empty cut is the first and the full one the last.
     words = words[np.argsort(Side(scale(problem, math.inf), words, 0).count, kind="stable")]
-    search = _Search(_rates(problem, words), numbers[1:])
+    before = states_before(problem, words)
+    has_state = before > before[:, None]
+    search = _Search(_rates(problem, words), numbers[1:], has_state, costs.streams)
     chosen = search.path(numbers)
     if not chosen:
         return None
@@ -80,7 +86,7 @@ def plan_devices(costs: CostModel, count: int) -> DevicePlan | None:
         for first, number in zip(firsts, used, strict=True):
             places += [free[first].pop(0) for _ in range(number)]
         devices.append(tuple(sorted(places)))
-        each = [float(_periods(rates, used)[start, end]) for rates in search.rates]
+        each = [float(search.periods(rates, used)[start, end]) for rates in search.rates]
         loads.append(min(each))
         runtimes.append(costs.each_runtime[each.index(min(each))].name)
     names = tuple(runtimes) if costs.runtimes else ()
@@ -105,20 +111,17 @@ def _rates(problem: Problem, words: Words) -> list[list[Array]]:
     return rates
 
 
-def _periods(rates: Sequence[Array], used: Numbers) -> Array:
-    """The period of every stage on some devices, infinite where one of them cannot run it."""
-    pairs = [(rate, number) for rate, number in zip(rates, used, strict=True) if number]
-    together = np.sum([number * rate for rate, number in pairs], axis=0)
-    possible = np.all([rate > 0 for rate, _ in pairs], axis=0)
-    with np.errstate(divide="ignore"):
-        return np.where(possible, np.divide(1.0, together), math.inf)
-
-
 class _Search:
     """The recursion over numbers of devices, all cuts at once."""
 
-    def __init__(self, rates: list[list[Array]], numbers: list[Numbers]) -> None:
-        self.rates = rates
+    def __init__(
+        self,
+        rates: list[list[Array]],
+        numbers: list[Numbers],
+        has_state: NDArray[np.bool_],
+        streams: int,
+    ) -> None:
+        self.rates, self._has_state, self._streams = rates, has_state, streams
         rows = len(rates[0][0])
         start = np.full(rows, math.inf)
         start[0] = 0.0
@@ -126,7 +129,7 @@ class _Search:
         self.parents: dict[Numbers, list[tuple[Index, Numbers]]] = {}
         stage_periods = {}
         for used in numbers:
-            each = [_periods(kinds, used) for kinds in rates]
+            each = [self.periods(kinds, used) for kinds in rates]
             stage_periods[used] = np.minimum.reduce(each)
         # Numbers come in lexicographic order, so those of the rest come first.
         for total in numbers:
@@ -140,6 +143,16 @@ class _Search:
             best = periods.argmin(axis=0)
             self.least[total] = periods.min(axis=0)
             self.parents[total] = [(options[n][1], options[n][2]) for n in best]
+
+    def periods(self, rates: Sequence[Array], used: Numbers) -> Array:
+        """The period of every stage on some devices, infinite where one of them cannot run it."""
+        pairs = [(rate, number) for rate, number in zip(rates, used, strict=True) if number]
+        together = np.sum([number * rate for rate, number in pairs], axis=0)
+        slowest = np.min([rate for rate, _ in pairs], axis=0)
+        of_streams = slowest * sharing(sum(used), self._streams, True)
+        together = np.where(self._has_state, of_streams, together)
+        with np.errstate(divide="ignore"):
+            return np.where(slowest > 0, np.divide(1.0, together), math.inf)
 
     def path(self, numbers: list[Numbers]) -> list[tuple[int, int, Numbers]]:
         """The cuts before and after each stage of the best plan and its devices; none without."""

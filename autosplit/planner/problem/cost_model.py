@@ -17,7 +17,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, TypeVar
 
 from autosplit.cuts import Contraction, bitset, contract, members
@@ -71,7 +71,8 @@ class CostModel:
     graph file, else names); ``predecessors``: bitset of producers per op; ``times``: infinite where
     a device cannot run the op; ``send`` and ``receive``: per device and tensor; ``memory``: bytes
     per device, infinite for no limit; ``groups``: bitsets of ops that stay on one stage; ``flops``
-    per op, 0 where unknown. ``states``: by name those of ``groups`` that a state binds.
+    per op, 0 where unknown. ``states``: by name those of ``groups`` that a state binds;
+    ``streams`` streams, whose items come in turn, have them.
     ``runtimes``: the costs of each runtime that a stage may have;
     ``times`` and ``overheads`` are then the least over them. ``of_runtimes`` makes such a model.
 
@@ -97,6 +98,7 @@ class CostModel:
     ids: tuple[str | int, ...] = field(default=())
     runtimes: tuple[RuntimeCosts, ...] = ()
     states: tuple[tuple[str, int], ...] = ()
+    streams: int = 1
 
     def __post_init__(self) -> None:
         _fill_defaults(self)
@@ -201,6 +203,15 @@ class CostModel:
         if self.runtimes:
             groups = common_groups(groups, self.runtimes)
         return contract(self.predecessors, groups)
+
+    @cached_property
+    def stateful(self) -> int:
+        """Bitset of the ops that states bind: replicas of a stage with any hold whole streams."""
+        return reduce(operator.or_, (ops for _, ops in self.states), 0)
+
+    def has_state(self, ops: Iterable[int]) -> bool:
+        """Whether a stage of these ops has a state."""
+        return bool(bitset(ops) & self.stateful)
 
     @cached_property
     def index(self) -> dict[str | int, int]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from autosplit.errors import SplitError
 from autosplit.planner.problem.cost_model import CostModel
@@ -14,8 +17,8 @@ from autosplit.planner.problem.evaluation import Plan, evaluate
 class PlannedDeployment(Plan):
     """A split with ``replicas`` and ``threads`` for each stage.
 
-    ``loads`` and ``memory`` are those of one replica. ``period`` is the largest load divided by its
-    replicas; replicas do not shorten ``latency``.
+    ``loads`` and ``memory`` are those of one replica. ``period`` is the largest load divided by
+    ``sharing``; replicas do not shorten ``latency``.
     """
 
     replicas: tuple[int, ...] = ()
@@ -25,6 +28,29 @@ class PlannedDeployment(Plan):
     def cores(self) -> int:
         """How many cores it uses."""
         return sum(r * w for r, w in zip(self.replicas, self.threads, strict=True))
+
+
+def sharing(replicas: Any, streams: int, has_state: Any) -> Any:
+    """How many items the replicas of a stage compute at once on average; of numbers or arrays.
+
+    With states a replica holds whole streams. The one with the most, and all streams give as many
+    items, computes the items of ceil(streams / replicas) of them one after the other.
+    """
+    return np.where(has_state, streams / np.ceil(streams / replicas), replicas)
+
+
+def useful_replicas(replicas: int, streams: int) -> int:
+    """The fewest replicas of a stage with states that share as much as so many."""
+    return -(-streams // -(-streams // replicas))
+
+
+def shares(
+    costs: CostModel, stages: Iterable[Iterable[int]], replicas: Iterable[int]
+) -> list[float]:
+    """What the load of each stage is divided by, see ``sharing``."""
+    has_state = list(map(costs.has_state, stages))
+    divisors: list[float] = sharing(np.array(list(replicas)), costs.streams, has_state).tolist()
+    return divisors
 
 
 def evaluate_deployment(
@@ -53,6 +79,7 @@ def evaluate_deployment(
         )
     rows = [list(thread_counts).index(count) for count in threads]
     split = evaluate(costs.on_devices(rows), stages)
-    periods = [load / count for load, count in zip(split.loads, replicas, strict=True)]
+    pairs = zip(split.loads, shares(costs, split.stages, replicas), strict=True)
+    periods = [load / count for load, count in pairs]
     shape = {"period": max(periods), "replicas": tuple(replicas), "threads": tuple(threads)}
     return PlannedDeployment(**vars(split) | shape)

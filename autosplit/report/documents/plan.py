@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -103,13 +104,19 @@ def deployment(
         ConfigError: the costs are of unequal devices, or the number of cores makes no sense.
     """
     from autosplit import planner
+    from autosplit.planner.problem.deployment import shares
 
     writer = _Writer(costs, runtime)
 
     def deployed(plan: PlannedDeployment) -> dict[str, Any]:
         split = writer.split(plan)
         del split["devices"]
-        return split | {"replicas": list(plan.replicas), "threads": list(plan.threads)}
+        divisors = shares(costs, plan.stages, plan.replicas)
+        return split | {
+            "replicas": list(plan.replicas),
+            "threads": list(plan.threads),
+            "periods": list(map(operator.truediv, plan.loads, divisors)),
+        }
 
     best = planner.plan_deployment(costs, cores, thread_counts=thread_counts, deadline=deadline)
     result = deployed(best) | {key: getattr(best, key) for key in _PROOF}

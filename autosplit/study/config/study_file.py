@@ -36,6 +36,7 @@ from autosplit.units import bytes_of
 
 MOST_STAGES = 256
 MOST_CORES = 256
+MOST_STREAMS = 10_000
 _CORE_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
 
@@ -108,6 +109,9 @@ class StudyConfig(Section):
     ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
     them, one a device; with ``cores`` each replica.
 
+    ``streams``: how many share the deployment, whose items come in turn; a replica of a stage with
+    states holds whole streams. ``realtime`` is the rate of each.
+
     ``tolerance``: the relative error that outputs may have; by default it follows from the model.
     ``precision``: with ``"fast"`` TVM's kernels may use Winograd's filtering.
 
@@ -140,6 +144,7 @@ class StudyConfig(Section):
     simulated: SimulatedHardware | None = None
     regions: list[Regions] = Field(default_factory=list)
     states: list[StatePair] = Field(default_factory=list)
+    streams: Annotated[int, Field(ge=1, le=MOST_STREAMS)] = 1
     realtime: RealTime | None = None
 
     @property
@@ -246,8 +251,6 @@ class StudyConfig(Section):
             return f"cores and {other} are both given; keep one"
         if self.search.sampler == "exhaustive":
             return "search.sampler is 'exhaustive', which lists no deployments; use planner"
-        if self.states:
-            return "states are given, and replicas do not help one stream; give stages, not cores"
         if any(region.device for region in self.regions):
             return "regions.device is given; with cores all regions run on any core"
         return None
@@ -259,8 +262,8 @@ class StudyConfig(Section):
             return f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
         if self.regions and self.runtime not in (TVM, AUTO):
             return f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
-        if self.states and self.runtime == "simulated":
-            return "states are given, but simulated hardware runs no streams; remove states"
+        if self.states and not (self.model or self.zoo):
+            return "states are given, but no model is, which has them; give model or remove states"
         if self.realtime and self.runtime == "simulated":
             return "realtime is given, but simulated hardware runs no items; remove realtime"
         if self.realtime and "throughput" not in self.objectives:

@@ -53,6 +53,7 @@ def _real(config: StudyConfig, measures: bool = True) -> Bench:
         runtime=TVM if config.runtime == "simulated" else config.runtime,
         regions=tuple(region.model_dump() for region in config.regions),
         states={state.input: state.output for state in config.states},
+        streams=config.streams,
         budget=Budget(**config.measure.model_dump()),
         measures=measures,
     )
@@ -78,7 +79,8 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
         real = _real(config if config.cores is None else one_core)
         try:
             graph, devices = real.graph, list(real.devices)
-            costs = cost_model(graph, real.profile(), real.links())
+            costs = cost_model(graph, real.profile(), real.links(), real.keep_together)
+            costs = replace(costs, streams=config.streams)
         finally:
             real.close()
     else:

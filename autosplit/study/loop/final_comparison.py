@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.cuts.stages import with_unused
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
-from autosplit.hardware.measurement.real_time import RealTime, real_time
-from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
+from autosplit.hardware.measurement.results import Baseline, Measurement, RealTime, Spread
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.explain import forbidden_by_states
 from autosplit.serialization import load
@@ -100,10 +99,14 @@ def _at_rate(
     candidate = next(m for m in measured if m.number == winner["number"])
     deployment = opened.deployment(candidate.candidate, candidate.runtimes)
     progress.note(f"the fastest split with {rate:g} items a second, up to {duration(seconds)}")
+    period = load(Spread, winner["period_ms"])
     with opened.device_lock.hold():
-        latencies = opened.bench.paced_latencies(deployment, rate)
-    paced = real_time(rate, load(Spread, winner["period_ms"]), latencies)
-    return {**comparison, "real_time": asdict(paced)}
+        paced = Calm(seconds, progress.note).measured(
+            f"the run at {rate:g} items a second",
+            lambda: opened.bench.real_time(deployment, rate, period),
+            lambda result: result.disturbances,
+        )
+    return {**comparison, "real_time": {**asdict(paced), "number": winner["number"]}}
 
 
 def _verdict(
@@ -223,8 +226,8 @@ def _measure(
 
 def _attributes(opened: OpenStudy, m: Measured, measurement: Measurement) -> dict[str, Any]:
     stage_ms = with_unused(m.stages, measurement.stage_ms)
-    replicas = m.deployment.replicas if m.deployment else ()
-    return records.measured_attributes(replace(measurement, stage_ms=stage_ms), replicas)
+    shares = m.deployment.shares(opened.space.costs) if m.deployment else ()
+    return records.measured_attributes(replace(measurement, stage_ms=stage_ms), shares)
 
 
 def _rewrite(opened: OpenStudy, entries: Sequence[Mapping[str, Any]]) -> None:

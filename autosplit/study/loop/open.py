@@ -156,6 +156,8 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
         identity["cores"] = ",".join(map(str, config.core_numbers))
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
+    if config.streams > 1:
+        identity["streams"] = str(config.streams)
     placed = _region_devices(config)
     if placed:
         identity["regions on"] = " ".join(f"{b} {d}" for b, d in sorted(placed.items()))
@@ -248,6 +250,7 @@ def _prepare(
         costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
     if config.memory is not None:
         costs = _with_memory(costs, tuple(config.memory))
+    costs = replace(costs, streams=config.streams)
     space = _space(config, bench, costs, progress)
     if "bound_ms" not in stored:
         bound = _bound(costs, bench, space)

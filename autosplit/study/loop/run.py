@@ -198,9 +198,10 @@ class StudyLoop:
             opened.space.memory(candidate),
         )
         stage_ms = with_unused(opened.space.stages_of(candidate), measurement.stage_ms)
-        replicas = candidate.replicas if isinstance(candidate, DeployedSplit) else ()
+        costs = self.opened.space.costs
+        shares = candidate.shares(costs) if isinstance(candidate, DeployedSplit) else ()
         measurement = replace(measurement, stage_ms=stage_ms)
-        attributes = records.measured_attributes(measurement, replicas)
+        attributes = records.measured_attributes(measurement, shares)
         with storage_errors(opened.url):
             self.writer.complete(trial, attributes, values)
 

@@ -136,7 +136,9 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
             else:
                 row = self.thread_counts.index(threads[largest])
                 threads[largest] = self.thread_counts[row - 1]
-        return DeployedSplit(stages, tuple(replicas), tuple(threads))
+        return DeployedSplit(stages, tuple(replicas), tuple(threads)).with_useful_replicas(
+            self.costs
+        )
 
     @cached_property
     def keys_in_one_runtime(self) -> tuple[str, ...]:
@@ -204,7 +206,8 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         return bool(self._fitting([deployment]))
 
     def _fitting(self, deployments: Iterable[DeployedSplit]) -> list[DeployedSplit]:
-        batch = self.evaluator.batch(d for d in deployments if d.cores <= len(self.cores))
+        useful = dict.fromkeys(d.with_useful_replicas(self.costs) for d in deployments)
+        batch = self.evaluator.batch(d for d in useful if d.cores <= len(self.cores))
         limit = min(self.costs.memory)
         pairs = zip(batch.stages, batch.memory.tolist(), strict=True)
         return [deployment for deployment, size in pairs if size <= limit]
@@ -324,9 +327,9 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
                 free -= cores - 1
                 threads.append(int(rng.choice([w for w in self.thread_counts if w <= cores])))
                 replicas.append(cores // threads[-1])
-            deployment = DeployedSplit(stages, tuple(replicas), tuple(threads))
-            if self.fits(deployment):
-                return deployment
+            fitting = self._fitting([DeployedSplit(stages, tuple(replicas), tuple(threads))])
+            if fitting:
+                return fitting[0]
         return None
 
     def neighbours(self, deployment: DeployedSplit) -> list[DeployedSplit]:

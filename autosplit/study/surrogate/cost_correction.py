@@ -96,10 +96,10 @@ class Corrected:
     def period_under(
         self, costs: ContentionCosts, candidate: Any, runtimes: Sequence[str]
     ) -> float:
-        """The largest load of a stage under some costs, divided by its replicas."""
-        shape = _shape(candidate, self._thread_counts)
+        """The largest load of a stage under some costs, divided by what its replicas share."""
+        shape = _shape(costs.alone, candidate, self._thread_counts)
         loads = _loads(costs.at(shape.busy), candidate, self._thread_counts, runtimes)
-        return max(load / count for load, count in zip(loads, shape.replicas, strict=True))
+        return max(load / share for load, share in zip(loads, shape.shares, strict=True))
 
 
 def correct(
@@ -159,8 +159,8 @@ def _correct(
     ratios: list[float] = []
     for trial in trials:
         stages += _measured_stages(costs, trial, thread_counts, count, most)
-        replicas = _shape(trial.candidate, thread_counts).replicas
-        slowest = max(map(operator.truediv, trial.stage_ms, replicas))
+        shares = _shape(costs, trial.candidate, thread_counts).shares
+        slowest = max(map(operator.truediv, trial.stage_ms, shares))
         # A period is a little longer than the longest stage: threads hand over and wait.
         if slowest > 0:
             ratios.append(trial.period_ms / slowest)
@@ -188,17 +188,17 @@ def _levels(varies: bool) -> tuple[float, ...]:
 
 
 class _Shape(NamedTuple):
-    """What stages run on: rows of the cost model, replicas, and how many devices or cores."""
+    """What stages run on: rows of the cost model, shares, and how many devices or cores."""
 
     rows: Sequence[int]
-    replicas: Sequence[int]
+    shares: Sequence[float]
     busy: int
 
 
-def _shape(candidate: Any, thread_counts: tuple[int, ...]) -> _Shape:
+def _shape(costs: CostModel, candidate: Any, thread_counts: tuple[int, ...]) -> _Shape:
     if isinstance(candidate, DeployedSplit):
         rows = list(map(thread_counts.index, candidate.threads))
-        return _Shape(rows, candidate.replicas, candidate.cores)
+        return _Shape(rows, candidate.shares(costs), candidate.cores)
     return _Shape(range(len(candidate)), (1,) * len(candidate), sum(map(bool, candidate)))
 
 
@@ -274,7 +274,7 @@ def _measured_stages(
 ) -> Iterator[MeasuredStage]:
     """The stages of a trial that have ops; ``costs`` have ``count`` rows a runtime."""
     names = [runtime.name for runtime in costs.each_runtime]
-    shape = _shape(trial.candidate, thread_counts)
+    shape = _shape(costs, trial.candidate, thread_counts)
     level = contention_level(shape.busy, most)
     loads = _loads(costs, trial.candidate, thread_counts, trial.runtimes)
     for stage, ops in enumerate(trial.stages):

@@ -18,7 +18,7 @@ from autosplit.hardware.bench.local import LocalBench, side_by_side
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement.measure import Budget
-from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.measurement.results import Profile, Spread
 from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.tvm.stage import VmStage
@@ -112,9 +112,9 @@ def test_candidates_and_every_baseline_are_compared(bench, stages):
 
 
 def test_a_candidate_is_measured_at_a_rate(bench, stages):
-    latencies = bench.paced_latencies(deployed(bench, stages), 100)
-    assert 1 <= len(latencies) <= 6
-    assert min(latencies) > 0
+    paced = bench.real_time(deployed(bench, stages), 100, Spread(2.5, 2.4, 2.6))
+    assert (paced.share, paced.streams) == (0.25, 3)
+    assert 0 < paced.p99_ms <= paced.worst_ms
 
 
 def test_a_device_that_cannot_run_the_whole_model_has_no_baseline(bench, branches, monkeypatch):

@@ -17,8 +17,12 @@ OPS, WHOLE = 6, (tuple(range(6)),)
 HALVES = (0, 1, 2), (3, 4, 5)
 
 
-def bench(cores: int = 4, memory: float = math.inf, **simulation: Any) -> SimulatedCores:
+def bench(
+    cores: int = 4, memory: float = math.inf, streams: int = 0, **simulation: Any
+) -> SimulatedCores:
     graph, costs = chain_of(OPS, 0)
+    if streams:
+        costs = replace(costs, states=(("h", 1),), streams=streams)
     costs = replace(costs, sizes=(1.0,) * OPS, memory=(memory,), activations=False)
     setting = CoreSimulation(**{"error": 0.0, "noise": 0.0, **simulation})
     return SimulatedCores(graph, costs, range(cores), (1, 2, 4), setting)
@@ -59,6 +63,20 @@ def test_baselines_are_whole_models() -> None:
         ("simulated, 4 threads", 1),
         ("simulated, 4 replicas", 4),
     ]
+
+
+def test_replicas_of_a_stage_with_states_hold_whole_streams() -> None:
+    three, one = bench(streams=3), bench(streams=1)
+    whole, halves = on(WHOLE, [2], [1]), on(HALVES, [1, 3], [1, 1])
+    load = one.measure(whole).period_ms.median
+    assert three.measure(whole).period_ms.median == pytest.approx(load * 2 / 3)
+    # The second half has no state.
+    first, second = one.measure(halves).stage_ms
+    assert one.measure(halves).period_ms.median == pytest.approx(max(first, second / 3))
+    assert [b.copies for b in three.baselines()] == [1, 1, 3]
+    assert [b.copies for b in one.baselines()] == [1, 1]
+    assert bench(streams=4).optimum().replicas == (4,)
+    assert one.optimum().replicas[0] == 1
 
 
 def test_the_optimum_is_no_worse_than_any_corner_and_keeps_the_memory() -> None:

@@ -63,6 +63,19 @@ def test_a_pipeline_is_empty_again_after_measuring(budget):
     assert len({len(s.seen) for s in stages}) == 1
 
 
+@pytest.mark.parametrize(("streams", "busy"), [(1, 1), (2, 2), (3, 3)])
+def test_replicas_of_a_stage_with_states_share_the_items_of_several_streams(streams, busy):
+    net = graph([("y", ["x", "h"])], ["x", "h"], ["y"])
+    options = {"states": {"h": "y"}, "replicas": [3], "trace": True}
+    pipeline, stages = fake_pipeline(net, [[0]], ["y"], **options)
+    budget = Budget(seconds=1e-9, items=12, share=0)
+    with pipeline:
+        in_time(lambda: measure.period_and_busy(pipeline, items(3), budget, streams))
+    runs = [len(stage.seen) for stage in stages if stage.seen]
+    assert len(runs) == busy
+    assert max(runs) - min(runs) <= 1
+
+
 def test_at_least_the_items_of_the_budget_are_timed():
     pipeline, _ = fake_pipeline(CHAIN, [[0], [1], [2]], ["c"], trace=True)
     with pipeline:
@@ -91,7 +104,7 @@ FILL = 6 + 3  # six items inside, and one more for each of three stages
 
 def steady(takes, budget, clock=lambda: 0.0):
     scripted = Scripted(takes)
-    period, busy = measure.period_and_busy(scripted, [{}], budget, clock)
+    period, busy = measure.period_and_busy(scripted, [{}], budget, clock=clock)
     return period, [ms for (ms,) in busy], scripted
 
 
@@ -129,7 +142,7 @@ def test_items_of_an_earlier_measurement_do_not_count():
     for pace[0] in (500.0, 2.0):
         before = len(scripted.submitted)
         period, busy = measure.period_and_busy(
-            scripted, [{}], Budget(share=0.01, items=16), lambda: 0.0
+            scripted, [{}], Budget(share=0.01, items=16), clock=lambda: 0.0
         )
         assert (period.median, *busy[1]) == pytest.approx((pace[0], pace[0]))
         assert len(scripted.submitted) - before == FILL + 16 + scripted.capacity

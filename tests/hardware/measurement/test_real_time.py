@@ -24,6 +24,13 @@ def test_a_pipeline_that_is_too_slow_holds_no_stream():
     assert real_time(100, Spread(12.0, 11.0, 13.0), [12.0, 14.0]).streams == 0
 
 
+def test_each_of_several_streams_has_the_rate():
+    paced = real_time(100, Spread(2.5, 2.4, 3.0), [1.0], streams=3, disturbances=("it is busy",))
+    assert (paced.share, paced.streams) == (0.75, 3)
+    assert paced.text.startswith("100 items/s in each of 3 streams: 75%")
+    assert paced.text.endswith("holds 3 such streams; not to be trusted: it is busy")
+
+
 def test_an_item_that_has_to_wait_is_late():
     before = {0: lambda number: time.sleep(0.02)}
     pipeline, _ = fake_pipeline(ONE_OP, [[0]], ["y"], trace=True, before=before)

@@ -14,7 +14,7 @@ from autosplit.cuts import members
 from autosplit.planner import decode, evaluate_deployment
 from autosplit.planner.batch.deployments import DeployedSplit, DeploymentEvaluator, loads_in
 from autosplit.planner.problem.contention import ContentionCosts
-from tests.planner.strategies import models
+from tests.planner.strategies import models, with_states
 
 COUNTS = (1, 2)
 
@@ -22,7 +22,7 @@ COUNTS = (1, 2)
 @st.composite
 def deployments(draw: Any) -> tuple[Any, list[DeployedSplit]]:
     """A model with costs for one and two threads, and some deployments of it."""
-    model = replace(draw(models(devices=2)), groups=())
+    model = replace(draw(with_states(draw(models(devices=2)))), groups=())
     chosen = []
     for _ in range(draw(st.integers(1, 4))):
         shares = draw(st.lists(st.floats(0, 1), max_size=len(model.names) - 1))

@@ -1,5 +1,6 @@
 import json
 import math
+import operator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -26,7 +27,7 @@ from autosplit.planner.placement import deployments
 from tests.planner.graphs import branchy, easy_to_reduce, parallel_chains, random_dag
 from tests.planner.milp import least_deployment_period
 from tests.planner.reference import all_splits, model_cost
-from tests.planner.strategies import models, with_runtimes
+from tests.planner.strategies import models, with_runtimes, with_states
 
 WORKLOADS = Path(__file__).parents[3] / ".." / "shared" / "workloads"
 # (workload, share of the model that a replica holds): period on 6 cores, replicas, loads.
@@ -106,6 +107,14 @@ def shapes(cores, thread_counts, stages):
             yield shape
 
 
+def items_at_once(model, ops, replicas):
+    """Of streams that are dealt out in turn; None for replicas that another number equals."""
+    if not any(mask >> op & 1 for _, mask in model.states for op in ops):
+        return replicas
+    most = [len(range(0, model.streams, count)) for count in (replicas, replicas - 1) if count]
+    return None if len(set(most)) < len(most) else Fraction(model.streams, most[0])
+
+
 def brute_force(model, cores, thread_counts):
     """(period, cores, latency, peak memory) of all deployments, the best one first."""
     ranks = []
@@ -117,7 +126,11 @@ def brute_force(model, cores, thread_counts):
                 limits = [model.memory[row if len(model.memory) > 1 else 0] for row in rows]
                 if latency >= 10**12 or any(map(float.__gt__, map(float, memory), limits)):
                     continue
-                period = max(load / r for load, (r, _) in zip(loads, shape, strict=True))
+                pairs = zip(split, shape, strict=True)
+                divisors = [items_at_once(model, ops, r) for ops, (r, _) in pairs]
+                if None in divisors:
+                    continue
+                period = max(map(operator.truediv, loads, divisors))
                 ranks.append((period, sum(r * w for r, w in shape), latency, max(memory)))
     return sorted(ranks)
 
@@ -137,6 +150,8 @@ def questions(draw):
     )
     if draw(st.booleans()):
         model = draw(with_runtimes(model, len(thread_counts)))
+    if draw(st.booleans()):
+        model = draw(with_states(model))
     return model, draw(st.integers(max(thread_counts), 4)), thread_counts
 
 
@@ -179,6 +194,17 @@ def test_the_front_holds_every_undominated_point_once(question):
     results = [(p.period, p.latency, max(p.memory)) for p in front.plans]
     assert front.complete
     assert np.array(results) == pytest.approx(np.array(sorted(best), dtype=float))
+
+
+def test_replicas_of_a_stage_with_states_hold_whole_streams():
+    # The first op of six has a state; the others are replicated freely.
+    model = replace(parallel_chains(1, 6, transfer=0.0), times=((1.0,) * 6,), states=(("h", 1),))
+    one = plan_deployment(model, 4)
+    assert (one.period, one.replicas) == (5 / 3, (1, 3))
+    assert plan_deployment(replace(model, streams=4), 4).period == 6 / 4
+    # Of three streams one of two replicas has two.
+    whole = [tuple(range(6))]
+    assert evaluate_deployment(replace(model, streams=3), whole, (2,), (1,)).period == 4.0
 
 
 @pytest.mark.parametrize("seed", range(20))

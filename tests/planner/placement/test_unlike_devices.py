@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from autosplit.planner import CostModel, evaluate, plan_devices
 from tests.planner.reference import all_splits
-from tests.planner.strategies import models, with_runtimes
+from tests.planner.strategies import models, with_runtimes, with_states
 
 
 def periods(model: CostModel, count: int, runtime: str) -> dict[tuple[int, ...], list[float]]:
@@ -41,19 +41,30 @@ def least_period(model: CostModel, count: int) -> float:
             period = 0.0
             for s, ops in enumerate(stages):
                 devices = [d for d, place in enumerate(places) if place == s]
-                period = max(period, min(rate_together(t[ops], devices) for t in tables))
+                dealt = streams_of(model, ops)
+                period = max(period, min(rate_together(t[ops], devices, dealt) for t in tables))
             best = min(best, period)
     return best
 
 
-def rate_together(loads: list[float], devices: list[int]) -> float:
+def streams_of(model: CostModel, ops: tuple[int, ...]) -> int:
+    """How many streams are dealt out to the replicas of a stage; 0 where it has no state."""
+    return model.streams if any(mask >> op & 1 for _, mask in model.states for op in ops) else 0
+
+
+def rate_together(loads: list[float], devices: list[int], dealt: int) -> float:
     chosen = [loads[d] for d in devices]
     if not chosen or math.inf in chosen:
         return math.inf
+    if dealt:  # for a stream each they wait for the slowest
+        return max(chosen) * len(range(0, dealt, len(chosen))) / dealt
     return 0.0 if 0.0 in chosen else 1 / sum(1 / load for load in chosen)
 
 
-@given(models(most=4, devices=3, memory=True, groups=True, inputs=True, unsupported=True))
+MODELS = models(most=4, devices=3, memory=True, groups=True, inputs=True, unsupported=True)
+
+
+@given(st.one_of(MODELS, MODELS.flatmap(with_states)))
 @settings(max_examples=25)
 def test_no_deployment_is_faster(model: CostModel) -> None:
     plan = plan_devices(model, 3)

@@ -15,6 +15,7 @@ import pytest
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, MachineError, StageError
 from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.hardware.measurement.real_time import real_time
 from autosplit.hardware.measurement.results import Baseline, Measurement, Spread
 from autosplit.report.documents.study import document
 from autosplit.study.config.sections import RealTime
@@ -574,11 +575,11 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
 ) -> None:
     bench, rates = chain_bench(ops=8, stages=2), []
 
-    def paced(deployment: Deployment, items_per_second: float) -> list[float]:
+    def paced(deployment: Deployment, items_per_second: float, period: Spread) -> Any:
         rates.append((deployment.split, items_per_second))
-        return [1.0, 3.0]
+        return real_time(items_per_second, period, [1.0, 3.0])
 
-    bench.paced_latencies = paced
+    bench.real_time = paced
     opened = new_study(bench, trials=3)
     slow, fast = (RealTime(items_per_second=rate) for rate in (1.0, 2.0))
     for section in (slow, slow, fast):

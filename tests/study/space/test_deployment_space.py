@@ -60,6 +60,20 @@ def test_the_corners_have_keys_parameters_and_cores() -> None:
     assert devices == [("cores:0", "cores:1"), ("cores:2,5",)]
 
 
+@pytest.mark.parametrize(("streams", "most"), [(1, 1), (2, 2), (3, 3)])
+def test_replicas_that_no_stream_has_a_use_for_are_no_candidates(streams: int, most: int) -> None:
+    known = replace(costs(), states=(("h", 1 << 5),), streams=streams)
+    space, rng = DeploymentSpace(known, CORES, COUNTS), np.random.default_rng(0)
+    candidates = [space.random(rng) for _ in range(30)] + space.best(known, 30)
+    candidates += [space.decode(dict.fromkeys(space.names, value)) for value in (0.1, 0.5, 1.0)]
+    for candidate in filter(None, candidates):
+        assert space.decode(space.parameters(candidate)) == candidate
+        for ops, replicas in zip(candidate.stages, candidate.replicas, strict=True):
+            assert replicas <= most or 5 not in ops
+    assert max(d.replicas[0] for d in space.whole_models) == most
+    assert space.plan() in candidates
+
+
 def test_a_plain_pipeline_has_the_key_of_its_split() -> None:
     splits = Space(replace(costs(), times=costs().times[:1]), 3)
     stages = splits.plan()
