@@ -15,7 +15,7 @@ from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, ModelError
 from autosplit.graph import FusedGraph
-from autosplit.hardware.codegen.device_kernels import DeviceKernels
+from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of, without_bytes
 from autosplit.hardware.codegen.tuning_database import RECORDS, require
 from autosplit.hardware.devices import device as devices

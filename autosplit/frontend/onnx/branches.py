@@ -31,7 +31,7 @@ def _resolved(model: Any) -> list[Any] | None:
     graph = model.graph
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     shapes = inferred_shapes(model, {})
-    values = {w.name: _array(w) for w in graph.initializer if _is_small(w.dims)}
+    values = {w.name: numpy_helper.to_array(w) for w in graph.initializer if _is_small(w)}
     names = {value.name for value in (*graph.input, *graph.initializer)}
     names.update(name for node in graph.node for name in node.output)
     queue, nodes = deque(graph.node), []
@@ -53,7 +53,7 @@ def _values(
     """The results of a node by name where they are known and small."""
     if node.op_type == "Constant" and node.attribute[0].HasField("t"):
         tensor = node.attribute[0].t
-        return {node.output[0]: _array(tensor)} if _is_small(tensor.dims) else {}
+        return {node.output[0]: numpy_helper.to_array(tensor)} if _is_small(tensor) else {}
     if node.input and node.input[0] in shapes:
         value = shape_value(node, shapes[node.input[0]])
         if value is not None:
@@ -114,9 +114,5 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
             output.name = names.get(output.name, output.name)
 
 
-def _is_small(dims: Any) -> bool:
-    return bool(math.prod(dims) <= _SMALL)
-
-
-def _array(tensor: Any) -> Any:
-    return numpy_helper.to_array(tensor)
+def _is_small(tensor: Any) -> bool:
+    return bool(math.prod(tensor.dims) <= _SMALL)

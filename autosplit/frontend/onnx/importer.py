@@ -196,7 +196,12 @@ class _NodeByNode:
         self.table.builder = self.bb
         for position, proto in enumerate(self._model.graph.node):
             self.position = position
-            _refuse_random(self._source_nodes[position], proto)
+            if draws_at_random(proto):
+                node = self._source_nodes[position]
+                raise ModelError(
+                    f"node '{node.name}' ({node.kind}) draws random numbers, so no split can be "
+                    "compared with the model; make them an input of the model"
+                )
             # In a block of its own, since a conversion that fails leaves bindings behind.
             self.bb._begin_dataflow_block()
             try:
@@ -286,14 +291,6 @@ def _identity(value: Any, opset: int) -> list[Any]:
 
 def _kind(proto: Any) -> str:
     return f"{proto.domain}.{proto.op_type}" if proto.domain else str(proto.op_type)
-
-
-def _refuse_random(node: SourceNode, proto: Any) -> None:
-    if draws_at_random(proto):
-        raise ModelError(
-            f"node '{node.name}' ({node.kind}) draws random numbers, so no split can be compared "
-            "with the model; make them an input of the model"
-        )
 
 
 def _trains(inputs: Any, attrs: Any) -> bool:

@@ -41,9 +41,11 @@ def converted(
     if kind in ("Upsample", "Resize"):
         return convert("Resize", *to_sizes(inputs, attrs), opset)
     if kind == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
-        return _is_number(convert, inputs, opset)
+        # TVM simplifies x == x to true.
+        return _not("IsNaN", convert, shape_arithmetic.input_list(inputs, inputs[:1]), opset)
     if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
-        return _same_truth(convert, inputs, opset)
+        # TVM compares booleans as floats, and cannot build that.
+        return _not("Xor", convert, inputs, opset)
     if kind in ("Max", "Mean", "Min", "Sum") and not all(map(is_constant, inputs)):
         return _pairwise(kind, inputs)
     reason = _refused(kind, attrs, inputs)
@@ -108,17 +110,10 @@ def _pow(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:
     return shape_arithmetic.input_list(inputs, [inputs[0], _cast(inputs[1], inputs[0])]), attrs
 
 
-def _is_number(convert: Convert, inputs: Any, opset: int) -> Any:
-    """Not IsNaN in place of x == x, which TVM simplifies to true."""
-    is_nan = convert("IsNaN", shape_arithmetic.input_list(inputs, [inputs[0]]), {}, opset)
-    is_nan = relax.BlockBuilder.current().normalize(is_nan)
-    return convert("Not", shape_arithmetic.input_list(inputs, [is_nan]), {}, opset)
-
-
-def _same_truth(convert: Convert, inputs: Any, opset: int) -> Any:
-    """Not Xor in place of Equal, which TVM compares as floats for booleans and cannot build."""
-    differ = relax.BlockBuilder.current().normalize(convert("Xor", inputs, {}, opset))
-    return convert("Not", shape_arithmetic.input_list(inputs, [differ]), {}, opset)
+def _not(kind: str, convert: Convert, inputs: Any, opset: int) -> Any:
+    """The negation of what an op computes."""
+    result = relax.BlockBuilder.current().normalize(convert(kind, inputs, {}, opset))
+    return convert("Not", shape_arithmetic.input_list(inputs, [result]), {}, opset)
 
 
 def _in_float32(convert: Convert, inputs: Any, attrs: Attributes, opset: int) -> Any:

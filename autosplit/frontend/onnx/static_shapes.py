@@ -43,7 +43,7 @@ def inferred_shapes(model: Any, known: Mapping[str, Shape]) -> dict[str, Shape]:
     light = _without_weights(model)
     inferred: dict[str, Shape] = {}
     # Each answered Shape node may allow further inference.
-    while (further := _infer(light)).keys() - inferred.keys():
+    while (further := declared_shapes(_inferred(light))).keys() - inferred.keys():
         inferred = further
         for node in light.graph.node:
             if not asks_for_shape(node):
@@ -74,10 +74,6 @@ def implied_shapes(model: Any) -> dict[str, Shape]:
                 return {}  # the declared shapes contradict each other
     known = {t: tuple(sizes.get(n, n) for n in names) for t, names in inferred.items()}
     return _static(known)
-
-
-def _infer(model: Any) -> dict[str, Shape]:
-    return declared_shapes(_inferred(model))
 
 
 def _inferred(model: Any) -> Any:

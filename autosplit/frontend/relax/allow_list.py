@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(text.split())
 
 
-NODE_TYPES = _words(
+NODE_TYPES = words(
     """
     None DataType bool int float ffi.Array ffi.BigInt ffi.Map ffi.Shape ffi.String ffi.Tensor
     ir.Call ir.DictAttrs ir.FloatImm ir.GenericConst ir.GlobalVar ir.IRModule ir.IntImm ir.Op
@@ -31,7 +32,7 @@ NODE_TYPES = _words(
 OP_ATTRIBUTES = "relax.attrs."
 
 # Arithmetic: nothing here takes an address, a symbol's name or a text.
-_KERNEL_OPS = _words(
+_KERNEL_OPS = words(
     """
     acos acosh asin asinh atan atan2 atanh copysign cos cosh ctpop erf exp exp10 exp2 fabs floor
     fma fmod hypot isfinite isinf isnan ldexp log log10 log1p nearbyint nextafter popcount pow
@@ -39,8 +40,8 @@ _KERNEL_OPS = _words(
     tanh trunc
     """
 )
-_PRIM_OPS = _words("ceil clz if_then_else likely log2")
-_RELAX_OPS = _words(
+_PRIM_OPS = words("ceil clz if_then_else likely log2")
+_RELAX_OPS = words(
     """
     abs acos acosh add arange argmax argmin argsort asin asinh astype atan atan2 atanh
     bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to bucketize call_tir ceil clip
@@ -74,14 +75,14 @@ OPS = frozenset(
     )
 )
 
-FUNCTION_ATTRIBUTES = _words(
+FUNCTION_ATTRIBUTES = words(
     """
     Primitive global_symbol num_input op_pattern relax.force_pure s_tir tirx.is_scheduled
     tirx.noalias
     """
 )
 # AttrStmt keys, loop annotations and block annotations: those that LegalizeOps and schedules leave.
-ANNOTATIONS = _words(
+ANNOTATIONS = words(
     "axis pragma_auto_unroll_max_step pragma_scope pragma_unroll_explicit schedule_rule"
 )
 SCOPES = ("global", "local", "")

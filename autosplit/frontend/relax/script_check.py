@@ -16,15 +16,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autosplit.errors import ModelError
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from autosplit.frontend.relax.allow_list import words
 
 _BUILTINS = {"range", "int", "float", "bool", "len", "min", "max"}
 _PYTHON = frozenset(dir(builtins)) - _BUILTINS
-_SUBMODULES = _words("nn image vision grad builtin memory vm")
+_SUBMODULES = words("nn image vision grad builtin memory vm")
 # Where the vocabulary's members may come from: what builds nodes, and no more.
 _PACKAGES = (
     *("tvm.ir", "tvm.relax.expr", "tvm.relax.op", "tvm.relax.script.builder.ir"),
@@ -32,14 +28,14 @@ _PACKAGES = (
     *("tvm.tirx.expr", "tvm.tirx.op", "tvm.tirx.script.builder.ir"),
     "tvm.tirx.script.parser.entry",
 )
-_REFUSED = _words(
+_REFUSED = words(
     """
     add_callback call_kernel call_py_func emit_te external_kernel import_module inline jit macro
     meta_class pyfunc rewriter
     """
 )
-_VALUE_ATTRIBUTES = _words("astype dtype elem_offset shape strides vload vstore")
-_NODES = _words(
+_VALUE_ATTRIBUTES = words("astype dtype elem_offset shape strides vload vstore")
+_NODES = words(
     """
     Module ClassDef FunctionDef arguments arg Return Assign AnnAssign AugAssign For While If With
     withitem Expr Pass Assert Break Continue BoolOp BinOp UnaryOp IfExp Compare Call keyword
@@ -48,13 +44,13 @@ _NODES = _words(
     LtE Gt GtE
     """
 )
-_PLAIN_NODES = _words(
+_PLAIN_NODES = words(
     """
     Expression Constant Name Attribute Tuple List Load BinOp UnaryOp Compare Add Sub Mult MatMult
     Div Mod FloorDiv UAdd USub Lt LtE Gt GtE Eq NotEq
     """
 )
-_SIZE_FUNCTIONS = _words(
+_SIZE_FUNCTIONS = words(
     """
     int32 int64 min max floordiv floormod ceildiv truncdiv truncmod indexdiv indexmod
     shift_left shift_right if_then_else

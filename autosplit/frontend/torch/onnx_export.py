@@ -53,7 +53,9 @@ def export(
     """
     # Attention has other strides where gradients are wanted, which a view of it may not allow.
     with quiet(), torch.no_grad():
-        flat = _without_wrappers(program) if changed is None else changed
+        # ONNX has no wrapping calls: their bodies take their places.
+        is_wrapped = changed is None and any(map(is_wrapper, program.graph.nodes))
+        flat = functional_form(program) if is_wrapped else changed or program
         node_names = {**names.flat_names(flat, program), **inputs}
         flat = _with_numbered_weights(flat)
         try:
@@ -65,11 +67,6 @@ def export(
             return OnnxProgram(exported.model_proto, flat, decomposed, origins, named)
         except Exception as error:
             raise ModelError(_refusal(error, flat, node_names)) from error
-
-
-def _without_wrappers(program: Any) -> Any:
-    """The program with the bodies of its wrapping calls in place, which ONNX does not have."""
-    return functional_form(program) if any(map(is_wrapper, program.graph.nodes)) else program
 
 
 def functional_form(program: Any) -> Any:

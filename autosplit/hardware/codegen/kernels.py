@@ -20,9 +20,9 @@ from autosplit.extras import tvm
 from autosplit.hardware import cache
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.schedules import completed, only_reshapes, schedule, unscheduled
-from autosplit.hardware.codegen.target import spelled
+from autosplit.hardware.codegen.target import spelled, target_on
 from autosplit.hardware.codegen.target import toolchain as versions
-from autosplit.hardware.devices.device import available
+from autosplit.hardware.devices.device import Cores, Device, available
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,59 @@ class Kernels:
         objects = [self.objects[symbol] for symbol in sorted(self.objects)]
         cache.keep(library, lambda file: toolchain.link_shared(file, objects or [_empty(file)]))
         return tvm.runtime.load_module(str(library))
+
+
+@dataclass(frozen=True)
+class DeviceKernels:
+    """Compiles PrimFuncs for a device when they are first needed there.
+
+    ``target`` is that of local cores and the default of other devices; ``targets`` gives devices,
+    by their spelling, targets of their own. ``tuning`` is the folder of a tuning database.
+    """
+
+    functions: Mapping[str, Any]
+    target: Any
+    targets: Mapping[str, str] = field(default_factory=dict)
+    tuning: Path | None = None
+
+    @property
+    def default(self) -> Kernels:
+        """The kernels for ``target`` and one thread."""
+        return self._compiled(self.target, threads=False)
+
+    @property
+    def unscheduled(self) -> frozenset[str]:
+        """The kernels for ``target`` that no record and no rule schedules; compiles nothing."""
+        return unscheduled(schedule(self.functions, self.target, self.tuning))
+
+    def target_on(self, device: Device) -> Any:
+        """The target of a device. Raises MachineError where the device is not there."""
+        name = str(device)
+        if name not in self._device_targets:
+            self._device_targets[name] = target_on(device, self.targets.get(name), self.target)
+        return self._device_targets[name]
+
+    def on(self, device: Device) -> Kernels:
+        """The kernels for a device; ``absent`` are those that it cannot compute."""
+        threads = not isinstance(device, Cores) or len(device.numbers) > 1
+        return self._compiled(self.target_on(device), threads)
+
+    def _compiled(self, target: Any, threads: bool) -> Kernels:
+        key = (spelled(target), threads)
+        if key not in self._kernels:
+            partly = spelled(target) != spelled(self.target)
+            self._kernels[key] = compile_kernels(
+                self.functions, target, self.tuning, partly, threads
+            )
+        return self._kernels[key]
+
+    @cached_property
+    def _device_targets(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def _kernels(self) -> dict[tuple[str, bool], Kernels]:
+        return {}
 
 
 def compile_kernels(

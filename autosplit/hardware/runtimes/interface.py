@@ -17,7 +17,7 @@ from autosplit.hardware.execution.wiring import Port, StagePorts, Wiring, wire
 from autosplit.hardware.measurement.results import LinkCost, Profile
 
 if TYPE_CHECKING:
-    from autosplit.hardware.codegen.device_kernels import DeviceKernels
+    from autosplit.hardware.codegen.kernels import DeviceKernels
     from autosplit.lowering.fuse.lowered import Lowered
 
 Item = dict[str, np.ndarray[Any, Any]]

@@ -5,7 +5,7 @@ Read in this order:
 - ``lowered``: the result, a ``FusedGraph`` and the Relax call of each of its ops (``lower``).
 - ``passes``: the passes that lead there (``fuse``), with ``constants`` and ``indices`` among them.
 - ``reader``: walks the fused ``main`` and enters ops and tensors.
-- ``attribution``, ``flat_calls``, ``folded_nodes``, ``provenance``: which source nodes an op is of.
+- ``attribution``, ``flat_calls``, ``provenance``: which source nodes an op is of.
 - ``index_values``: which integers random inputs may hold.
 - ``tensors``: shapes, bytes and types.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from autosplit.extras import relax, tvm
@@ -17,8 +18,9 @@ from autosplit.lowering.fuse.flat_calls import (
     parameters,
     results_of,
 )
-from autosplit.lowering.fuse.folded_nodes import MERGED, FoldedNodes
 from autosplit.lowering.fuse.passes import FusedModule
+
+MERGED = "merged away by simplification"
 
 
 @dataclass(frozen=True)
@@ -112,3 +114,45 @@ def _op_of_node(
             if later:
                 op_of[i] = later[0]
     return op_of
+
+
+class FoldedNodes:
+    """Why source nodes left no op of their own; those of a source are in topological order."""
+
+    def __init__(self, source: SourceModel) -> None:
+        self._source = source
+
+    def reason(self, index: int) -> str:
+        """Why node ``index`` may have left no op; MERGED where the source does not explain it."""
+        outputs = self._source.nodes[index].outputs
+        constants, alias = self._source.constants, self._source.alias
+        if outputs and all(t in constants or t in alias for t in outputs):
+            # The mask of a dropout is a constant beside the tensor that is passed on.
+            if outputs[0] in alias and outputs[0] not in constants:
+                return f"identity: passes '{alias[outputs[0]]}' on"
+            return "constant: known without running the model"
+        if index not in self._live:
+            return "dead: no output of the model needs it"
+        if index not in self._varying:
+            return "constant: depends on weights alone"
+        return MERGED
+
+    @cached_property
+    def _live(self) -> frozenset[int]:
+        """The nodes that some output depends on."""
+        needed, live = set(self._source.outputs), set()
+        for i, node in reversed(list(enumerate(self._source.nodes))):
+            if needed.intersection(node.outputs):
+                live.add(i)
+                needed.update(node.inputs)
+        return frozenset(live)
+
+    @cached_property
+    def _varying(self) -> frozenset[int]:
+        """The nodes that depend on some input."""
+        tensors, varying = {i.name for i in self._source.inputs}, set()
+        for i, node in enumerate(self._source.nodes):
+            if tensors.intersection(node.inputs):
+                tensors.update(node.outputs)
+                varying.add(i)
+        return frozenset(varying)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.extras import relax, tvm
-from autosplit.frontend.relax.expressions import is_constant
+from autosplit.frontend.relax.expressions import is_constant, variables
 from autosplit.frontend.relax.main_function import bindings, rebind, with_main
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -64,24 +64,11 @@ def fold_others(module: Any) -> Any:
     """
     constants: set[Any] = set()
     for binding in bindings(module["main"]):
-        value = binding.value
-        if isinstance(value, relax.Call):
-            if all(_is_known(argument, constants) for argument in value.args):
+        if constants.issuperset(variables(binding.value)):
+            if isinstance(binding.value, relax.Call):
                 return relax.transform.FoldConstant()(module)
-        elif _is_known(value, constants):
             constants.add(binding.var)
     return module
-
-
-def _is_known(value: Any, constants: set[Any]) -> bool:
-    """Whether an expression is a constant, one of the variables ``constants``, or made of those."""
-    if isinstance(value, relax.Var):
-        return value in constants
-    if isinstance(value, relax.Tuple):
-        return all(_is_known(field, constants) for field in value.fields)
-    if isinstance(value, relax.TupleGetItem):
-        return _is_known(value.tuple_value, constants)
-    return not isinstance(value, relax.Call)
 
 
 def _folded(value: Any, kind: Any) -> Any:

@@ -8,7 +8,9 @@ is one over images of height 1.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,23 +68,28 @@ def legalize_convolutions(registers: Registers, is_fast: bool) -> dict[str, Any]
     packed_weights: dict[Any, Any] = {}
 
     def legalize(builder: Any, call: Any) -> Any:
+        data, weight = call.args
         name = call.op.name.removeprefix("relax.nn.")
-        if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(call.args[1]):
+        if str(call.attrs.out_layout) not in ("NHWC", "NWC") or not is_constant(weight):
             return getattr(nn, f"_nn_{name}")(builder, call)
-        return _packed_call(builder, call, name, registers, packed_weights, is_fast)
+        kernel = _kernel(call, name, registers, is_fast)
+        key = (weight, *kernel.key)
+        if key not in packed_weights:
+            packed_weights[key] = relax.const(kernel.pack())
+        return builder.call_te(kernel.compute, data, packed_weights[key], primfunc_name_hint=name)
 
     return dict.fromkeys(_SOURCE_LAYOUTS, legalize)
 
 
-def _packed_call(
-    builder: Any,
-    call: Any,
-    name: str,
-    registers: Registers,
-    packed_weights: dict[Any, Any],
-    is_fast: bool,
-) -> Any:
-    """The call of a kernel that computes a convolution from packed weights."""
+class _Kernel(NamedTuple):
+    """How a convolution is computed from packed weights, which ``key`` tells from others."""
+
+    key: tuple[Any, ...]
+    pack: Callable[[], Any]
+    compute: Callable[[Any, Any], Any]
+
+
+def _kernel(call: Any, name: str, registers: Registers, is_fast: bool) -> _Kernel:
     result = shape = convolution_shape(call)
     weight = call.args[1].value.numpy()
     if shape.rank == 3:
@@ -90,50 +97,32 @@ def _packed_call(
     if name.endswith("transpose"):
         shape, weight = _as_convolution(shape, weight)
     elif shape.is_depthwise:
-        packed = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
-        return builder.call_te(
+        return _Kernel(
+            (DEPTHWISE,),
+            lambda: np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0)),
             lambda x, w: _depthwise(shape, with_zeros(shape, x), w),
-            call.args[0],
-            relax.const(packed),
-            primfunc_name_hint=name,
         )
     elif is_fast and winograd.fits(shape, weight.dtype, registers):
-        return _winograd_call(builder, call, shape, weight, registers, packed_weights)
-    of_bytes = weight.dtype == np.int8
+        tile = winograd.product_tile(shape, registers)
+        return _Kernel(
+            (winograd.OUTPUT, tile.channels),
+            lambda: winograd.transformed_weight(weight, tile.channels),
+            lambda x, w: winograd.winograd(shape, x, w, tile),
+        )
     padded = padded_channels(shape.group_outputs, registers)
     tile = tile_of(shape.out_height, shape.out_width, padded, registers)
-    key = (call.args[1], name, shape.strides, shape.groups, padded, tile.channels)
-    if key not in packed_weights:
-        packed = _packed(shape, weight, padded, tile.channels)
-        packed_weights[key] = relax.const(_in_fours(packed) if of_bytes else packed)
     width = padded_width(shape.out_width, tile)
+
+    def pack() -> Any:
+        packed = _packed(shape, weight, padded, tile.channels)
+        return _in_fours(packed) if weight.dtype == np.int8 else packed
 
     def compute(x: Any, w: Any) -> Any:
         y = _convolution(shape, with_zeros(shape, x), w, padded, width)
         is_whole = padded == shape.group_outputs and width == shape.out_width
         return y if is_whole and result is shape else _cut(result, shape, y, padded)
 
-    return builder.call_te(compute, call.args[0], packed_weights[key], primfunc_name_hint=name)
-
-
-def _winograd_call(
-    builder: Any,
-    call: Any,
-    shape: ConvolutionShape,
-    weight: Any,
-    registers: Registers,
-    packed_weights: dict[Any, Any],
-) -> Any:
-    tile = winograd.product_tile(shape, registers)
-    key = (call.args[1], winograd.OUTPUT, tile.channels)
-    if key not in packed_weights:
-        packed_weights[key] = relax.const(winograd.transformed_weight(weight, tile.channels))
-    return builder.call_te(
-        lambda x, w: winograd.winograd(shape, x, w, tile),
-        call.args[0],
-        packed_weights[key],
-        primfunc_name_hint="conv2d",
-    )
+    return _Kernel((name, shape.strides, shape.groups, padded, tile.channels), pack, compute)
 
 
 def _as_convolution(shape: ConvolutionShape, weight: Any) -> tuple[ConvolutionShape, Any]:
@@ -156,21 +145,14 @@ def _as_convolution(shape: ConvolutionShape, weight: Any) -> tuple[ConvolutionSh
     # The input is read backwards: output q reads input q - t for tap t.
     turned = by_phase[:, :, :, ::-1, :, ::-1].transpose(0, 4, 6, 2, 1, 3, 5)
     channels = shape.out_channels * sh * sw
-    convolution = ConvolutionShape(
-        shape.rank,
-        shape.batch,
-        shape.height,
-        shape.width,
-        shape.channels,
-        last[0] - first[0] + 1,
-        last[1] - first[1] + 1,
-        channels,
-        (taps[0], taps[1]),
-        (1, 1),
-        (1, 1),
-        (before[0], before[1], after[0], after[1]),
-        shape.groups,
-        shape.is_image,
+    convolution = replace(
+        shape,
+        out_height=last[0] - first[0] + 1,
+        out_width=last[1] - first[1] + 1,
+        out_channels=channels,
+        kernel=(taps[0], taps[1]),
+        strides=(1, 1),
+        padding=(before[0], before[1], after[0], after[1]),
     )
     return convolution, turned.reshape(channels, shape.group_inputs, *taps)
 

@@ -10,8 +10,8 @@ import pytest
 
 from autosplit.frontend.relax import script
 from autosplit.frontend.source import Signature, SourceModel, SourceNode
+from autosplit.lowering.fuse.attribution import MERGED, FoldedNodes
 from autosplit.lowering.fuse.constants import fold_others, fold_weights
-from autosplit.lowering.fuse.folded_nodes import MERGED, FoldedNodes
 from autosplit.lowering.fuse.tensors import bytes_of, flops_of, size_of, static_shape
 
 A = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
