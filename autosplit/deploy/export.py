@@ -29,6 +29,8 @@ from autosplit.hardware.runtimes.onnx import model_file, submodels
 from autosplit.hardware.runtimes.registry import TVM
 from autosplit.versions import environment
 
+_MOST_BYTES = 64_000_000  # of the states that are recorded for ``verify``
+
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
@@ -238,6 +240,9 @@ def _write_reference(expected: Expected | None, file: Path) -> m.ArraysPart | No
     if expected is None:
         return None
     arrays: dict[str, Any] = {}
+    known = sum(array.nbytes for states in expected.states for array in states.values())
+    for number, states in enumerate(expected.states[1:] if known <= _MOST_BYTES else ()):
+        arrays |= {f"{number}/after/{name}": array for name, array in states.items()}
     for number, (inputs, outputs) in enumerate(zip(expected.items, expected.along, strict=True)):
         arrays |= {f"{number}/in/{name}": array for name, array in inputs.items()}
         arrays |= {f"{number}/out/{name}": array for name, array in outputs.items()}

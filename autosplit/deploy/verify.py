@@ -28,7 +28,7 @@ from autosplit.hardware.execution.wiring import Wiring
 from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.real_time import measure_real_time
-from autosplit.hardware.measurement.reference import Reference, reference_of_file
+from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of_file
 from autosplit.hardware.measurement.results import Accuracy, RealTime, Spread
 from autosplit.hardware.measurement.sequences import STEPS, Expected, accuracy_of, compute, expect
 
@@ -83,22 +83,21 @@ def verify(
         items = max(items, STEPS)
     draw = special_items if special else random_items
     reference: Reference | None = None
+    initial = initial_states(wiring_of(document, manifest_file.locate(folder).parent).states)
     if file is None:
-        expected, name = recorded(folder, document)
+        expected, name = recorded(folder, document, initial)
     else:
         try:
             reference = reference_of_file(file, _input_shapes(document))
             inputs = sample_items(document, draw, items, seed)
             phases.report(f"computing the outputs of {reference.name}")
-            wiring = wiring_of(document, manifest_file.locate(folder).parent)
-            initial = initial_states(wiring.states)
             expected = expect(reference, inputs, initial, document.model.states)
             name = f"{reference.name} on {file}"
         except (MachineError, ModelError) as error:
             if model or special or document.reference is None:
                 raise
             reference = None
-            expected, name = recorded(folder, document)
+            expected, name = recorded(folder, document, initial)
             name = f"{name}, as the model at {file} cannot be run here: {error}"
     phases.report("running the export")
     with load(folder) as pipeline:
@@ -143,19 +142,21 @@ def sample_items(document: Manifest, draw: Draw, count: int, seed: int) -> Items
     return draw(inputs, count, seed, document.model.integers_below)
 
 
-def recorded(folder: Path, document: Manifest) -> tuple[Expected, str]:
-    """The items and reference outputs of the export, and where they are from."""
+def recorded(folder: Path, document: Manifest, initial: Outputs) -> tuple[Expected, str]:
+    """The items and reference outputs of the export, and where they are from.
+
+    ``initial`` has what states begin with.
+    """
     if document.reference is None:
         raise ConfigError(
             "the export has no reference outputs; give the original model with --model FILE"
         )
-    sides: dict[str, dict[str, dict[str, Any]]] = {"in": {}, "out": {}}
+    sides: dict[str, dict[int, dict[str, Any]]] = {"in": {}, "out": {}, "after": {}}
     name = document.reference.file
     try:
         for key, array in read_arrays(folder, document.reference).items():
             number, side, tensor = key.split("/", 2)
-            sides[side].setdefault(number, {})[tensor] = array
-        # As texts, which is an order too: items and outputs are only to be in the same one.
+            sides[side].setdefault(int(number), {})[tensor] = array
         numbers = sorted(sides["in"])
         outputs = [sides["out"][number] for number in numbers]
     except (KeyError, ValueError) as error:
@@ -163,7 +164,10 @@ def recorded(folder: Path, document: Manifest) -> tuple[Expected, str]:
             f"'{folder / name}' has no reference outputs ({error}); export the split again"
         ) from error
     items = [sides["in"][number] for number in numbers]
-    expected = Expected(outputs, items=items, successors=document.model.states)
+    after = [sides["after"][number] for number in sorted(sides["after"])]
+    # Where states are large, only what comes of them is recorded.
+    states = [initial, *after] if after else []
+    expected = Expected.of_steps(outputs, items, states, document.model.states)
     return expected, f"onnxruntime's outputs recorded in {name}"
 
 

@@ -143,7 +143,7 @@ def test_the_name_of_a_recorded_tensor_may_hold_slashes(tmp_path):
     document = Manifest.model_validate(
         sound() | {"reference": {"file": file.name, "sha256": sha256}}
     )
-    expected, _ = verifying.recorded(tmp_path, document)
+    expected, _ = verifying.recorded(tmp_path, document, {})
     assert ([*expected.items[0]], [*expected.along[0]]) == (["deep/x"], ["deep/er/y"])
 
 

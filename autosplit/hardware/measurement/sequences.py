@@ -31,15 +31,32 @@ class Computed:
 
 @dataclass(frozen=True)
 class Expected(Computed):
-    """What a reference computes for ``items``; ``before`` has the states before each of them.
+    """What a reference computes for ``items``.
 
-    ``successors`` has the output that renews each state, by its input. Outputs that were recorded
-    come without ``before`` and ``alone``.
+    ``states`` are those before each of them and after the last; none where they are not known.
+    ``successors`` has the output that renews each state, by its input.
     """
 
     items: Sequence[Item] = ()
-    before: Sequence[Outputs] = ()
+    states: Sequence[Outputs] = ()
     successors: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_steps(
+        cls,
+        outputs: Sequence[Outputs],
+        items: Sequence[Item],
+        states: Sequence[Outputs],
+        successors: Mapping[str, str],
+    ) -> Expected:
+        """What the steps of a stream say of each step alone as well."""
+        alone = [o | _named(after) for o, after in zip(outputs, states[1:], strict=False)]
+        return cls(outputs, alone, items, states, successors)
+
+    @property
+    def before(self) -> Sequence[Outputs]:
+        """The states before each item."""
+        return self.states[:-1]
 
 
 def expect(
@@ -52,8 +69,7 @@ def expect(
     outputs, states = _stepped(reference.open(), items, initial, successors)
     if not successors:
         return Expected(outputs, items=items)
-    alone = [o | _named(after) for o, after in zip(outputs, states[1:], strict=True)]
-    return Expected(outputs, alone, items, states[:-1], successors)
+    return Expected.of_steps(outputs, items, states, successors)
 
 
 def compute(pipeline: Pipeline, expected: Expected) -> Computed:

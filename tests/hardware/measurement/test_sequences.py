@@ -68,7 +68,7 @@ def accuracy(stage):
     """Along the stream all states are zero, where this map stays; alone they are not."""
     expected = expect(Chaos(), ITEMS, {"before": np.zeros(2)}, SUCCESSORS)
     alone = expect(Chaos(), ITEMS, START, SUCCESSORS)
-    expected = replace(expected, alone=alone.alone, before=alone.before)
+    expected = replace(expected, alone=alone.alone, states=alone.states)
     with pipeline(stage) as tried:
         return accuracy_of(compute(tried, expected), expected, [])
 
