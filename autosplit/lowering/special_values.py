@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from autosplit.extras import s_tir, tirx, tvm, tvm_ffi
+from autosplit.extras import s_tir, tirx, tvm_ffi
 from autosplit.lowering.vector_math import shared
 
 _LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
@@ -33,15 +33,6 @@ def keep_special_values(function: Any) -> Any:
             (s_tir.SBlock, _with_infinite_start),
         ),
     )
-
-
-def keep_special_values_in(module: Any) -> Any:
-    """The module with ``keep_special_values`` applied to each of its PrimFuncs."""
-    functions = {
-        gvar: keep_special_values(f) if isinstance(f, tvm.tirx.PrimFunc) else f
-        for gvar, f in module.functions.items()
-    }
-    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def _kept(node: Any, wins: Callable[[Any, Any], Any]) -> Any:

@@ -24,26 +24,17 @@ from autosplit.zoo.weights import Shape
 _BUILT: dict[str, Callable[[], tuple[Any, dict[str, Shape]]]] = {
     "branches": built_nets.branches,
     "transformer": built_nets.transformer,
-}
-_STREAMS: dict[str, Callable[[], tuple[Any, dict[str, Shape]]]] = {
     "amplifier": stream_nets.amplifier,
     "decoder": stream_nets.decoder,
     "encoder": stream_nets.encoder,
     "enhancer": stream_nets.enhancer,
 }
 _LIGHT = (
-    "bvlc_alexnet",
-    "densenet121",
-    "inception_v1",
-    "inception_v2",
-    "resnet50",
-    "shufflenet",
-    "squeezenet",
-    "vgg19",
-    "zfnet512",
-)
-NAMES = tuple(sorted((*_BUILT, *_LIGHT)))
-STREAMS = tuple(_STREAMS)  # nets with states
+    "bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet",
+    "squeezenet", "vgg19", "zfnet512",
+)  # fmt: skip
+STREAMS = ("amplifier", "decoder", "encoder", "enhancer")  # nets with states
+NAMES = tuple(sorted({*_BUILT, *_LIGHT} - {*STREAMS}))
 EVERY = (*NAMES, *STREAMS)
 _REMEDY = "free the disk or choose another file"
 _OLDEST_IR = 4  # the first version in which an initialiser need not be a graph input
@@ -120,8 +111,8 @@ def _skeleton(name: str) -> tuple[Any, dict[str, Shape]]:
         raise ConfigError(f"net {name!r}: not in the zoo; known: {', '.join(EVERY)}")
     require("onnx.numpy_helper", "onnx")
     onnx = require("onnx", "onnx")
-    if name in _BUILT | _STREAMS:
-        return (_BUILT | _STREAMS)[name]()
+    if name in _BUILT:
+        return _BUILT[name]()
     path = Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
     if not path.is_file():
         raise MachineError(

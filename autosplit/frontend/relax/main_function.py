@@ -85,6 +85,15 @@ def with_main(module: Any, main: Any) -> Any:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
+def with_kernels(module: Any, change: Callable[[Any], Any]) -> Any:
+    """The module with its PrimFuncs changed."""
+    functions = {
+        variable: change(function) if isinstance(function, tvm.tirx.PrimFunc) else function
+        for variable, function in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
+
+
 def inlined(module: Any) -> Any:
     """The module with every Relax function that ``main`` calls inside ``main``.
 

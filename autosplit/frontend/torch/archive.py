@@ -38,6 +38,9 @@ _FUNCTIONS = frozenset(_SIZE_WORDS.split())
 _WORD = re.compile(r"\w+")
 _SIZE = re.compile(r"[su]?\d+")
 _CONTAINERS = {"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", None}
+# What is raised for a damaged archive, an encrypted one, and a document that nests too deep.
+_DAMAGED = (OSError, zipfile.BadZipFile, RuntimeError)
+_OF_ANOTHER_FORM = (LookupError, TypeError, AttributeError, ValueError)
 _MEMBER_LIMIT = 256 << 20  # bytes of a JSON member
 
 
@@ -55,16 +58,7 @@ def without_code(path: Path) -> Iterator[IO[bytes]]:
                 zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as clean,
             ):
                 _copy(path, archive, clean)
-        except (
-            OSError,
-            zipfile.BadZipFile,
-            LookupError,
-            TypeError,
-            AttributeError,
-            ValueError,
-            RecursionError,
-            NotImplementedError,
-        ) as error:
+        except (*_DAMAGED, *_OF_ANOTHER_FORM) as error:
             raise ModelError(
                 f"model '{path}' was not written by torch.export.save: {error}"
             ) from error

@@ -16,11 +16,12 @@ import numpy as np
 
 from autosplit.errors import ModelError, line_of
 from autosplit.frontend import importing
+from autosplit.frontend.relax.main_function import with_kernels
 from autosplit.frontend.source import SourceModel
 from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from autosplit.lowering.fuse.indices import bound_lookups
-from autosplit.lowering.special_values import keep_special_values_in
+from autosplit.lowering.special_values import keep_special_values
 
 Item = Mapping[str, np.ndarray[Any, Any]]
 Outputs = dict[str, np.ndarray[Any, Any]]
@@ -78,7 +79,7 @@ class UnfusedReference:
                 transform.DecomposeOpsForInference(),
                 backend.DispatchSortScan(),
                 transform.LegalizeOps(),
-                keep_special_values_in,
+                lambda lowered: with_kernels(lowered, keep_special_values),
             ):
                 module = step(module)
             try:

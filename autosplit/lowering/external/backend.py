@@ -10,10 +10,11 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from autosplit.errors import ConfigError, MachineError, SplitError
-from autosplit.graph import FusedGraph
+from autosplit.graph import FusedGraph, ops_named
 from autosplit.lowering.convex import require_convex
 
 GROUP = "autosplit.backends"
@@ -86,34 +87,14 @@ def groups(
     regions: list[tuple[int, ...]] = []
     for backend in backends:
         for names in backend.regions:
-            ops = _ops_of_region(graph, backend, names, ops_of.get(backend.name, ()))
             try:
-                regions.append(require_convex(graph, ops))
+                by_name = {name: ops_named(graph, name) for name in names}
+                for name, ops in by_name.items():
+                    if not set(ops).issubset(ops_of.get(backend.name, ())):
+                        raise SplitError(f"no pattern matches '{name}'; leave it out or add one")
+                regions.append(require_convex(graph, chain.from_iterable(by_name.values())))
             except SplitError as error:
                 raise SplitError(
                     f"a region of backend '{backend.name}' cannot run as one: {error}"
                 ) from error
     return tuple(regions)
-
-
-def _ops_of_region(
-    graph: FusedGraph, backend: Backend, names: Sequence[str], backend_ops: Sequence[int]
-) -> list[int]:
-    ops: list[int] = []
-    for name in names:
-        # A source node may have been split into several ops; all of them are meant.
-        matches = [i for i, op in enumerate(graph.ops) if name == op.name or name in op.sources]
-        if not matches:
-            raise SplitError(
-                f"region of backend '{backend.name}' names '{name}', "
-                "which is not an op or a source node"
-            )
-        for i in matches:
-            if i not in backend_ops:
-                raise SplitError(
-                    f"region of backend '{backend.name}' holds op '{graph.ops[i].name}' "
-                    f"(named '{name}'), which none of its patterns matches; "
-                    "leave it out or add a pattern"
-                )
-        ops += matches
-    return ops

@@ -10,6 +10,7 @@ from typing import Any
 
 from autosplit.extras import relax, topi, tvm
 from autosplit.frontend.relax.kernel_bounds import clamped
+from autosplit.frontend.relax.main_function import with_kernels
 
 LOOKUPS = frozenset({
     "relax.gather_elements", "relax.gather_nd", "relax.index_put", "relax.index_tensor",
@@ -25,11 +26,7 @@ def bound_lookups(module: Any) -> Any:
     """
     others = [name for name in tvm.ir.Op.list_op_names() if name not in LOOKUPS]
     legalize = relax.transform.LegalizeOps({"relax.take": _legalize_take}, skip_ops=others)
-    functions = {}
-    for variable, function in legalize(relax.backend.DispatchSampling()(module)).functions.items():
-        is_kernel = isinstance(function, tvm.tirx.PrimFunc)
-        functions[variable] = clamped(function) if is_kernel else function
-    return tvm.IRModule(functions, attrs=module.attrs)
+    return with_kernels(legalize(relax.backend.DispatchSampling()(module)), clamped)
 
 
 def _legalize_take(builder: Any, call: Any) -> Any:

@@ -42,7 +42,8 @@ def legalize_matmul(registers: Registers) -> Any:
         def compute(x: Any, w: Any) -> Any:
             y = _product(x, w, sizes, padded, tile, is_packed)
             is_whole = padded == columns and padded_width(rows, tile) == rows
-            return y if is_whole else _cut(y, sizes)
+            # Without appended columns and rows too many.
+            return y if is_whole else te.compute(sizes, lambda *at: y[at], name="cut")
 
         return builder.call_te(compute, left, right, primfunc_name_hint="matmul")
 
@@ -118,8 +119,3 @@ def _widened(right: Any, padded: int) -> Any:
         lambda *at: tirx.if_then_else(at[-1] < sizes[-1], right[at], zero),
         name="pad",
     )
-
-
-def _cut(y: Any, sizes: tuple[int, ...]) -> Any:
-    """The result without appended columns and rows too many."""
-    return te.compute(sizes, lambda *position: y[position], name="cut")

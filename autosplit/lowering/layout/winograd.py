@@ -36,11 +36,7 @@ _TILES = 28
 def fits(shape: ConvolutionShape, dtype: Any, registers: Registers) -> bool:
     """Whether a convolution of images is faster this way than by tiles of its output."""
     is_plain = shape.rank == 4 and shape.groups == 1 and not shape.is_image and dtype == np.float32
-    is_plain = is_plain and (shape.kernel, shape.strides, shape.dilation) == (
-        (3, 3),
-        (1, 1),
-        (1, 1),
-    )
+    is_plain = is_plain and (*shape.kernel, *shape.strides, *shape.dilation) == (3, 3, 1, 1, 1, 1)
     is_whole = shape.channels % registers.lanes == shape.out_channels % registers.lanes == 0
     rows, columns = _tiles(shape)
     multiplications = POSITIONS * rows * columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,16 @@ def test_a_compressed_member_is_refused(file: Path) -> None:
     with pytest.raises(
         ModelError, match=r"member 'models/model\.json' of .* is compressed or too large"
     ):
+        members(file)
+
+
+def test_an_encrypted_archive_is_refused(file: Path) -> None:
+    saved(file, graph(), {})
+    content = bytearray(file.read_bytes())
+    for entry in re.finditer(rb"PK\x01\x02", bytes(content)):
+        content[entry.start() + 8] |= 1  # the flag of an encrypted member
+    file.write_bytes(content)
+    with pytest.raises(ModelError, match="is encrypted"):
         members(file)
 
 
