@@ -28,7 +28,7 @@ class LoadedPipeline(Pipeline):
         trace: bool = False,
     ) -> None:
         self._export = document, folder
-        self._depth = depth
+        self._options = depth, trace
         wiring = wiring_of(document, folder)
         replicas = load_replicas(document, folder, place_replicas(document, devices))
         super().__init__(wiring, replicas, depth, trace)
@@ -36,7 +36,7 @@ class LoadedPipeline(Pipeline):
     def on_ray(self, placement: Sequence[str] = (), address: str | None = None) -> Pipeline:
         """Close this pipeline, and return that of the export on a Ray cluster; see ``on_ray``."""
         self.close()
-        return run_on_ray(*self._export, self.wiring, placement, address, self._depth)
+        return run_on_ray(*self._export, self.wiring, placement, address, *self._options)
 
 
 def load(
@@ -65,7 +65,11 @@ def load(
 
 
 def on_ray(
-    folder: str | Path, placement: Sequence[str] = (), address: str | None = None, depth: int = 2
+    folder: str | Path,
+    placement: Sequence[str] = (),
+    address: str | None = None,
+    depth: int = 2,
+    trace: bool = False,
 ) -> Pipeline:
     """The pipeline of an export on a Ray cluster; nothing is loaded in this process.
 
@@ -75,7 +79,7 @@ def on_ray(
     file = manifest_file.locate(Path(folder))
     document = manifest_file.read(file)
     wiring = wiring_of(document, file.parent)
-    return run_on_ray(document, file.parent, wiring, placement, address, depth)
+    return run_on_ray(document, file.parent, wiring, placement, address, depth, trace)
 
 
 def wiring_of(document: Manifest, folder: Path) -> Wiring:

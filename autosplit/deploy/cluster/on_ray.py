@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import logging
 import re
 import secrets
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,7 @@ def run_on_ray(
     placement: Sequence[str] = (),
     address: str | None = None,
     depth: int = 2,
+    trace: bool = False,
 ) -> Pipeline:
     """An actor for each replica at its place, and the pipeline of all.
 
@@ -60,10 +64,18 @@ def run_on_ray(
     watch.begin(dict(zip([a.live.remote() for a in actors], replicas, strict=True)))
     rest = iter(replicas)
     stages = [[next(rest) for _ in stage.replicas] for stage in document.stages]
-    pipeline = Pipeline(wiring, stages, depth, lanes=LANES)
+    pipeline = Pipeline(wiring, stages, depth, trace, lanes=LANES)
     # The threads end the actors, also those of a pipeline that nobody used or closed.
     pipeline.start()
+    # Registered last it comes first: what Ray does at exit would look like a loss.
+    atexit.register(_close, weakref.ref(pipeline))
     return pipeline
+
+
+def _close(pipeline: weakref.ref[Pipeline]) -> None:
+    still_open = pipeline()
+    if still_open is not None:
+        still_open.close()
 
 
 class Watch:
@@ -94,9 +106,12 @@ class Watch:
     def _run(self) -> None:
         with contextlib.suppress(Exception):  # of many kinds, once Ray itself is shut down
             ended: list[Any] = []
-            while not ended and not self._is_closed.is_set():
+            # Once Ray is shut down a call would connect it again.
+            while not ended and not self._is_closed.is_set() and self._ray.is_initialized():
                 ended, _ = self._ray.wait(list(self._replicas), timeout=0.5)
-            if not self._is_closed.is_set():
+            if not self._ray.is_initialized():
+                self._loss = "Ray was shut down"
+            elif not self._is_closed.is_set():
                 self._loss = f"{self._replicas[ended[0]].name} is gone: {self._reason(ended[0])}"
         self._noticed.set()
         # A node that lost its power closes no channel.
@@ -119,7 +134,7 @@ def _connected(address: str | None) -> Any:
     if ray.is_initialized():
         return ray
     try:
-        ray.init(address=address, log_to_driver=False, configure_logging=False)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of many kinds
         raise MachineError(
             f"no Ray cluster at '{address or 'this machine'}' ({line_of(error)}); start one with "
@@ -150,7 +165,7 @@ def _load(
     loads = []
     for stage in document.stages:
         contents = _contents(ray, folder, stage)
-        returned, stored = _outputs(wiring, stage.index)
+        returned, stored = returned_and_stored(wiring, stage.index)
         for number, replica in enumerate(stage.replicas):
             actor, place = next(rest)
             part = _alone(document, stage, replica)
@@ -166,7 +181,8 @@ def _load(
 
         def end(actor: Any = actor) -> None:
             watch.close()
-            ray.kill(actor)
+            if ray.is_initialized():
+                ray.kill(actor)
 
         replicas.append(RayReplica(name, address, key, outputs, watch.loss, end))
     return replicas
@@ -205,7 +221,7 @@ def _alone(document: Manifest, stage: StagePart, replica: ReplicaPart) -> Manife
     return document.model_copy(update={"stages": (alone,)})
 
 
-def _outputs(wiring: Wiring, stage: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def returned_and_stored(wiring: Wiring, stage: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The outputs of a stage that the caller gets, and those that actors read, by position."""
     returned, stored = [], [state.output for state in wiring.states if state.stage == stage]
     for connection in wiring.connections:

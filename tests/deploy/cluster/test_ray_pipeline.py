@@ -257,3 +257,18 @@ def test_serve_reads_items_and_writes_outputs(folder: Path, nodes: Nodes, branch
     assert remote.stdout == local.stdout
     outputs = [list(result.values()) for result in branches.expected(items)]
     assert len(local.stdout) == sum(np.asarray(a).nbytes for row in outputs for a in row)
+
+
+def test_a_program_that_closes_nothing_ends_quietly(folder: Path, nodes: Nodes) -> None:
+    program = f"""
+import numpy as np
+from autosplit.deploy.load import on_ray
+pipeline = on_ray({str(folder)!r}, {places(4)}, {nodes.cluster.address!r})
+item = {{p.name: np.zeros(p.shape, p.dtype) for p in pipeline.wiring.inputs}}
+for _ in range(3):
+    pipeline.submit(item)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=LIMIT_S, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
