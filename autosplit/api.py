@@ -21,7 +21,7 @@ from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.devices.rpc import reached
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring, part
-from autosplit.hardware.measurement.results import SplitResults
+from autosplit.hardware.measurement.results import Profile, SplitResults
 from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.lowering import convex
 from autosplit.lowering.external.backend import Backend
@@ -392,9 +392,15 @@ def fastest_runtimes(
 
 def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel:
     """The planner's costs, in ms, of a model on ``devices``, measured or from the cache."""
-    model.check(devices)
+    profiles = measured_profiles(model, devices)
     with reached(devices):
-        profiles = model.profiles(devices)
         links = [model.link(d) for d in devices]
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
     return cost_model(model.graph, profiles, links, groups)
+
+
+def measured_profiles(model: CompiledModel, devices: Sequence[Device]) -> list[Profile]:
+    """The op times of each runtime on each of ``devices``, measured or from the cache."""
+    model.check(devices)
+    with reached(devices):
+        return model.profiles(devices)

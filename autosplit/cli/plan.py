@@ -8,9 +8,10 @@
   autosplit plan net.onnx --cores 4                      stages, replicas and threads of a model
 
 Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
-are equal, the plan is optimal. With --cores a stage may have several replicas that share the items;
-its load is then divided by their number. A replica of a stage with states holds whole streams, so
-with one stream it has no use for a second.
+are equal, the plan is optimal. The interval of a model's period goes from the low to the high end
+of the time of each op. With --cores a stage may have several replicas that share the items; its
+load is then divided by their number. A replica of a stage with states holds whole streams, so with
+one stream it has no use for a second.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from autosplit.hardware.runtimes import registry
 from autosplit.units import digits
 
 if TYPE_CHECKING:
+    from autosplit.api import Model
+    from autosplit.hardware.devices.device import Device
     from autosplit.planner import CostModel
 
 HELP = "find the provably best split of a model or of a graph file"
@@ -126,13 +129,8 @@ def run(args: argparse.Namespace) -> int:
         args.allow_empty = True
     if args.cores is not None:
         _check_deployment(args)
-    thread_counts: tuple[int, ...] = (1,)
-    if args.cores is not None and not _is_graph_file(args):
-        from autosplit import api
-
-        costs, thread_counts = api.costs_by_threads(options.load_model(args), args.cores)
-    else:
-        costs, args.stages = _costs(args)
+    model = None if _is_graph_file(args) else options.load_model(args)
+    costs, thread_counts = _costs(args, model)
     if args.streams is not None:
         if args.cores is None:
             raise ConfigError("--streams is for deployments; give --cores instead of --stages")
@@ -142,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
-    runtime = None if _is_graph_file(args) else args.runtime or registry.DEFAULT
+    runtime = args.runtime or registry.DEFAULT if model else None
     if args.cores is not None:
         document = planned.deployment(
             costs, args.cores, runtime, thread_counts, deadline, args.k_best, args.pareto
@@ -164,6 +162,8 @@ def run(args: argparse.Namespace) -> int:
             baselines=args.baselines,
             count=args.count,
         )
+    if model:
+        document |= _certainty(args, model, document, costs, thread_counts)
     if auto:
         planned.leave_out_empty(document, alike=costs.devices is None)
     document["seconds"] = time.perf_counter() - start
@@ -176,26 +176,53 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _costs(args: argparse.Namespace) -> tuple[CostModel, int]:
-    """The costs of the graph file, or the measured ones of the model, and the number of stages."""
+def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tuple[int, ...]]:
+    """The costs of the graph file or the measured ones of the model, and their thread counts.
+
+    A number of stages that is left open is set to the most that there may be.
+    """
+    from autosplit import api
     from autosplit.hardware.profiling import graph_file
 
-    if _is_graph_file(args):
+    if model is None:
         if args.shape or args.devices or args.target or args.device_target or args.runtime:
             raise ConfigError(
                 "--shape, --target, --devices and --runtime are for models; "
                 "a graph file has its own costs"
             )
-        if args.stages == "auto":
-            return graph_file.graph_and_stages(args.model)
-        return graph_file.read_graph(args.model), args.stages
-    from autosplit import api
-    from autosplit.hardware.devices import device as devices
+        if args.stages != "auto":
+            return graph_file.read_graph(args.model), (1,)
+        costs, args.stages = graph_file.graph_and_stages(args.model)
+        return costs, (1,)
+    if args.cores is not None:
+        return api.costs_by_threads(model, args.cores)
+    if args.stages == "auto":
+        args.stages = api.most_stages(options.devices(args.devices))
+    return api.measured_costs(model, _devices(args)), (1,)
 
-    named = options.devices(args.devices)
-    stages = api.most_stages(named) if args.stages == "auto" else args.stages
-    model = options.load_model(args)
-    return api.measured_costs(model, devices.along(stages, named)), stages
+
+def _certainty(
+    args: argparse.Namespace,
+    model: Model,
+    document: dict[str, Any],
+    costs: CostModel,
+    thread_counts: Sequence[int],
+) -> dict[str, Any]:
+    """How far the profile is to be trusted: keys of the document of a model."""
+    from autosplit import api
+    from autosplit.hardware.devices.device import Cores, available
+    from autosplit.report.documents import plan as planned
+
+    if args.cores is not None:
+        # Replicas of as many threads cost the same wherever they run.
+        of_threads = {n: Cores(available()[:n]) for n in thread_counts}
+        profiles = api.measured_profiles(model, list(of_threads.values()))
+        places = [str(of_threads[n]) for n in document["threads"]]
+        return planned.certainty(document, costs.ids, profiles, places, shared=False)
+    devices = _devices(args)
+    profiles = api.measured_profiles(model, devices)
+    places = [str(devices[n]) for n in document["devices"]]
+    return planned.certainty(document, costs.ids, profiles, places)
 
 
 def _is_graph_file(args: argparse.Namespace) -> bool:
@@ -221,8 +248,9 @@ def _print(args: argparse.Namespace, costs: CostModel, document: dict[str, Any])
     # A model's times are in ms; a graph file's are in no unit.
     unit = "" if _is_graph_file(args) else " ms"
     output.emit_line(_summary(costs.name, document, unit))
-    if document["note"]:
-        output.emit_line(document["note"])
+    for note in (document["note"], *document.get("disturbances", ())):
+        if note:
+            output.emit_line(note)
     columns = _stage_columns(document, _places(args), unit)
     output.emit_table("", tuple(columns), zip(*columns.values(), strict=True))
     _print_lists(document, unit)
@@ -281,8 +309,10 @@ def _summary(name: str, document: dict[str, Any], unit: str) -> str:
         proof = "no bound above 0 is proven"
     else:
         proof = f"at most {100 * document['gap']:.2f} % above the best"
+    low, high = document.get("period_interval") or (None, None)
+    interval = "" if low is None else f" ({low:.6g} to {high:.6g})"
     return (
-        f"{name}: period {document['period']:.6g}{unit}, "
+        f"{name}: period {document['period']:.6g}{unit}{interval}, "
         f"lower bound {document['lower_bound']:.6g}{unit} ({proof}), "
         f"latency {document['latency']:.6g}{unit}, planned in {document['seconds']:.2f} s"
     )
@@ -323,8 +353,12 @@ def _cell(value: float | None, digits: int = 6) -> str:
 
 def _places(args: argparse.Namespace) -> tuple[str, ...]:
     """The devices of a model's stages; a graph file has none, and replicas have equal ones."""
-    from autosplit.hardware.devices import device as devices
-
     if _is_graph_file(args) or args.cores is not None:
         return ()
-    return tuple(map(str, devices.along(args.stages, options.devices(args.devices))))
+    return tuple(map(str, _devices(args)))
+
+
+def _devices(args: argparse.Namespace) -> tuple[Device, ...]:
+    from autosplit.hardware.devices import device
+
+    return device.along(args.stages, options.devices(args.devices))

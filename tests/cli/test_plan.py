@@ -8,6 +8,7 @@ import pytest
 from autosplit import api
 from autosplit.cli import main, options
 from autosplit.hardware.devices import device
+from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling.graph_file import read_graph
 
 GRAPH = {
@@ -266,10 +267,16 @@ def measured(monkeypatch):
         rows = [[time / count**2 for time in costs.times[0]] for count in counts]
         return replace(costs, times=tuple(map(tuple, rows))), counts
 
+    def profiles(model, along):
+        times = read_graph(model).times[0]
+        noise = tuple(0.1 * time for time in times)
+        return [Profile(str(d), times, noise, "tvm", disturbances=("load 3.1",)) for d in along]
+
     monkeypatch.setattr(device, "available", lambda: (0, 1, 2))
     monkeypatch.setattr(options, "load_model", lambda args: args.model.with_suffix(".json"))
     monkeypatch.setattr(api, "measured_costs", costs)
     monkeypatch.setattr(api, "costs_by_threads", by_threads)
+    monkeypatch.setattr(api, "measured_profiles", profiles)
     return asked
 
 
@@ -294,6 +301,22 @@ def test_a_model_is_planned_on_its_devices_or_a_core_a_stage(graph, measured, ca
     assert wide["runtimes"] == ["tvm", "tvm"]
 
 
+def test_the_interval_of_a_model_is_that_of_its_op_times(graph, measured, capsys):
+    model = graph().replace(".json", ".onnx")
+    document = planned(capsys, model, "--stages", "2", "--runtime", "tvm")
+    # The first stage has 6.0 of ops and 0.5 of a transfer, whose noise is not known.
+    assert document["period_interval"] == pytest.approx([5.9, 7.1])
+    assert len(document["disturbances"]) == 2
+    replicated = planned(capsys, model, "--cores", "2", "--runtime", "tvm")
+    low, high = replicated["period_interval"]
+    assert low < replicated["period"] < high
+    assert main(["plan", model, "--stages", "2", "--runtime", "tvm"]) == 0
+    text = capsys.readouterr().out
+    assert "period 6.5 ms (5.9 to 7.1)" in text
+    assert "profile of tvm on cores:0 was disturbed: load 3.1" in text
+    assert "period_interval" not in planned(capsys, graph(), "--stages", "2")
+
+
 def test_stages_on_one_core_add_their_loads_and_a_line_says_so(graph, measured, capsys):
     model = graph().replace(".json", ".onnx")
     two = "--stages", "2", "--devices", "cores:1 cores:1", "--k-best", "2"
@@ -302,6 +325,7 @@ def test_stages_on_one_core_add_their_loads_and_a_line_says_so(graph, measured, 
     assert document["lower_bound"] <= document["period"] <= document["k_best"][1]["period"]
     assert main(["plan", model, *two]) == 0
     assert "devices share cores" in capsys.readouterr().out
+    assert document["period_interval"][1] > 1.05 * document["period"]
 
 
 def test_any_number_of_stages_is_up_to_the_devices_or_the_cores(graph, measured, capsys):

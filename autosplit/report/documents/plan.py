@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from autosplit.deployment import resources_of
+
 if TYPE_CHECKING:
+    from autosplit.hardware.measurement.results import Profile
     from autosplit.planner import CostModel, Plan, PlannedDeployment
     from autosplit.planner.baselines import PlannedBaseline
 
@@ -132,6 +135,41 @@ def deployment(
         result["pareto"] = [deployed(plan) for plan in front.plans]
         result["pareto_complete"] = front.complete
     return result
+
+
+def certainty(
+    document: Mapping[str, Any],
+    ids: Sequence[Any],
+    profiles: Sequence[Profile],
+    places: Sequence[str],
+    *,
+    shared: bool = True,
+) -> dict[str, Any]:
+    """``period_interval`` and ``disturbances`` of a plan by the profiles that it rests on.
+
+    The interval is that of the largest load, each between the sums of the low and of the high ends
+    of its ops: what makes one op slow for a while, such as the processor's clock, makes all slow.
+    ``ids`` are the names of the ops in their order, ``places`` the device of each stage. Where
+    they are ``shared`` the loads on a core add up.
+    """
+    by_place = {(profile.runtime, profile.device): profile for profile in profiles}
+    index = {op: number for number, op in enumerate(ids)}
+    ends: dict[object, tuple[float, float]] = {}
+    disturbances: dict[str, None] = {}
+    for number, ops in enumerate(document["stages"]):
+        profile = by_place.get((document["runtimes"][number], places[number]))
+        if not ops or profile is None:
+            continue
+        half = sum(profile.spread_ms[index[op]] for op in ops)
+        load, replicas = document["loads"][number], document["replicas"][number]
+        low, high = max(0.0, load - half) / replicas, (load + half) / replicas
+        for core in (shared and resources_of(places[number])) or (number,):
+            others = ends.get(core, (0.0, 0.0))
+            ends[core] = others[0] + low, others[1] + high
+        name = f"profile of {profile.runtime} on {profile.device}"
+        disturbances |= dict.fromkeys(f"{name} was disturbed: {r}" for r in profile.disturbances)
+    interval = [max(side) for side in zip(*ends.values(), strict=True)]
+    return {"period_interval": interval or None, "disturbances": list(disturbances)}
 
 
 def leave_out_empty(document: dict[str, Any], alike: bool) -> None:
