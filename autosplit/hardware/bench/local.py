@@ -22,7 +22,7 @@ from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Item, Pipeline
 from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import disturbance, measure
-from autosplit.hardware.measurement.baselines import UnsplitRun, unsplit_runs
+from autosplit.hardware.measurement.baselines import BRIEFER, UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved
 from autosplit.hardware.measurement.real_time import measure_real_time
 from autosplit.hardware.measurement.results import (
@@ -40,9 +40,6 @@ from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
 from autosplit.planner import CostModel
 
-# The first measurement of a baseline is so many times shorter than that of a candidate, and its
-# interval as many times wider as that makes it: by the root.
-_BRIEFER = 4
 _LOOK = 8  # results of replicas at least between two looks at their interval
 
 
@@ -185,7 +182,7 @@ class LocalBench:
 
         There are many baselines, so each is measured briefly.
         """
-        seconds, share = self.budget.seconds / _BRIEFER, self.budget.share * _BRIEFER**0.5
+        seconds, share = self.budget.seconds / BRIEFER, self.budget.share * BRIEFER**0.5
         brief = replace(self.budget, seconds=seconds, share=share)
         baselines = []
         for run in self.unsplit_runs():

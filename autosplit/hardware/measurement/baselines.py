@@ -11,6 +11,9 @@ from autosplit.planner.problem.deployment import useful_replicas
 from autosplit.units import counted
 
 COMPARED = 4  # baselines in a final comparison at most
+# The first measurement of a baseline is so many times shorter than that of a candidate, and its
+# interval as many times wider as that makes it: by the root.
+BRIEFER = 4
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,10 @@ from autosplit.serialization import load
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
+from autosplit.study.loop import time_left
 from autosplit.study.loop.calm import Calm
 from autosplit.study.loop.deployment_verdict import judge_deployment
+from autosplit.study.loop.time_left import FINALISTS
 from autosplit.study.loop.verdict import Verdict, judge
 from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
     from autosplit.study.loop.open import OpenStudy
 
-FINALISTS = 4  # candidates in the final comparison at most
 NOISES = 3  # a candidate expected to be slower than the best by more times the noise is left out
 
 
@@ -161,19 +162,8 @@ def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int
         f"final comparison: {counted(candidates, 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
-    seconds = most_seconds(opened, attributes, candidates)
+    seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
-
-
-def most_seconds(
-    opened: OpenStudy, attributes: Mapping[str, Any], candidates: int = FINALISTS
-) -> float:
-    """How long the final comparison measures; nothing where none is held or all is simulated."""
-    config = opened.config
-    if config.runtime == "simulated" or "throughput" not in config.objectives:
-        return 0.0
-    contenders = candidates + len(strongest(compared_baselines(attributes)))
-    return (contenders + bool(config.realtime)) * config.measure.seconds
 
 
 def _compare(

@@ -21,10 +21,11 @@ from autosplit.planner.placement.shared_resources import slowed
 from autosplit.study.acquisition.sampler import SplitSampler
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop import time_left
 from autosplit.study.persistence import records
 from autosplit.study.persistence.optuna_internals import write_once
 from autosplit.study.persistence.storage import connect, redact_password, storage_errors
-from autosplit.study.progress import Progress, Silent
+from autosplit.study.progress import Progress, Silent, duration
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
@@ -226,10 +227,12 @@ def _prepare(
     Workers of several hosts may measure them at once; all continue with what was stored first.
     """
     lock = device_lock(config, progress.note)
+    seconds = time_left.before_trials(config, bench)
+    left = f", up to {duration(seconds)} of measurements left" if seconds else ""
     with storage_errors(url):
         stored = study.user_attrs
     if not isinstance(stored.get("profile"), list):
-        progress.note("profiling every op on each device")
+        progress.note(f"profiling every op on each device{left}")
         with lock.hold():
             profiles = bench.profile()
         for line in left_out(profiles):
@@ -259,7 +262,7 @@ def _prepare(
         periods = records.cut_document(space.cut_periods())
         _store(study, url, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
     if "baselines" not in stored:
-        progress.note("measuring the baselines: the unsplit model in each runtime")
+        progress.note(f"measuring the baselines: the unsplit model in each runtime{left}")
         with lock.hold():
             # Where no device has the memory for the whole model there is none.
             fits = evaluate(costs.on_devices([0]), [range(len(costs.names))]).memory[0]

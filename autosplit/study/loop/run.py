@@ -19,7 +19,7 @@ from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
-from autosplit.study.loop import final_comparison
+from autosplit.study.loop import final_comparison, time_left
 from autosplit.study.loop.calm import Calm
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
@@ -246,7 +246,7 @@ class StudyLoop:
         seconds_left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:
             seconds_left = min(seconds_left, max(0.0, search.timeout - elapsed))
-        seconds_left += final_comparison.most_seconds(self.opened, self.study.user_attrs)
+        seconds_left += time_left.of_comparison(self.opened.config, self.study.user_attrs)
         status = Status(
             number=number,
             period_ms=period.median if period else None,

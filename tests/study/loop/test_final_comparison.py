@@ -9,7 +9,8 @@ import pytest
 
 from autosplit.planner import CostModel
 from autosplit.study.acquisition.expected_improvement import corrected_costs
-from autosplit.study.loop.final_comparison import FINALISTS, covers, finalists
+from autosplit.study.loop.final_comparison import covers, finalists
+from autosplit.study.loop.time_left import FINALISTS
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured
 

@@ -1,0 +1,42 @@
+"""How long the parts of a study measure at most, by the times of its study file.
+
+Simulated hardware takes no time worth a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autosplit.hardware.bench.interface import Bench
+from autosplit.hardware.devices.device import parse
+from autosplit.hardware.measurement.baselines import BRIEFER, COMPARED, strongest, unsplit_runs
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.persistence.attributes import compared_baselines
+
+FINALISTS = 4  # candidates in the final comparison at most
+
+
+def before_trials(config: StudyConfig, bench: Bench) -> float:
+    """The baselines, the trials and the final comparison of a study that has measured nothing."""
+    if config.runtime == "simulated":
+        return 0.0
+    places = [parse(name) for name in bench.devices]
+    runs = sum(len(unsplit_runs(name, places, has_hint=True)) for name in bench.runtimes)
+    trials = config.search.trials * config.measure.seconds
+    if config.search.timeout is not None:
+        trials = min(trials, config.search.timeout)
+    return runs * config.measure.seconds / BRIEFER + trials + of_comparison(config, {})
+
+
+def of_comparison(
+    config: StudyConfig, attributes: Mapping[str, Any], candidates: int = FINALISTS
+) -> float:
+    """The final comparison; before the baselines are known, with as many as it may have."""
+    if config.runtime == "simulated" or "throughput" not in config.objectives:
+        return 0.0
+    baselines: Sequence[Any] = range(COMPARED)
+    if "baselines" in attributes:
+        baselines = strongest(compared_baselines(attributes))
+    contenders = candidates + len(baselines)
+    return (contenders + bool(config.realtime)) * config.measure.seconds
