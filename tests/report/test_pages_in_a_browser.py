@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
 import pytest
 
 from autosplit import cuts
 from autosplit.report.documents.record import Study, read
+from autosplit.report.documents.study_reader import find_study
 from autosplit.report.html import page
 from tests.report import graphs
 from tests.report.browser import ROOT, WIDER, Browser
-from tests.report.serving import Client
+from tests.report.serving import Client, dashboard
 from tests.report.studies import make_study
 
 pytestmark = pytest.mark.integration
@@ -98,6 +100,28 @@ def test_pointing_at_a_box_or_a_mark_says_what_it_is(opened: Browser) -> None:
     assert opened.run(TIP) == said
 
 
+@pytest.mark.parametrize("which", ["report", "/", "/compare?a=3&b=8"])
+def test_keys_lead_from_mark_to_mark_of_a_chart(
+    browser: Browser, report: str, served: Client, which: str
+) -> None:
+    browser.open(report if which == "report" else served.url + which[1:])
+    focused = "return document.activeElement.getAttribute('aria-label')"
+    charts = "[...document.querySelectorAll('figure.chart svg')]"
+    stops = f"return {charts}.map(e => e.querySelectorAll('.node[tabindex=\"0\"]').length)"
+    assert set(browser.run(stops)) == {1}
+    names = f"return [...{charts}[0].querySelectorAll('.node')].map(e => e.ariaLabel)"
+    marks = browser.run(names)
+    first, second, last = marks[0], marks[1], marks[-1]
+    browser.press("figure.chart svg .node", "\ue014")  # the right arrow
+    assert (browser.run(focused), browser.run(TIP)) == (second, second)
+    browser.press("figure.chart svg .node:focus", "\ue010")  # end
+    assert browser.run(focused) == last
+    browser.press("figure.chart svg .node:focus", "\ue011", "\ue012")  # home, the left arrow
+    assert (browser.run(focused), browser.run(TIP)) == (first, first)
+    assert set(browser.run(stops)) == {1}
+    assert browser.accessibility() == []
+
+
 def test_a_box_opens_and_closes_by_mouse_and_keyboard(opened: Browser) -> None:
     title = "return document.querySelector('.frame text').textContent"
     whole = opened.run(f"return {BOXES}.length")
@@ -150,6 +174,24 @@ def test_the_news_reach_an_open_page(browser: Browser, served: Client) -> None:
     browser.run("document.querySelector('[data-live]').textContent = 'old'")
     is_new = "return document.querySelector('[data-live]').textContent.startsWith('11 trials')"
     assert browser.wait(is_new)
+
+
+def test_what_changes_in_a_running_study_changes_in_place(browser: Browser, small: Path) -> None:
+    with dashboard(find_study(str(small))) as client:
+        browser.open(client.url)
+        browser.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
+        browser.run("scrollTo(0, 400); window.stays = true")
+        browser.press(".frame", "+")
+        zoomed = browser.run(SHOWN)
+        study = optuna.load_study(study_name="fire", storage=f"sqlite:///{small}")
+        study.set_user_attr("verdict", {"choice": "leave", "text": "Changed meanwhile."})
+        # The server looks at most every few seconds.
+        assert browser.wait("return document.body.innerText.includes('Changed meanwhile.')")
+        assert browser.run("return window.stays")
+        assert browser.run(SHOWN) == zoomed
+        assert browser.run("return scrollY") == 400
+        assert browser.run("return [...document.querySelectorAll('details')].every(e => e.open)")
+        assert browser.errors() == []
 
 
 def test_read_only_can_be_seen_in_optuna_dashboard(browser: Browser, served: Client) -> None:

@@ -15,6 +15,7 @@ function speak(root) {
     if (!title) continue;
     node.setAttribute("aria-label", title.textContent);
     if (node.localName === "g") node.setAttribute("role", "img");
+    // Of the marks of a chart, only one is a stop of Tab.
     if (root.closest(".viewer")) node.setAttribute("tabindex", "0");
     title.remove();
   }
@@ -182,15 +183,69 @@ class Viewer {
   }
 }
 
-for (const figure of document.querySelectorAll("figure.graph")) new Viewer(figure);
-for (const svg of document.querySelectorAll("figure.chart svg")) speak(svg);
+// In a chart Tab leads to one mark, and the arrow keys, Home and End to the others.
+function rove(svg) {
+  const marks = [...svg.querySelectorAll(".node")];
+  marks.forEach((mark, place) => mark.setAttribute("tabindex", place ? -1 : 0));
+  const ends = {Home: -marks.length, End: marks.length};
+  const steps = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, ...ends};
+  svg.addEventListener("keydown", (event) => {
+    const place = marks.indexOf(document.activeElement);
+    if (!(event.key in steps) || place < 0) return;
+    const next = Math.max(0, Math.min(place + steps[event.key], marks.length - 1));
+    marks[place].setAttribute("tabindex", -1);
+    marks[next].setAttribute("tabindex", 0);
+    marks[next].focus();
+    event.preventDefault();
+  });
+}
+
+function enliven(root) {
+  for (const figure of root.querySelectorAll("figure.graph")) new Viewer(figure);
+  for (const svg of root.querySelectorAll("figure.chart svg")) {
+    speak(svg);
+    rove(svg);
+  }
+}
+
+// The parts of a page below its head, which alone change while a study runs.
+const parts = (page) => [...page.querySelectorAll("main > :not(header)")];
+const served = parts(document).map((part) => part.outerHTML);
+enliven(document);
+
+// Takes over the parts that have changed; the others stay as they were scrolled, zoomed and opened.
+async function renew() {
+  const answer = await fetch(location.href);
+  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const shown = parts(document);
+  const news = parts(next);
+  news.forEach((part, place) => {
+    const text = part.outerHTML;
+    const old = shown[place];
+    if (text === served[place]) return;
+    served[place] = text;
+    const open = [...(old?.querySelectorAll("[open] > summary") ?? [])].map((s) => s.textContent);
+    for (const s of part.querySelectorAll("summary")) s.parentElement.open = open.includes(s.textContent);
+    for (const select of old?.querySelectorAll("select") ?? []) {
+      const twin = part.querySelector(`select[name="${select.name}"]`);
+      if (twin) twin.value = select.value;
+    }
+    if (old) old.replaceWith(part);
+    else document.querySelector("main").append(part);
+    enliven(part);
+  });
+  for (const old of shown.slice(news.length)) old.remove();
+  served.length = news.length;
+}
 
 // The dashboard tells of the study while it runs; a page of a file has no such element.
 const live = document.querySelector("[data-live]");
 if (live) {
-  new EventSource(live.dataset.live).addEventListener("message", (event) => {
+  new EventSource(live.dataset.live).addEventListener("message", async (event) => {
     const news = JSON.parse(event.data);
     live.textContent = news.text;
-    if (news.version !== live.dataset.version) location.reload();
+    if (news.version === live.dataset.version) return;
+    await renew();
+    live.dataset.version = news.version;
   });
 }
