@@ -24,11 +24,14 @@ def note(text: str) -> None:
     print(_broken(printable(text), sys.stderr), file=sys.stderr, flush=True)
 
 
-def _broken(text: str, stream: TextIO) -> str:
+def _broken(text: str, stream: TextIO, indent: str = "") -> str:
+    """A text whose lines fit a terminal; only a single word may be longer."""
     width = shutil.get_terminal_size().columns
-    if not stream.isatty() or len(text) <= width:
+    if not stream.isatty() or max(map(len, text.splitlines()), default=0) <= width:
         return text
-    wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     return "\n".join(map(wrapper.fill, text.splitlines()))
 
 
@@ -145,11 +148,16 @@ def _drawn(columns: Sequence[Column], width: int) -> str:
         return _records(columns)
     console = Console(width=width)
     table = Table()
-    for column, words in zip(columns, least, strict=True):
-        justify: Literal["left", "right"] = "right" if column.is_numeric else "left"
-        extra = min(spare, column.width(cell_len) - words)
+    widths = dict(enumerate(least))
+    wanting = [column.width(cell_len) - words for column, words in zip(columns, least, strict=True)]
+    # What is left goes in equal shares to the columns that can use it.
+    for count, place in enumerate(sorted(widths, key=wanting.__getitem__)):
+        extra = min(wanting[place], spare // (len(columns) - count))
+        widths[place] += extra
         spare -= extra
-        table.add_column(column.name, justify=justify, width=words + extra, overflow="fold")
+    for place, column in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if column.is_numeric else "left"
+        table.add_column(column.name, justify=justify, width=widths[place], overflow="fold")
     for row in zip(*(column.cells for column in columns), strict=True):
         # As Text: rich would read [brackets] in a name as markup.
         table.add_row(*map(Text, row))
@@ -164,7 +172,8 @@ def _records(columns: Sequence[Column]) -> str:
     lines = []
     for cells in zip(*(column.cells for column in columns), strict=True):
         pairs = zip(columns, cells, strict=True)
-        lines += [f"{c.name}: {cell}" if c.name else cell for c, cell in pairs if cell]
+        texts = [f"{c.name}: {cell}" if c.name else cell for c, cell in pairs if cell]
+        lines += [_broken(text, sys.stdout, "  ") for text in texts]
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
 

@@ -70,15 +70,10 @@ def _make(name: str, file: Path, seed: int, form: str) -> int:
             {**_document(net), "seed": seed, "path": str(path), "bytes": size, "sha256": digest}
         )
         return 0
-    rows = [
-        ("file", path),
-        ("size", f"{size / 1e6:.1f} MB"),
-        ("sha256", digest),
-        ("nodes", net.nodes),
-        ("inputs", _text(net.inputs)),
-        ("outputs", _text(net.outputs)),
-    ]
-    output.emit_table("", (name, f"seed {seed}"), rows)
+    output.emit_line(f"{path}: {name} with seed {seed}, {net.nodes} nodes, {size / 1e6:.1f} MB")
+    output.emit_line(f"inputs: {_text(net.inputs)}")
+    output.emit_line(f"outputs: {_text(net.outputs)}")
+    output.emit_line(f"sha256: {digest}")
     return 0
 
 
