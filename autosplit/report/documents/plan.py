@@ -161,8 +161,10 @@ def certainty(
         if not ops or profile is None:
             continue
         half = sum(profile.spread_ms[index[op]] for op in ops)
-        load, replicas = document["loads"][number], document["replicas"][number]
-        low, high = max(0.0, load - half) / replicas, (load + half) / replicas
+        load = document["loads"][number]
+        # What the replicas of a stage make of its load, by the streams that they share.
+        share = document["periods"][number] / load if "periods" in document and load else 1.0
+        low, high = max(0.0, load - half) * share, (load + half) * share
         for core in (shared and resources_of(places[number])) or (number,):
             others = ends.get(core, (0.0, 0.0))
             ends[core] = others[0] + low, others[1] + high
