@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -15,7 +15,6 @@ from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, MachineError, SplitError
 from autosplit.graph import ops_named
 from autosplit.hardware.compiled_model import CompiledModel
-from autosplit.hardware.compiled_model import load_model as _load
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.devices.rpc import reached
@@ -24,7 +23,6 @@ from autosplit.hardware.execution.wiring import Wiring, part
 from autosplit.hardware.measurement.results import Profile, SplitResults
 from autosplit.hardware.profiling.cost_model import cost_model, place_regions
 from autosplit.lowering import convex
-from autosplit.lowering.external.backend import Backend
 
 if TYPE_CHECKING:
     from autosplit.planner import CostModel
@@ -243,30 +241,7 @@ def _export(
     return write_split(model, deployment, Path(folder), results, format, onnx)
 
 
-def load_model(
-    model: str | Path | Any,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    target: str | None = None,
-    tuning: Path | None = None,
-    backends: Sequence[Backend] = (),
-    runtime: str | None = None,
-    targets: Mapping[str, str] | None = None,
-    states: Mapping[str, str] | None = None,
-    tolerance: float | None = None,
-    precision: Literal["full", "fast"] = "full",
-) -> Model:
-    """Read and fuse a model: an ONNX, TVMScript, Relax JSON or torch.export file, or an object.
-
-    ``shapes`` gives the shapes of dynamic inputs by name. ``states`` has, by the name of an input,
-    the output that takes its place in the next step of a stream. The other parameters are those of
-    ``autosplit.hardware.compiled_model.load_model``. Raises ModelError or ConfigError where the
-    model, the shapes or the runtime are wrong, MachineError without the package that reads it.
-    """
-    # ``Model`` adds methods alone, so the fields of what was compiled are all it has.
-    built = _load(
-        model, shapes, target, tuning, backends, runtime, targets, states, tolerance, precision
-    )
-    return Model(**{f.name: getattr(built, f.name) for f in fields(built)})
+load_model = Model.load
 
 
 @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import stat
 from pathlib import Path
 from typing import Any
@@ -40,16 +41,18 @@ def read(model: Any, shapes: Shapes) -> SourceModel:
     return onnx_importer.load(model, shapes)
 
 
-def digest(path: Path) -> str:
-    """The sha256 of a model file, with the files that hold its weights where there are some.
+def digest(model: Any) -> str:
+    """The sha256 of a Relax module or of a model file, with the files that hold its weights.
 
     Raises ModelError for weights that cannot be read, MachineError without the package onnx.
     """
-    if path.suffix in SUFFIXES:
-        return sha256(path)
+    if not isinstance(model, Path):
+        return hashlib.sha256(tvm.ir.save_json(model).encode()).hexdigest()
+    if model.suffix in SUFFIXES:
+        return sha256(model)
     from autosplit.frontend.onnx import file as onnx_file
 
-    return onnx_file.digest(path)
+    return onnx_file.digest(model)
 
 
 def _require_regular_file(path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from autosplit import files, phases
 from autosplit.deployment import Deployment
@@ -308,70 +307,74 @@ class CompiledModel:
             identity["regions"] = f"{' '.join(composites)} {self.lowered.keep_together}"
         return identity
 
+    @classmethod
+    def load(
+        cls,
+        model: str | Path | Any,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        target: str | None = None,
+        tuning: Path | None = None,
+        backends: Sequence[Backend] = (),
+        runtime: str | None = None,
+        targets: Mapping[str, str] | None = None,
+        states: Mapping[str, str] | None = None,
+        tolerance: float | None = None,
+        precision: Literal["full", "fast"] = "full",
+    ) -> Self:
+        """Read and fuse a model.
 
-def load_model(
-    model: str | Path | Any,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    target: str | None = None,
-    tuning: Path | None = None,
-    backends: Sequence[Backend] = (),
-    runtime: str | None = None,
-    targets: Mapping[str, str] | None = None,
-    states: Mapping[str, str] | None = None,
-    tolerance: float | None = None,
-    precision: str = "full",
-) -> CompiledModel:
-    """Read and fuse a model.
+        ``model`` is an ONNX file, TVMScript (.py), a saved module (.json) or exported program
+        (.pt2), a TVM IRModule or a ``torch.export.ExportedProgram``. ``shapes`` gives the shapes of
+        dynamic inputs by name. ``target`` defaults to this machine's processor; ``targets`` are
+        those of devices by their spelling, and a device without one is asked. ``tuning`` is the
+        folder of a tuning database. ``states`` has, by the name of an input, the output that takes
+        its place in the next step of a stream. ``backends`` are external code generators for the
+        ops that they match. ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need
+        an ONNX file or a PyTorch program. With ``auto`` each stage has the one that is fastest for
+        it, of those that are installed and can compute the model. ``tolerance`` is the relative
+        error that outputs may have; by default it follows from the model. With ``precision``
+        "fast" TVM's kernels may use Winograd's filtering: an input that is no finite number then
+        changes outputs near those that read it.
 
-    ``model`` is an ONNX file, TVMScript (.py), a saved module (.json) or exported program (.pt2),
-    a TVM IRModule or a ``torch.export.ExportedProgram``. ``shapes`` gives the shapes of dynamic
-    inputs by name. ``target`` defaults to this machine's processor; ``targets`` are those of
-    devices by their spelling, and a device without one is asked. ``tuning`` is the folder of a
-    tuning database. ``states`` has, by the name of an input, the output that takes its place in the
-    next step of a stream. ``backends`` are external code generators for the ops that they match.
-    ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need an ONNX file or a
-    PyTorch program. With ``auto`` each stage has the one that is fastest for it, of those that are
-    installed and can compute the model. ``tolerance`` is the relative error that outputs may have;
-    by default it follows from the model. With ``precision`` "fast" TVM's kernels may use Winograd's
-    filtering: an input that is no finite number then changes outputs near those that read it.
+        Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
+        package.
+        """
+        from autosplit.frontend import importing
 
-    Raises ModelError or ConfigError for a wrong model or option, MachineError for a missing
-    package.
-    """
-    from autosplit.frontend import importing
+        require_pair()
+        runtime = runtime or registry.DEFAULT
+        _check_options(runtime, precision, tuning, backends)
+        path = Path(model) if isinstance(model, str | Path) else None
+        static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+        phases.report(f"importing {path.name if path else 'the model'}")
+        source = importing.read(path or model, static_shapes)
+        tvm_target = target_of(target)
+        phases.report("lowering")
+        lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
+        return cls(
+            path=path,
+            sha256=importing.digest(path or source.module),
+            # A target that the user names stays as it is.
+            target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
+            lowered=lowered,
+            reference=reference_of(source, path, tvm_target),
+            shapes=static_shapes,
+            tuning=tuning,
+            # External backends are TVM's.
+            runtime_name=TVM if backends and runtime == AUTO else runtime,
+            targets=_device_targets(targets or {}),
+            onnx_file=path if source.format == "onnx" else None,
+            onnx_model=source.onnx_model,
+            tolerance=tolerance,
+        )
 
-    require_pair()
-    runtime = runtime or registry.DEFAULT
-    _check_options(runtime, tuning, backends)
+
+def _check_options(
+    runtime: str, precision: str, tuning: Path | None, backends: Sequence[Backend]
+) -> None:
+    """Raises ConfigError for an unknown runtime or precision, and options of another runtime."""
     if precision not in PRECISIONS:
         raise ConfigError(f"precision '{precision}' is unknown; use {' or '.join(PRECISIONS)}")
-    path = Path(model) if isinstance(model, str | Path) else None
-    static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    phases.report(f"importing {path.name if path else 'the model'}")
-    source = importing.read(path or model, static_shapes)
-    tvm_target = target_of(target)
-    phases.report("lowering")
-    lowered = lower(source, tvm_target, backends, states, is_fast=precision == "fast")
-    return CompiledModel(
-        path=path,
-        sha256=importing.digest(path) if path else _digest(source.module),
-        # A target that the user names stays as it is.
-        target=tvm_target if target else without_bytes(tvm_target, lowered.dtypes),
-        lowered=lowered,
-        reference=reference_of(source, path, tvm_target),
-        shapes=static_shapes,
-        tuning=tuning,
-        # External backends are TVM's.
-        runtime_name=TVM if backends and runtime == AUTO else runtime,
-        targets=_device_targets(targets or {}),
-        onnx_file=path if source.format == "onnx" else None,
-        onnx_model=source.onnx_model,
-        tolerance=tolerance,
-    )
-
-
-def _check_options(runtime: str, tuning: Path | None, backends: Sequence[Backend]) -> None:
-    """Raises ConfigError for an unknown runtime and for options that are for another one."""
     if runtime not in (*RUNTIMES, AUTO):
         raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join((*RUNTIMES, AUTO))}")
     if runtime not in (TVM, AUTO) and (tuning or backends):
@@ -392,9 +395,3 @@ def _device_targets(targets: Mapping[str, str]) -> dict[str, str]:
     for text in by_device.values():
         target_of(text)
     return by_device
-
-
-def _digest(module: Any) -> str:
-    import tvm
-
-    return hashlib.sha256(tvm.ir.save_json(module).encode()).hexdigest()

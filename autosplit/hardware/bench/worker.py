@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autosplit.deployment import Deployment
 from autosplit.graph import FusedGraph
@@ -41,7 +41,7 @@ class BenchSetting:
     targets: Mapping[str, str] = field(default_factory=dict)
     tuning: Path | None = None
     tolerance: float | None = None
-    precision: str = "full"
+    precision: Literal["full", "fast"] = "full"
     runtime: str = TVM
     regions: tuple[Mapping[str, Any], ...] = ()
     states: Mapping[str, str] = field(default_factory=dict)
@@ -73,13 +73,13 @@ def open_bench(
     servers. ``more`` are further jobs by their kind.
     """
     from autosplit.hardware.bench.local import LocalBench
-    from autosplit.hardware.compiled_model import load_model
+    from autosplit.hardware.compiled_model import CompiledModel
     from autosplit.hardware.devices import device
     from autosplit.lowering.external.backend import named
 
     setting = load(BenchSetting, document["setting"])
     report_phase("reading the model")
-    model = load_model(
+    model = CompiledModel.load(
         setting.model,
         setting.shapes,
         setting.target,
