@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError
-from autosplit.extras import require
+from autosplit.extras import helper, numpy_helper, onnx, require
 from autosplit.files import sha256
 from autosplit.frontend.onnx.branches import take_known_branches
 from autosplit.frontend.onnx.nodes import inner_graphs
@@ -30,10 +30,10 @@ def read(path: Path, shapes: Shapes | None = None) -> Any:
         ConfigError: ``shapes`` do not fit the inputs.
         MachineError: The package onnx is missing.
     """
-    onnx = require("onnx", "onnx")
-    model = _inlined(_parse(path, onnx), path)
-    _load_external_data(model, path, onnx)
-    _check_weights(model.graph, onnx)
+    require("onnx", "onnx")
+    model = _inlined(_parse(path), path)
+    _load_external_data(model, path)
+    _check_weights(model.graph)
     return prepared(model, shapes or {})
 
 
@@ -45,9 +45,9 @@ def digest(path: Path) -> str:
     plain = sha256(path)
     if not _mentions(path, b"location"):
         return plain  # only external data has this key, and most files need not be parsed again
-    onnx = require("onnx", "onnx")
+    require("onnx", "onnx")
     folder, files = path.resolve().parent, {}
-    for tensor in _external_tensors(_inlined(_parse(path, onnx), path), onnx):
+    for tensor in _external_tensors(_inlined(_parse(path), path)):
         location, file = _external_file(tensor, folder)
         files[location] = file
     try:
@@ -72,13 +72,13 @@ def prepared(model: Any, shapes: Shapes) -> Any:
 
     Raises what ``bind_shapes`` raises.
     """
-    _store_constants_as_tensors(model.graph, require("onnx", "onnx"))
+    _store_constants_as_tensors(model.graph)
     bind_shapes(model, shapes)
     take_known_branches(model)
     return model
 
 
-def _parse(path: Path, onnx: Any) -> Any:
+def _parse(path: Path) -> Any:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -112,9 +112,9 @@ def _inlined(model: Any, path: Path) -> Any:
         raise ModelError(f"model '{path}' has functions that cannot be inlined: {error}") from error
 
 
-def _load_external_data(model: Any, path: Path, onnx: Any) -> None:
+def _load_external_data(model: Any, path: Path) -> None:
     folder = path.resolve().parent
-    for tensor in _external_tensors(model, onnx):
+    for tensor in _external_tensors(model):
         _external_file(tensor, folder)
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
@@ -124,7 +124,7 @@ def _load_external_data(model: Any, path: Path, onnx: Any) -> None:
         del tensor.external_data[:]
 
 
-def _external_tensors(model: Any, onnx: Any) -> Iterator[Any]:
+def _external_tensors(model: Any) -> Iterator[Any]:
     for tensor in _tensors(model.graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield tensor
@@ -164,7 +164,7 @@ def _resolved(folder: Path, location: str) -> Path | None:
         return None
 
 
-def _check_weights(graph: Any, onnx: Any) -> None:
+def _check_weights(graph: Any) -> None:
     if graph.sparse_initializer:
         name = graph.sparse_initializer[0].values.name
         raise ModelError(
@@ -174,7 +174,7 @@ def _check_weights(graph: Any, onnx: Any) -> None:
         if min(tensor.dims, default=0) < 0:
             raise ModelError(f"weight '{tensor.name}' is damaged: its shape is {list(tensor.dims)}")
         try:
-            onnx.numpy_helper.to_array(tensor)
+            numpy_helper.to_array(tensor)
         except Exception as error:
             raise ModelError(
                 f"weight '{tensor.name}' is damaged: {error or type(error).__name__}"
@@ -190,7 +190,7 @@ _NUMBER_ATTRIBUTES = {
 }
 
 
-def _store_constants_as_tensors(graph: Any, onnx: Any) -> None:
+def _store_constants_as_tensors(graph: Any) -> None:
     """Give every Constant its value as a tensor, the only form that TVM's importer reads."""
     for node in graph.node:
         if node.op_type != "Constant" or len(node.attribute) != 1:
@@ -198,9 +198,9 @@ def _store_constants_as_tensors(graph: Any, onnx: Any) -> None:
         attribute = node.attribute[0]
         dtype = _NUMBER_ATTRIBUTES.get(attribute.name)
         if dtype is not None:
-            array = np.array(onnx.helper.get_attribute_value(attribute), dtype)
-            tensor = onnx.numpy_helper.from_array(array)
-            attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))
+            array = np.array(helper.get_attribute_value(attribute), dtype)
+            tensor = numpy_helper.from_array(array)
+            attribute.CopyFrom(helper.make_attribute("value", tensor))
 
 
 def _tensors(graph: Any) -> Iterator[Any]:

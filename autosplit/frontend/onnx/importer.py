@@ -127,12 +127,16 @@ def _check_types(model: Any, module: Any) -> None:
 def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
     """The importer after its work, and the module."""
     opsets = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    importer = _importer(model, nodes)
+    importer, graph = _importer(model, nodes), model.graph
+    # The nodes are converted one by one.
+    without_nodes = SimpleNamespace(
+        node=(), initializer=graph.initializer, input=graph.input, output=graph.output
+    )
     # The importer prints to standard output, where only results belong.
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = importer.from_onnx(_without_nodes(model.graph), opsets[0] if opsets else 1)
+            module = importer.from_onnx(without_nodes, opsets[0] if opsets else 1)
     except AutosplitError:
         importer.leave_block()
         raise
@@ -143,13 +147,6 @@ def _import(model: Any, nodes: tuple[SourceNode, ...]) -> tuple[Any, Any]:
             f"node '{node.name}' ({node.kind}) cannot be imported: {_reason(error)}"
         ) from error
     return importer, module
-
-
-def _without_nodes(graph: Any) -> Any:
-    """What TVM's importer reads of a GraphProto; its nodes are converted one by one."""
-    return SimpleNamespace(
-        node=(), initializer=graph.initializer, input=graph.input, output=graph.output
-    )
 
 
 def _reason(error: Exception) -> str:
@@ -221,7 +218,7 @@ class _NodeByNode:
     def _construct_node(self, proto: Any) -> str:
         """Convert a node; returns why TVM cannot, empty where it can."""
         if proto.op_type not in self._kinds or proto.domain not in _DOMAINS:
-            return f"TVM's importer has no {_kind(proto)}"
+            return f"TVM's importer has no {f'{proto.domain}.{proto.op_type}'.lstrip('.')}"
         super()._construct_nodes(SimpleNamespace(node=[proto]))  # type: ignore[misc]
         return ""
 
@@ -287,10 +284,6 @@ def _identity(value: Any, opset: int) -> list[Any]:
     """The results of a dropout that drops nothing: its input, and a mask that keeps everything."""
     dtype = "bool" if opset >= 10 else str(value.ty.dtype)
     return [value, shape_arithmetic.constant(np.ones(shape_of(value), dtype))]
-
-
-def _kind(proto: Any) -> str:
-    return f"{proto.domain}.{proto.op_type}" if proto.domain else str(proto.op_type)
 
 
 def _trains(inputs: Any, attrs: Any) -> bool:

@@ -2,5 +2,5 @@
 
 ``script`` and ``saved_module`` refuse what could run code, ``allow_list`` lists what may be there.
 ``kernel_bounds`` keeps kernels inside of their buffers, with the ``intervals`` of their indices.
-``main_function`` rewrites the function that is split.
+``main_function`` rewrites the function that is split; ``expressions`` reads what it computes.
 """
