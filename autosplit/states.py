@@ -51,8 +51,12 @@ def _require_pair(before: Tensor, after: Tensor, name: str, output: str) -> None
             f"the output {after.dtype}{list(after.shape)}; pair tensors of one shape and type"
         )
     if after.producer is None or not before.consumers:
-        unused = f"input '{name}' is read" if not before.consumers else f"output '{output}' is made"
-        raise ConfigError(f"state '{name}={output}': {unused} by no op; leave it out")
+        if not before.consumers:
+            raise ConfigError(f"state '{name}={output}': no op reads input '{name}'; leave it out")
+        raise ConfigError(
+            f"state '{name}={output}': output '{output}' is an input as it is; let an op "
+            "make it, or leave the state out and give the last item's input beside the next"
+        )
 
 
 # What an output is called beside its input: past_3 and present_3, h0 and hn, mem_in and mem_out.

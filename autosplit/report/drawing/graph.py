@@ -133,6 +133,7 @@ class _Picture:
     def __init__(self, view: SplitGraph, paths: Paths, width: int) -> None:
         self.view, self.graph, self.stages, self.paths = view, view.graph, view.stages, paths
         self.op_ms = view.op_ms if len(view.op_ms) == len(view.graph.ops) else ()
+        self.states = {t for state in self.graph.states for t in (state.input, state.tensor)}
         rows, self.box, self.width = arrange_rows(self.paths, width)
         # The cuts at which a row ends and the next begins.
         self.seams = frozenset(row.columns[0] for row in rows[1:])
@@ -174,7 +175,8 @@ class _Picture:
                 return [f"{len(slot.tensors)} tensors", total]
             return [*lines(slot.tensors[0], 15), total]
         if slot.kind in ("input", "output"):
-            return [*lines(slot.tensors[0], 12), size(tensors[slot.tensors[0]].bytes)]
+            (name, *_), state = slot.tensors, ["state"] if slot.tensors[0] in self.states else []
+            return [*state, *lines(name, 12), size(tensors[name].bytes)]
         return self._passing_text(slot) if slot.column in self.seams else []
 
     def _passing_text(self, slot: Slot) -> list[str]:
@@ -227,7 +229,8 @@ class _Picture:
     def _tensor_line(self, verb: str, name: str) -> str:
         tensor = self.graph.tensors[name]
         shape = f"{shape_text(tensor.shape)} {tensor.dtype}"
-        return f"{verb}{name}: {shape}, {size(tensor.bytes)}"
+        state = ", state of a stream" if name in self.states else ""
+        return f"{verb}{name}: {shape}, {size(tensor.bytes)}{state}"
 
     def _draw_stages(self, canvas: Canvas, row: _PlacedRow) -> None:
         for stage, ops in enumerate(self.stages):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from autosplit.cuts.stages import cuts_of, live
 from autosplit.errors import SplitError
-from autosplit.graph import FusedGraph, Op, build
+from autosplit.graph import FusedGraph, Op, State, build
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.drawing.canvas import Canvas, label, lines, ticks
 from autosplit.report.drawing.collapse import collapse
@@ -182,6 +183,15 @@ def test_tensors_keep_ways_of_their_own_after_a_cut() -> None:
     paths = trace(graph, [[0, 1], [2, 3]], columns=8)
     beside_c = next(column for column in paths.columns if any(slot.ops == (2,) for slot in column))
     assert len([slot for slot in beside_c if slot.kind == "through"]) == 2
+
+
+def test_states_are_marked_where_they_enter_and_leave() -> None:
+    shapes = dict.fromkeys(["x", "h", "y"], ((2,), "float32", 8))
+    graph = build("net", [Op("add", "add", (), ("x", "h"), ("y",))], shapes, ["x", "h"], ["y"])
+    assert "state" not in texts(SplitGraph(graph, [[0]]).draw())
+    graph = replace(graph, states=(State("h", "y", "y"),))
+    drawn = texts(SplitGraph(graph, [[0]]).draw())
+    assert [drawn[n + 1] for n, text in enumerate(drawn) if text == "state"] == ["h", "y"]
 
 
 def test_stages_that_are_no_split_are_refused() -> None:
