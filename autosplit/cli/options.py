@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -243,33 +244,13 @@ def memory(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def seconds(text: str) -> float:
-    """A time in seconds, as an argparse type: a finite number above zero."""
-    return _above_zero(text, "time in seconds")
-
-
-def rate(text: str) -> float:
-    """Items a second, as an argparse type: a finite number above zero."""
-    return _above_zero(text, "number of items a second")
-
-
-def period(text: str) -> float:
-    """A period, as an argparse type: a finite number above zero."""
-    return _above_zero(text, "period")
-
-
-def tolerance(text: str) -> float:
-    """A relative error, as an argparse type: a finite number above zero."""
-    return _above_zero(text, "tolerance")
-
-
 def _number(text: str, things: str) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"invalid number of {things} {text!r}; give 1 or more")
     return int(text)
 
 
-def _above_zero(text: str, quantity: str) -> float:
+def _above_zero(quantity: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -278,3 +259,10 @@ def _above_zero(text: str, quantity: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"invalid {quantity} {text!r}; give a number above 0")
     return value
+
+
+# Finite numbers above zero, as argparse types.
+seconds = partial(_above_zero, "time in seconds")
+rate = partial(_above_zero, "number of items a second")
+period = partial(_above_zero, "period")
+tolerance = partial(_above_zero, "tolerance")

@@ -44,7 +44,9 @@ def stage_balance(
         marks = ((mean, "2 3", "even share"), (period, "", "period"))
         for row, (time, dashes, what) in enumerate(marks):
             x = _SIDE + time * scale
-            canvas.line((x, x), (top + 20, bottom + 4), "line", stroke_dasharray=dashes)
+            # Over the bars alone, since between them stand texts.
+            for y in (*(top + stage * _ROW + 20 for stage in range(len(stage_ms))), bottom - 20):
+                canvas.line((x, x), (y, y + _BAR), "line", stroke_dasharray=dashes)
             # The two may be near each other, so their texts stand below each other.
             canvas.text(x, bottom + 11 + 13 * row, f"{what} {milliseconds(time)}", "end", px=11)
     return canvas

@@ -13,43 +13,36 @@ from autosplit.report.drawing.canvas import PALETTE, Canvas, ink_on, label, tick
 from autosplit.units import milliseconds
 
 _LEFT, _RIGHT, _TOP, _ROW, _FOOT = 170, 120, 62, 46, 46
-ITEMS = 24  # of a run: more leave no room for their numbers at 1,400 px
-_MAX_BARS = 400  # in a picture: more are not told apart at 1,400 px
+_WIDTH = 1400
+ITEMS = 24  # of a run: more leave no room for their numbers
 
 
 def timeline(
-    events: Sequence[StageEvent | tuple[int, int, float, float]],
-    names: Sequence[str] = (),
-    *,
-    replicas: Sequence[int] = (),
-    title: str = "",
-    width: int = 1400,
+    events: Sequence[StageEvent], names: Sequence[str] = (), replicas: Sequence[int] = ()
 ) -> Canvas:
     """One row a replica, one bar an item with its number; grey where the replica waited.
 
-    ``events`` are in ms, in any order; of a long run the first whole items are drawn. ``names``
-    label the rows, ``replicas`` are those of each stage, by default one. ``width`` is in pixels.
+    ``events`` are in ms, in any order; of a long run the first items are drawn. ``names`` label the
+    rows, ``replicas`` are those of each stage, by default one.
     """
-    run = sorted((StageEvent(*e) for e in events), key=lambda e: (e.start, e.stage))
+    run = sorted(events, key=lambda e: (e.start, e.stage))
     stages = max([*(e.stage + 1 for e in run), 1])
     first_row = [0, *accumulate(replicas or [1] * stages)]
     rows = max(first_row[-1], len(names))
     items = list(dict.fromkeys(e.item for e in run))
-    first_items = set(items[: max(1, _MAX_BARS // rows)])
-    drawn = [e for e in run if e.item in first_items]
+    drawn = [e for e in run if e.item in items[:ITEMS]]
     start = min((e.start for e in drawn), default=0.0)
     drawn = [e._replace(start=e.start - start, end=e.end - start) for e in drawn]
     span = max([*(e.end for e in drawn), 1e-9])
 
-    canvas = Canvas(width, _TOP + rows * _ROW + _FOOT)
-    canvas.text(12, 18, label(title, 110) if title else "Pipeline run", "bold", px=14)
-    is_whole = len(first_items) == len(items)
+    canvas = Canvas(_WIDTH, _TOP + rows * _ROW + _FOOT)
+    canvas.text(12, 18, "A run from its start", "bold", px=14)
     count = f"{len(items)} items"
-    if not is_whole:
-        count = f"the first {len(first_items)} of {len(items)} items"
+    if len(items) > ITEMS:
+        count = f"the first {ITEMS} of {count}"
     caption = f"{count} in {milliseconds(span)}; a number is an item, grey is waiting"
     canvas.text(12, 40, caption, px=11)
-    scale = (width - _LEFT - _RIGHT) / span
+    scale = (_WIDTH - _LEFT - _RIGHT) / span
     for row in range(rows):
         y = _TOP + row * _ROW + 4
         name = names[row] if row < len(names) else f"stage {row}"
@@ -108,15 +101,7 @@ def write(events: Sequence[StageEvent], devices: Sequence[Sequence[object]], fil
     Raises MachineError if the disk refuses.
     """
     names = [f"stage {s}, {device}" for s, places in enumerate(devices) for device in places]
-    replicas = list(map(len, devices))
-    title = "A run from its start"
-    picture = timeline(rows(events, ITEMS), names, replicas=replicas, title=title)
+    in_ms = [e._replace(start=e.start * 1e3, end=e.end * 1e3) for e in events]
+    picture = timeline(in_ms, names, list(map(len, devices)))
     with atomic_write(file) as temporary:
         temporary.write_bytes(picture.render())
-
-
-def rows(events: Sequence[StageEvent], items: int) -> list[StageEvent]:
-    """The events of the first ``items`` items, in ms since the first of them began."""
-    drawn = [e for e in events if e.item < items]
-    start = min((e.start for e in drawn), default=0.0)
-    return [e._replace(start=(e.start - start) * 1e3, end=(e.end - start) * 1e3) for e in drawn]

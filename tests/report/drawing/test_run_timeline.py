@@ -16,27 +16,12 @@ def drawn(monkeypatch):
     """The arguments of the picture."""
     arguments = {}
 
-    def draw(rows, names, **options):
-        arguments.update(rows=rows, names=names, **options)
+    def draw(rows, names, replicas):
+        arguments.update(rows=rows, names=names, replicas=replicas)
         return Canvas(1, 1)
 
     monkeypatch.setattr(timeline, "timeline", draw)
     return arguments
-
-
-def test_times_count_in_ms_from_the_first_item():
-    events = [
-        StageEvent(0, 0, 10.0, 10.5),
-        StageEvent(1, 0, 10.5, 11.0),
-        StageEvent(0, 1, 10.5, 11.0),
-        StageEvent(0, 2, 11.0, 12.0),
-    ]
-    assert timeline.rows(events, 2) == [
-        StageEvent(0, 0, 0.0, 500.0),
-        StageEvent(1, 0, 500.0, 1000.0),
-        StageEvent(0, 1, 500.0, 1000.0),
-    ]
-    assert timeline.rows([], 2) == []
 
 
 def test_bench_draws_the_events_of_its_run(export, drawn, tmp_path, capsys):
@@ -46,14 +31,15 @@ def test_bench_draws_the_events_of_its_run(export, drawn, tmp_path, capsys):
     assert file.read_bytes() == Canvas(1, 1).render()
     assert "items/s" in capsys.readouterr().out
     assert [n.split(",")[0] for n in drawn["names"]] == ["stage 0", "stage 1", "stage 2"]
-    items = range(timeline.ITEMS)
+    items = range(1 + max(row.item for row in drawn["rows"]))
     assert {row[:2] for row in drawn["rows"]} == set(itertools.product(range(3), items))
+    assert drawn["replicas"] == [1, 1, 1]
 
 
 def test_an_item_is_computed_by_one_stage_after_the_other(exported):
     with load(exported, trace=True) as pipeline:
         pipeline.run([{p.name: np.ones(p.shape, p.dtype) for p in pipeline.wiring.inputs}] * 6)
-        rows = timeline.rows(pipeline.events, 6)
+        rows = list(pipeline.events)
     at = {(row.stage, row.item): (row.start, row.end) for row in rows}
     assert len(at) == len(rows) == 18
     assert all(
@@ -67,7 +53,9 @@ def test_an_item_is_computed_by_one_stage_after_the_other(exported):
 def test_a_run_is_drawn(tmp_path):
     events = [StageEvent(0, 0, 1.0, 2.0), StageEvent(0, 1, 1.5, 2.5, replica=1)]
     timeline.write(events, [["cores:0", "cores:1"]], tmp_path / "run.svg")
-    assert ElementTree.fromstring((tmp_path / "run.svg").read_bytes()).tag.endswith("svg")
+    picture = ElementTree.fromstring((tmp_path / "run.svg").read_bytes())
+    assert picture.tag.endswith("svg")
+    assert "2 items in 1500 ms" in "".join(picture.itertext())
 
 
 @pytest.mark.parametrize("name", ["run.txt", "run", ".svg", "run.png"])
