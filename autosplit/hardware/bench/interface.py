@@ -83,10 +83,8 @@ class Bench(Protocol):
         A name that is none of a baseline is left out.
         """
 
-    def real_time(
-        self, deployment: Deployment, items_per_second: float, period: Spread
-    ) -> RealTime:
-        """A deployment of a known period whose items come at a fixed rate in each stream.
+    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
+        """A deployment of a known period whose items come at a rate a second in each stream.
 
         Raises ConfigError if the bench runs no items.
         """

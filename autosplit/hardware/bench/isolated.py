@@ -115,12 +115,10 @@ class IsolatedBench:
         )
         return load(tuple[list[Measurement], dict[str, Baseline]], answer)
 
-    def real_time(
-        self, deployment: Deployment, items_per_second: float, period: Spread
-    ) -> RealTime:
+    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """See Bench."""
-        job = {"deployment": dump(deployment), "items_per_second": items_per_second}
-        return load(RealTime, self._call("real_time", period=dump(period), **job))
+        job = {"deployment": dump(deployment), "rate": rate, "period": dump(period)}
+        return load(RealTime, self._call("real_time", **job))
 
     def export(
         self, deployment: Deployment, folder: Path, results: SplitResults, format: str, onnx: bool

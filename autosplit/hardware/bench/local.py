@@ -229,17 +229,14 @@ class LocalBench:
             compared[run.name] = Baseline(run.name, period, turn.latency, len(run.devices))
         return measurements, compared
 
-    def real_time(
-        self, deployment: Deployment, items_per_second: float, period: Spread
-    ) -> RealTime:
+    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """See Bench."""
         with self.reached(), self._pipeline(deployment) as pipeline:
             # This warms it up, too.
             self._verify(pipeline)
-            self._report_phase(f"running {items_per_second:g} items/s", pipeline.threads)
-            return measure_real_time(
-                pipeline, self._items, items_per_second, self.budget.seconds, period, self._streams
-            )
+            self._report_phase(f"running {rate:g} items/s", pipeline.threads)
+            seconds, streams = self.budget.seconds, self._streams
+            return measure_real_time(pipeline, self._items, rate, seconds, period, streams)
 
     def unsplit_runs(self) -> Sequence[UnsplitRun]:
         """The baselines in every runtime, each on the devices where it can run the whole model.

@@ -140,9 +140,7 @@ class SimulatedBench:
             Baseline("replicas", exact(replica / divisor), exact(replica), copies=copies),
         ]
 
-    def real_time(
-        self, deployment: Deployment, items_per_second: float, period: Spread
-    ) -> RealTime:
+    def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """Raises ConfigError: there are no items."""
         raise ConfigError(
             "simulated hardware runs no items in real time; run the study on a real runtime"

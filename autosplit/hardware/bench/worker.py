@@ -125,6 +125,6 @@ _JOBS: Mapping[str, Job] = {
         load(list[Deployment], job["candidates"]), job["baselines"]
     ),
     "real_time": lambda bench, job: bench.real_time(
-        load(Deployment, job["deployment"]), job["items_per_second"], load(Spread, job["period"])
+        load(Deployment, job["deployment"]), job["rate"], load(Spread, job["period"])
     ),
 }

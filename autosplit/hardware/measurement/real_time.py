@@ -16,51 +16,45 @@ from autosplit.hardware.measurement.results import RealTime, Spread
 
 
 def real_time(
-    items_per_second: float,
+    rate: float,
     period: Spread,
     latencies: Sequence[float],
     streams: int = 1,
     disturbances: tuple[str, ...] = (),
 ) -> RealTime:
     """What ``latencies`` at a rate and the ``period`` at full speed say, all in ms."""
-    budget = MS / items_per_second
+    budget = MS / rate
     p99, worst = np.percentile(latencies, [99, 100]).tolist()
     # By the upper end of the interval: that many streams are held for sure.
     holds = math.floor(budget / period.high) if period.high > 0 else 0
     share, jitter = streams * period.median / budget, float(np.std(latencies))
-    figures = share, p99, worst, jitter
-    return RealTime(items_per_second, budget, *figures, holds, streams, disturbances)
+    return RealTime(rate, budget, share, p99, worst, jitter, holds, streams, disturbances)
 
 
 def measure_real_time(
     pipeline: Pipeline,
     items: Sequence[Item],
-    items_per_second: float,
+    rate: float,
     seconds: float,
     period: Spread,
-    streams: int = 1,
+    streams: int,
 ) -> RealTime:
     """A pipeline whose period is known, measured for some seconds as ``paced_latencies`` does."""
     start = disturbance.Counters.now()
-    latencies = paced_latencies(pipeline, items, items_per_second, seconds, streams)
-    reasons = disturbance.since(start).reasons
-    return real_time(items_per_second, period, latencies, streams, reasons)
+    latencies = paced_latencies(pipeline, items, rate, seconds, streams)
+    return real_time(rate, period, latencies, streams, disturbance.since(start).reasons)
 
 
 def paced_latencies(
-    pipeline: Pipeline,
-    items: Sequence[Item],
-    items_per_second: float,
-    seconds: float,
-    streams: int = 1,
+    pipeline: Pipeline, items: Sequence[Item], rate: float, seconds: float, streams: int = 1
 ) -> list[float]:
-    """The latencies in ms of items, repeated, that come at a fixed rate for some seconds.
+    """The latencies in ms of items, repeated, that come at a rate a second for some seconds.
 
     Each of the streams has that rate, and their items come in turn. The pipeline has ``trace``. No
     item is left out when it falls behind: the next ones are late.
     """
     first, results, waiting = len(pipeline.submitted), pipeline.results(), 0
-    rate = items_per_second * streams
+    rate *= streams
     start = time.perf_counter()
     for number, item in enumerate(cycle(items)):
         due = start + number / rate
