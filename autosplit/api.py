@@ -193,8 +193,10 @@ class Split:
         ``SplitResults``. Raises as ``pipeline`` does, ConfigError where the format lacks a stage,
         and MachineError where the disk refuses or nothing here links a stage's file.
         """
+        from autosplit.deploy.export import write_split
+
         deployment, known = self._along(devices), SplitResults(**results)
-        return _export(self.model, deployment, folder, known, format, onnx)
+        return write_split(self.model, deployment, Path(folder), known, format, onnx)
 
     def _along(self, devices: Sequence[str]) -> Deployment:
         replicas = self.replicas or (1,) * len(self.stages)
@@ -224,21 +226,10 @@ class ModelDeployment:
         self, folder: str | Path, format: str = "native", onnx: bool = True, **results: Any
     ) -> Path:
         """Write ``split.json`` and the files of the stages, as ``Split.export`` does."""
+        from autosplit.deploy.export import write_split
+
         known = SplitResults(streams=self.streams, **results)
-        return _export(self.model, self.deployment, folder, known, format, onnx)
-
-
-def _export(
-    model: Model,
-    deployment: Deployment,
-    folder: str | Path,
-    results: SplitResults,
-    format: str,
-    onnx: bool,
-) -> Path:
-    from autosplit.deploy.export import write_split
-
-    return write_split(model, deployment, Path(folder), results, format, onnx)
+        return write_split(self.model, self.deployment, Path(folder), known, format, onnx)
 
 
 load_model = Model.load

@@ -12,6 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.runtimes import registry
 
 # Most tests are about other things than runtimes, and one runtime needs one profile. Those of
@@ -45,6 +46,14 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.environ.pop("AUTOSPLIT_CACHE") if before is None else os.environ.update(
         AUTOSPLIT_CACHE=before
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting() -> Iterator[None]:
+    """Nothing in this process waits for a calm machine: tests disturb each other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disturbance, "wait_until_calm", lambda limit: limit)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ A node has no name in the text, so it goes by its first output.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -205,12 +206,18 @@ def inside_a_node() -> Any:
     )
 
 
+def onnxruntime_outputs(model: Path | bytes, items: Sequence[Any]) -> list[dict[str, Any]]:
+    """The outputs of an ONNX model for ``items``."""
+    from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
+
+    return list(map(onnxruntime_step(model), items))
+
+
 def every_tensor(model: Any, item: Any) -> dict[str, np.ndarray[Any, Any]]:
     """What onnxruntime computes on the whole net for each tensor of the fused graph that the ONNX
     graph has.
     """
     from autosplit.hardware.runtimes.onnx import submodels
-    from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 
     original = submodels.read_original(model.stage_source)
     assert original is not None, "the model was not read from ONNX"

@@ -213,15 +213,15 @@ class CompiledModel:
         cannot compute the model has infinite times and a note.
         """
         seconds = seconds or PROFILE_S / len(self.runtimes)
+        distinct = {str(device): device for device in places}
         profiles: list[Profile] = []
         for name in self.runtimes:
             try:
                 self.runtime_of(name).prepare(places)
-                by_device: dict[str, Profile] = {}
-                for device in places:
-                    if str(device) not in by_device:
-                        profile = self._profile_where_possible(name, device, seconds, force)
-                        by_device[str(device)] = profile
+                by_device = {
+                    spelling: self._profile_where_possible(name, device, seconds, force)
+                    for spelling, device in distinct.items()
+                }
                 profiles += [by_device[str(device)] for device in places]
             except MachineError:
                 raise

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from autosplit.printable import printable
 from autosplit.units import bound_text, milliseconds
@@ -36,8 +36,8 @@ class Status:
     state: str = ""
 
 
-class Progress(Protocol):
-    """Receives what happens in a study."""
+class Progress:
+    """Receives what happens in a study; by itself it shows nothing."""
 
     def note(self, text: str) -> None:
         """A line that the user should read."""
@@ -49,20 +49,7 @@ class Progress(Protocol):
         """The study is over. Idempotent."""
 
 
-class Silent:
-    """Shows nothing."""
-
-    def note(self, text: str) -> None:
-        """Drop the line."""
-
-    def trial(self, status: Status) -> None:
-        """Drop the trial."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class Lines:
+class Lines(Progress):
     """A line for each trial."""
 
     def note(self, text: str) -> None:
@@ -73,11 +60,8 @@ class Lines:
         """Print the trial with the state of the study."""
         self.note(f"trial {status.number}: {_result(status)}; {_status_line(status)}")
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-
-class LiveTable:
+class LiveTable(Progress):
     """A table of the latest trials that changes in place.
 
     Below it are the state of the study and the latest notes, the last one with its duration.

@@ -29,7 +29,7 @@ from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from autosplit.study.trials.results import best_trial
 from studies.benchmarks.result import Bar, arguments, at_most, finish
 from studies.benchmarks.search import number, percentile
@@ -84,8 +84,8 @@ def search(cores: int, share: str, seed: int) -> Found:
     bench = cast("SimulatedCores", open_bench(config))
     with tempfile.TemporaryDirectory() as folder:
         url = storage_url("search", str(Path(folder) / "search.db"))
-        opened = open_study(config, bench, url, Silent())
-        run_study(opened, Silent())
+        opened = open_study(config, bench, url, Progress())
+        run_study(opened, Progress())
         trials, attributes = opened.study.get_trials(), opened.study.user_attrs
     optimum = bench.optimum().period
     losses = []

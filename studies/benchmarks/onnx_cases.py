@@ -27,7 +27,7 @@ from autosplit.errors import AutosplitError, StageError, line_of
 from autosplit.hardware.isolation.process import Worker
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
 from studies.benchmarks.result import arguments, at_least, at_most, finish
 
@@ -105,7 +105,7 @@ def judge(case: Any) -> tuple[str, str]:
         onnx.save(proto, path)
         shapes = {name: a.shape for name, a in items[0].items() if a.size}
         try:
-            expected = onnxruntime_outputs(path, items)
+            expected = list(map(onnxruntime_step(path), items))
         except AutosplitError as error:
             return NOT_RUN, line_of(error)
         try:

@@ -25,7 +25,7 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.final_comparison import finalists
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured
 
@@ -127,7 +127,7 @@ def planner(case: Case, trials: int) -> list[Measured]:
     config = StudyConfig.model_validate(
         {"name": "search", "runtime": "simulated", "stages": case.stages, "search": search}
     )
-    run_study(OpenStudy(study, "memory://", config, case.bench, case.space), Silent())
+    run_study(OpenStudy(study, "memory://", config, case.bench, case.space), Progress())
     return list(history_of(case.space, study.trials).measured)
 
 

@@ -18,7 +18,7 @@ from autosplit.study.loop import stopping
 from autosplit.study.loop.open import open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from studies.benchmarks.result import Bar, at_most
 
 STAGES = (4, 8)
@@ -91,7 +91,7 @@ def gaps(costs: CostModel, stages: int, trials: int = TRIALS) -> list[Times]:
 
     with tempfile.TemporaryDirectory() as folder, patch.object(stopping, "_converged", asked):
         url = storage_url("overhead", str(Path(folder) / "overhead.db"))
-        run_study(open_study(config, bench, url, Silent()), Silent())
+        run_study(open_study(config, bench, url, Progress()), Progress())
     ends = [after for _, after in bench.marks]
     begins = [before for before, _ in bench.marks]
     return [(b[0] - a[0], b[1] - a[1]) for a, b in zip(ends, begins[1:], strict=False)]

@@ -106,7 +106,7 @@ def first_trial() -> list[Call]:
             return
         if event == "call" and not _is_importing(frame):
             calls.setdefault((_caller(frame), callee))
-        elif event == "return" and callee[1] == TrialWriter.complete.__qualname__:
+        elif event == "return" and callee[1] == TrialWriter.finish.__qualname__:
             stored.append(True)
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

@@ -11,9 +11,9 @@ import autosplit
 from autosplit import cuts
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from autosplit.lowering import convex
 from tests import nets
+from tests.nets import onnxruntime_outputs
 
 pytest.importorskip("onnxruntime")
 

@@ -11,8 +11,8 @@ import autosplit
 from autosplit.errors import MachineError
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file, submodels
-from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from tests import nets
+from tests.nets import onnxruntime_outputs
 
 pytest.importorskip("onnxruntime")
 

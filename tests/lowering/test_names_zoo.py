@@ -12,10 +12,10 @@ from autosplit.hardware.devices import device
 from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import submodels
-from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs
 from autosplit.report.documents import inspection
 from autosplit.zoo import catalog
 from tests import nets
+from tests.nets import onnxruntime_outputs
 
 pytest.importorskip("onnxruntime")
 

@@ -12,7 +12,7 @@ from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.persistence.storage import silence_optuna_logs, storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 
 
 def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list[float]]:
@@ -71,7 +71,7 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
             {"name": name, "runtime": "simulated", "stages": len(bench.devices), "search": search}
         )
         return open_study(
-            config, bench, storage_url("s", str(tmp_path / "s.db")), Silent(), force=force
+            config, bench, storage_url("s", str(tmp_path / "s.db")), Progress(), force=force
         )
 
     return open_it

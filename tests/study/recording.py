@@ -1,9 +1,9 @@
 """A progress that keeps what it receives."""
 
-from autosplit.study.progress import Silent, Status
+from autosplit.study.progress import Progress, Status
 
 
-class Notes(Silent):
+class Notes(Progress):
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.trials: list[Status] = []

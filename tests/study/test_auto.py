@@ -25,7 +25,7 @@ from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.records import KEY
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from autosplit.study.space.enumeration import all_splits
 from autosplit.study.space.search_space import Space
 from autosplit.study.surrogate.cost_correction import Measured, correct
@@ -219,7 +219,7 @@ def auto(tmp_path: Path) -> Callable[..., OpenStudy]:
             "devices": list(bench.devices),
         }
         config = StudyConfig.model_validate({**document, "search": search})
-        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent())
+        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
 
     return open_it
 
@@ -232,7 +232,7 @@ def test_a_study_finds_how_many_stages_are_best(
 ) -> None:
     bench = chain_bench(ops=24, stages=4, contention=contention, seed=seed, error=0.1, noise=0.01)
     opened = auto(bench, trials=14)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
     chosen = bench.truth(opened.space.split(best[0].user_attrs[KEY])).period
@@ -246,7 +246,7 @@ def test_every_split_of_every_number_is_measured_before_none_is_left(
     chain_bench: Make, auto: Callable[..., OpenStudy], name: str
 ) -> None:
     opened = auto(chain_bench(ops=4, stages=3), trials=50, sampler=name, converge=False)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert opened.study.user_attrs["stopped"].startswith("exhausted")
     assert sorted(t.user_attrs[KEY] for t in opened.study.trials) == sorted(
         map(opened.space.key, opened.space.listed)
@@ -257,7 +257,7 @@ def test_a_trial_holds_a_place_for_every_device(
     chain_bench: Make, auto: Callable[..., OpenStudy]
 ) -> None:
     opened = auto(chain_bench(ops=4, stages=3), trials=7, sampler="exhaustive")
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     for trial in opened.study.trials:
         stored = trial.user_attrs
         assert [bool(ops) for ops in stored["stages"]] == [t > 0 for t in stored["stage_ms"]]

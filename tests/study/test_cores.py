@@ -18,7 +18,7 @@ from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from autosplit.study.trials.results import best_trial
 
 THIRD = 20e6  # bytes of a replica, of the 60 MB of the chain
@@ -34,8 +34,8 @@ def config_of(cores: Any = 4, memory: Any = None, **more: Any) -> StudyConfig:
 def run(folder: Path, config: StudyConfig) -> OpenStudy:
     folder.mkdir(exist_ok=True)
     url = storage_url("c", str(folder / f"{config.cores}-{config.search.trials}.db"))
-    opened = open_study(config, open_bench(config), url, Silent())
-    run_study(opened, Silent())
+    opened = open_study(config, open_bench(config), url, Progress())
+    run_study(opened, Progress())
     return opened
 
 
@@ -107,8 +107,8 @@ def test_an_interrupted_study_goes_on_as_if_it_had_not_been(tmp_path: Path) -> N
     (tmp_path / "parts").mkdir()
     parts = run(tmp_path / "parts", config_of(memory=THIRD, trials=2))
     longer = config_of(memory=THIRD, trials=4)
-    opened = open_study(longer, parts.bench, parts.url, Silent())
-    run_study(opened, Silent())
+    opened = open_study(longer, parts.bench, parts.url, Progress())
+    run_study(opened, Progress())
     keys = [[t.user_attrs["key"] for t in study.trials] for study in (whole.study, opened.study)]
     assert keys[0] == keys[1]
 

@@ -19,7 +19,7 @@ from autosplit.study.loop import benches
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 
 Make = Callable[..., SimulatedBench]
 Open = Callable[..., OpenStudy]
@@ -56,7 +56,7 @@ def test_the_best_is_exported_by_default_with_what_was_measured(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=3)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert export_stored_split(opened.study, tmp_path / "out") == tmp_path / "out" / "split.json"
     ((deployment, folder, known, *_),) = written
     duel = {
@@ -77,7 +77,7 @@ def test_a_trial_is_exported_by_its_number(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=3)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     for trial in opened.study.trials:
         export_stored_split(opened.study, tmp_path / "out", trial.number)
         deployment, _, known, *_ = written[-1]
@@ -105,7 +105,7 @@ def test_other_hardware_or_another_model_is_not_exported_from(
     bench: Exporting, new_study: Open, written: list[Any], tmp_path: Path
 ) -> None:
     opened = new_study(bench, trials=1)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     bench.identity = {**bench.identity, "model": "another"}
     with pytest.raises(
         ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
@@ -121,7 +121,7 @@ def test_simulated_hardware_has_nothing_to_export(
     plain = chain_bench(ops=8, stages=2)
     monkeypatch.setattr(benches, "open_bench", lambda config, measures: plain)
     opened = new_study(plain, trials=1)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     with pytest.raises(ConfigError, match="simulated hardware has no stages to export"):
         export_stored_split(opened.study, tmp_path / "out")
 
@@ -130,7 +130,7 @@ def test_a_study_that_names_no_folder_exports_nothing(
     bench: Exporting, new_study: Open, written: list[Any]
 ) -> None:
     opened = new_study(bench, trials=1)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert export_best_split(opened) is None
     assert not written
 
@@ -154,7 +154,7 @@ def test_a_baseline_that_is_faster_than_the_split_is_named(
 ) -> None:
     opened = new_study(bench, trials=1)
     assert faster_baseline(opened.study) is None
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     period = opened.study.user_attrs["duel"]["entries"][0]["period_ms"]["median"] * ratio
     exact = dict.fromkeys(("median", "low", "high"), period)
     baseline = {"name": "tvm, 2 replicas", "period_ms": exact, "latency_ms": exact, "copies": 2}
@@ -177,8 +177,8 @@ def test_the_best_deployment_is_exported_whatever_its_shape(
     data = {"name": "c", "runtime": "simulated", "simulated": {"ops": 12}, "search": {"trials": 2}}
     config = StudyConfig.model_validate({**data, "cores": "2-5", "memory": "5 MB"})
     url = storage_url("c", str(tmp_path / "c.db"))
-    opened = open_study(config, benches.open_bench(config), url, Silent())
-    run_study(opened, Silent())
+    opened = open_study(config, benches.open_bench(config), url, Progress())
+    run_study(opened, Progress())
     for number, trial in enumerate(opened.study.trials):
         export_stored_split(opened.study, tmp_path / "out", number)
         deployment, _, known, *_ = written[-1]

@@ -9,7 +9,7 @@ from autosplit.hardware.bench.simulated import SimulatedBench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.storage import connect, storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from tests.study import faults
 from tests.study.server import Server, postgresql
 
@@ -79,7 +79,7 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
 ) -> None:
     bench = chain_bench()
     config = new_study(bench, trials=4, sampler="random").config
-    opened = open_study(config, bench, server.url, Silent(), name="lost")
+    opened = open_study(config, bench, server.url, Progress(), name="lost")
     measure, measured = bench.measure, []
 
     def losing(stages: object) -> object:
@@ -92,9 +92,9 @@ def test_a_server_that_is_lost_is_one_line_and_the_study_goes_on_afterwards(
     with pytest.raises(
         MachineError, match=r"storage 'postgresql\+psycopg://.*; repair it and run again"
     ):
-        run_study(opened, Silent())
+        run_study(opened, Progress())
     server.start()
-    run_study(open_study(config, bench, server.url, Silent(), name="lost"), Silent())
+    run_study(open_study(config, bench, server.url, Progress(), name="lost"), Progress())
     again = optuna.load_study(study_name="lost", storage=connect(server.url))
     assert [t.state.name for t in again.trials] == ["COMPLETE"] * 2 + [
         "RUNNING",

@@ -12,7 +12,7 @@ from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.storage import silence_optuna_logs
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from autosplit.study.space.search_space import Space
 from autosplit.study.trials.results import best_trial
 
@@ -33,7 +33,7 @@ def shortfall(bench: SimulatedBench, name: str, trials: int, seed: int) -> float
             "search": {"trials": trials, "sampler": name, "seed": seed},
         }
     )
-    run_study(OpenStudy(study, "memory://", config, bench, space), Silent())
+    run_study(OpenStudy(study, "memory://", config, bench, space), Progress())
     best = best_trial(study.trials, study.user_attrs)
     assert best is not None
     chosen = bench.truth(space.split(best[0].user_attrs["key"])).period

@@ -19,7 +19,7 @@ from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.records import KEY
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from tests import external_backend, nets
 
 pytest.importorskip("onnxruntime")
@@ -54,7 +54,7 @@ def study(model: Any, folder: Path, device: str | None, **asked: Any) -> OpenStu
     bench = LocalBench(
         model, api.device.along(2, TWO), Budget(seconds=0.02, items=4, latency_items=1)
     )
-    return open_study(config, bench, storage_url("s", str(folder / "s.db")), Silent())
+    return open_study(config, bench, storage_url("s", str(folder / "s.db")), Progress())
 
 
 @pytest.mark.integration
@@ -65,7 +65,7 @@ def test_every_candidate_has_the_regions_on_their_device(
     model: Any, tmp_path: Path, place: int, stages: Any
 ) -> None:
     opened = study(model, tmp_path, TWO[place], stages=stages)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     convolutions = set(model.lowered.regions[NAME])
     assert len(convolutions) == 2
     measured = [t for t in opened.study.trials if t.state.name == "COMPLETE"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from autosplit.errors import MachineError
 from autosplit.extras import install
-from autosplit.hardware.isolation.child_python import child_environment, python_command
+from autosplit.hardware.isolation.process import child_environment, python_command
 
 _TIMEOUT_S = 600
 

@@ -24,7 +24,6 @@ from typing import IO, Any
 from autosplit import errors
 from autosplit.errors import AutosplitError, MachineError, StageError
 from autosplit.hardware.isolation import worker
-from autosplit.hardware.isolation.child_python import child_environment, python_command
 from autosplit.hardware.isolation.worker import OpenHandler
 
 _GRACE_S = 5.0
@@ -198,3 +197,22 @@ def error_of(name: str, text: str) -> AutosplitError:
     if isinstance(kind, type) and issubclass(kind, AutosplitError):
         return kind(text)
     return StageError(f"{name}: {text}")
+
+
+def python_command(*arguments: str) -> tuple[str, ...]:
+    """The command line of this interpreter with ``arguments``; see ``child_environment``."""
+    return (sys.executable, "-P", *arguments)
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a child process; it reaches the interpreters that the child starts.
+
+    Neither the current folder nor a relative entry of PYTHONPATH is searched for modules, so no
+    file beside a study can pose as a module of the standard library.
+    """
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    entries = environment.pop("PYTHONPATH", "").split(os.pathsep)
+    absolute = [entry for entry in entries if os.path.isabs(entry)]
+    if absolute:
+        environment["PYTHONPATH"] = os.pathsep.join(absolute)
+    return environment

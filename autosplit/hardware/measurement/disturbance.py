@@ -8,12 +8,14 @@ cannot be read disturbs nothing; ``doctor`` says what that is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from autosplit.hardware.measurement.results import Spread
 
+T = TypeVar("T")
 CPUS = Path("/sys/devices/system/cpu")
 CONTROL_GROUP = Path("/sys/fs/cgroup/cpu.stat")
 
@@ -26,6 +28,9 @@ MOST_LOAD, LEAST_IDLE = 0.05, 0.05
 MOST_SPREAD = 0.1
 # Stages side by side are slower than one item alone only where something else slows them.
 MOST_OVER_LATENCY = 1.5
+# In measurements: how long a run waits and measures again in all, and waits for one of them. A
+# machine that never gets calm so costs a run no more than a dozen trials.
+_PATIENCE, _WAIT = 12, 4
 _LEAST_S = 0.5  # of a window: the system counts in hundredths of a second on each core
 
 
@@ -112,6 +117,33 @@ def wait_until_calm(limit_s: float, sleep: Callable[[float], None] = time.sleep)
         if not since(start).reasons:
             break
     return waited
+
+
+class Calm:
+    """Measures again, on a calm machine, what was disturbed; its patience is bounded.
+
+    A measurement takes ``seconds``; ``note`` says what happens.
+    """
+
+    def __init__(self, seconds: float, note: Callable[[str], None]) -> None:
+        self._seconds, self._note = seconds, note
+        self._patience = _PATIENCE * seconds
+
+    def measured(
+        self, name: str, measure: Callable[[], T], reasons: Callable[[T], Sequence[str]]
+    ) -> T:
+        """The result of ``measure``, or of a second one where ``reasons`` disturbed the first."""
+        result = measure()
+        disturbances = reasons(result)
+        if not disturbances or self._patience <= 0:
+            return result
+        self._note(f"{name} was disturbed: {'; '.join(disturbances)}; measuring again when calm")
+        limit = min(_WAIT * self._seconds, self._patience)
+        self._patience -= wait_until_calm(limit) + self._seconds
+        result = measure()
+        if reasons(result):
+            self._note(f"{name} was disturbed again, its figures are marked")
+        return result
 
 
 def state() -> str:

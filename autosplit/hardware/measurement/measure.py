@@ -78,8 +78,9 @@ def period_and_busy(
         if last - warm < budget.items:
             continue
         is_enough = clock() > deadline
-        if last >= next_look and not is_enough:
-            is_enough = _is_settled(pipeline, begin, warm, last, budget)
+        if budget.share and last >= next_look and not is_enough:
+            samples = _period_samples(pipeline, pipeline.events[begin:], warm, last)
+            is_enough = is_known(samples, budget)
             # A look costs time in proportion to the results, and the stages need that time.
             next_look = last + max(4, sum(pipeline.replicas), (last - warm) // 4)
     events = pipeline.events[begin:]
@@ -130,13 +131,6 @@ def _period_samples(
     # Items overtake each other where a stage has replicas, and leave these in groups.
     ends = sorted(completions(events, warm - 1, last))
     return gaps(ends, max(pipeline.replicas, default=1))
-
-
-def _is_settled(pipeline: Pipeline, begin: int, warm: int, last: int, budget: Budget) -> bool:
-    """Whether the period is known well enough."""
-    if not budget.share:
-        return False
-    return is_known(_period_samples(pipeline, pipeline.events[begin:], warm, last), budget)
 
 
 def is_known(samples: Sequence[float], budget: Budget) -> bool:

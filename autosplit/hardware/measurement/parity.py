@@ -35,7 +35,8 @@ def compare(
     and no items at all are not equal.
     """
     absolute = relative = 0.0
-    tolerance = tolerance_of(kinds) if asked is None else asked
+    of_kinds = max(map(_tolerance, kinds), default=DEFAULT_TOLERANCE)
+    tolerance = of_kinds if asked is None else asked
     equal = len(outputs) == len(expected) > 0
     for item, expected_item in zip(outputs, expected, strict=False):
         equal = equal and item.keys() == expected_item.keys()
@@ -71,11 +72,6 @@ def require_equal(accuracy: Accuracy) -> Accuracy:
     if not accuracy.equal:
         raise StageError(f"candidate rejected: {accuracy.reason}")
     return accuracy
-
-
-def tolerance_of(kinds: Iterable[str]) -> float:
-    """The relative tolerance of a model that computes in these element types."""
-    return max(map(_tolerance, kinds), default=DEFAULT_TOLERANCE)
 
 
 def distances(

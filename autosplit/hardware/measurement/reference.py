@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,110 +28,91 @@ Outputs = dict[str, np.ndarray[Any, Any]]
 Step = Callable[[Item], Outputs]
 
 
-class Reference(Protocol):
-    """Computes the outputs of a model by other means than its stages.
+@dataclass(frozen=True)
+class Reference:
+    """Computes the outputs of a model by other means than its stages; ``name`` is for messages.
 
-    States are inputs and outputs like any others.
+    ``open(optimise=True)`` returns what computes the outputs of an item by name; it raises
+    ModelError for a wrong item. Without ``optimise`` it takes the model as it is, where the
+    reference has the choice. States are inputs and outputs like any others. Opening raises
+    MachineError if a package is missing, ModelError if the reference refuses the model.
     """
 
-    @property
-    def name(self) -> str:
-        """The name in messages."""
-
-    def open(self, optimise: bool = True) -> Step:
-        """What computes the outputs of an item by name; it raises ModelError for a wrong item.
-
-        Without ``optimise`` it takes the model as it is, where the reference has the choice.
-        Raises MachineError if a package is missing, ModelError if it refuses the model.
-        """
+    name: str
+    open: Callable[..., Step]
 
 
-@dataclass(frozen=True)
-class OnnxruntimeReference:
+def onnxruntime_reference(path: Path) -> Reference:
     """onnxruntime on the original file."""
-
-    path: Path
-    name: str = "onnxruntime"
-
-    def open(self, optimise: bool = True) -> Step:
-        """See Reference."""
-        return onnxruntime_step(self.path, optimise)
+    return Reference("onnxruntime", partial(onnxruntime_step, path))
 
 
-@dataclass(frozen=True)
-class UnfusedReference:
-    """TVM on a Relax module, one kernel an op."""
+def _unfused_reference(source: SourceModel, target: Any) -> Reference:
+    """TVM on a Relax module, one kernel an op, which are built once."""
+    build = cache(partial(_unfused, source.module, target))
 
-    source: SourceModel
-    target: Any
-    name: str = "TVM without fusion"
-
-    @cached_property
-    def _main(self) -> Any:
-        import tvm
-        from tvm import relax
-        from tvm.relax import backend, transform
-
-        module = self.source.module
-        with self.target:
-            for step in (
-                bound_lookups,
-                transform.DecomposeOpsForInference(),
-                backend.DispatchSortScan(),
-                transform.LegalizeOps(),
-                lambda lowered: with_kernels(lowered, keep_special_values),
-            ):
-                module = step(module)
-            try:
-                built = relax.build(module, self.target)
-            except Exception as error:
-                reason = line_of(error, last=True)
-                raise ModelError(f"TVM cannot build the module as it is: {reason}") from error
-        return relax.VirtualMachine(built, tvm.cpu())["main"]
-
-    def open(self, optimise: bool = True) -> Step:
-        """See Reference."""
+    def open_module(optimise: bool = True) -> Step:
         import tvm
 
-        main = self._main
+        main = build()
 
         def step(item: Item) -> Outputs:
-            output = main(
-                *(tvm.runtime.tensor(np.asarray(item[i.name])) for i in self.source.inputs)
-            )
+            output = main(*(tvm.runtime.tensor(np.asarray(item[i.name])) for i in source.inputs))
             # A module with one output returns a tensor, with several an array of tensors.
             values = [output] if isinstance(output, tvm.runtime.Tensor) else list(output)
-            pairs = zip(self.source.outputs, values, strict=True)
+            pairs = zip(source.outputs, values, strict=True)
             return {name: value.numpy() for name, value in pairs}
 
         return step
 
+    return Reference("TVM without fusion", open_module)
 
-@dataclass(frozen=True)
-class TorchReference:
+
+def _unfused(module: Any, target: Any) -> Any:
+    """The function of a Relax module, built op by op."""
+    import tvm
+    from tvm import relax
+    from tvm.relax import backend, transform
+
+    with target:
+        for step in (
+            bound_lookups,
+            transform.DecomposeOpsForInference(),
+            backend.DispatchSortScan(),
+            transform.LegalizeOps(),
+            lambda lowered: with_kernels(lowered, keep_special_values),
+        ):
+            module = step(module)
+        try:
+            built = relax.build(module, target)
+        except Exception as error:
+            reason = line_of(error, last=True)
+            raise ModelError(f"TVM cannot build the module as it is: {reason}") from error
+    return relax.VirtualMachine(built, tvm.cpu())["main"]
+
+
+def _torch_reference(source: SourceModel) -> Reference:
     """torch on an exported program."""
 
-    source: SourceModel
-    name: str = "torch"
-
-    def open(self, optimise: bool = True) -> Step:
-        """See Reference."""
+    def open_program(optimise: bool = True) -> Step:
         from autosplit.frontend.torch import importer
 
-        return importer.open_program(self.source)
+        return importer.open_program(source)
+
+    return Reference("torch", open_program)
 
 
 def reference_of(source: SourceModel, path: Path | None, target: Any) -> Reference:
     """The reference of a model that was imported from ``path``, or from an object."""
     if source.format == "torch":
-        return TorchReference(source)
+        return _torch_reference(source)
     if source.format == "relax" or path is None:
-        return UnfusedReference(source, target)
-    return OnnxruntimeReference(path)
+        return _unfused_reference(source, target)
+    return onnxruntime_reference(path)
 
 
 def reference_of_file(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> Reference:
     """The reference of a model file with these input shapes; an ONNX file is not read."""
     if path.suffix not in importing.SUFFIXES:
-        return OnnxruntimeReference(path)
+        return onnxruntime_reference(path)
     return reference_of(importing.read(path, shapes), path, target_of())

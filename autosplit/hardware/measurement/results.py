@@ -22,9 +22,14 @@ class Spread:
     samples: tuple[float, ...] = ()
 
     @property
+    def half_width(self) -> float:
+        """Half the interval."""
+        return (self.high - self.low) / 2 if self.high > self.low else 0.0
+
+    @property
     def relative_half_width(self) -> float:
         """Half the interval as a share of the median; infinite for a median of zero."""
-        return (self.high - self.low) / 2 / self.median if self.median > 0 else math.inf
+        return self.half_width / self.median if self.median > 0 else math.inf
 
     def scaled(self, factor: float) -> Spread:
         """All values times a factor."""
@@ -154,6 +159,13 @@ class Profile:
     call_ms: float = 0.0
     load: float = 0.0
     disturbances: tuple[str, ...] = ()
+
+    @classmethod
+    def of_samples(cls, device: str, samples_ms: Sequence[Sequence[float]]) -> Profile:
+        """The profile of the times of each op in ms: their median, and half its interval."""
+        spreads = list(map(spread, samples_ms))
+        op_ms, spread_ms = [s.median for s in spreads], [s.half_width for s in spreads]
+        return cls(device, tuple(op_ms), tuple(spread_ms))
 
     @property
     def is_possible(self) -> bool:

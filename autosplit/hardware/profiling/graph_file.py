@@ -14,7 +14,7 @@ GRAPH_LIMIT = 64_000_000  # bytes
 
 def read_graph(path: Path) -> CostModel:
     """The cost model of a graph file. Raises GraphError where it is unreadable or malformed."""
-    return _cost_model(path, _document(path))
+    return _read(path)[0]
 
 
 def graph_and_stages(path: Path) -> tuple[CostModel, int]:
@@ -22,8 +22,7 @@ def graph_and_stages(path: Path) -> tuple[CostModel, int]:
 
     Raises GraphError where it is unreadable, malformed or has no such number.
     """
-    document = _document(path)
-    costs = _cost_model(path, document)
+    costs, document = _read(path)
     if costs.devices is not None:
         return costs, costs.devices
     stages = document.get("maxFPGAs")
@@ -46,23 +45,18 @@ def save_graph(path: Path, costs: CostModel, stages: int) -> None:
         ) from error
 
 
-def _document(path: Path) -> Any:
+def _read(path: Path) -> tuple[CostModel, Any]:
+    """The costs and the whole document."""
     try:
         if path.stat().st_size > GRAPH_LIMIT:
-            raise GraphError(
-                f"{path}: is larger than {GRAPH_LIMIT} bytes; give a smaller graph file"
-            )
-        return json.loads(path.read_text(encoding="utf-8"))
+            raise GraphError(f"is larger than {GRAPH_LIMIT} bytes; give a smaller graph file")
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return from_workload(document, path.stem), document
     except OSError as error:
         raise GraphError(f"{path}: cannot be read ({error.strerror}); name a graph file") from error
     except (ValueError, RecursionError) as error:
         raise GraphError(
             f"{path}: is not JSON ({error}); see the format in the documentation"
         ) from error
-
-
-def _cost_model(path: Path, document: Any) -> CostModel:
-    try:
-        return from_workload(document, path.stem)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from autosplit.hardware.measurement.results import LinkCost
+from autosplit.hardware.profiling.timing import repeated_ms
 
-MS = 1e3
 _SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20)  # bytes
 _MAX_REPEATS = 9
 _SIZE_S = 0.3  # a slow link gets fewer repeats
@@ -66,10 +65,4 @@ def _round_trip_ms(tvm_device: Any, size: int) -> float:
 def median_ms(work: Callable[[], object]) -> float:
     """The median time of some calls, after one for warm-up."""
     work()
-    samples: list[float] = []
-    deadline = time.perf_counter() + _SIZE_S
-    while len(samples) < _MAX_REPEATS and (len(samples) < 2 or time.perf_counter() < deadline):
-        start = time.perf_counter()
-        work()
-        samples.append((time.perf_counter() - start) * MS)
-    return median(samples)
+    return median(repeated_ms(work, _SIZE_S, least=2, most=_MAX_REPEATS))

@@ -1,12 +1,13 @@
-"""The protocols that every runtime implements, and the values it is made from."""
+"""What every runtime implements, and the values it is made from."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -72,60 +73,56 @@ class Stage(Protocol):
 
     def open(self) -> None:
         """Prepare the stage's thread; called there once, before the first run."""
-        ...
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """Compute the outputs for inputs in the order of the stage's ports."""
-        ...
 
     def close(self) -> None:
         """Release what must not wait for Python's garbage collection; called after the last run."""
-        ...
 
 
-class Runtime(Protocol):
-    """Makes the stages of one model."""
+@dataclass(frozen=True)
+class Runtime(ABC):
+    """Makes the stages of one model. The defaults suit one with kernels of its own."""
 
-    suffix: str
+    source: StageSource
+    suffix: ClassVar[str]
     """The suffix of a stage file."""
-
-    has_hint: bool
+    has_hint: ClassVar[bool] = False
     """Whether ``whole`` can be asked for throughput."""
 
-    def __init__(self, source: StageSource) -> None: ...
-
     @property
+    @abstractmethod
     def versions(self) -> str:
         """The versions that times and stage files depend on."""
-        ...
 
     @property
+    @abstractmethod
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
         """Sets of ops, by index, that no cut may separate."""
-        ...
 
+    @abstractmethod
     def check(self, devices: Sequence[Device]) -> None:
         """Raises ConfigError for a device that the runtime does not support."""
-        ...
 
+    @abstractmethod
     def can_run(self, device: Device) -> bool:
         """Whether a device can compute every op of the model."""
-        ...
 
     def untuned(self, device: Device) -> float:
         """The share of the arithmetic, 0 to 1, in kernels without a schedule."""
-        ...
+        return 0.0
 
+    @abstractmethod
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """Do the work that all stages on ``devices`` share.
 
         Raises AutosplitError where the runtime cannot compute the model.
         """
-        ...
 
+    @abstractmethod
     def stage(self, ports: StagePorts, device: Device) -> Stage:
         """The stage of some ops on a device. Raises SplitError for an unsupported cut."""
-        ...
 
     def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> Sequence[Stage]:
         """The unsplit model on a device, as fast as the runtime computes it there: one stage.
@@ -133,23 +130,27 @@ class Runtime(Protocol):
         With ``by_hint`` the runtime is asked for throughput: the stages run at the same time and
         share one loaded model.
         """
-        ...
+        return [self.stage(ports, device)]
 
+    @abstractmethod
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """The time of every op on a device; from the cache unless ``force``."""
-        ...
 
     def link(self, device: Device) -> LinkCost:
-        """The measured costs of sending tensors to a device and of calling it."""
-        ...
+        """The measured costs of sending tensors to a device and of calling it.
 
+        None on local cores, where stages share the memory. Raises as ``check``.
+        """
+        self.check([device])
+        return LinkCost(str(device))
+
+    @abstractmethod
     def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
         """Write a stage file for a device; returns the data file beside it, if there is one."""
-        ...
 
     @staticmethod
+    @abstractmethod
     def load_stage(
         file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
     ) -> Stage:
         """The stage of a file that ``write`` made; ``sha256`` is the file's digest."""
-        ...

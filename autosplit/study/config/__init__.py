@@ -1,4 +1,3 @@
-"""The study file: ``study_file`` (the whole), ``sections``, ``objectives``, ``explain`` (errors).
-
-``former_names``: keys of earlier versions. Imports hardware.devices for the cores there are.
+"""The study file: ``study_file`` (the whole), ``sections``, ``objectives``, ``explain`` (errors
+and former names). Imports hardware.devices for the cores there are.
 """

@@ -1,16 +1,22 @@
-"""What is wrong in a study file, as one line: key, value and remedy."""
+"""What is wrong in a study file, as one line: key, value and remedy; and former names of keys."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
-from autosplit.study.config.former_names import FORMER_NAMES
 from autosplit.study.config.sections import Section
 
+FORMER_NAMES = {"backend": "runtime"}  # keys of studies of earlier versions
 VALUE_LIMIT = 60  # characters of a value that are shown
+
+
+def with_current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored study file or identity with the keys of this version."""
+    return {FORMER_NAMES.get(key, key): value for key, value in stored.items()}
 
 
 def explain(error: ValidationError, sections: Mapping[str, type[Section]]) -> str:

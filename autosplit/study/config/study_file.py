@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,8 +18,7 @@ from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
-from autosplit.study.config.explain import explain
-from autosplit.study.config.former_names import with_current_names
+from autosplit.study.config.explain import explain, with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
     Measure,
@@ -195,82 +195,73 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> StudyConfig:
-        for problem in (
-            self._model_problem(),
-            self._device_problem(),
-            self._core_problem(),
-            self._runtime_problem(),
-        ):
-            if problem:
-                raise ValueError(problem)
+        problems = (self._model_problems(), self._device_problems(), self._core_problems())
+        for problem in chain(*problems, self._runtime_problems()):
+            raise ValueError(problem)
         return self
 
-    def _model_problem(self) -> str | None:
+    def _model_problems(self) -> Iterator[str]:
         sources = {"model": self.model, "zoo": self.zoo}
         if self.simulated:
             sources["simulated.graph"] = self.simulated.graph
         names = [key for key, source in sources.items() if source]
         if len(names) > 1:
-            return f"{' and '.join(names)} are both given; keep one"
+            yield f"{' and '.join(names)} are both given; keep one"
         if not names and self.runtime != "simulated":
-            return 'no model is given; add model = "FILE.onnx" or zoo = "squeezenet"'
-        return None
+            yield 'no model is given; add model = "FILE.onnx" or zoo = "squeezenet"'
 
-    def _device_problem(self) -> str | None:
+    def _device_problems(self) -> Iterator[str]:
         known = self.devices or []
         if self.devices is not None and self.stages not in ("auto", len(known)):
-            return (
+            yield (
                 f"stages is {self.stages} but devices has {len(known)}; give one device per stage"
             )
         if len(self.memory or ()) not in (0, 1, self.most_stages):
-            return (
+            yield (
                 f"memory has {len(self.memory or ())} limits; give one, or one for each of the "
                 f"{self.most_stages} devices"
             )
         unknown = next((name for name in self.targets if name not in known), None)
         if unknown:
-            return f"unknown device '{unknown}' in targets; name one of the devices"
+            yield f"unknown device '{unknown}' in targets; name one of the devices"
         for region in self.regions:
             if known and region.device and region.device not in known:
-                return (
+                yield (
                     f"unknown regions.device '{region.device}', devices are {', '.join(known)}; "
                     "name one of the devices"
                 )
-        return None
 
-    def _core_problem(self) -> str | None:
+    def _core_problems(self) -> Iterator[str]:
         if self.cores is None:
             section = self.simulated
             if section and section.thread_share is not None:
-                return "simulated.thread_share is given without cores; add cores"
-            return None
+                yield "simulated.thread_share is given without cores; add cores"
+            return
         if len(self.memory or ()) > 1:
-            return f"memory has {len(self.memory or ())} limits; with cores give one"
+            yield f"memory has {len(self.memory or ())} limits; with cores give one"
         if self.stages != "auto" or self.devices is not None:
             other = "devices" if self.devices is not None else "stages"
-            return f"cores and {other} are both given; keep one"
+            yield f"cores and {other} are both given; keep one"
         if self.search.sampler == "exhaustive":
-            return "search.sampler is 'exhaustive', which lists no deployments; use planner"
+            yield "search.sampler is 'exhaustive', which lists no deployments; use planner"
         if any(region.device for region in self.regions):
-            return "regions.device is given; with cores all regions run on any core"
-        return None
+            yield "regions.device is given; with cores all regions run on any core"
 
-    def _runtime_problem(self) -> str | None:
+    def _runtime_problems(self) -> Iterator[str]:
         if self.simulated and self.runtime != "simulated":
-            return f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
+            yield f"[simulated] is given, runtime is '{self.runtime}'; set runtime = \"simulated\""
         if self.tuning and self.runtime not in (TVM, AUTO, "simulated"):
-            return f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
+            yield f"tuning is for TVM's kernels, runtime is '{self.runtime}'; remove tuning"
         if self.regions and self.runtime not in (TVM, AUTO):
-            return f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
+            yield f"regions are given, runtime is '{self.runtime}'; set runtime = \"tvm\""
         if self.states and not (self.model or self.zoo):
-            return "states are given, but no model is, which has them; give model or remove states"
+            yield "states are given, but no model is, which has them; give model or remove states"
         if self.realtime and self.runtime == "simulated":
-            return "realtime is given, but simulated hardware runs no items; remove realtime"
+            yield "realtime is given, but simulated hardware runs no items; remove realtime"
         if self.realtime and "throughput" not in self.objectives:
-            return 'realtime is given, but the objective is not "throughput"; add it or remove one'
+            yield 'realtime is given, but the objective is not "throughput"; add it or remove one'
         if self.export and self.runtime == "simulated":
-            return "export is given, but simulated hardware builds no stages; remove export"
-        return None
+            yield "export is given, but simulated hardware builds no stages; remove export"
 
 
 SECTIONS: dict[str, type[Section]] = {

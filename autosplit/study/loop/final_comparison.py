@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autosplit.cuts.stages import with_unused
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.baselines import strongest
+from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Baseline, Measurement, RealTime, Spread
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.explain import forbidden_by_states
@@ -21,14 +22,11 @@ from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
 from autosplit.study.loop import time_left
-from autosplit.study.loop.calm import Calm
-from autosplit.study.loop.deployment_verdict import judge_deployment
 from autosplit.study.loop.time_left import FINALISTS
-from autosplit.study.loop.verdict import Verdict, judge
+from autosplit.study.loop.verdict import Verdict, judge, judge_deployment
 from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.optuna_internals import rewrite_trial
-from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, duration
 from autosplit.study.surrogate.cost_correction import Corrected, Measured
 from autosplit.study.trials.results import best_trial, period_of
@@ -43,10 +41,9 @@ NOISES = 3  # a candidate expected to be slower than the best by more times the 
 
 
 def conclude(opened: OpenStudy, progress: Progress) -> None:
-    """Compare the best candidates, judge, and store corrected costs, comparison and verdict."""
-    with storage_errors(opened.url):
-        trials = opened.study.get_trials(deepcopy=False)
-        attributes = opened.study.user_attrs
+    """Compare the best candidates, judge, and store comparison and verdict."""
+    trials = opened.study.get_trials(deepcopy=False)
+    attributes = opened.study.user_attrs
     history = history_of(opened.space, trials)
     corrected = corrected_costs(opened.space, tuple(opened.bench.devices), history.measured)
     chosen: list[Measured] = []
@@ -55,7 +52,7 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
     comparison: Any = attributes.get("duel")
     if chosen and not covers(comparison, chosen, len(history.measured)):
         progress.note(_announcement(opened, attributes, len(chosen)))
-        with opened.device_lock.hold():
+        with opened.device_lock():
             calm = Calm(opened.config.measure.seconds, progress.note)
             comparison = calm.measured(
                 "the final comparison",
@@ -64,25 +61,23 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
             )
     if chosen:
         comparison = _at_rate(opened, comparison, history.measured, progress)
-    with storage_errors(opened.url):
-        opened.study.set_user_attr("corrected", _costs_document(corrected))
-        if chosen:
-            opened.study.set_user_attr("duel", comparison)
-            _rewrite(opened, comparison["entries"])
-        stored, trials = opened.study.user_attrs, opened.study.get_trials(deepcopy=False)
-        fastest = best_trial(trials, stored, ("throughput",))
-        if fastest is not None:
-            verdict = _verdict(opened, *fastest, trials)
-            text, blame = verdict.text, forbidden_by_states(opened.space.costs, 2)
-            if blame:
-                text += f" {blame[0].upper()}{blame[1:]}."
-            if opened.config.realtime:
-                text += f" At {load(RealTime, comparison['real_time']).text}."
-            disturbances = fastest[0].user_attrs.get(records.DISTURBED)
-            if disturbances:
-                text += f" Not to be trusted: {'; '.join(disturbances)}."
-            document = {"choice": verdict.choice, "text": text}
-            opened.study.set_user_attr("verdict", document)
+    if chosen:
+        opened.study.set_user_attr("duel", comparison)
+        _rewrite(opened, comparison["entries"])
+    stored, trials = opened.study.user_attrs, opened.study.get_trials(deepcopy=False)
+    fastest = best_trial(trials, stored, ("throughput",))
+    if fastest is not None:
+        verdict = _verdict(opened, *fastest, trials)
+        text, blame = verdict.text, forbidden_by_states(opened.space.costs, 2)
+        if blame:
+            text += f" {blame[0].upper()}{blame[1:]}."
+        if opened.config.realtime:
+            text += f" At {load(RealTime, comparison['real_time']).text}."
+        disturbances = fastest[0].user_attrs.get(records.DISTURBED)
+        if disturbances:
+            text += f" Not to be trusted: {'; '.join(disturbances)}."
+        document = {"choice": verdict.choice, "text": text}
+        opened.study.set_user_attr("verdict", document)
 
 
 def _at_rate(
@@ -101,7 +96,7 @@ def _at_rate(
     deployment = opened.deployment(candidate.candidate, candidate.runtimes)
     progress.note(f"the fastest split with {rate:g} items a second, up to {duration(seconds)}")
     period = load(Spread, winner["period_ms"])
-    with opened.device_lock.hold():
+    with opened.device_lock():
         paced = Calm(seconds, progress.note).measured(
             f"the run at {rate:g} items a second",
             lambda: opened.bench.real_time(deployment, rate, period),
@@ -193,10 +188,12 @@ def _compare(
         # The winner is the yardstick: a drift of the machine in between decides nothing.
         scale = limit / again.pop(best.number).period_ms.median
         results |= {number: result.scaled(scale) for number, result in again.items()}
-    entries = [
-        {"number": number, **_attributes(opened, by_number[number], measurement)}
-        for number, measurement in results.items()
-    ]
+    entries = []
+    for number, measurement in results.items():
+        m = by_number[number]
+        measurement = replace(measurement, stage_ms=with_unused(m.stages, measurement.stage_ms))
+        shares = m.deployment.shares(opened.space.costs) if m.deployment else ()
+        entries.append({"number": number, **records.measured_attributes(measurement, shares)})
     names = [baselines.get(b.name) for b in known]
     documents = [None if b is None else records.document_of(b) for b in names]
     disturbances = list(results[best.number].disturbances)
@@ -214,12 +211,6 @@ def _measure(
     return dict(zip(numbers, measurements, strict=True)), compared
 
 
-def _attributes(opened: OpenStudy, m: Measured, measurement: Measurement) -> dict[str, Any]:
-    stage_ms = with_unused(m.stages, measurement.stage_ms)
-    shares = m.deployment.shares(opened.space.costs) if m.deployment else ()
-    return records.measured_attributes(replace(measurement, stage_ms=stage_ms), shares)
-
-
 def _rewrite(opened: OpenStudy, entries: Sequence[Mapping[str, Any]]) -> None:
     """Give the trials of the comparison its figures, so that everybody reads the same ones."""
     for entry in entries:
@@ -235,16 +226,3 @@ def _rewrite(opened: OpenStudy, entries: Sequence[Mapping[str, Any]]) -> None:
         )
         attributes = records.compared_attributes(trial, figures)
         rewrite_trial(opened.study, trial, attributes, values)
-
-
-def _costs_document(corrected: Corrected) -> dict[str, Any]:
-    op_ms: list[list[float | None]] = []
-    for row in corrected.costs.times:
-        op_ms.append([t if t < float("inf") else None for t in row])
-    return {
-        "error": corrected.error,
-        "noise": corrected.noise,
-        "period_over_slowest_stage": corrected.ratio,
-        "op_ms": op_ms,
-        "overhead_ms": list(corrected.costs.overheads),
-    }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, Infeasible
 from autosplit.hardware.bench.interface import Bench, deployed
-from autosplit.hardware.measurement.results import left_out
+from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_model import place_regions
 from autosplit.hardware.runtimes.registry import PRECISIONS
 from autosplit.planner import CostModel, evaluate, plan_shared
@@ -25,7 +25,7 @@ from autosplit.study.loop import time_left
 from autosplit.study.persistence import records
 from autosplit.study.persistence.optuna_internals import write_once
 from autosplit.study.persistence.storage import connect, redact_password, storage_errors
-from autosplit.study.progress import Progress, Silent, duration
+from autosplit.study.progress import Progress, duration
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
@@ -35,6 +35,8 @@ from autosplit.versions import VERSION, machine
 
 if TYPE_CHECKING:
     import optuna
+
+HoldLock = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class OpenStudy:
     config: StudyConfig
     bench: Bench
     space: CandidateSpace
-    notify: Callable[[str], None] = field(default=Silent().note)
+    notify: Callable[[str], None] = field(default=Progress().note)
 
     @property
     def is_local(self) -> bool:
@@ -83,33 +85,25 @@ class OpenStudy:
         )
 
     @cached_property
-    def device_lock(self) -> HostLock | NoLock:
+    def device_lock(self) -> HoldLock:
         """The right to measure on this host."""
         return device_lock(self.config, self.notify)
 
 
-class NoLock:
-    """In place of a lock, where there is nothing to share."""
-
-    def hold(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing to wait for."""
-        return contextlib.nullcontext()
-
-
-def device_lock(config: StudyConfig, notify: Callable[[str], None]) -> HostLock | NoLock:
-    """The lock among all that measure on this host; simulated hardware needs none.
+def device_lock(config: StudyConfig, notify: Callable[[str], None]) -> HoldLock:
+    """Holds the lock among all that measure on this host; simulated hardware needs none.
 
     A holder that is stopped for longer than the lease does not keep others out.
     """
     if config.runtime == "simulated":
-        return NoLock()
+        return contextlib.nullcontext
     return HostLock(
         "devices of this host",
         "the devices of this host",
         f"study '{config.name}'",
         notify,
         stalled_after=config.search.lease,
-    )
+    ).hold
 
 
 def open_study(
@@ -130,16 +124,16 @@ def open_study(
     shown = redact_password(url)
     holder = f"study '{name or config.name}', which is being opened"
     # Optuna's tables are made at the first connection, which two processes must not do at once.
-    with HostLock(url, f"storage '{shown}'", holder, progress.note).hold():
+    lock = HostLock(url, f"storage '{shown}'", holder, progress.note)
+    with lock.hold(), storage_errors(url):
         storage = connect(url, config.search.lease)
-        with storage_errors(url):
-            chosen = name or config.name
-            study = _load_or_create(storage, url, chosen, identity, force, config.objectives)
+        chosen = name or config.name
+        study = _load_or_create(storage, url, chosen, identity, force, config.objectives)
         if force:
             progress.note(
                 f"started study '{study.study_name}'; continue it with --name {study.study_name}"
             )
-        space = _prepare(study, config, bench, url, progress)
+        space = _prepare(study, config, bench, progress)
     return OpenStudy(study, url, config, bench, space, progress.note)
 
 
@@ -220,35 +214,34 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
 
 
 def _prepare(
-    study: optuna.Study, config: StudyConfig, bench: Bench, url: str, progress: Progress
+    study: optuna.Study, config: StudyConfig, bench: Bench, progress: Progress
 ) -> CandidateSpace:
     """Measure and store profile, links, bound and baselines that the study lacks.
 
     Workers of several hosts may measure them at once; all continue with what was stored first.
     """
-    lock = device_lock(config, progress.note)
+    hold_devices = device_lock(config, progress.note)
     seconds = time_left.before_trials(config, bench)
     left = f", up to {duration(seconds)} of measurements left" if seconds else ""
-    with storage_errors(url):
-        stored = study.user_attrs
-    if not isinstance(stored.get("profile"), list):
+    stored = study.user_attrs
+
+    def stored_or_measured(key: str, measure: Callable[[], Sequence[Any]]) -> Any:
+        if isinstance(stored.get(key), list):
+            return stored[key]
+        with hold_devices():
+            measured = measure()
+        return write_once(study, key, list(map(records.document_of, measured)))
+
+    def profile() -> Sequence[Profile]:
         progress.note(f"profiling every op on each device{left}")
-        with lock.hold():
-            profiles = bench.profile()
+        profiles = bench.profile()
         for line in left_out(profiles):
             progress.note(line)
-        with storage_errors(url):
-            write_once(study, "profile", list(map(records.document_of, profiles)))
-    if not isinstance(stored.get("links"), list):
-        with lock.hold():
-            links = bench.links()
-        with storage_errors(url):
-            write_once(study, "links", list(map(records.document_of, links)))
-    with storage_errors(url):
-        attributes = study.user_attrs
-    costs = bench.cost_model(
-        records.read_profiles(attributes["profile"]), records.read_links(attributes["links"])
-    )
+        return profiles
+
+    profiles = records.read(Profile, stored_or_measured("profile", profile))
+    links = records.read(LinkCost, stored_or_measured("links", bench.links))
+    costs = bench.cost_model(profiles, links)
     if config.cores is None:
         costs = place_regions(costs, bench.regions, _region_devices(config), bench.devices)
     if config.memory is not None:
@@ -258,17 +251,17 @@ def _prepare(
     if "bound_ms" not in stored:
         bound = _bound(costs, bench, space)
         graph = records.graph_document(bench.graph)
-        # The report shows the cuts, and has no cost model to plan with.
-        periods = records.cut_document(space.cut_periods())
-        _store(study, url, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
-    if "baselines" not in stored:
+        # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
+        periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
+        _store(study, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
+
+    def baselines() -> Sequence[Baseline]:
         progress.note(f"measuring the baselines: the unsplit model in each runtime{left}")
-        with lock.hold():
-            # Where no device has the memory for the whole model there is none.
-            fits = evaluate(costs.on_devices([0]), [range(len(costs.names))]).memory[0]
-            baselines = bench.baselines() if fits <= max(costs.memory) else ()
-        with storage_errors(url):
-            write_once(study, "baselines", list(map(records.document_of, baselines)))
+        # Where no device has the memory for the whole model there is none.
+        needed = evaluate(costs.on_devices([0]), [range(len(costs.names))]).memory[0]
+        return bench.baselines() if needed <= max(costs.memory) else ()
+
+    stored_or_measured("baselines", baselines)
     described: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "devices": list(bench.devices),
@@ -276,7 +269,7 @@ def _prepare(
         "sampler": {"name": config.search.sampler, "seed": config.search.seed},
     }
     # Only what changed: a write takes a transaction.
-    _store(study, url, {key: value for key, value in described.items() if stored.get(key) != value})
+    _store(study, {key: value for key, value in described.items() if stored.get(key) != value})
     return space
 
 
@@ -317,7 +310,6 @@ def _region_devices(config: StudyConfig) -> dict[str, str]:
     return {region.backend: region.device for region in config.regions if region.device}
 
 
-def _store(study: optuna.Study, url: str, values: Mapping[str, Any]) -> None:
-    with storage_errors(url):
-        for key, value in values.items():
-            study.set_user_attr(key, value)
+def _store(study: optuna.Study, values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        study.set_user_attr(key, value)

@@ -8,23 +8,22 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from autosplit.cuts.stages import with_unused
 from autosplit.errors import AutosplitError, Infeasible, MachineError, SplitError
+from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.disturbance import state as machine_state
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import history_of
 from autosplit.study.config.objectives import objective_values
 from autosplit.study.loop import final_comparison, time_left
-from autosplit.study.loop.calm import Calm
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
 from autosplit.study.persistence import records
-from autosplit.study.persistence.optuna_internals import next_trial
+from autosplit.study.persistence.optuna_internals import next_trial, write_trial
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, Status
 from autosplit.study.space.unmeasured import nearest_free
@@ -41,35 +40,17 @@ Clock = Callable[[], float]
 WATCH_INTERVAL = 0.5  # seconds between two looks at trials that seem lost
 
 
-@dataclass(frozen=True)
 class StudyLoop:
-    """The trials of one process; ``began`` is when it started, by its monotonic ``clock``."""
+    """The trials of one process; ``clock`` is monotonic."""
 
-    opened: OpenStudy
-    progress: Progress
-    clock: Clock
-    began: float
-
-    @property
-    def study(self) -> optuna.Study:
-        """The Optuna study."""
-        return self.opened.study
-
-    @cached_property
-    def writer(self) -> TrialWriter:
-        """What stores the results."""
-        return TrialWriter(self.study, self.progress)
-
-    @cached_property
-    def calm(self) -> Calm:
-        """What measures disturbed trials again."""
-        return Calm(self.opened.config.measure.seconds, self.progress.note)
-
-    @cached_property
-    def recovery(self) -> Recovery:
-        """What finds the trials of workers that ended."""
-        lease = float(self.opened.config.search.lease)
-        return Recovery(self.study, self.progress, self.writer, self.opened.is_local, lease)
+    def __init__(self, opened: OpenStudy, progress: Progress, clock: Clock) -> None:
+        self.opened, self.progress, self.clock = opened, progress, clock
+        self.began = clock()
+        self.study, config = opened.study, opened.config
+        self.writer = TrialWriter(self.study, progress)
+        self.calm = Calm(config.measure.seconds, progress.note)
+        lease = float(config.search.lease)
+        self.recovery = Recovery(self.study, progress, self.writer, opened.is_local, lease)
 
     def run(self) -> str:
         """Measure until a limit is met, and return which.
@@ -82,7 +63,8 @@ class StudyLoop:
         try:
             while True:
                 try:
-                    reason = self._run_trial(measured)
+                    with storage_errors(self.opened.url):
+                        reason = self._run_trial(measured)
                 except UpdateFinishedTrialError:
                     self.progress.note(
                         "this worker was silent for longer than its lease; "
@@ -96,6 +78,7 @@ class StudyLoop:
             reason = f"{type(error).__name__}: {error}"
             if isinstance(error, KeyboardInterrupt):
                 reason = "interrupted"
+            # The storage may be what failed.
             with contextlib.suppress(MachineError), storage_errors(self.opened.url):
                 self.recovery.release(self._trials(), reason)
             raise
@@ -103,7 +86,7 @@ class StudyLoop:
     def next_trial(self) -> tuple[FrozenTrial | None, Any | None, str]:
         """The next trial with its split, or why there is none."""
         while True:
-            with self.opened.start_lock.hold(), storage_errors(self.opened.url):
+            with self.opened.start_lock.hold():
                 trial, reason = self._take_trial()
                 if trial is not None:
                     try:
@@ -154,31 +137,29 @@ class StudyLoop:
         if trial is None:
             return reason
         if candidate is None:
-            with storage_errors(self.opened.url):
-                self.writer.fail(trial, "no unmeasured split is left", lost=True)
-                if not self._has_free_split():
-                    return "exhausted: no unmeasured split that fits the devices is left"
+            self.writer.fail(trial, "no unmeasured split is left", lost=True)
+            history = history_of(self.opened.space, self._trials())
+            if nearest_free(self.opened.space, None, history.taken) is None:
+                return "exhausted: no unmeasured split that fits the devices is left"
         else:
             self._measure(trial, candidate)
-        with storage_errors(self.opened.url):
-            self._report(trial.number, measured + 1)
+        self._report(trial.number, measured + 1)
         return ""
 
     def _measure(self, trial: FrozenTrial, candidate: Any) -> None:
         """Measure a split and write the result; a candidate that fails is a failed trial."""
         opened = self.opened
-        with storage_errors(opened.url):
-            # The sampler has just stored it.
-            key = self._trials()[trial.number].user_attrs[records.KEY]
-            runtimes = opened.space.runtimes_of(key)
-            self._describe(trial, candidate, runtimes)
+        # The sampler has just stored it.
+        key = self._trials()[trial.number].user_attrs[records.KEY]
+        runtimes = opened.space.runtimes_of(key)
+        self._describe(trial, candidate, runtimes)
         try:
             if not opened.space.fits(candidate):
                 raise SplitError(
                     f"split {opened.space.key(candidate)[:60]} does not fit the devices; "
                     "enqueue another"
                 )
-            with renewed_heartbeat(self.study, trial), opened.device_lock.hold():
+            with renewed_heartbeat(self.study, trial), opened.device_lock():
                 deployment = opened.deployment(candidate, runtimes)
                 measurement = self.calm.measured(
                     f"trial {trial.number}",
@@ -188,8 +169,7 @@ class StudyLoop:
         except MachineError:
             raise
         except AutosplitError as error:
-            with storage_errors(opened.url):
-                self.writer.fail(trial, str(error), log=error.log)
+            self.writer.fail(trial, str(error), log=error.log)
             return
         values = objective_values(
             opened.config.objectives,
@@ -202,8 +182,7 @@ class StudyLoop:
         shares = candidate.shares(costs) if isinstance(candidate, DeployedSplit) else ()
         measurement = replace(measurement, stage_ms=stage_ms)
         attributes = records.measured_attributes(measurement, shares)
-        with storage_errors(opened.url):
-            self.writer.complete(trial, attributes, values)
+        self.writer.finish(trial, attributes, values)
 
     def _describe(self, trial: FrozenTrial, candidate: Any, runtimes: Sequence[str]) -> None:
         """Store what is known of a split before it is measured."""
@@ -220,23 +199,14 @@ class StudyLoop:
             attributes["threads"] = list(candidate.threads)
         attributes["predicted_ms"] = float(corrected.period(candidate, runtimes))
         attributes["memory_bytes"] = int(space.memory(candidate))
-        self.writer.describe(trial, attributes)
-
-    def _has_free_split(self) -> bool:
-        history = history_of(self.opened.space, self._trials())
-        return nearest_free(self.opened.space, None, history.taken) is not None
+        write_trial(self.study, trial, attributes)
 
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
-    @cached_property
-    def _bound(self) -> float | None:
-        """The bound of every period, which opening the study stored."""
-        return cast("float | None", self.study.user_attrs.get("bound_ms"))
-
     def _report(self, number: int, measured: int) -> None:
         """Tell the user of a finished trial and of the study."""
-        trials = self._trials()
+        trials, attributes = self._trials(), self.study.user_attrs
         counts = tally(trials)
         search, objectives = self.opened.config.search, self.opened.config.objectives
         trial = next(t for t in trials if t.number == number)
@@ -246,14 +216,14 @@ class StudyLoop:
         seconds_left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:
             seconds_left = min(seconds_left, max(0.0, search.timeout - elapsed))
-        seconds_left += time_left.of_comparison(self.opened.config, self.study.user_attrs)
+        seconds_left += time_left.of_comparison(self.opened.config, attributes)
         status = Status(
             number=number,
             period_ms=period.median if period else None,
             stage_ms=trial.user_attrs.get("stage_ms", ()),
             error=trial.user_attrs.get("error"),
             best_ms=min((p.median for p in periods if p), default=None),
-            bound_ms=self._bound,
+            bound_ms=attributes.get("bound_ms"),
             finished=counts.finished,
             total=search.trials,
             seconds_left=seconds_left,
@@ -269,22 +239,24 @@ def run_study(opened: OpenStudy, progress: Progress, clock: Clock = time.monoton
     MachineError where the storage or the hardware broke. The study is consistent afterwards, and
     running it again continues it.
     """
-    try:
-        stopped = StudyLoop(opened, progress, clock, clock()).run()
-    except Infeasible as error:
-        with storage_errors(opened.url):
+    with storage_errors(opened.url):
+        try:
+            stopped = StudyLoop(opened, progress, clock).run()
+        except Infeasible as error:
             opened.study.set_user_attr("stopped", f"stopped: {error}")
-        raise
-    with storage_errors(opened.url):
-        trials = opened.study.get_trials(deepcopy=False)
-        counts = tally(trials)
-        opened.study.set_user_attr("stopped", trusted(stopped, trials, opened.study.user_attrs))
-    if not counts.complete:
-        raise Infeasible(
-            f"no trial succeeded, most often: {commonest_error(counts)}; fix that and run again"
-        )
-    final_comparison.conclude(opened, progress)
-    # The final comparison may have measured the best trial on a calmer or a busier machine.
-    with storage_errors(opened.url):
-        trials = opened.study.get_trials(deepcopy=False)
-        opened.study.set_user_attr("stopped", trusted(stopped, trials, opened.study.user_attrs))
+            raise
+        _store_reason(opened.study, stopped)
+        counts = tally(opened.study.get_trials(deepcopy=False))
+        if not counts.complete:
+            raise Infeasible(
+                f"no trial succeeded, most often: {commonest_error(counts)}; fix that and run again"
+            )
+        final_comparison.conclude(opened, progress)
+        # It may have measured the best trial on a calmer or a busier machine.
+        _store_reason(opened.study, stopped)
+
+
+def _store_reason(study: optuna.Study, stopped: str) -> None:
+    """Store why a study stopped, as far as its best trial can be trusted."""
+    reason = trusted(stopped, study.get_trials(deepcopy=False), study.user_attrs)
+    study.set_user_attr("stopped", reason)

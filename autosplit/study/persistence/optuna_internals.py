@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,39 +67,34 @@ def write_trial(
         for name, share in (parameters or {}).items():
             study._storage.set_trial_param(trial._trial_id, name, share, unit)
         return
-    # Optuna's own writes are a transaction each, with a wait for the disk, and each looks the
-    # trial up again.
-    from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialUserAttributeModel
+    from optuna.storages._rdb.models import TrialModel, TrialParamModel
     from optuna.storages._rdb.storage import _create_scoped_session
 
     trial_id = trial._trial_id
     with _create_scoped_session(database.scoped_session, True) as session:
         state: Any = TrialModel.find_or_raise_by_id(trial_id, session).state
         database.check_trial_is_updatable(trial_id, state)
-        upsert = _upsert(database.engine.name)
-        if upsert is None:
-            for key, value in attributes.items():
-                database._set_trial_attr_without_commit(
-                    session, TrialUserAttributeModel, trial_id, key, value
-                )
-        elif attributes:
-            rows = [
-                {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
-                for key, value in attributes.items()
-            ]
-            session.execute(upsert, rows)
-        if parameters:
-            distribution = optuna.distributions.distribution_to_json(unit)
-            rows = [
-                {
-                    "trial_id": trial_id,
-                    "distribution_json": distribution,
-                    "param_name": name,
-                    "param_value": share,
-                }
-                for name, share in parameters.items()
-            ]
-            session.execute(TrialParamModel.__table__.insert(), rows)
+        _write_attributes(session, trial_id, attributes)
+        text = optuna.distributions.distribution_to_json(unit)
+        for name, share in (parameters or {}).items():
+            row = {"param_name": name, "param_value": share, "distribution_json": text}
+            session.add(TrialParamModel(trial_id=trial_id, **row))
+
+
+def _write_attributes(session: Any, trial_id: int, attributes: Mapping[str, Any]) -> None:
+    """Write user attributes of a trial, new or not, as a part of a transaction.
+
+    Optuna's own writes are a transaction each, with a wait for the disk, and each looks the trial
+    up again.
+    """
+    from optuna.storages._rdb.models import TrialUserAttributeModel as Row
+
+    session.query(Row).filter(Row.trial_id == trial_id, Row.key.in_(attributes)).delete()
+    rows = [
+        {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
+        for key, value in attributes.items()
+    ]
+    session.bulk_insert_mappings(Row, rows)
 
 
 def rewrite_trial(
@@ -114,7 +108,7 @@ def rewrite_trial(
     trial itself gets the better figures. Nothing is lost: the first ones stay among its attributes.
     """
     from optuna.storages._cached_storage import _CachedStorage
-    from optuna.storages._rdb.models import TrialUserAttributeModel, TrialValueModel
+    from optuna.storages._rdb.models import TrialValueModel
     from optuna.storages._rdb.storage import _create_scoped_session
 
     database, trial_id = _database(study), trial._trial_id
@@ -124,14 +118,8 @@ def rewrite_trial(
         _find_best_again(study)
         return
     with _create_scoped_session(database.scoped_session, True) as session:
-        for model in (TrialUserAttributeModel, TrialValueModel):
-            rows = session.query(model).filter(model.trial_id == trial_id)
-            if model is TrialUserAttributeModel:
-                rows = rows.filter(model.key.in_(attributes))
-            rows.delete()
-        for key, value in attributes.items():
-            text = json.dumps(value)
-            session.add(TrialUserAttributeModel(trial_id=trial_id, key=key, value_json=text))
+        _write_attributes(session, trial_id, attributes)
+        session.query(TrialValueModel).filter(TrialValueModel.trial_id == trial_id).delete()
         for objective, value in enumerate(values):
             number, kind = TrialValueModel.value_to_stored_repr(value)
             row = {"objective": objective, "value": number, "value_type": kind}
@@ -230,22 +218,3 @@ def _database(study: optuna.Study) -> optuna.storages.RDBStorage | None:
     if isinstance(storage, _CachedStorage):
         return storage._backend
     return storage if isinstance(storage, optuna.storages.RDBStorage) else None
-
-
-@lru_cache
-def _upsert(dialect: str) -> Any:
-    """The statement that writes user attributes of trials, new or not.
-
-    None for a database that has no such statement.
-    """
-    from optuna.storages._rdb.models import TrialUserAttributeModel
-    from sqlalchemy.dialects import postgresql, sqlite
-
-    if dialect not in ("sqlite", "postgresql"):
-        return None
-    table = TrialUserAttributeModel.__table__
-    statement: Any = (sqlite if dialect == "sqlite" else postgresql).insert(table)
-    return statement.on_conflict_do_update(
-        index_elements=[table.c.trial_id, table.c.key],
-        set_={"value_json": statement.excluded.value_json},
-    )

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from autosplit.cuts.stages import Stages, cuts_between
 from autosplit.graph import FusedGraph
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Measurement, Profile, Spread
 from autosplit.serialization import load
-from autosplit.study.config.former_names import FORMER_NAMES
+from autosplit.study.config.explain import FORMER_NAMES
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+T = TypeVar("T", Profile, LinkCost)
 FORMAT = 1
+_GRAPH_KEYS = ("name", "ops", "tensors", "inputs", "outputs", "states")
 KEY = "key"  # attribute of a trial: the text of its split
 LOST = "lost"  # attribute of a failed trial whose split was not measured and is free again
 DISTURBED = (
@@ -40,51 +42,21 @@ def document_of(value: Spread | Baseline | Profile | LinkCost) -> Any:
     return _plain(asdict(value))
 
 
-def read_profiles(documents: Any) -> list[Profile]:
-    """The profiles of a list of documents; the time of an op that a device cannot run is null."""
-    return [load(Profile, _with_infinity(document)) for document in documents]
-
-
-def read_links(documents: Any) -> list[LinkCost]:
-    """The links of a list of documents; a bandwidth without limit is null."""
-    return [load(LinkCost, _with_infinity(document)) for document in documents]
+def read(kind: type[T], documents: Any) -> list[T]:
+    """The profiles or links of a list of documents; an infinite time or bandwidth is null."""
+    return [load(kind, _with_infinity(document)) for document in documents]
 
 
 def graph_document(graph: FusedGraph) -> dict[str, Any]:
     """The graph, compact: enough to draw it and to name the ops of each stage."""
-    ops = [
-        {
-            "name": op.name,
-            "kernel": op.kernel,
-            "sources": list(op.sources),
-            "inputs": list(op.inputs),
-            "outputs": list(op.outputs),
-            "weight_bytes": int(op.weight_bytes),
-        }
-        for op in graph.ops
-    ]
-    tensors = {
-        tensor.name: {
-            "shape": list(map(int, tensor.shape)),
-            "dtype": tensor.dtype,
-            "bytes": int(tensor.bytes),
-        }
-        for tensor in graph.tensors.values()
-    }
-    inputs, outputs = list(graph.inputs), list(graph.outputs)
-    return {
-        "name": graph.name,
-        "ops": ops,
-        "tensors": tensors,
-        "inputs": inputs,
-        "outputs": outputs,
-        "states": list(map(asdict, graph.states)),
-    }
-
-
-def cut_document(periods: Mapping[int, float]) -> list[list[Any]]:
-    """Legal cuts, bitsets of ops in hexadecimal, with their predicted periods in ms."""
-    return [[f"{cut:x}", float(period)] for cut, period in periods.items()]
+    document: dict[str, Any] = _plain(asdict(graph))
+    for op in document["ops"]:
+        for unused in ("flops", "parts", "opaque"):
+            del op[unused]
+    for tensor in document["tensors"].values():
+        for unused in ("name", "producer", "consumers"):
+            del tensor[unused]
+    return {key: document[key] for key in _GRAPH_KEYS}
 
 
 def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,8 +69,10 @@ def storage_errors(url: str) -> Iterator[None]:
         raise MachineError(
             f"storage '{redact_password(url)}' failed: {_cause(error)}; repair it and run again"
         ) from error
-    # Optuna 5 raises this for a write that never arrived, above all on a full disk.
     except AssertionError as error:
+        # Optuna 5 raises one for a write that never arrived, above all on a full disk.
+        if "optuna" not in Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts:
+            raise
         raise MachineError(
             f"storage '{redact_password(url)}' lost a write; is its disk full? "
             "free some space and run again"
@@ -132,7 +135,10 @@ def _openable(url: str) -> Iterator[None]:
             yield
     except MachineError as error:
         if isinstance(error.__cause__, sqlalchemy.exc.ArgumentError):
-            raise ConfigError(not_a_database(url)) from None
+            raise ConfigError(
+                f"storage '{redact_password(url)}' is not a database URL; "
+                "give a file path or postgresql+psycopg://USER@HOST/NAME"
+            ) from None
         raise
     except ImportError as error:
         raise missing_driver(url, error) from None
@@ -140,14 +146,6 @@ def _openable(url: str) -> Iterator[None]:
         raise MachineError(
             f"storage '{redact_password(url)}' cannot be used: {error}; use another one"
         ) from None
-
-
-def not_a_database(url: str) -> str:
-    """The message for text that is neither a path nor a database URL."""
-    return (
-        f"storage '{redact_password(url)}' is not a database URL; "
-        "give a file path or postgresql+psycopg://USER@HOST/NAME"
-    )
 
 
 def _tables(url: str) -> dict[str, set[str]]:

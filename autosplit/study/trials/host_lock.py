@@ -53,7 +53,9 @@ class HostLock:
             return
         try:
             if is_held:
-                self._describe_holder(path.with_suffix(".json"))
+                document = {"pid": os.getpid(), "holder": self.holder, "since": time.time()}
+                with contextlib.suppress(OSError):  # the lock works without its description
+                    path.with_suffix(".json").write_text(json.dumps(document), encoding="utf-8")
             yield
         finally:
             lock.release()
@@ -78,11 +80,6 @@ class HostLock:
                 self._announced.add(pid)
                 self.notify(f"waiting for {self.resource}, {_text(holder)}")
             time.sleep(POLL_INTERVAL)
-
-    def _describe_holder(self, description: Path) -> None:
-        document = {"pid": os.getpid(), "holder": self.holder, "since": time.time()}
-        with contextlib.suppress(OSError):  # the lock works without its description
-            description.write_text(json.dumps(document), encoding="utf-8")
 
 
 def _folder() -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import socket
 from collections.abc import Mapping
@@ -14,16 +13,10 @@ import psutil
 START_TOLERANCE = 2.0
 
 
-@functools.cache
-def this_host() -> str:
-    """The name under which this machine records its workers."""
-    return socket.gethostname()
-
-
 def this_worker() -> dict[str, Any]:
     """This process as recorded on a trial: ``host``, ``pid``, ``start``."""
     start = _seconds_after_boot(psutil.Process())
-    return {"host": this_host(), "pid": os.getpid(), "start": f"{start:.2f}"}
+    return {"host": socket.gethostname(), "pid": os.getpid(), "start": f"{start:.2f}"}
 
 
 def is_dead(worker: Mapping[str, Any] | None) -> bool:
@@ -31,7 +24,7 @@ def is_dead(worker: Mapping[str, Any] | None) -> bool:
 
     False for workers of other hosts, whose processes cannot be seen from here.
     """
-    if not isinstance(worker, Mapping) or worker.get("host") != this_host():
+    if not isinstance(worker, Mapping) or worker.get("host") != socket.gethostname():
         return False
     pid = worker.get("pid")
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:

@@ -24,16 +24,6 @@ class TrialWriter:
     study: optuna.Study
     progress: Progress
 
-    def describe(self, trial: FrozenTrial, attributes: Mapping[str, Any]) -> None:
-        """Store what is known of a trial before it is measured."""
-        write_trial(self.study, trial, attributes)
-
-    def complete(
-        self, trial: FrozenTrial, attributes: Mapping[str, Any], values: list[float]
-    ) -> None:
-        """Finish a trial with its measurement and a value for each objective."""
-        self._finish(trial, attributes, values)
-
     def fail(self, trial: FrozenTrial, error: str, *, lost: bool = False, log: str = "") -> None:
         """Finish a trial without a result.
 
@@ -44,11 +34,12 @@ class TrialWriter:
             attributes[LOST] = True
         if log:
             attributes["log"] = log[-LOG_LIMIT:]
-        self._finish(trial, attributes, None)
+        self.finish(trial, attributes, None)
 
-    def _finish(
+    def finish(
         self, trial: FrozenTrial, attributes: Mapping[str, Any], values: list[float] | None
     ) -> None:
+        """Finish a trial with its measurement and a value for each objective; None if it failed."""
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from autosplit.hardware.devices import device
+from autosplit.hardware.measurement.results import LinkCost
 from autosplit.study.config.study_file import load
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import open_study
@@ -14,7 +15,7 @@ from autosplit.study.loop.run import run_study
 from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from tests import nets
 from tests.hardware import servers as processes
 from tests.hardware.servers import servers  # noqa: F401  a fixture
@@ -28,7 +29,7 @@ pytestmark = [
 ]
 
 
-class Kills(Silent):
+class Kills(Progress):
     """Kills a server while the second trial is measured, and starts it again after a while."""
 
     def __init__(self, server):
@@ -77,7 +78,7 @@ def test_a_study_goes_on_when_a_killed_server_is_back(save, servers, tmp_path): 
     assert f"device '{dying.device}' was lost" in failed[0].user_attrs["error"]
     assert "DeviceLost" in failed[0].user_attrs["log"]
     assert [t.state.name for t in trials[2:]] == ["COMPLETE"] * 3
-    links = records.read_links(study.study.user_attrs["links"])
+    links = records.read(LinkCost, study.study.user_attrs["links"])
     assert [link.device for link in links] == [dying.device, other.device]
     assert {f"tvm, {dying.device}", f"tvm, {other.device}", "tvm, 2 replicas"} == {
         b.name for b in compared_baselines(study.study.user_attrs)

@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 from autosplit.errors import StageError
-from autosplit.hardware.isolation.child_python import child_environment, python_command
-from autosplit.hardware.isolation.process import Worker
+from autosplit.hardware.isolation.process import Worker, child_environment, python_command
 from tests.hardware import faults
 from tests.hardware.faults import open_faulty
 

@@ -10,7 +10,7 @@ from autosplit.errors import GraphError
 from autosplit.graph import Op, build
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.results import LinkCost, Profile
-from autosplit.hardware.profiling import transfer_costs
+from autosplit.hardware.profiling import timing, transfer_costs
 from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.planner import plan
 
@@ -85,7 +85,7 @@ class Clock:
 
     def __init__(self, monkeypatch, takes):
         self.now, self.takes, self.calls = 0.0, takes, 0
-        monkeypatch.setattr(transfer_costs.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
 
     def work(self):
         self.now += self.takes(self.calls)

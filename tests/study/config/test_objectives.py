@@ -30,7 +30,7 @@ from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
 from autosplit.study.persistence.records import KEY
 from autosplit.study.persistence.storage import storage_url
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from autosplit.study.space.search_space import Space
 from autosplit.study.trials.results import best_trial
 from tests.planner.strategies import models
@@ -52,7 +52,7 @@ def new_study(tmp_path: Path) -> Callable[..., OpenStudy]:
         config = StudyConfig.model_validate(
             {"name": "s", "runtime": "simulated", **asked, "search": search}
         )
-        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Silent())
+        return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
 
     return open_it
 
@@ -112,7 +112,7 @@ def test_the_planner_finds_the_least_memory(costs: Any) -> None:
 
 def test_memory_alone_takes_one_trial(new_study: Callable[..., OpenStudy]) -> None:
     opened = new_study(weighted(), "memory", trials=20)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert [t.values for t in opened.study.trials] == [
         [min(map(opened.space.memory, opened.space.listed))]
     ]
@@ -123,7 +123,7 @@ def test_memory_alone_takes_one_trial(new_study: Callable[..., OpenStudy]) -> No
 
 def test_the_least_latency_leaves_most_devices_unused(new_study: Callable[..., OpenStudy]) -> None:
     opened = new_study(weighted(noise=0.001), "latency", "auto", trials=8)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     best = best_trial(opened.study.trials, opened.study.user_attrs)
     assert best is not None
     assert sum(map(bool, opened.space.split(best[0].user_attrs[KEY]))) == 1
@@ -138,7 +138,7 @@ def test_the_front_is_found(
 ) -> None:
     bench = weighted(noise=0.001)
     opened = new_study(bench, objective, stages, trials=60)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert opened.study.user_attrs["stopped"].startswith("converged")
     assert len(opened.study.trials) < len(opened.space.listed)
     known = {"throughput": 0, "latency": 1, "memory": 2}
@@ -156,7 +156,7 @@ def test_the_front_is_found(
 
 def test_ten_stage_times_are_the_least_to_stop_for(new_study: Callable[..., OpenStudy]) -> None:
     opened = new_study(weighted(noise=1e-6), "latency", trials=20)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert opened.study.user_attrs["stopped"].startswith("converged")
     assert len(opened.study.trials) == 4  # of three stages
 
@@ -166,14 +166,14 @@ def test_every_sampler_proposes_for_several_objectives(
     new_study: Callable[..., OpenStudy], sampler: str
 ) -> None:
     opened = new_study(weighted(ops=8), ALL, trials=5, sampler=sampler, converge=False)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert len({t.user_attrs[KEY] for t in opened.study.trials}) == 5
     assert all(len(t.values) == 3 for t in opened.study.trials)
 
 
 def test_show_and_reports_mark_the_front(new_study: Callable[..., OpenStudy]) -> None:
     opened = new_study(weighted(), BOTH, trials=8)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     shown = document(opened.study, opened.url)
     assert shown["pareto"] == [t.number for t in opened.study.best_trials]
     best = best_trial(opened.study.trials, opened.study.user_attrs)
@@ -191,7 +191,7 @@ def test_the_best_is_that_of_the_first_objective_and_the_verdict_of_the_fastest(
     new_study: Callable[..., OpenStudy],
 ) -> None:
     opened = new_study(weighted(), ["memory", "throughput"], trials=10)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     complete = opened.study.trials
     best = best_trial(complete, opened.study.user_attrs)
     assert best is not None
@@ -204,7 +204,7 @@ def test_stagnation_counts_from_the_last_that_lay_beyond_the_front(
     new_study: Callable[..., OpenStudy],
 ) -> None:
     opened = new_study(weighted(noise=0.0), BOTH, trials=60, sampler="random", stagnation=3)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert opened.study.user_attrs["stopped"].startswith("stopped: no improvement")
     last = opened.study.trials[-4].values
     assert all(
@@ -213,7 +213,7 @@ def test_stagnation_counts_from_the_last_that_lay_beyond_the_front(
 
 
 def test_another_objective_is_another_study(new_study: Callable[..., OpenStudy]) -> None:
-    run_study(new_study(weighted(), BOTH, trials=1), Silent())
+    run_study(new_study(weighted(), BOTH, trials=1), Progress())
     with pytest.raises(ConfigError, match="objective was 'throughput, memory', is 'latency'"):
         new_study(weighted(), "latency")
 
@@ -253,7 +253,7 @@ def test_a_trial_that_failed_is_not_exported(
 
     bench.measure = broken  # type: ignore[method-assign]
     opened = new_study(bench, BOTH, trials=3)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     for number, message in (
         (1, r"trial 1 failed \(stage 1 said no\)"),
         (7, "trial 7 does not exist"),
@@ -268,7 +268,7 @@ def test_a_study_whose_file_no_longer_reads_is_not_exported(
     new_study: Callable[..., OpenStudy], tmp_path: Path
 ) -> None:
     opened = new_study(weighted(), BOTH, trials=1)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     opened.study.set_user_attr("config", {"zoo": "branches", "stages": 2, "gone": 1})
     with pytest.raises(
         ConfigError, match="was not stored by this version of autosplit: unknown key 'gone'"

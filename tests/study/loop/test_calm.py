@@ -11,9 +11,9 @@ import pytest
 
 from autosplit.deployment import Deployment
 from autosplit.hardware.bench.simulated import SimulatedBench
+from autosplit.hardware.measurement import disturbance
+from autosplit.hardware.measurement.disturbance import Calm
 from autosplit.hardware.measurement.results import Measurement
-from autosplit.study.loop import calm
-from autosplit.study.loop.calm import Calm
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import run_study
 from tests.study.recording import Notes
@@ -27,7 +27,7 @@ NOISE = ("other processes took 40% of the processor",)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The limits of the waits, which take no time."""
     limits: list[float] = []
-    monkeypatch.setattr(calm, "wait_until_calm", lambda limit: limits.append(limit) or limit)
+    monkeypatch.setattr(disturbance, "wait_until_calm", lambda limit: limits.append(limit) or limit)
     return limits
 
 

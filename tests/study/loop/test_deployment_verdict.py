@@ -8,7 +8,7 @@ import pytest
 
 from autosplit.deployment import Deployment
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.study.loop.deployment_verdict import described, judge_deployment
+from autosplit.study.loop.verdict import described, judge_deployment
 
 
 def spread(median: float, half: float = 0.1) -> Spread:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from autosplit.study.progress import Lines, LiveTable, Silent, Status, duration
+from autosplit.study.progress import Lines, LiveTable, Progress, Status, duration
 
 pty = pytest.importorskip("pty")
 
@@ -213,6 +213,6 @@ def test_the_best_so_far_stands_out() -> None:
 
 
 def test_close_is_idempotent() -> None:
-    for progress in (LiveTable(), Lines(), Silent()):
+    for progress in (LiveTable(), Lines(), Progress()):
         progress.close()
         progress.close()

@@ -24,7 +24,7 @@ from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import StudyLoop, run_study
 from autosplit.study.loop.time_left import before_trials
 from autosplit.study.persistence.records import KEY, LOST, SEARCHED, searched
-from autosplit.study.progress import Silent
+from autosplit.study.progress import Progress
 from autosplit.study.trials.recovery import Recovery
 from autosplit.study.trials.results import best_trial
 from autosplit.study.trials.worker_identity import this_worker
@@ -64,7 +64,7 @@ def best(opened: OpenStudy) -> Any:
 
 def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=40, stages=4), trials=3)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened) == ["COMPLETE"] * 3
     assert opened.study.user_attrs["stopped"] == "stopped: 3 trials (limit)"
     assert opened.study.user_attrs["verdict"]["choice"] in ("split", "replicate", "leave")
@@ -84,7 +84,7 @@ def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_stu
     bench.devices = ("cores:0", "cores:1", "cores:0")
     opened = new_study(bench, trials=1)
     assert opened.study.user_attrs["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (1 - 1e-9)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     first, _, last = opened.study.trials[0].user_attrs["stages"]
     shared = sum(bench.costs.times[0][op] for op in (*first, *last))
     assert shared < 1.2 * opened.study.user_attrs["bound_ms"]
@@ -92,7 +92,7 @@ def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_stu
 
 def test_a_trial_holds_what_the_reports_read(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=12, stages=3), trials=1)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     stored = opened.study.trials[0].user_attrs
     assert stored["cuts"] == [[f"op{ops[-1]}"] for ops in stored["stages"][:-1]]
     assert stored["live"] == [[[f"t{ops[-1] + 1}", 4]] for ops in stored["stages"][:-1]]
@@ -115,15 +115,15 @@ def test_interrupted_and_resumed_is_uninterrupted(
 ) -> None:
     search = {"trials": 5, "sampler": sampler, "seed": 3}
     whole = new_study(branchy_bench(noise=0.1), name="whole", **search)
-    run_study(whole, Silent())
+    run_study(whole, Progress())
     parted = new_study(
         breaking(branchy_bench(noise=0.1), KeyboardInterrupt(), [killed]), name="parted", **search
     )
     with pytest.raises(KeyboardInterrupt):
-        run_study(parted, Silent())
+        run_study(parted, Progress())
     assert "RUNNING" not in states(parted)
     parted = new_study(branchy_bench(noise=0.1), name="parted", **search)
-    run_study(parted, Silent())
+    run_study(parted, Progress())
     assert keys(parted) == keys(whole)
     assert best(parted) == best(whole)
 
@@ -131,11 +131,11 @@ def test_interrupted_and_resumed_is_uninterrupted(
 def test_an_interrupted_split_is_measured_again(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(breaking(chain_bench(), KeyboardInterrupt(), [0]), trials=2)
     with pytest.raises(KeyboardInterrupt):
-        run_study(opened, Silent())
+        run_study(opened, Progress())
     assert states(opened) == ["FAIL"]
     assert opened.study.trials[0].user_attrs["error"] == "interrupted"
     opened = new_study(chain_bench(), trials=2)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert keys(opened)[0] == keys(opened, "FAIL")[0]
 
 
@@ -143,7 +143,7 @@ def test_a_worker_that_died_leaves_its_trial_to_the_next(
     chain_bench: Make, new_study: Open
 ) -> None:
     whole = new_study(chain_bench(), name="whole", trials=4)
-    run_study(whole, Silent())
+    run_study(whole, Progress())
     opened = new_study(chain_bench(), name="died", trials=4)
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
@@ -161,7 +161,7 @@ def test_a_split_that_kills_again_and_again_fails(chain_bench: Make, new_study: 
     trial = opened.study.ask()
     trial.set_user_attr("worker", {**this_worker(), "start": "before"})
     trial.set_user_attr("deaths", 4)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert "died 5 times" in opened.study.trials[0].user_attrs["error"]
 
@@ -170,7 +170,7 @@ def test_a_trial_of_a_living_worker_is_left_alone(chain_bench: Make, new_study: 
     opened = new_study(chain_bench(), trials=3)
     other = opened.study.ask()
     other.set_user_attr("worker", {"host": "elsewhere", "pid": 1, "start": "x"})
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened) == ["RUNNING", "COMPLETE", "COMPLETE"]
     assert "other workers measure the last 1" in opened.study.user_attrs["stopped"]
 
@@ -219,7 +219,7 @@ def test_a_storage_that_breaks_on_the_way_out_hides_no_interruption(
 
     monkeypatch.setattr(Recovery, "release", broken)
     with pytest.raises(KeyboardInterrupt):
-        run_study(new_study(breaking(chain_bench(), KeyboardInterrupt(), [0])), Silent())
+        run_study(new_study(breaking(chain_bench(), KeyboardInterrupt(), [0])), Progress())
 
 
 def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
@@ -282,7 +282,7 @@ def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
 ) -> None:
     opened = new_study(breaking(chain_bench(), StageError("no room"), [1, 2, 4]), trials=20)
     with pytest.raises(Infeasible, match="3 of 5 trials failed, most often: no room"):
-        run_study(opened, Silent())
+        run_study(opened, Progress())
     assert len(opened.study.trials) == 5
     assert opened.study.user_attrs["stopped"].startswith("stopped: 3 of 5 trials failed")
 
@@ -290,7 +290,7 @@ def test_more_than_half_of_five_failed_stops_with_the_commonest_reason(
 def test_a_study_without_success_says_why(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(breaking(chain_bench(), StageError("no room"), [0, 1]), trials=2)
     with pytest.raises(Infeasible, match="no trial succeeded, most often: no room"):
-        run_study(opened, Silent())
+        run_study(opened, Progress())
 
 
 def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
@@ -298,20 +298,20 @@ def test_a_broken_machine_stops_the_run_and_the_split_stays_free(
 ) -> None:
     opened = new_study(breaking(chain_bench(), MachineError("disk full"), [1]), trials=3)
     with pytest.raises(MachineError, match="disk full"):
-        run_study(opened, Silent())
+        run_study(opened, Progress())
     assert states(opened) == ["COMPLETE", "FAIL"]
     opened = new_study(chain_bench(), trials=3)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened).count("COMPLETE") == 3
 
 
 def test_time_and_stagnation_stop_a_study(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(chain_bench(ops=40), name="t", trials=50, sampler="random", timeout=10.0)
     ticks = iter(range(0, 1000, 3))
-    run_study(opened, Silent(), clock=lambda: float(next(ticks)))
+    run_study(opened, Progress(), clock=lambda: float(next(ticks)))
     assert opened.study.user_attrs["stopped"] == "stopped: 10 s (limit)"
     opened = new_study(chain_bench(ops=40), name="s", trials=50, sampler="random", stagnation=2)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     values = [t.value for t in opened.study.trials]
     assert min(values) == values[-3]
     assert opened.study.user_attrs["stopped"] == "stopped: no improvement in 2 trials (limit)"
@@ -322,7 +322,7 @@ def test_a_small_space_is_measured_whole_and_no_further(
     chain_bench: Make, new_study: Open, sampler: str
 ) -> None:
     opened = new_study(chain_bench(ops=4, stages=3, noise=0.3), trials=50, sampler=sampler)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened) == ["COMPLETE"] * 3
     assert opened.study.user_attrs["stopped"].startswith(("exhausted", "converged"))
 
@@ -339,7 +339,7 @@ def test_a_study_ends_when_the_splits_that_fit_are_measured(
     chain_bench: Make, new_study: Open
 ) -> None:
     opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=9, sampler="random")
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened) == ["COMPLETE", "FAIL"]
     assert opened.study.trials[1].user_attrs[LOST]
     assert (
@@ -351,7 +351,7 @@ def test_a_study_ends_when_the_splits_that_fit_are_measured(
 def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study: Open) -> None:
     opened = new_study(narrow(chain_bench(ops=4, stages=2)), trials=2, sampler="random")
     opened.study.enqueue_trial({}, user_attrs={KEY: "2:1"})
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert "does not fit the devices" in opened.study.trials[0].user_attrs["error"]
 
@@ -359,7 +359,7 @@ def test_a_split_that_does_not_fit_is_not_measured(chain_bench: Make, new_study:
 def test_the_planner_stops_when_nothing_better_is_left(chain_bench: Make, new_study: Open) -> None:
     bench = chain_bench(ops=40, stages=4, seed=1)
     opened = new_study(bench, trials=100)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert opened.study.user_attrs["stopped"].startswith("converged")
     assert len(opened.study.trials) < 20
 
@@ -370,7 +370,7 @@ def test_a_planner_that_shall_not_converge_goes_on_to_the_limit(
     stopped = []
     for converge in (True, False):
         opened = new_study(chain_bench(ops=12), name=f"{converge}", trials=12, converge=converge)
-        run_study(opened, Silent())
+        run_study(opened, Progress())
         stopped.append(opened.study.user_attrs["stopped"].split(":")[0])
     assert stopped == ["converged", "stopped"]
 
@@ -380,7 +380,7 @@ def test_a_finished_study_is_not_run_again_but_on_with_a_higher_limit(
 ) -> None:
     for trials in (2, 2, 4):
         opened = new_study(chain_bench(ops=40, stages=4), trials=trials, sampler="random")
-        run_study(opened, Silent())
+        run_study(opened, Progress())
         assert len(opened.study.trials) == trials
 
 
@@ -389,12 +389,12 @@ def test_the_best_compete_once_more_and_the_winner_is_the_best(
 ) -> None:
     bench = chain_bench(ops=40, stages=3, noise=0.05)
     opened = new_study(bench, trials=8)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     duel = opened.study.user_attrs["duel"]
     assert len(duel["entries"]) > 1
     calls = Counter[str]()
     bench.compare_interleaved = lambda candidates, baselines: calls.update("d")
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert not calls
 
 
@@ -402,12 +402,12 @@ def test_a_study_goes_on_after_its_final_comparison_as_if_it_had_none(
     chain_bench: Make, new_study: Open
 ) -> None:
     bench = chain_bench(ops=40, stages=3, noise=0.2)
-    run_study(new_study(bench, trials=3), Silent())
+    run_study(new_study(bench, trials=3), Progress())
     resumed = new_study(bench, trials=6)
     assert any(SEARCHED in t.user_attrs for t in resumed.study.trials)
-    run_study(resumed, Silent())
+    run_study(resumed, Progress())
     at_once = new_study(bench, trials=6, name="at-once")
-    run_study(at_once, Silent())
+    run_study(at_once, Progress())
     assert keys(resumed) == keys(at_once)
 
 
@@ -422,7 +422,7 @@ def test_baselines_measured_beside_the_best_decide_the_verdict(
         dict.fromkeys(names, slow),
     )
     opened = new_study(bench, trials=2)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert opened.study.user_attrs["verdict"]["choice"] == "split"
     assert document(opened.study, opened.url)["baselines"][0]["period_ms"]["median"] == 1e3
 
@@ -433,11 +433,11 @@ def test_two_workers_share_the_trials_and_no_split(chain_bench: Make, new_study:
 
     def while_another_works(deployment: Deployment) -> Measurement:
         if len(second.study.trials) == 1:
-            run_study(second, Silent())
+            run_study(second, Progress())
         return inner(deployment)
 
     first.bench.measure = while_another_works
-    run_study(first, Silent())
+    run_study(first, Progress())
     assert states(first) == ["COMPLETE"] * 6
     assert len(set(keys(first))) == 6
 
@@ -453,7 +453,7 @@ def test_only_where_no_lock_holds_others_back_a_trial_may_exceed_the_limit(
         trial = opened.study.ask()
         if number == 0:
             trial.set_user_attr(LOST, True)
-    loop = StudyLoop(opened, Silent(), time.monotonic, 0.0)
+    loop = StudyLoop(opened, Progress(), time.monotonic)
     assert [t.number for t in opened.study.trials if loop.exceeds_trial_limit(t)] == exceeding
     assert loop.recovery.is_locked == (not exceeding)
 
@@ -465,7 +465,7 @@ def test_a_trial_that_exceeds_the_limit_is_given_up(
     monkeypatch.setattr(loops, "stop_reason", lambda *_: None)
     for _ in range(2):
         opened.study.ask().set_user_attr("worker", {"host": "elsewhere"})
-    loop = StudyLoop(opened, Silent(), time.monotonic, 0.0)
+    loop = StudyLoop(opened, Progress(), time.monotonic)
     assert loop.next_trial() == (None, None, "stopped: 2 trials (limit)")
     assert states(opened) == ["RUNNING", "RUNNING", "FAIL"]
     assert opened.study.trials[2].user_attrs[LOST]
@@ -476,7 +476,7 @@ def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
 ) -> None:
     opened = new_study(chain_bench(), trials=2)
     opened.study.enqueue_trial({}, user_attrs={KEY: "nonsense"})
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert states(opened) == ["FAIL", "COMPLETE"]
     assert "nonsense" in opened.study.trials[0].user_attrs["error"]
 
@@ -484,7 +484,7 @@ def test_an_enqueued_key_that_is_no_split_is_a_failed_trial(
 def test_another_question_under_the_same_name_is_refused(
     chain_bench: Make, new_study: Open
 ) -> None:
-    run_study(new_study(chain_bench(ops=20), trials=1), Silent())
+    run_study(new_study(chain_bench(ops=20), trials=1), Progress())
     with pytest.raises(
         ConfigError,
         match=r"study 's' in .*measures something else: the model has changed .*--force",
@@ -496,21 +496,21 @@ def test_another_question_under_the_same_name_is_refused(
 
 def test_force_starts_anew_and_loses_nothing(chain_bench: Make, new_study: Open) -> None:
     old = new_study(chain_bench(ops=20), trials=2)
-    run_study(old, Silent())
+    run_study(old, Progress())
     new = new_study(chain_bench(ops=21), force=True, trials=1)
-    run_study(new, Silent())
+    run_study(new, Progress())
     assert new.study.study_name == "s-2"
     assert len(old.study.trials) == 2
     assert new_study(chain_bench(ops=20), force=True).study.study_name == "s-3"
 
 
 def test_profile_and_baselines_are_measured_once(chain_bench: Make, new_study: Open) -> None:
-    run_study(new_study(chain_bench(), trials=1), Silent())
+    run_study(new_study(chain_bench(), trials=1), Progress())
     bench = chain_bench()
     bench.profile = bench.baselines = lambda: 1 / 0
     bench.compare_interleaved = lambda candidates, names: (list(map(bench.measure, candidates)), {})
     opened = new_study(bench, trials=2)
-    run_study(opened, Silent())
+    run_study(opened, Progress())
     assert len(opened.study.trials) == 2
 
 
@@ -600,7 +600,7 @@ def test_the_winner_is_measured_at_the_rate_of_the_study_once(
     for section in (slow, slow, fast):
         config = opened.config.model_copy(update={"realtime": section})
         opened = replace(opened, config=config)
-        run_study(opened, Silent())
+        run_study(opened, Progress())
     result = best_trial(opened.study.trials, opened.study.user_attrs)
     assert result
     stages = tuple(map(tuple, result[0].user_attrs["stages"]))

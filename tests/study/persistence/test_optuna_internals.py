@@ -15,12 +15,8 @@ PACKAGE = Path(internals.__file__).parents[2]
 SQLITE_LEASE = 8
 
 
-@pytest.fixture(params=["sqlite", "sqlite without upsert", "memory"])
-def study(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> optuna.Study:
-    if request.param == "sqlite without upsert":
-        monkeypatch.setattr(internals, "_upsert", lambda dialect: None)
+@pytest.fixture(params=["sqlite", "memory"])
+def study(request: pytest.FixtureRequest, tmp_path: Path) -> optuna.Study:
     storage: Any = optuna.storages.InMemoryStorage()
     if request.param != "memory":
         storage = connect(storage_url("s", str(tmp_path / "s.db")), SQLITE_LEASE)
@@ -123,7 +119,7 @@ def test_private_modules_have_the_names_used(module: str, names: list[str]) -> N
 @pytest.mark.parametrize(
     ("owner", "names"),
     [
-        ("RDBStorage", ["check_trial_is_updatable", "_set_trial_attr_without_commit"]),
+        ("RDBStorage", ["check_trial_is_updatable"]),
         ("RDBStorage", ["record_heartbeat", "get_heartbeat_interval"]),
         ("InMemoryStorage", ["set_trial_user_attr", "set_trial_param", "get_trial"]),
     ],

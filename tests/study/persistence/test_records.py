@@ -38,9 +38,9 @@ def test_profiles_and_links_come_back_with_what_json_cannot_write() -> None:
         Profile("a", (1.0, math.inf), (0.1, math.inf)),
         Profile("b", (2.0, 3.0), (0.0, 0.0)),
     ]
-    assert records.read_profiles(stored(list(map(records.document_of, profiles)))) == profiles
+    assert records.read(Profile, stored(list(map(records.document_of, profiles)))) == profiles
     links = [LinkCost("a"), LinkCost("b", 4e6, 0.5, 0.25)]
-    assert records.read_links(stored(list(map(records.document_of, links)))) == links
+    assert records.read(LinkCost, stored(list(map(records.document_of, links)))) == links
 
 
 def test_a_number_that_is_not_finite_is_null() -> None:

@@ -7,9 +7,7 @@ where runtimes compete, because each hides another share of its time.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -19,42 +17,33 @@ import numpy as np
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import Port
 from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.timing import on_cores, repeated_ms
 from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.onnx.time_shares import LEAST_DISTURBED
 
 SMALLEST = Port("x", (1,), "float32"), Port("y", (1,), "float32")
-_MIN_ROUNDS = 5
 _LEAST_OPS = 0.1  # share of a run that is left to the ops at least
 
 
 def smallest_model() -> bytes:
     """A model of one node on one number, with the ports of SMALLEST."""
-    from onnx import TensorProto, helper
+    from onnx import parser
 
-    tensors = [helper.make_tensor_value_info(p.name, TensorProto.FLOAT, p.shape) for p in SMALLEST]
-    nodes = [helper.make_node("Relu", ["x"], ["y"])]
-    graph = helper.make_graph(nodes, "smallest", tensors[:1], tensors[1:])
-    opsets = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    header, body = '<ir_version: 8, opset_import: ["": 17]>', "{y = Relu(x)}"
+    model = parser.parse_model(f"{header} smallest (float[1] x) => (float[1] y) {body}")
     return bytes(model.SerializeToString())
 
 
 def run_ms(stage: Stage, values: Sequence[Any], cores: Cores, seconds: float) -> float:
     """The time of a run that other processes disturb little; the stage is closed."""
 
-    def measure() -> float:
+    def measure() -> list[float]:
         stage.open()
-        stage.run(values)
-        samples: list[float] = []
-        deadline = time.perf_counter() + seconds
-        while len(samples) < _MIN_ROUNDS or time.perf_counter() < deadline:
-            start = time.perf_counter()
-            stage.run(values)
-            samples.append((time.perf_counter() - start) * 1e3)
-        return float(np.quantile(samples, LEAST_DISTURBED, method="lower"))
+        return repeated_ms(lambda: stage.run(values), seconds)
 
-    with closing(stage), ThreadPoolExecutor(1, "calibrate", cores.bind) as executor:
-        return executor.submit(measure).result()
+    with closing(stage):
+        samples = on_cores(cores, measure)
+    return float(np.quantile(samples[1:], LEAST_DISTURBED, method="lower"))
 
 
 def calibrated(profile: Profile, whole_ms: float, call_ms: float) -> Profile:

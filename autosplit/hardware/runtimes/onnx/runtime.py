@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,9 +15,10 @@ from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.codegen.target import toolchain
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import Port, StagePorts
-from autosplit.hardware.measurement.results import LinkCost, Profile
+from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling import profile_cache
-from autosplit.hardware.runtimes.interface import Item, Stage, StageSource
+from autosplit.hardware.runtimes.arrays import array_of
+from autosplit.hardware.runtimes.interface import Item, Runtime
 from autosplit.hardware.runtimes.onnx import calibration, model_file
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups, group_ops
 from autosplit.hardware.runtimes.onnx.submodels import NoSubmodel, OnnxModel, read_original
@@ -26,17 +26,34 @@ from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples, 
 from autosplit.versions import machine
 
 
-@dataclass(frozen=True)
-class SubmodelRuntime(ABC):
+class SubmodelStage:
+    """Implements Stage beside ``run``; the model has inputs and outputs by the ports' names."""
+
+    def __init__(self, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores) -> None:
+        self._cores = cores
+        self._inputs = [p.name for p in inputs]
+        self._outputs = [p.name for p in outputs]
+
+    def open(self) -> None:
+        """Pin the calling thread to the stage's cores."""
+        self._cores.bind()
+
+    def close(self) -> None:
+        """The loaded model ends with its last reference."""
+
+    def _feed(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The array of each input."""
+        return dict(zip(self._inputs, map(array_of, values), strict=True))
+
+
+class SubmodelRuntime(Runtime):
     """Implements what Runtime asks for beside stages and profiles, on local cores.
 
     A subclass gives its ``name``, ``version``, ``stage``, ``whole``, ``time_nodes``
     and ``load_stage``.
     """
 
-    source: StageSource
     suffix = ".onnx"
-    has_hint = False
     name: ClassVar[str]
 
     @property
@@ -52,10 +69,6 @@ class SubmodelRuntime(ABC):
     def can_run(self, device: Device) -> bool:
         """See Runtime."""
         return isinstance(device, Cores)
-
-    def untuned(self, device: Device) -> float:
-        """The runtime has its own kernels."""
-        return 0.0
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """See Runtime."""
@@ -81,21 +94,13 @@ class SubmodelRuntime(ABC):
             for node in submodel.graph.node:
                 node.name = next(o for o in node.output if o)
             item = source.items(1)[0]
-            samples, nodes = self.time_nodes(submodel, item, cores, seconds)
+            samples, nodes = self.time_nodes(self.original, submodel, item, cores, seconds)
             shares = TimeShares(self.original, source.graph, self.groups, nodes)
             return self._calibrated(shares.profile(cores, samples), item, cores, seconds / 4)
 
         ops = ",".join(op.name for op in source.graph.ops)
-        key = (
-            "calibrated",
-            self.versions,
-            source.sha256,
-            source.input_shapes,
-            ops,
-            str(device),
-            machine(),
-        )
-        return profile_cache.cached(key, measure, force)
+        model = self.versions, source.sha256, source.input_shapes, ops
+        return profile_cache.cached(("calibrated", *model, str(device), machine()), measure, force)
 
     def _calibrated(self, profile: Profile, item: Item, cores: Cores, seconds: float) -> Profile:
         whole = self.stage(self.source.whole, cores)
@@ -110,30 +115,16 @@ class SubmodelRuntime(ABC):
         call_ms = calibration.run_ms(smallest, number, cores, seconds / 4)
         return calibration.calibrated(profile, whole_ms, call_ms)
 
-    @abstractmethod
-    def stage(self, ports: StagePorts, device: Device) -> Stage:
-        """See Runtime."""
-
-    @staticmethod
-    @abstractmethod
-    def load_stage(
-        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
-    ) -> Stage:
-        """See Runtime."""
-
-    @abstractmethod
-    def time_nodes(
-        self, submodel: Any, item: Item, cores: Cores, seconds: float
-    ) -> tuple[Samples, list[ExecutedNode]]:
-        """Time each node of the whole model on ``cores`` for about ``seconds``."""
-
-    def link(self, device: Device) -> LinkCost:
-        """Stages share this machine's memory."""
-        return LinkCost(str(self.cores(device)))
-
     def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
         """Write the submodel; large weights go into a file beside it, which is returned."""
         return model_file.write(self.submodel(ports), file)
+
+    @staticmethod
+    @abstractmethod
+    def time_nodes(
+        original: OnnxModel, submodel: Any, item: Item, cores: Cores, seconds: float
+    ) -> tuple[Samples, list[ExecutedNode]]:
+        """Time each node of the whole model on ``cores`` for about ``seconds``."""
 
     @classmethod
     def cores(cls, device: Device) -> Cores:

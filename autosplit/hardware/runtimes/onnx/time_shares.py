@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autosplit.graph import FusedGraph
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.measurement.results import Profile, spread
+from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.runtimes.onnx.node_groups import NodeGroups
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 
@@ -65,9 +65,8 @@ class TimeShares:
         for name, samples in samples_ms.items():
             for op, share in self.of(name).items():
                 times[:, op] += share * np.array(samples[:count])
-        spreads = [spread(column) for column in times.T.tolist()]
         op_ms = np.quantile(times, LEAST_DISTURBED, axis=0, method="lower").tolist()
-        return Profile(str(cores), tuple(op_ms), tuple((s.high - s.low) / 2 for s in spreads))
+        return replace(Profile.of_samples(str(cores), times.T.tolist()), op_ms=tuple(op_ms))
 
     def of(self, name: str) -> dict[int, float]:
         """The share of each op in the time of the node ``name``; they add up to 1.

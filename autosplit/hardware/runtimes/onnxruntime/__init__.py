@@ -1,4 +1,4 @@
-"""Stages in onnxruntime: ``runtime`` implements the interface, ``stage`` holds a session.
+"""Stages in onnxruntime: ``runtime`` implements the interface on ``session``.
 
 ``profile`` times ops with onnxruntime's profiler.
 """

@@ -7,36 +7,33 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from autosplit.hardware.devices.device import Cores
+from autosplit.hardware.profiling.timing import on_cores, repeated_ms
+from autosplit.hardware.runtimes.interface import Item
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples
-from autosplit.hardware.runtimes.onnxruntime.stage import session_on
+from autosplit.hardware.runtimes.onnxruntime.session import session_on
 
 _US_PER_MS = 1e3
-_MIN_ROUNDS = 5
 _MAX_EVENTS = 500_000  # onnxruntime stores a million
 _KERNEL = "_kernel_time"
 _BLOCKED = "_nchwc"  # a node that makes tensor x in blocks of channels is called x_nchwc
-
-Item = Mapping[str, np.ndarray[Any, Any]]
 
 
 def time_nodes(
     original: OnnxModel, submodel: Any, item: Item, cores: Cores, seconds: float
 ) -> tuple[Samples, list[ExecutedNode]]:
     """See SubmodelRuntime."""
+    import onnx
+
     with tempfile.TemporaryDirectory(prefix="autosplit-profile-") as folder:
         samples = _run_rounds(submodel, item, cores, Path(folder), seconds)
-        return samples, executed_nodes(original, _read_optimised(Path(folder)))
+        optimised = onnx.load(str(Path(folder, "optimised.onnx")), load_external_data=False)
+        return samples, executed_nodes(original, optimised)
 
 
 def executed_nodes(original: OnnxModel, optimised: Any) -> list[ExecutedNode]:
@@ -90,24 +87,10 @@ def _run_rounds(
     feed = {i.name: item[i.name] for i in session.get_inputs()}
     max_rounds = _MAX_EVENTS // (len(submodel.graph.node) + 2)
 
-    def run() -> None:
-        deadline = time.perf_counter() + seconds
-        rounds = 0
-        while rounds <= _MIN_ROUNDS or (rounds < max_rounds and time.perf_counter() < deadline):
-            session.run(None, feed)
-            rounds += 1
-
-    with ThreadPoolExecutor(1, "profile", cores.bind) as executor:
-        executor.submit(run).result()
+    on_cores(cores, lambda: repeated_ms(lambda: session.run(None, feed), seconds, most=max_rounds))
     samples: dict[str, list[float]] = {}
     for event in json.loads(Path(session.end_profiling()).read_text(encoding="utf-8")):
         if event.get("cat") == "Node" and event["name"].endswith(_KERNEL):
             name = event["name"].removesuffix(_KERNEL)
             samples.setdefault(name, []).append(event["dur"] / _US_PER_MS)
     return {name: durations[1:] for name, durations in samples.items()}
-
-
-def _read_optimised(folder: Path) -> Any:
-    import onnx
-
-    return onnx.load(str(folder / "optimised.onnx"), load_external_data=False)

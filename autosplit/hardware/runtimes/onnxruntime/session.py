@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from autosplit.errors import ModelError, line_of
 from autosplit.extras import require
+from autosplit.hardware.devices.device import Cores
+from autosplit.hardware.profiling.timing import on_cores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # An error is raised as an exception, so it need not be logged too.
@@ -48,6 +50,14 @@ def onnxruntime_session(
         raise ModelError(f"onnxruntime cannot load the model: {line_of(error)}{remedy}") from error
 
 
+def session_on(
+    model: Path | bytes, cores: Cores, entries: Mapping[str, str], **options: Any
+) -> Any:
+    """A session whose threads run on ``cores``; see ``onnxruntime_session``."""
+    threads = len(cores.numbers)
+    return on_cores(cores, lambda: onnxruntime_session(model, threads, entries, **options))
+
+
 def onnxruntime_step(
     model: Path | bytes, optimise: bool = True
 ) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
@@ -64,10 +74,3 @@ def onnxruntime_step(
             raise ModelError(f"onnxruntime cannot run the model: {line_of(error)}") from error
 
     return step
-
-
-def onnxruntime_outputs(
-    model: Path | bytes, items: Sequence[Mapping[str, Array]]
-) -> list[dict[str, Array]]:
-    """The outputs of a model for ``items``. Raises as ``onnxruntime_session``."""
-    return list(map(onnxruntime_step(model), items))

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autosplit.hardware.devices.device import Cores
+from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
+from autosplit.hardware.runtimes.interface import Item
+from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 from autosplit.hardware.runtimes.onnx.time_shares import LEAST_DISTURBED, ExecutedNode, Samples
 from autosplit.hardware.runtimes.openvino.stage import compile_model
 
-_MS_PER_S = 1e3
-_MIN_ROUNDS = 5
 # A counter is the mean of all runs of a compiled model, so each sample needs a model of its own.
 _SAMPLES = 3
 _ORIGINAL_NAMES = "originalLayersNames"
 
 
 def time_nodes(
-    original: OnnxModel, model: Path | bytes, arrays: Sequence[Any], cores: Cores, seconds: float
+    original: OnnxModel, submodel: Any, item: Item, cores: Cores, seconds: float
 ) -> tuple[Samples, list[ExecutedNode]]:
-    """See SubmodelRuntime; ``arrays`` are the inputs of ``model``."""
+    """See SubmodelRuntime."""
+    arrays = [item[tensor.name] for tensor in submodel.graph.input]
     samples: dict[str, list[float]] = {}
-    for _ in range(_SAMPLES):
-        compiled = compile_model(model, cores, PERF_COUNT=True)
-        for name, node_ms in _mean_times(compiled, arrays, cores, seconds / _SAMPLES).items():
-            samples.setdefault(name, []).append(node_ms)
+    with model_file.loadable(submodel) as model:
+        for _ in range(_SAMPLES):
+            compiled = compile_model(model, cores, PERF_COUNT=True)
+            for name, node_ms in _mean_times(compiled, arrays, cores, seconds / _SAMPLES).items():
+                samples.setdefault(name, []).append(node_ms)
     return samples, executed_nodes(original, compiled.get_runtime_model())
 
 
@@ -64,21 +64,14 @@ def _mean_times(
     """The milliseconds of each node that is executed, those of the least disturbed rounds."""
     request = compiled.create_infer_request()
 
-    def run() -> list[float]:
-        deadline = time.perf_counter() + seconds
-        round_times: list[float] = []
-        while len(round_times) < _MIN_ROUNDS or time.perf_counter() < deadline:
-            start = time.perf_counter()
-            request.infer(arrays, share_inputs=True)
-            round_times.append(time.perf_counter() - start)
-        return round_times
+    def run() -> None:
+        request.infer(arrays, share_inputs=True)
 
-    with ThreadPoolExecutor(1, "profile", cores.bind) as executor:
-        round_times = executor.submit(run).result()
+    round_times = on_cores(cores, lambda: repeated_ms(run, seconds))
     # The counters include the first round and rounds that other processes disturbed.
     undisturbed = float(np.quantile(round_times, LEAST_DISTURBED) / np.mean(round_times))
     return {
-        node.node_name: undisturbed * node.real_time.total_seconds() * _MS_PER_S
+        node.node_name: undisturbed * node.real_time.total_seconds() * MS
         for node in request.profiling_info
         if node.status.name == "EXECUTED"
     }

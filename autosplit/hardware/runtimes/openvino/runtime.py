@@ -8,10 +8,8 @@ from typing import Any
 
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import Port, StagePorts
-from autosplit.hardware.runtimes.interface import Item
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
-from autosplit.hardware.runtimes.onnx.time_shares import ExecutedNode, Samples
 from autosplit.hardware.runtimes.openvino.old_softmax import with_flat_softmax
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
 from autosplit.hardware.runtimes.openvino.stage import (
@@ -25,6 +23,7 @@ class OpenvinoRuntime(SubmodelRuntime):
     """Implements Runtime for a model that was read from an ONNX file."""
 
     name = "openvino"
+    time_nodes = staticmethod(time_nodes)
     has_hint = True
 
     @property
@@ -52,14 +51,6 @@ class OpenvinoRuntime(SubmodelRuntime):
         compiled = self._compiled(ports, cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT")
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         return [OpenvinoStage(compiled, ports.inputs, ports.outputs, cores) for _ in range(count)]
-
-    def time_nodes(
-        self, submodel: Any, item: Item, cores: Cores, seconds: float
-    ) -> tuple[Samples, list[ExecutedNode]]:
-        """See SubmodelRuntime."""
-        arrays = [item[tensor.name] for tensor in submodel.graph.input]
-        with model_file.loadable(submodel) as model:
-            return time_nodes(self.original, model, arrays, cores, seconds)
 
     @staticmethod
     def load_stage(

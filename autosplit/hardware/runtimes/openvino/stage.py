@@ -13,7 +13,7 @@ from autosplit.errors import ModelError
 from autosplit.extras import require
 from autosplit.hardware.devices.device import Cores
 from autosplit.hardware.execution.wiring import Port
-from autosplit.hardware.runtimes.onnx.stage import SubmodelStage
+from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.openvino import workers
 
 # What precedes the reason in the text of an error of OpenVINO.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,9 @@ from autosplit.errors import ModelError
 from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores
-from autosplit.hardware.measurement.results import Profile, spread
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.timing import MS, on_cores, repeated_ms
 from autosplit.lowering.fuse.lowered import Lowered
-
-MS = 1e3
-_MIN_ROUNDS = 5
 
 Call = tuple[str, float]
 """The symbol of a kernel and the seconds that one call of it took."""
@@ -43,9 +40,8 @@ def profile_ops(
     # Kernels beside the ops change the layout of what the whole model takes and returns.
     symbols = {kernels.symbols.get(op.kernel, op.kernel) for op in lowered.graph.ops}
     timer = _Timer(symbols)
-    # The thread's affinity and its pool of kernel threads end with it.
-    with ThreadPoolExecutor(1, "profile") as executor:
-        executor.submit(_run_rounds, module, inputs, cores, timer, seconds).result()
+    on_cores(cores, lambda: _run_rounds(module, inputs, cores, timer, seconds))
+    # The first round is a warm-up that does not count.
     return _profile(lowered, kernels, timer.rounds[1:], str(cores))
 
 
@@ -74,36 +70,33 @@ def _run_rounds(
     import tvm
     from tvm import relax
 
-    cores.bind()
     cores.bind_kernels()
     machine = relax.VirtualMachine(module, tvm.cpu())
     machine.set_instrument(timer)
     values = [tvm.runtime.tensor(v) for v in inputs]
-    deadline = time.perf_counter() + seconds
-    # The first round is a warm-up that does not count.
-    while len(timer.rounds) <= _MIN_ROUNDS or time.perf_counter() < deadline:
+
+    def run_round() -> None:
         timer.rounds.append([])
         machine[ENTRY](*values)
+
+    repeated_ms(run_round, seconds)
 
 
 def _profile(
     lowered: Lowered, kernels: Kernels, rounds: Sequence[Sequence[Call]], device: str
 ) -> Profile:
     symbols = [symbol for symbol, _ in rounds[0]]
-    op_ms, spread_ms = [], []
+    samples: list[list[float]] = []
     position = 0
     for op in lowered.graph.ops:
         symbol = kernels.symbols.get(op.kernel)
         if symbol is None and op.kernel in lowered.composites:
             symbol = op.kernel
         if position < len(symbols) and symbols[position] == symbol:
-            samples = spread([calls[position][1] * MS for calls in rounds])
-            op_ms.append(samples.median)
-            spread_ms.append((samples.high - samples.low) / 2)
+            samples.append([calls[position][1] * MS for calls in rounds])
             position += 1
         elif op.kernel in kernels.views or symbol is None:
-            op_ms.append(0.0)  # nothing is computed for a view or a constant
-            spread_ms.append(0.0)
+            samples.append([0.0])  # nothing is computed for a view or a constant
         else:
             raise ModelError(f"op '{op.name}' did not run in the order of the graph; report a bug")
-    return Profile(device, tuple(op_ms), tuple(spread_ms))
+    return Profile.of_samples(device, samples)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from autosplit.errors import ModelError
@@ -19,20 +18,23 @@ from autosplit.hardware.devices.device import Cores, Device, Rpc
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import profile_cache, transfer_costs
-from autosplit.hardware.runtimes.interface import Stage, StageSource
+from autosplit.hardware.profiling.timing import on_cores
+from autosplit.hardware.runtimes.interface import Runtime, Stage
 from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
-from autosplit.hardware.runtimes.tvm.remote_stage import RpcStage, server_machine
-from autosplit.hardware.runtimes.tvm.stage import VmStage, load_library, local_machine
+from autosplit.hardware.runtimes.tvm.stage import (
+    RpcStage,
+    VmStage,
+    load_library,
+    local_machine,
+    server_machine,
+)
 from autosplit.versions import machine
 
 
-@dataclass(frozen=True)
-class TvmRuntime:
+class TvmRuntime(Runtime):
     """Implements Runtime."""
 
-    source: StageSource
     suffix = ".so"
-    has_hint = False
 
     @property
     def keep_together(self) -> tuple[tuple[int, ...], ...]:
@@ -83,15 +85,8 @@ class TvmRuntime:
         # A server keeps loaded libraries by this key, so it holds all that the library depends on.
         symbols = sorted(kernels.symbols.values())
         key = cache.digest(self.source.sha256, spelled(target), repr(ports), *symbols)
-
-        def write_library(file: Path) -> None:
-            write(lowered, kernels, {ENTRY: ports}, target, file)
-
+        write_library = partial(write, lowered, kernels, {ENTRY: ports}, target)
         return RpcStage(rpc.connect(device), key, write_library, ports.inputs, len(ports.outputs))
-
-    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> Sequence[Stage]:
-        """See Runtime."""
-        return [self.stage(ports, device)]
 
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
         """See Runtime."""
@@ -101,8 +96,7 @@ class TvmRuntime:
         order = ",".join(symbols.get(op.kernel, op.kernel) for op in self.source.graph.ops)
         key = [order, str(device), machine()]
         if isinstance(device, Cores):
-            measure = self._profile_around_opaque if self._opaque_ops else self._profile_in_model
-            return profile_cache.cached(key, lambda: measure(device, seconds), force)
+            return profile_cache.cached(key, lambda: self._profile_cores(device, seconds), force)
         # The times of a server depend on how many threads its kernels use.
         key.append(str(rpc.connect(device).call()) if isinstance(device, Rpc) else "")
         return profile_cache.cached(key, lambda: self._profile_single_ops(device, seconds), force)
@@ -138,10 +132,7 @@ class TvmRuntime:
         """See Runtime."""
         if not isinstance(device, Rpc):
             return VmStage(load_library(file), device)
-
-        def copy_library(copy: Path) -> None:
-            shutil.copyfile(file, copy)
-
+        copy_library = partial(shutil.copyfile, file)
         return RpcStage(rpc.connect(device), sha256, copy_library, inputs, len(outputs))
 
     def _require_supported(self, ports: StagePorts, device: Device) -> None:
@@ -176,7 +167,10 @@ class TvmRuntime:
                     f"node '{node}' cannot run in TVM: {op.opaque}; use --runtime onnxruntime"
                 )
 
-    def _profile_in_model(self, device: Cores, seconds: float) -> Profile:
+    def _profile_cores(self, device: Cores, seconds: float) -> Profile:
+        """Op times inside the model, or of single ops, where opaque ones have infinite times."""
+        if self._opaque_ops:
+            return on_cores(device, lambda: self._profile_single_ops(device, seconds))
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)
         ports = self.source.whole
         target = self.source.kernels.target_on(device)
@@ -185,12 +179,6 @@ class TvmRuntime:
         item = self.source.items(1)[0]
         inputs = [item[port.name] for port in ports.inputs]
         return instrumented_profile.profile_ops(lowered, kernels, module, inputs, device, seconds)
-
-    def _profile_around_opaque(self, device: Cores, seconds: float) -> Profile:
-        """Op times where the model cannot run as one; those of opaque ops are infinite."""
-        # The thread's affinity and its pool of kernel threads end with it.
-        with ThreadPoolExecutor(1, "profile", device.bind) as executor:
-            return executor.submit(self._profile_single_ops, device, seconds).result()
 
     def _profile_single_ops(self, device: Device, seconds: float) -> Profile:
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)

@@ -16,11 +16,11 @@ import numpy as np
 from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.wiring import Port, StagePorts
-from autosplit.hardware.measurement.results import Profile, spread
-from autosplit.hardware.runtimes.tvm.remote_stage import empty, send
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.profiling.timing import MS
+from autosplit.hardware.runtimes.tvm.stage import empty, send
 from autosplit.lowering.fuse.lowered import Lowered
 
-MS = 1e3
 _MIN_SAMPLES, _MAX_SAMPLES = 4, 60
 
 Item = Mapping[str, np.ndarray[Any, Any]]
@@ -61,7 +61,7 @@ def profile_ops(
     supported = functions(ports, lowered, kernels)
     last_reader = {port.name: stage.ops[0] for stage in ports for port in stage.inputs}
     tensors: dict[str, Any] = {}
-    op_ms, spread_ms = [], []
+    samples: list[list[float]] = []
     for stage in ports:
         (op,) = stage.ops
         name = _function_name(stage)
@@ -71,25 +71,21 @@ def profile_ops(
         if name not in supported:
             for port in stage.outputs:
                 tensors[port.name] = _sent(np.zeros(port.shape, port.dtype), port, tvm_device)
-            op_ms.append(math.inf)
-            spread_ms.append(0.0)
+            samples.append([math.inf])
             continue
         machine.set_input(name, *(tensors[port.name] for port in stage.inputs))
         kernel = lowered.graph.ops[op].kernel
         if kernel in kernels.symbols and kernel not in kernels.views:
-            samples = _sample(machine, tvm_device, name, seconds / len(ports))
+            samples.append(_sample(machine, tvm_device, name, seconds / len(ports)))
         else:
             machine.invoke_stateful(name)
-            samples = [0.0]
-        interval = spread(samples)
-        op_ms.append(interval.median)
-        spread_ms.append((interval.high - interval.low) / 2)
+            samples.append([0.0])
         for i, port in enumerate(stage.outputs):
             tensors[port.name] = machine._get_output(name, i)
         for port in stage.inputs:
             if last_reader[port.name] == op:
                 tensors.pop(port.name, None)  # frees the device's memory
-    return Profile(str(device), tuple(op_ms), tuple(spread_ms))
+    return Profile.of_samples(str(device), samples)
 
 
 def _function_name(stage: StagePorts) -> str:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from autosplit.errors import MachineError, ModelError
-from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_outputs, onnxruntime_session
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_session
 from tests.build import node, onnx_model
+from tests.nets import onnxruntime_outputs
 
 
 def test_an_unreadable_model_is_a_model_error(tmp_path):
