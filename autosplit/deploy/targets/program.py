@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from autosplit.deploy import manifest_file
-from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.manifest import NAME, Manifest
 from autosplit.deploy.targets import cpp_program, onnx_program, ray_program
 from autosplit.deploy.targets.formats import CPP, ONNX, RAY
 from autosplit.errors import ConfigError
@@ -42,11 +42,18 @@ def add_program(folder: Path, name: str) -> None:
 
 def written_programs(folder: Path) -> set[str]:
     """The files of programs beside the export in ``folder``, but those that somebody changed."""
+    try:
+        document = manifest_file.read(folder)
+    except ConfigError:
+        return set()
+    exported = {NAME, *(name for name, _ in document.files)}
+    others = {file.name for file in folder.iterdir() if file.is_file()} - exported
     names = set()
-    for files in _ADDED.values():
-        # A folder without an export has no program, and one that lacks a stage not this one.
+    # Most exports have no program, so that none need be made to compare with.
+    for files in _ADDED.values() if others else ():
+        # A format that lacks a stage of this export has not written here.
         with contextlib.suppress(ConfigError):
-            for name, content in files(manifest_file.read(folder)).items():
-                if (folder / name).is_file() and (folder / name).read_bytes() == content:
+            for name, content in files(document).items():
+                if name in others and (folder / name).read_bytes() == content:
                     names.add(name)
     return names
