@@ -46,10 +46,9 @@ def load(
 
     It runs on ``devices``, one a replica, else on those it was exported for; where this machine
     lacks one of those cores, its local replicas take the cores there are. A stage for a server is
-    sent there. An export
-    is code: load only what you would run. Raises ConfigError for a damaged or miswired folder,
-    MachineError for a stage of another architecture or processor, a server that is not there, and
-    a file that does not load.
+    sent there. An export is code: load only what you would run. Raises ConfigError for a damaged or
+    miswired folder, MachineError for a stage of another architecture or processor, a server that
+    is not there, and a file that does not load.
     """
     file = manifest_file.locate(Path(folder))
     document = manifest_file.read(file)

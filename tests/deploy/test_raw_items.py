@@ -1,14 +1,12 @@
 """Items and outputs as bytes: what ``serve`` reads and writes."""
 
 import io
-import sys
 
 import numpy as np
 import pytest
 
-from autosplit.deploy.cluster.on_ray import run_on_ray
 from autosplit.deploy.raw_items import serve
-from autosplit.errors import ConfigError, MachineError
+from autosplit.errors import ConfigError
 from tests.hardware.fakes import fake_pipeline, graph, in_time
 
 NET = graph([("a", ["x", "z"]), ("y", ["a"])], ["x", "z"], ["a", "y"])
@@ -34,9 +32,3 @@ def test_outputs_come_in_the_order_of_the_items_and_of_the_model_s_tensors(count
 def test_an_item_that_ends_early_is_refused(cut):
     with pytest.raises(ConfigError, match=f"the input ends after {cut} bytes of an item"):
         served(np.arange(8.0).tobytes()[: 32 + cut])
-
-
-def test_without_ray_its_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MachineError, match=r"pip install 'autosplit\[ray\]'"):
-        run_on_ray(None, None, None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import re
 import secrets
+import socket
 import tempfile
 import threading
 import weakref
@@ -28,6 +30,7 @@ from autosplit.hardware.execution.engine import replica_name
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import Wiring
 
+REACH_S = 10.0  # for the head of a cluster to accept a connection
 START_S = 300.0  # for an actor to be started and to load its stage
 NOTICE_S = 10.0  # for Ray to say which actor ended, once a channel broke
 LANES = 2  # one item of a replica is computed while the tensors of the next one arrive
@@ -133,7 +136,12 @@ def _connected(address: str | None) -> Any:
     ray = require("ray", "ray")
     if ray.is_initialized():
         return ray
+    address = address or os.environ.get("RAY_ADDRESS")
+    host, _, port = (address or "").rpartition(":")
     try:
+        if port.isdecimal():
+            # Ray itself tries for minutes.
+            socket.create_connection((host, int(port)), REACH_S).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of many kinds
         raise MachineError(

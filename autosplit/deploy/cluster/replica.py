@@ -81,10 +81,11 @@ class RayReplica:
 
     def _connected(self) -> Channel:
         try:
-            self._channels.append(connect(self.address, self._key))
+            channel = connect(self.address, self._key)
         except OSError as error:
-            raise StageError(f"{self._cause() or self._unreachable(error)}") from error
-        return self._channels[-1]
+            raise StageError(self._cause() or self._unreachable(error)) from error
+        self._channels.append(channel)
+        return channel
 
     def _ask(
         self, channel: Channel, request: dict[str, Any], arrays: Sequence[Any] = ()
@@ -107,9 +108,9 @@ class RayReplica:
         )
 
     def _freed(self) -> list[int]:
-        keys = []
-        with contextlib.suppress(IndexError):  # another thread may take the last one
-            while self.unused:
+        keys: list[int] = []
+        with contextlib.suppress(IndexError):  # none is left, or another thread took the last one
+            while True:
                 keys.append(self.unused.popleft())
         return keys
 

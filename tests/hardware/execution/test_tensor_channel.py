@@ -1,6 +1,7 @@
 """What travels between two processes, and who may connect."""
 
 import hmac
+import shutil
 import socket
 import subprocess
 import threading
@@ -89,6 +90,8 @@ def test_who_waits_is_woken_by_close(address):
 @pytest.fixture
 def certificates(tmp_path, monkeypatch):
     """A certificate for 127.0.0.1 that is its own authority, named as Ray names it."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
     words = ["-subj", "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1"]
