@@ -179,6 +179,17 @@ def test_more_streams_than_allowed_are_refused_until_one_ends():
         assert len(pipeline.run(items(1), stream="c")) == 1
 
 
+def test_a_new_stream_goes_to_the_replica_with_the_fewest():
+    net = graph([("y", ["x", "h"])], ["x", "h"], ["y"])
+    pipeline, replicas = fake_pipeline(net, [[0]], ["y"], replicas=[2], states={"h": "y"})
+    with pipeline:
+        for stream in ("a", "b"):
+            pipeline.run(items(1), stream=stream)
+        pipeline.reset(stream="a")
+        pipeline.run(items(1), stream="c")
+    assert [len(replica.seen) for replica in replicas] == [2, 1]
+
+
 def test_threads_may_each_drive_a_stream():
     by_hand = ByHand(SUM, ["y", "total", "last"], STATES)
     expected = [by_hand.step(item) for item in items(40)]
