@@ -1,6 +1,6 @@
-"""Keeps the lines that TVM's C++ code logs away from the terminal.
+"""Keeps the lines that C++ code logs away from the terminal and from results.
 
-They speak of TVM's insides and no option turns them off. Standard error's descriptor leads through
+TVM's speak of TVM's insides and no option turns them off. Standard error's descriptor leads through
 a pipe, whose reader passes on every other line. Python's own stream goes past the pipe, so it is
 still a terminal where it was one.
 """
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 
 _LOGGED = re.compile(rb"\[\d\d:\d\d:\d\d\] \S+\.(cc|h|cpp):\d+:|note: run with `TVM_BACKTRACE")
-_STDERR = 2
+_STDOUT, _STDERR = 1, 2
 _DRAIN_S = 1.0  # child processes may keep the pipe open
 
 
@@ -48,6 +48,21 @@ def hidden() -> Iterator[None]:
             reader.join(_DRAIN_S)
     if not reader.is_alive():
         os.close(terminal)
+
+
+@contextlib.contextmanager
+def off_standard_output() -> Iterator[None]:
+    """While in the context, what C++ code prints to standard output goes to standard error.
+
+    HiGHS, scipy's solver, prints a line of its insides now and then.
+    """
+    output = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        yield
+    finally:
+        os.dup2(output, _STDOUT)
+        os.close(output)
 
 
 def _descriptor(stream: object) -> int | None:

@@ -20,6 +20,7 @@ and no clock.
 
 from autosplit.planner.baselines import PlannedBaseline, planned_baselines
 from autosplit.planner.decode import decode, shares_of
+from autosplit.planner.placement.accelerators import Placement, least_latency_placement
 from autosplit.planner.placement.deployment_lists import deployment_front, k_best_deployments
 from autosplit.planner.placement.deployments import plan_deployment
 from autosplit.planner.placement.device_order import plan_assigned
@@ -29,7 +30,7 @@ from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel, Link, Transfer
 from autosplit.planner.problem.deployment import PlannedDeployment, evaluate_deployment
 from autosplit.planner.problem.evaluation import Plan, evaluate, evaluate_cuts
-from autosplit.planner.problem.graph_file import from_workload, to_workload
+from autosplit.planner.problem.graph_file import cpu_times, from_workload, to_workload
 from autosplit.planner.solve import Front, k_best, least_latency, pareto_front, plan
 
 __all__ = [
@@ -38,10 +39,12 @@ __all__ = [
     "CostModel",
     "Front",
     "Link",
+    "Placement",
     "Plan",
     "PlannedBaseline",
     "PlannedDeployment",
     "Transfer",
+    "cpu_times",
     "decode",
     "deployment_front",
     "evaluate",
@@ -51,6 +54,7 @@ __all__ = [
     "k_best",
     "k_best_deployments",
     "least_latency",
+    "least_latency_placement",
     "pareto_front",
     "plan",
     "plan_assigned",

@@ -58,3 +58,18 @@ def test_inspect_writes_nothing_of_tvm_s_unless_asked(arguments: list[str], tmp_
     command = [sys.executable, "-m", "autosplit", "inspect", *arguments, str(tmp_path / "net.onnx")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (".cc:" in done.stderr) == bool(arguments)
+
+
+REDIRECTED = """
+import os
+from autosplit.cli import native_log
+
+with native_log.off_standard_output():
+    os.write(1, b"a line of a solver")
+os.write(1, b"a result")
+"""
+
+
+def test_what_a_solver_prints_is_no_result() -> None:
+    done = subprocess.run([sys.executable, "-c", REDIRECTED], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"a result", b"a line of a solver")

@@ -417,3 +417,44 @@ def test_a_bound_that_proves_little_is_said_so(graph, monkeypatch, capsys):
         lines = capsys.readouterr().out.splitlines()
         assert text in lines[0]
         assert lines[1] == "late"
+
+
+ON_CPU = {
+    **GRAPH,
+    "maxSizePerFPGA": 30,
+    "nodes": [{**node, "cpuLatency": 9 if node["id"] else 1} for node in GRAPH["nodes"]],
+}
+
+
+def test_the_least_latency_uses_accelerators_and_the_cpu(graph, capsys):
+    arguments = ["plan", graph(ON_CPU), "--stages", "auto", "--objective", "latency"]
+    assert main([*arguments, "-f", "json"]) == 0
+    best = json.loads(capsys.readouterr().out)
+    # One accelerator holds three ops; two of them would pay for another transfer.
+    assert [*filter(None, best["stages"]), best["cpu"]] == [[1, 2, 3], [0]]
+    assert (best["latency"], best["optimal"]) == (pytest.approx(1 + 0.5 + 9), True)
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "latency 10.5, lower bound 10.5 (optimal)" in text
+    assert "CPU" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cores", "2"], "--cores is of periods"),
+        (["--stages", "2", "--k-best", "2"], "--k-best is of periods"),
+        (["--stages", "3", "--assign"], "--assign is of periods"),
+    ],
+)
+def test_least_latency_has_no_options_of_periods(graph, said, options, message):
+    _, line = said("plan", graph(ON_CPU), *options, "--objective", "latency")
+    assert message in line
+
+
+def test_least_latency_needs_cpu_times(graph, said):
+    nodes = [{k: v for k, v in node.items() if k != "cpuLatency"} for node in GRAPH["nodes"]]
+    arguments = ["plan", graph({**GRAPH, "nodes": nodes}), "--stages", "2"]
+    assert "has no cpuLatency; add it" in said(*arguments, "--objective", "latency")[1]
+    _, line = said("plan", "net.onnx", "--stages", "2", "--objective", "latency")
+    assert "is for graph files" in line

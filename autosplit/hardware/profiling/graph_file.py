@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ConfigError, GraphError
-from autosplit.planner import CostModel, from_workload, to_workload
+from autosplit.planner import CostModel, cpu_times, from_workload, to_workload
 
 GRAPH_LIMIT = 64_000_000  # bytes
 
@@ -32,6 +32,15 @@ def graph_and_stages(path: Path) -> tuple[CostModel, int]:
             "give a number of stages"
         )
     return costs, stages
+
+
+def read_cpu_times(path: Path, costs: CostModel) -> tuple[float, ...]:
+    """The time of each op of a graph file on a CPU. Raises GraphError where a node has none."""
+    _, document = _read(path)
+    try:
+        return cpu_times(document, costs)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from error
 
 
 def save_graph(path: Path, costs: CostModel, stages: int) -> None:

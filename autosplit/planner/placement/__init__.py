@@ -1,8 +1,9 @@
 """Devices: their order, which of them a split uses, and how many a stage has.
 
 ``deployments`` plans stages, replicas and threads on equal cores, ``deployment_lists`` lists the k
-best and the Pareto front. ``device_order`` plans for
-unequal devices, ``canonical`` says which splits with empty stages are
+best and the Pareto front. ``accelerators`` plans for the least latency on accelerators and a CPU.
+``device_order`` plans for unequal devices, ``canonical`` says which splits with empty stages are
 the same, ``device_subsets`` plans for any number of stages.
-Imports ``problem``, ``exact`` and ``solve``.
+
+Imports ``problem``, ``exact``, ``batch`` and ``solve``.
 """

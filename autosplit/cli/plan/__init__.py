@@ -6,18 +6,21 @@
   autosplit plan net.onnx --stages 2 -f json             the model's ops, profiled on this machine
   autosplit plan graph.json --cores 16 --memory 3e9      replicas of stages, 3 GB each
   autosplit plan net.onnx --cores 4                      stages, replicas and threads of a model
+  autosplit plan graph.json --stages 4 --objective latency   4 accelerators and a CPU
 
 Prints the stages, their loads, the period, and a lower bound on the period of every plan. If both
 are equal, the plan is optimal. The interval of a model's period goes from the low to the high end
 of the time of each op. With --cores a stage may have several replicas that share the items; its
 load is then divided by their number. A replica of a stage with states holds whole streams, so with
 one stream it has no use for a second.
+
+With --objective latency, which needs scipy, one item is to be done soonest: each op of a graph file
+runs on one of K accelerators or, at its cpuLatency, on a CPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
+from autosplit.cli.plan import latency
 from autosplit.deployment import cores_of, resources_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.runtimes import registry
@@ -77,6 +81,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --cores: streams that share the deployment of a model with states (default 1)",
     )
     parser.add_argument(
+        "--objective",
+        choices=("throughput", "latency"),
+        default="throughput",
+        help="latency: of one item, on K accelerators and a CPU (graph files; default: throughput)",
+    )
+    parser.add_argument(
         "--devices", help="one device per stage of a model (default: one core per stage)"
     )
     parser.add_argument(
@@ -123,6 +133,8 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.hardware.profiling import graph_file
     from autosplit.report.documents import plan as planned
 
+    if args.objective == "latency":
+        return latency.run(args)
     auto = args.stages == "auto"
     if auto:
         # Any number of stages up to the devices is the same as leaving some of them empty.
@@ -303,17 +315,11 @@ def _print_lists(document: dict[str, Any], unit: str) -> None:
 
 
 def _summary(name: str, document: dict[str, Any], unit: str) -> str:
-    if document["optimal"]:
-        proof = "optimal"
-    elif math.isinf(document["gap"]):
-        proof = "no bound above 0 is proven"
-    else:
-        proof = f"at most {100 * document['gap']:.2f} % above the best"
     low, high = document.get("period_interval") or (None, None)
     interval = "" if low is None else f" ({low:.6g} to {high:.6g})"
     return (
         f"{name}: period {document['period']:.6g}{unit}{interval}, "
-        f"lower bound {document['lower_bound']:.6g}{unit} ({proof}), "
+        f"lower bound {document['lower_bound']:.6g}{unit} ({latency.proof(document)}), "
         f"latency {document['latency']:.6g}{unit}, planned in {document['seconds']:.2f} s"
     )
 

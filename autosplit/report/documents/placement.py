@@ -1,0 +1,65 @@
+"""The document of a placement of least latency, and the solver of its integer program."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from autosplit.extras import require
+from autosplit.planner import CostModel, least_latency_placement
+from autosplit.planner.placement.accelerators import IntegerProgram
+
+
+def placement(
+    costs: CostModel, cpu_times: Sequence[float], accelerators: int, seconds: float | None = None
+) -> dict[str, Any]:
+    """The document of ``plan --objective latency -f json`` without ``seconds``.
+
+    ``seconds``: for the search of a pipeline, and for the solver.
+
+    Raises:
+        MachineError: scipy is missing.
+    """
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    best = least_latency_placement(
+        costs,
+        cpu_times,
+        accelerators,
+        partial(_solve, seconds),
+        deadline=lambda: time.monotonic() > end,
+    )
+    gap = best.latency / best.lower_bound - 1 if best.lower_bound > 0 else math.inf
+    return {
+        "stages": [[costs.ids[i] for i in ops] for ops in best.accelerators],
+        "cpu": [costs.ids[i] for i in best.cpu],
+        "loads": list(best.loads),
+        "memory": list(best.memory),
+        "latency": best.latency,
+        "lower_bound": best.lower_bound,
+        "gap": gap if best.latency > best.lower_bound else 0.0,
+        "optimal": best.optimal,
+    }
+
+
+def _solve(seconds: float | None, program: IntegerProgram) -> tuple[Sequence[float] | None, float]:
+    """Solve an integer program with HiGHS (Huangfu and Hall 2018), which scipy has."""
+    optimize, sparse = require("scipy.optimize", "plan"), require("scipy.sparse", "plan")
+    terms, lows, highs = zip(*program.rows, strict=True)
+    rows = [number for number, row in enumerate(terms) for _ in row]
+    columns, values = zip(*chain.from_iterable(row.items() for row in terms), strict=True)
+    shape = len(terms), len(program.bounds)
+    result = optimize.milp(
+        [*[0.0] * (len(program.bounds) - 1), 1.0],
+        integrality=program.integer,
+        bounds=optimize.Bounds(*zip(*program.bounds, strict=True)),
+        constraints=optimize.LinearConstraint(
+            sparse.csr_array((values, (rows, columns)), shape=shape), lows, highs
+        ),
+        options={"mip_rel_gap": 1e-7} | ({} if seconds is None else {"time_limit": seconds}),
+    )
+    # Stopped before its first bound, a solver has proven nothing.
+    return result.x, max(0.0, result.mip_dual_bound or 0.0)
