@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from autosplit.cuts import TooManyDownsets
 from autosplit.errors import ConfigError, Infeasible
@@ -31,14 +32,17 @@ _PATIENT_ROUNDS = 12  # rounds without a better split before giving up
 _FRONT_LIMITS = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)
 
 
+P = TypeVar("P", bound=Plan)
+
+
 @dataclass(frozen=True)
-class Front:
-    """Splits that no other beats in period, latency and peak memory at once.
+class Front(Generic[P]):
+    """Splits or deployments that no other beats in period, latency and peak memory at once.
 
     ``complete``: every such point is there.
     """
 
-    plans: tuple[Plan, ...]
+    plans: tuple[P, ...]
     complete: bool
     note: str = ""
 
@@ -165,7 +169,7 @@ def pareto_front(
     deadline: Deadline | None = None,
     constraints: Constraints = FREE,
     allow_empty: bool = False,
-) -> Front:
+) -> Front[Plan]:
     """One split for each point of the front of period, latency and peak memory, by period.
 
     Raises:

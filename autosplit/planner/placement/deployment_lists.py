@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -38,21 +38,10 @@ from autosplit.planner.problem.deployment import (
 )
 from autosplit.planner.problem.problem import Array, Deadline, Index, OutOfTime, pose
 from autosplit.planner.problem.scaling import scale
+from autosplit.planner.solve import Front
 
 _MOST_LABELS = 100_000
 _FIRST_STEP = 0.01  # how far above the least period the k best are looked for first
-
-
-@dataclass(frozen=True)
-class DeploymentFront:
-    """Deployments that no other beats in period, latency and peak memory at once.
-
-    ``complete``: every such point is there.
-    """
-
-    plans: tuple[PlannedDeployment, ...]
-    complete: bool
-    note: str = ""
 
 
 def k_best_deployments(
@@ -111,7 +100,7 @@ def deployment_front(
     thread_counts: Sequence[int] = (1,),
     deadline: Deadline | None = None,
     constraints: Constraints = FREE,
-) -> DeploymentFront:
+) -> Front[PlannedDeployment]:
     """One deployment for each point of the front of period, latency and peak memory of a replica.
 
     Raises:
@@ -125,7 +114,7 @@ def deployment_front(
         plans = search.deployments(search.top, 1, criteria=4)
     except (OutOfTime, TooManyStages) as stop:
         text = str(stop) or "the time was up; this is the deployment of least period"
-        return DeploymentFront((best,), False, text)
+        return Front((best,), False, text)
     points = [(plan.period, plan.latency, max(plan.memory)) for plan in plans]
     front: dict[tuple[float, float, float], PlannedDeployment] = {}
     for plan, point in sorted(zip(plans, points, strict=True), key=lambda pair: pair[1]):
@@ -136,7 +125,7 @@ def deployment_front(
         replace(plan, lower_bound=best.lower_bound, optimal=proven)
         for plan, proven in zip(front.values(), optimal, strict=True)
     ]
-    return DeploymentFront(tuple(bounded), search.complete, best.note)
+    return Front(tuple(bounded), search.complete, best.note)
 
 
 class _LabelSearch:

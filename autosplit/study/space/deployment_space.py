@@ -44,7 +44,7 @@ from autosplit.study.space.keys import (
     stages_of_key,
     without_runtimes,
 )
-from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages, worth_a_trial
+from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages
 
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
 
@@ -140,20 +140,6 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
             self.costs
         )
 
-    @cached_property
-    def keys_in_one_runtime(self) -> tuple[str, ...]:
-        """Where runtimes compete, the best one held to each that may be worth a trial."""
-        keys: dict[str, float] = {}
-        counts = self.thread_counts
-        for runtime in self.costs.runtimes if len(self.costs.runtimes) > 1 else ():
-            costs = self.costs.in_runtime(runtime.name)
-            with contextlib.suppress(Infeasible):
-                # Errors of a profile differ between runtimes, so each gets its best plan measured.
-                best = plan_deployment(costs, len(self.cores), thread_counts=counts)
-                names = ",".join([runtime.name] * len(best.stages))
-                keys[f"{self.shape_text(_deployed(best))}:{names}"] = best.period
-        return worth_a_trial(keys)
-
     def shape_text(self, deployment: DeployedSplit) -> str:
         """See KeyedSpace.
 
@@ -241,7 +227,15 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
 
     @cached_property
     def _plan(self) -> PlannedDeployment:
-        return plan_deployment(self.costs, len(self.cores), thread_counts=self.thread_counts)
+        return self._planned(self.costs)
+
+    def _planned(self, costs: CostModel) -> PlannedDeployment:
+        return plan_deployment(costs, len(self.cores), thread_counts=self.thread_counts)
+
+    def planned_under(self, costs: CostModel) -> tuple[DeployedSplit, float]:
+        """See KeyedSpace."""
+        best = self._planned(costs)
+        return _deployed(best), best.period
 
     def best(
         self, costs: CostModel | ContentionCosts, count: int, seconds: float = 2.0

@@ -5,6 +5,7 @@ It is the number of stages, then each cut as the hexadecimal bitset of the ops b
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from autosplit.cuts import full
 from autosplit.cuts.stages import Stages, cuts_between, stages_between
-from autosplit.errors import SplitError
+from autosplit.errors import Infeasible, SplitError
 from autosplit.planner import CostModel, Plan
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 C = TypeVar("C")
+WORTH_A_TRIAL = 1.5  # times the period of the best runtime's own plan
 
 
 def key_of(stages: Stages) -> str:
@@ -88,6 +90,14 @@ class KeyedSpace(ABC, Generic[C]):
         """The candidate of a key. Raises SplitError where it is none of the space."""
 
     @abstractmethod
+    def stages_of(self, candidate: C) -> Stages:
+        """The ops of each stage of a candidate."""
+
+    @abstractmethod
+    def planned_under(self, costs: CostModel) -> tuple[C, float]:
+        """The best candidate under some costs and its period. Raises Infeasible without any."""
+
+    @abstractmethod
     def evaluate(self, candidate: C, costs: Any = None) -> Plan:
         """What a candidate costs under ``costs``, by default those of the profile."""
 
@@ -126,6 +136,19 @@ class KeyedSpace(ABC, Generic[C]):
             return plan.runtimes
         check_runtimes(self.costs, key, runtimes, len(plan.stages))
         return runtimes
+
+    @cached_property
+    def keys_in_one_runtime(self) -> tuple[str, ...]:
+        """Where runtimes compete, the best candidate held to each that may be worth a trial."""
+        periods: dict[str, float] = {}
+        for runtime in self.costs.runtimes if len(self.costs.runtimes) > 1 else ():
+            # Errors of a profile differ between runtimes, so each gets its best plan measured.
+            with contextlib.suppress(Infeasible):
+                candidate, period = self.planned_under(self.costs.in_runtime(runtime.name))
+                names = (runtime.name if ops else "" for ops in self.stages_of(candidate))
+                periods[f"{self.shape_text(candidate)}:{','.join(names)}"] = period
+        limit = WORTH_A_TRIAL * min(periods.values(), default=0.0)
+        return tuple(key for key, period in periods.items() if period <= limit)
 
     @cached_property
     def _candidates(self) -> dict[str, C]:

@@ -8,7 +8,6 @@ every split is the nearest to some values, so a trial also has its exact split a
 
 from __future__ import annotations
 
-import contextlib
 import math
 import operator
 import time
@@ -21,7 +20,7 @@ import numpy as np
 
 from autosplit.cuts import bitset, members, topological
 from autosplit.cuts.stages import Stages, cuts_between, stages_between
-from autosplit.errors import ConfigError, Infeasible
+from autosplit.errors import ConfigError
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.batch import stage_table
 from autosplit.planner.batch.evaluation import BatchEvaluator
@@ -43,7 +42,6 @@ from autosplit.study.space.keys import (
 
 RANDOM_DRAWS = 100  # random splits, until one fits the devices
 NEAR_CUTS = 1_000  # cuts near some splits, where there are too many cuts for a table of all
-WORTH_A_TRIAL = 1.5  # times the period of the best runtime's own plan
 SHOWN_CUTS = 2_000  # legal cuts that a report shows
 LISTED = 20_000  # splits that are listed at most
 
@@ -210,22 +208,12 @@ class Space(KeyedSpace[Stages]):
 
     @cached_property
     def _plan(self) -> Stages:
-        return self.placement.canonical(
-            plan(self.costs, self.stages, allow_empty=self.empty).stages
-        )
+        return self.planned_under(self.costs)[0]
 
-    @cached_property
-    def keys_in_one_runtime(self) -> tuple[str, ...]:
-        """Where runtimes compete, the best split held to each that may be worth a trial."""
-        keys: dict[str, float] = {}
-        for runtime in self.costs.runtimes if len(self.costs.runtimes) > 1 else ():
-            costs = self.costs.in_runtime(runtime.name)
-            with contextlib.suppress(Infeasible):
-                best = plan(costs, self.stages, allow_empty=self.empty)
-                stages = self.placement.canonical(best.stages)
-                names = (runtime.name if ops else "" for ops in stages)
-                keys[f"{key_of(stages)}:{','.join(names)}"] = best.period
-        return worth_a_trial(keys)
+    def planned_under(self, costs: CostModel) -> tuple[Stages, float]:
+        """See KeyedSpace."""
+        best = plan(costs, self.stages, allow_empty=self.empty)
+        return self.placement.canonical(best.stages), best.period
 
     @cached_property
     def whole_model(self) -> Stages | None:
@@ -347,12 +335,6 @@ class Space(KeyedSpace[Stages]):
         placement = self.placement if self.empty else None
         fitting = filter(self.fits, all_splits(self.costs, self.stage_counts, placement))
         return tuple(sorted(fitting, key=lambda s: (self.evaluate(s).period, self.key(s))))
-
-
-def worth_a_trial(periods: Mapping[str, float]) -> tuple[str, ...]:
-    """The keys whose periods are not much longer than the least."""
-    limit = WORTH_A_TRIAL * min(periods.values(), default=0.0)
-    return tuple(key for key, period in periods.items() if period <= limit)
 
 
 def random_stages(costs: CostModel, rng: np.random.Generator, count: int) -> Stages:
