@@ -37,20 +37,15 @@ from autosplit.planner.batch.deployments import (
 from autosplit.planner.batch.neighbourhood import CutNeighbourhood
 from autosplit.planner.placement.canonical import largest_stages
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
-from autosplit.study.space.keys import (
-    KeyedSpace,
-    key_of,
-    other_space,
-    stages_of_key,
-    without_runtimes,
-)
+from autosplit.study.space.candidate_space import SpaceOf
+from autosplit.study.space.keys import key_of, other_space, stages_of_key, without_runtimes
 from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages
 
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
 
 
 @dataclass(frozen=True, eq=False)
-class DeploymentSpace(KeyedSpace[DeployedSplit]):
+class DeploymentSpace(SpaceOf[DeployedSplit]):
     """All deployments on ``cores``, which are equal and named by their numbers.
 
     Row i of ``costs``, those of the profile, is for a replica with ``thread_counts[i]`` threads.
@@ -141,7 +136,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         )
 
     def shape_text(self, deployment: DeployedSplit) -> str:
-        """See KeyedSpace.
+        """See SpaceOf.
 
         A pipeline of one core a stage has the text of its split; for any other the replicas and
         threads of each stage follow.
@@ -152,7 +147,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         return text if set(shapes) == {"1x1"} else f"{text}@{'.'.join(shapes)}"
 
     def parse(self, key: str) -> DeployedSplit:
-        """See KeyedSpace."""
+        """See SpaceOf."""
         shape, _ = without_runtimes(key)
         split, _, text = shape.partition("@")
         stages = stages_of_key(self.costs, split)
@@ -182,10 +177,6 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         return evaluate_deployment(
             model, deployment.stages, deployment.replicas, deployment.threads, self.thread_counts
         )
-
-    def memory(self, deployment: DeployedSplit) -> float:
-        """The bytes of a replica of the largest stage."""
-        return max(self.evaluate(deployment).memory)
 
     def fits(self, deployment: DeployedSplit) -> bool:
         """Whether there are cores and memory for all replicas."""
@@ -233,7 +224,7 @@ class DeploymentSpace(KeyedSpace[DeployedSplit]):
         return plan_deployment(costs, len(self.cores), thread_counts=self.thread_counts)
 
     def planned_under(self, costs: CostModel) -> tuple[DeployedSplit, float]:
-        """See KeyedSpace."""
+        """See SpaceOf."""
         best = self._planned(costs)
         return _deployed(best), best.period
 

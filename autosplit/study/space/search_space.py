@@ -31,14 +31,9 @@ from autosplit.planner.placement.canonical import CanonicalPlacement, largest_st
 from autosplit.planner.placement.device_order import kinds_of
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.evaluation import check_stages
+from autosplit.study.space.candidate_space import SpaceOf
 from autosplit.study.space.enumeration import all_splits, count_all
-from autosplit.study.space.keys import (
-    KeyedSpace,
-    key_of,
-    other_space,
-    stages_of_key,
-    without_runtimes,
-)
+from autosplit.study.space.keys import key_of, other_space, stages_of_key, without_runtimes
 
 RANDOM_DRAWS = 100  # random splits, until one fits the devices
 NEAR_CUTS = 1_000  # cuts near some splits, where there are too many cuts for a table of all
@@ -47,7 +42,7 @@ LISTED = 20_000  # splits that are listed at most
 
 
 @dataclass(frozen=True, eq=False)
-class Space(KeyedSpace[Stages]):
+class Space(SpaceOf[Stages]):
     """All legal splits into ``stages`` stages; ``costs`` are those of the profile.
 
     With ``empty`` stages may be empty and leave their device unused, so a split has any number of
@@ -104,11 +99,11 @@ class Space(KeyedSpace[Stages]):
         return layouts[0]
 
     def shape_text(self, stages: Stages) -> str:
-        """See KeyedSpace."""
+        """See SpaceOf."""
         return key_of(stages)
 
     def parse(self, key: str) -> Stages:
-        """See KeyedSpace."""
+        """See SpaceOf."""
         split, _ = without_runtimes(key)
         stages = stages_of_key(self.costs, split)
         if len(stages) != self.stages:
@@ -142,10 +137,6 @@ class Space(KeyedSpace[Stages]):
         """What a split costs under ``costs``, by default those of the profile."""
         model = costs_at(costs or self.costs, sum(map(bool, stages)))
         return evaluate(model, stages, allow_empty=self.empty)
-
-    def memory(self, stages: Stages) -> float:
-        """The bytes of the largest stage: its weights and the tensors at its borders."""
-        return max(self.evaluate(stages).memory)
 
     def fits(self, stages: Stages) -> bool:
         """Whether each device can run its ops and has the memory for them."""
@@ -211,7 +202,7 @@ class Space(KeyedSpace[Stages]):
         return self.planned_under(self.costs)[0]
 
     def planned_under(self, costs: CostModel) -> tuple[Stages, float]:
-        """See KeyedSpace."""
+        """See SpaceOf."""
         best = plan(costs, self.stages, allow_empty=self.empty)
         return self.placement.canonical(best.stages), best.period
 
