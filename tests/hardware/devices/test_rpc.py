@@ -300,7 +300,7 @@ def test_unequal_devices_get_unequal_stages(tmp_path_factory, two):
     text = f"g (float[{size},{size}] t0) => (float[{size},{size}] y) {{ {lines} }}"
     chain = saved(tmp_path_factory, nets.net(text, {"w": np.eye(size, dtype=np.float32)}))
     slow, fast = two
-    with slow.slowed(4):
+    with slow.slowed(8):
         split = autosplit.plan(chain, 2, [slow.device, fast.device])
         assert 1 <= len(split.stages[0]) < len(split.stages[1])
         assert is_right(split, split.pipeline([slow.device, fast.device]), 1)
