@@ -123,9 +123,13 @@ def test_split_json_has_the_figures_of_show(
     study: optuna.Study, shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     exported: list[Any] = []
-    monkeypatch.setattr(SimulatedBench, "export", lambda *arguments: exported.append(arguments))
+
+    def keep(bench: SimulatedBench, deployment: Any, folder: Path, results: Any, *_: Any) -> None:
+        exported.append(results)
+
+    monkeypatch.setattr(SimulatedBench, "export", keep)
     export.export_stored_split(study, tmp_path)
-    (_, _, _, results), best = exported[0], shown["best"]
+    (results,), best = exported, shown["best"]
     parts = results_parts(results)
     for key in ("period_ms", "latency_ms"):
         assert document_of(parts["measured"][key]) == best[key]
