@@ -302,10 +302,13 @@ def _on_cores(model: Model, cores: int, memory: float | None, streams: int) -> M
     from autosplit import planner
 
     numbers = device.available()
+    if streams < 1:
+        raise ConfigError(f"streams is {streams}; give at least 1")
     if not 1 <= cores <= len(numbers):
         raise MachineError(f"cores is {cores}; this process may use 1 to {len(numbers)}")
     costs, counts = costs_by_threads(model, cores)
-    costs = replace(costs, streams=streams, memory=(memory or math.inf,))
+    limit = math.inf if memory is None else memory
+    costs = replace(costs, streams=streams, memory=(limit,))
     best = planner.plan_deployment(costs, cores, thread_counts=counts)
     runtimes = best.runtimes or [next(iter(model.runtimes))] * len(best.stages)
     deployment = Deployment.on_cores(best.stages, best.replicas, best.threads, runtimes, numbers)

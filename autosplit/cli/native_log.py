@@ -8,6 +8,7 @@ still a terminal where it was one.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import sys
@@ -61,6 +62,8 @@ def off_standard_output() -> Iterator[None]:
     try:
         yield
     finally:
+        # C's own buffer would be written at the end of the process, to the restored descriptor.
+        ctypes.CDLL(None).fflush(None)
         os.dup2(output, _STDOUT)
         os.close(output)
 

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until standard input ends."""
     from autosplit.deploy import load
-    from autosplit.deploy.raw_items import serve
+    from autosplit.deploy.raw_items import serve, standard_input
 
     devices = options.devices(args.devices)
     pipeline: Pipeline
@@ -48,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
     else:
         pipeline = load.on_ray(args.folder, devices, args.ray or None)
     with pipeline:
-        serve(pipeline, sys.stdin.buffer, sys.stdout.buffer)
+        serve(pipeline, standard_input(), sys.stdout.buffer)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -51,10 +52,26 @@ def _items(source: BinaryIO, ports: Sequence[Port]) -> Iterator[dict[str, np.nda
         item = {port.name: aligned_empty(port.shape, dtype_of(port.dtype)) for port in ports}
         read = 0
         for array in item.values():
-            count = source.readinto(bytes_of(array))  # type: ignore[attr-defined]
+            count = _fill(source, bytes_of(array))
             read += count
             if count < array.nbytes and read:
                 raise ConfigError(f"the input ends after {read} bytes of an item; give whole items")
         if not read:
             return
         yield item
+
+
+def _fill(source: BinaryIO, buffer: memoryview) -> int:
+    """Read until the buffer is full or the stream ends; a raw stream gives less at a time."""
+    count = 0
+    while count < len(buffer):
+        read = source.readinto(buffer[count:])  # type: ignore[attr-defined]
+        if not read:
+            break
+        count += read
+    return count
+
+
+def standard_input() -> BinaryIO:
+    """Standard input without a buffer: a thread that still reads a buffered one aborts the exit."""
+    return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)

@@ -22,7 +22,7 @@ from autosplit.serialization import load
 from autosplit.study.config.objectives import of_study
 from autosplit.study.loop.open import OpenStudy, identity_of
 from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import StudyAttributes, compared_baselines, spread_of
+from autosplit.study.persistence.attributes import compared_baselines, spread_of
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.trials.results import best_trial, period_of
 from autosplit.units import milliseconds
@@ -112,11 +112,14 @@ def _on_stored_devices(config: StudyConfig, attributes: Mapping[str, Any]) -> St
     """The study file with the devices that the study had, not those it would get here."""
     from autosplit.study.config.study_file import stored
 
-    identity = StudyAttributes.model_validate(attributes).identity
+    # Not as StudyAttributes has it, which cuts long texts. A database may hold anything.
+    identity = attributes.get("identity")
+    texts = identity.items() if isinstance(identity, dict) else ()
+    known = {key: text for key, text in texts if isinstance(text, str)}
     if config.cores is not None:
-        devices: dict[str, Any] = {"cores": identity.get("cores", config.cores)}
+        devices: dict[str, Any] = {"cores": known.get("cores", config.cores)}
     else:
-        devices = {"devices": identity.get("devices", "").split() or config.devices}
+        devices = {"devices": known.get("devices", "").split() or config.devices}
     return stored(config.model_dump() | devices, config.name)
 
 

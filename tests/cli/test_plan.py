@@ -442,9 +442,11 @@ def test_the_least_latency_uses_accelerators_and_the_cpu(graph, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--cores", "2"], "--cores is of periods"),
-        (["--stages", "2", "--k-best", "2"], "--k-best is of periods"),
-        (["--stages", "3", "--assign"], "--assign is of periods"),
+        (["--cores", "2"], "--cores has no effect on latency"),
+        (["--stages", "2", "--k-best", "2"], "--k-best has no effect on latency"),
+        (["--stages", "3", "--assign"], "--assign has no effect on latency"),
+        (["--stages", "3", "--shape", "x=1x2"], "--shape has no effect on latency"),
+        (["--stages", "3", "--runtime", "tvm"], "--runtime has no effect on latency"),
     ],
 )
 def test_least_latency_has_no_options_of_periods(graph, said, options, message):

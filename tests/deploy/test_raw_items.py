@@ -28,6 +28,23 @@ def test_outputs_come_in_the_order_of_the_items_and_of_the_model_s_tensors(count
     assert len(written) == 32 * count
 
 
+class Dribble(io.RawIOBase):
+    """A pipe that gives some bytes at a time."""
+
+    def __init__(self, data: bytes):
+        self._data = io.BytesIO(data)
+
+    def readinto(self, buffer):
+        return self._data.readinto(buffer[:7])
+
+
+def test_a_pipe_may_give_parts_of_an_item():
+    data, sink = np.arange(12.0).tobytes(), io.BytesIO()
+    with fake_pipeline(NET, [[0], [1]], ["a", "y"])[0] as pipeline:
+        in_time(lambda: serve(pipeline, Dribble(data), sink))
+    assert sink.getvalue() == served(data)[0]
+
+
 @pytest.mark.parametrize("cut", [4, 16, 20])
 def test_an_item_that_ends_early_is_refused(cut):
     with pytest.raises(ConfigError, match=f"the input ends after {cut} bytes of an item"):

@@ -12,7 +12,7 @@ from typing import Any
 from autosplit.cli import native_log, output
 from autosplit.errors import ConfigError
 
-# What is asked about periods.
+# What is asked about periods, or of models.
 OTHER_OPTIONS = (
     "cores",
     "streams",
@@ -25,6 +25,10 @@ OTHER_OPTIONS = (
     "baselines",
     "count",
     "save",
+    "shape",
+    "target",
+    "device_target",
+    "runtime",
 )
 
 
@@ -36,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
     if args.model.suffix.lower() != ".json":
         raise ConfigError("--objective latency is for graph files, which have CPU times")
     for option in OTHER_OPTIONS:
-        if getattr(args, option) not in (None, False):
+        if getattr(args, option):
             name = option.replace("_", "-")
-            raise ConfigError(f"--{name} is of periods; leave it out with --objective latency")
+            raise ConfigError(f"--{name} has no effect on latency; leave it out")
     if args.stages == "auto":
         costs, args.stages = graph_file.graph_and_stages(args.model)
     else:

@@ -139,9 +139,9 @@ def _connected(address: str | None) -> Any:
     address = address or os.environ.get("RAY_ADDRESS")
     host, _, port = (address or "").rpartition(":")
     try:
-        if port.isdecimal():
+        if port.isdecimal() and "://" not in host:
             # Ray itself tries for minutes.
-            socket.create_connection((host, int(port)), REACH_S).close()
+            socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of many kinds
         raise MachineError(

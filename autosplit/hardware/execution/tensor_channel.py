@@ -15,6 +15,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 from autosplit.hardware.runtimes.arrays import aligned_empty, array_of, bytes_of, dtype_of
 
 HANDSHAKE_S = 10.0
+_RETRY_S = 0.1
 MAX_HEADER = 1 << 20  # bytes
 _LENGTH = struct.Struct("!I")
 _PROOF = 32  # bytes of a nonce and of a proof
@@ -117,7 +119,11 @@ def listen(host: str, key: bytes, serve: Callable[[Channel], None]) -> tuple[str
 
     def accept() -> None:
         while True:
-            connected, _ = listener.accept()
+            try:
+                connected, _ = listener.accept()
+            except OSError:  # too many descriptors, or who called is gone
+                time.sleep(_RETRY_S)
+                continue
             threading.Thread(target=greet, args=(connected,), daemon=True).start()
 
     def greet(connected: socket.socket) -> None:

@@ -89,7 +89,11 @@ def _write_attributes(session: Any, trial_id: int, attributes: Mapping[str, Any]
     """
     from optuna.storages._rdb.models import TrialUserAttributeModel as Row
 
-    session.query(Row).filter(Row.trial_id == trial_id, Row.key.in_(attributes)).delete()
+    of_trial = session.query(Row.key).filter(Row.trial_id == trial_id)
+    old = [key for (key,) in of_trial if key in attributes]
+    # A deletion that finds nothing locks the gap in InnoDB, and two workers wait for each other.
+    if old:
+        session.query(Row).filter(Row.trial_id == trial_id, Row.key.in_(old)).delete()
     rows = [
         {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
         for key, value in attributes.items()

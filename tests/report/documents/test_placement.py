@@ -93,3 +93,15 @@ def test_branches_run_beside_each_other() -> None:
 def test_accelerators_may_not_wait_for_each_other() -> None:
     with pytest.raises(SplitError, match="ops a, b, c, d wait for each other"):
         evaluate_placement(DIAMOND, [1.0] * 4, [(0, 3), (), ()])
+
+
+def test_accelerators_without_load_do_not_wait_for_each_other() -> None:
+    # Group 0, 3 reads of group 1, 2 and the other way round, so they need the CPU in between.
+    crossed = CostModel(
+        "crossed", ("a", "b", "c", "d"), (0, 1, 0, 4), ((0.0,) * 4,),
+        (Transfer("a", 0, (1,)), Transfer("c", 2, (3,))), ((0.0,) * 2,), ((0.0,) * 2,),
+        groups=(0b1001, 0b0110), sizes=(1.0,) * 4, memory=(2.0,),
+    )  # fmt: skip
+    best = plan.placement(crossed, [1.0] * 4, 2)
+    assert best["lower_bound"] <= best["latency"] < math.inf
+    assert best["cpu"]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from autosplit.deploy.load import on_ray
-from autosplit.deploy.raw_items import serve
+from autosplit.deploy.raw_items import serve, standard_input
 from autosplit.errors import AutosplitError
 
 FOLDER = Path(__file__).parent
@@ -18,7 +18,7 @@ ADDRESS = sys.argv[1] if len(sys.argv) > 1 else None
 
 try:
     with on_ray(FOLDER, PLACEMENT, ADDRESS) as pipeline:
-        serve(pipeline, sys.stdin.buffer, sys.stdout.buffer)
+        serve(pipeline, standard_input(), sys.stdout.buffer)
 except AutosplitError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_code)
