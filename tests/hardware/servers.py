@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,6 @@ _TRACKER = (
     "from tvm.rpc.tracker import PopenTrackerServerState as Tracker; port = int(sys.argv[3]); "
     "Tracker(sys.argv[2], port, port + 1)"
 )
-_WORK = _PINNED + "\nwhile True: pass"
 has_cloudpickle = importlib.util.find_spec("cloudpickle") is not None
 has_tornado = importlib.util.find_spec("tornado") is not None
 
@@ -81,18 +80,6 @@ class Server:
         """Stop its processes, which stay there and answer no more."""
         for number in self.processes:
             os.kill(number, signal.SIGSTOP)
-
-    @contextmanager
-    def slowed(self, times: int) -> Iterator[None]:
-        """Let others work on its core for a while."""
-        before = len(self._processes)
-        for _ in range(times):
-            self._launch(_WORK, "work")
-        try:
-            yield
-        finally:
-            while len(self._processes) > before:
-                _end(self._processes.pop())
 
     def _launch(self, code: str, *arguments: str) -> None:
         with self._log.open("ab") as log:
