@@ -10,7 +10,6 @@ finds no bound: ``_order`` and ``_paths``. The caller has a solver for it.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,9 +130,11 @@ def least_latency_placement(
     values, bound = solve(model.program)
     bound = max(bound, model.longest_path)
     if values is not None:
-        # In the program, accelerators without any load may wait for each other.
-        with contextlib.suppress(SplitError):
-            best = _quicker(best, evaluate_placement(costs, cpu_times, model.placement(values)))
+        try:
+            planned = evaluate_placement(costs, cpu_times, model.placement(values))
+        except SplitError:  # in the program, accelerators without any load may wait for each other
+            planned = best
+        best = _quicker(best, planned)
     optimal = best.latency <= bound * (1 + _SAME)
     return replace(best, lower_bound=min(bound, best.latency), optimal=optimal)
 
