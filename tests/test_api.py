@@ -214,7 +214,7 @@ def test_every_public_name_is_there_and_listed():
         autosplit.nope  # noqa: B018
 
 
-HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "numpy", "pydantic", "rich", "plotly", "torch"}
+HEAVY = {"tvm", "optuna", "onnx", "onnxruntime", "numpy", "pydantic", "rich", "torch"}
 
 
 def test_importing_the_package_imports_nothing_heavy():

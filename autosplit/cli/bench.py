@@ -2,8 +2,7 @@
 
 autosplit bench out/ --seconds 10
 autosplit bench out/ --items-per-second 100   whether it keeps up with a real-time stream
-autosplit bench out/ --timeline run.svg     draw when each stage computed which item
-autosplit bench out/ --trace run.json       the same for Perfetto (ui.perfetto.dev)
+autosplit bench out/ --trace run.json       when each stage computed which item, for Perfetto
 """
 
 from __future__ import annotations
@@ -42,9 +41,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="streams whose items come in turn (default: as many as the export is for)",
     )
     parser.add_argument(
-        "--timeline", type=Path, metavar="FILE", help="draw the first items as FILE, an .svg"
-    )
-    parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write the run as a Chrome or Perfetto trace"
     )
 
@@ -55,15 +51,9 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.hardware.execution.engine import replica_name
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.report import trace
-    from autosplit.report.drawing import timeline
 
-    if args.timeline:
-        # Before the measurement: a misspelt suffix should not cost its seconds.
-        timeline.check(args.timeline)
     budget = Budget(seconds=args.seconds, latency_items=_LATENCY_ITEMS)
     result = bench(args.folder, budget, args.items_per_second, args.streams)
-    if args.timeline:
-        timeline.write(result.events, result.devices, args.timeline)
     if args.trace:
         names = [list(map(str, devices)) for devices in result.devices]
         trace.write(result.events, result.submitted, result.wiring, names, args.trace)

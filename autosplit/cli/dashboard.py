@@ -1,11 +1,10 @@
-"""Show a study in the browser: trials with notes, stage tables, pictures and plots.
+"""Show a study in the browser: the answer, its trials with notes, stage tables and pictures.
 
   autosplit dashboard quickstart.toml         a study by its study file or its database
   autosplit dashboard NAME --storage postgresql+psycopg://USER@HOST/NAME
-  autosplit dashboard quickstart.db --writable      allow notes and deletions
 
-By default the dashboard is read-only and only this machine can reach it. The study may be running.
-Needs optuna-dashboard, plotly and waitress: pip install 'autosplit[dashboard]'
+The dashboard is read-only, and by default only this machine can reach it. The study may be running.
+Needs optuna-dashboard and waitress: pip install 'autosplit[dashboard]'
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import sys
 from autosplit.cli import options, output
 from autosplit.errors import ConfigError
 
-HELP = "show a study in the browser, by default read-only and for this machine only"
+HELP = "show a study in the browser, read-only and by default for this machine only"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The study, where to serve it and what to allow."""
+    """The study and where to serve it."""
     options.add_study(parser)
     parser.add_argument(
         "--port", type=int, default=8080, help="port, 0 for a free one (default: 8080)"
@@ -28,9 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", metavar="ADDR", help="address to serve on (default: 127.0.0.1)")
     parser.add_argument(
         "--allow-remote", action="store_true", help="let other machines connect, without a password"
-    )
-    parser.add_argument(
-        "--writable", action="store_true", help="let the browser change and delete the study"
     )
 
 
@@ -42,13 +38,12 @@ def run(args: argparse.Namespace) -> int:
     if args.allow_remote and not args.host:
         raise ConfigError("--allow-remote needs --host ADDR, an address of this machine or 0.0.0.0")
     reader = find_study(args.study, args.storage)
-    options = {"writable": args.writable, "allow_remote": args.allow_remote}
-    server, url = app.open_server(reader, args.host or "127.0.0.1", args.port, **options)
+    host = args.host or "127.0.0.1"
+    server, url = app.open_server(reader, host, args.port, allow_remote=args.allow_remote)
     with server:
         if args.allow_remote:
-            verb = "change and delete" if args.writable else "read"
-            output.note(f"autosplit: everyone who can reach this address can {verb} the study")
-        output.emit(args.format, {"url": url, "writable": args.writable}, url)
+            output.note("autosplit: everyone who can reach this address can read the study")
+        output.emit(args.format, {"url": url}, url)
         # Through a pipe the URL would stay in the buffer while the server runs.
         sys.stdout.flush()
         server.serve_forever()

@@ -27,7 +27,7 @@ _NEEDED = (
 _EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
     "openvino": ("openvino",),
-    "dashboard": ("optuna-dashboard", "plotly", "waitress"),
+    "dashboard": ("optuna-dashboard", "waitress"),
 }
 
 

@@ -60,9 +60,9 @@ def test_a_wrong_pair_is_exit_code_3_with_the_remedy(examined, pretend):
 
 
 def test_a_missing_package_is_exit_code_3_only_where_it_is_needed(examined, pretend):
-    pretend(plotly=None)
+    pretend(waitress=None)
     code, checks = examined()
-    assert (code, checks["plotly"]["remedy"]) == (0, "pip install 'autosplit[dashboard]'")
+    assert (code, checks["waitress"]["remedy"]) == (0, "pip install 'autosplit[dashboard]'")
     pretend(networkx=None)
     code, checks = examined()
     assert (code, checks["networkx"]["remedy"]) == (3, "pip install networkx")

@@ -95,7 +95,7 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 HEAVY = {
-    "tvm", "optuna", "onnx", "onnxruntime", "pydantic", "rich", "plotly", "torch",
+    "tvm", "optuna", "onnx", "onnxruntime", "pydantic", "rich", "torch",
     "scipy",
 }  # fmt: skip
 HELP = """

@@ -1,6 +1,6 @@
 """The first page of the dashboard: the answer, what is measured now, two trials side by side.
 
-Its other pages are those of optuna-dashboard, which are marked where nothing can be changed.
+Its other pages are those of optuna-dashboard, marked as read-only.
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ _READ_ONLY = "".join(
 _STYLE = (
     "<style>#autosplit { position: fixed; right: 12px; bottom: 12px; z-index: 2000; margin: 0; "
     "padding: 6px 12px; border-radius: 6px; background: #1c1f24; color: #fff; "
-    "font: 14px system-ui, sans-serif; } #autosplit a { color: #8cc4ff; }</style>"
-)
-_HIDDEN = (
-    f'<style>{_READ_ONLY}[class*="MuiCard"]:has([data-testid="UploadFileIcon"]) '
+    "font: 14px system-ui, sans-serif; } #autosplit a { color: #8cc4ff; } "
+    f'{_READ_ONLY}[class*="MuiCard"]:has([data-testid="UploadFileIcon"]) '
     "{ display: none !important; }</style>"
 )
 
@@ -43,11 +41,8 @@ class Front:
     ``path`` is the page of the study in ``app``; ``version`` changes when the study does.
     """
 
-    def __init__(
-        self, app: WSGIApplication, record: Study, path: str, version: str, writable: bool = False
-    ) -> None:
-        self._app, self._record, self._path = app, record, path
-        self._version, self._writable = version, writable
+    def __init__(self, app: WSGIApplication, record: Study, path: str, version: str) -> None:
+        self._app, self._record, self._path, self._version = app, record, path, version
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
@@ -112,12 +107,12 @@ class Front:
         return f'<form class="bar" action="/compare">{selects}<button>Compare</button></form>'
 
     def _document(self, title: str, heading: str, parts: Iterator[str]) -> str:
-        mode = "" if self._writable else "Read-only: nothing here changes the study. "
         live = (
             f'<p role="status" data-live="/events" data-version="{self._version}">'
             f"{html.escape(self._status())}</p>"
-            f'<nav class="soft">{mode}<a href="/">The answer</a> · '
-            f'<a href="/compare">Two trials side by side</a> · '
+            '<nav class="soft">Read-only: nothing here changes the study. '
+            '<a href="/">The answer</a> · '
+            '<a href="/compare">Two trials side by side</a> · '
             f'<a href="{self._path}">All trials in optuna-dashboard</a></nav>'
         )
         lead = f"Study {self._record.name}, autosplit {self._record.version}".rstrip()
@@ -146,7 +141,7 @@ class Front:
         return text.rstrip()
 
     def _marked(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """A page of optuna-dashboard with a line that leads back and says what is allowed."""
+        """A page of optuna-dashboard with a line that leads back and says that it is read-only."""
         # Without conditions, so that no page from before is shown that has no such line.
         for condition in ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_NONE_MATCH", "HTTP_RANGE"):
             environ.pop(condition, None)
@@ -159,10 +154,8 @@ class Front:
         body = b"".join(self._app(environ, start))
         status, headers = started[0], started[1]
         if dict(headers).get("Content-Type", "").startswith("text/html") and body:
-            mode = "" if self._writable else "Read-only: started without --writable. "
-            line = f'<p id="autosplit">{mode}<a href="/">The answer</a></p>'
-            extra = _STYLE + ("" if self._writable else _HIDDEN) + line
-            body = body.replace(b"</body>", f"{extra}</body>".encode())
+            line = '<p id="autosplit">Read-only. <a href="/">The answer</a></p>'
+            body = body.replace(b"</body>", f"{_STYLE}{line}</body>".encode())
             headers = [
                 pair for pair in headers if pair[0] not in ("Content-Length", "Last-Modified")
             ]

@@ -1,8 +1,8 @@
 """A guard in front of optuna-dashboard, which asks for no password and checks no Host or Origin.
 
 Without it a page anywhere on the web could reach the dashboard through the browser of whoever runs
-it (DNS rebinding). The guard refuses requests for another host and, unless asked otherwise, all
-that could write. Its headers keep a page from loading or running anything from elsewhere.
+it (DNS rebinding). The guard refuses requests for another host, and all that could write. Its
+headers keep a page from loading or running anything from elsewhere.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Guard:
 
     ``hosts`` are the names this server answers to, lower case and without port. With
     ``any_address`` it answers to every numeric address too: a rebound name is never numeric.
-    ``writable`` allows other methods than GET and HEAD, from this server's own pages only.
     """
 
     def __init__(
@@ -50,24 +49,17 @@ class Guard:
         hosts: Iterable[str],
         *,
         any_address: bool = False,
-        writable: bool = False,
     ) -> None:
         self._current, self._hosts = current, frozenset(hosts)
-        self._any_address, self._writable = any_address, writable
+        self._any_address = any_address
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one request."""
-        host = environ.get("HTTP_HOST", "")
-        if not self._answers_to(host):
+        if not self._answers_to(environ.get("HTTP_HOST", "")):
             reason = "this server does not answer to that Host"
             return _refuse(start_response, "403 Forbidden", reason)
         if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
-            if not self._writable:
-                reason = "read-only; start it with --writable to change"
-                return _refuse(start_response, "405 Method Not Allowed", reason)
-            if not _is_same_origin(environ, host):
-                reason = "a page of another origin may not write here"
-                return _refuse(start_response, "403 Forbidden", reason)
+            return _refuse(start_response, "405 Method Not Allowed", "it is read-only")
         path = environ.get("PATH_INFO", "")
         policy = _PAGE_POLICY
         if path in PATHS:
@@ -106,14 +98,6 @@ def _without_port(host: str) -> str:
     """The name in a Host header: ``[::1]`` of ``[::1]:80``."""
     host = host.strip().lower()
     return host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
-
-
-def _is_same_origin(environ: WSGIEnvironment, host: str) -> bool:
-    site = environ.get("HTTP_SEC_FETCH_SITE", "same-origin")
-    if site not in ("same-origin", "none"):
-        return False
-    origin = environ.get("HTTP_ORIGIN")
-    return origin is None or origin.partition("://")[2].lower() == host.lower()
 
 
 def _headers(policy: str) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ THREADS = 8
 CONNECTIONS = 100  # that are not being answered; beyond that the oldest is closed
 REQUEST_SECONDS = 20.0  # for a whole request, however the client spreads its bytes
 IDLE_SECONDS = 30.0  # without a byte read or written between two requests
-MAX_HEADER, MAX_BODY = 2**15, 2**26  # bytes; only --writable takes bodies
+MAX_REQUEST = 2**15  # bytes of a header, and of a body, which no request needs
 _POLL_SECONDS = 0.5
 
 
@@ -74,8 +74,8 @@ class Server:
             sockets=[listener],
             threads=THREADS,
             connection_limit=2 * CONNECTIONS,
-            max_request_header_size=MAX_HEADER,
-            max_request_body_size=MAX_BODY,
+            max_request_header_size=MAX_REQUEST,
+            max_request_body_size=MAX_REQUEST,
             # A thread never waits for a client: what is not read goes to a temporary file.
             outbuf_high_watermark=sys.maxsize,
             log_socket_errors=False,

@@ -1,16 +1,15 @@
-"""A study made ready for the dashboard: a copy in memory, with notes, pictures and plots."""
+"""A study made ready for the dashboard: a copy in memory, with notes and pictures."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from autosplit.report.dashboard.artifacts import Draw, Pictures, identity
-from autosplit.report.dashboard.plots import study_plots
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.html.notes import study_note, trial_note
@@ -20,10 +19,19 @@ from autosplit.study.config.objectives import METRICS, of_study
 if TYPE_CHECKING:
     import optuna
 
+Draw = Callable[[], bytes]
 Picture = tuple[str, str, Draw]  # alternative text, identity and how to draw it
 
 _ENDED = ("complete", "fail", "pruned")
 _MAX_ATTRIBUTE = 2000  # characters; notes show longer ones better
+
+
+class Pictures(dict[str, Draw]):
+    """Pictures by identity, as an artifact store: each is drawn when somebody looks."""
+
+    def open_reader(self, artifact_id: str) -> BinaryIO:
+        """The bytes of a picture. Raises KeyError for an unknown identity."""
+        return io.BytesIO(self[artifact_id]())
 
 
 def copy(study: optuna.Study) -> optuna.Study:
@@ -50,24 +58,24 @@ def copy(study: optuna.Study) -> optuna.Study:
 
 
 def decorate(target: optuna.Study, record: Study, pictures: Pictures) -> None:
-    """Add notes, pictures and plots to the study or a copy; a person's own notes stay."""
-    from optuna_dashboard import save_plotly_graph_object
+    """Add notes to a copy, and pictures, which ``pictures`` gets too."""
+    from optuna_dashboard._note import save_note_with_version
+
+    def save_note(trial_id: int | None, body: str) -> None:
+        # The public function takes no trial that has ended.
+        save_note_with_version(target._storage, target._study_id, trial_id, 1, body)
 
     ids = {t.number: t._trial_id for t in target.get_trials(deepcopy=False)}
-    attributes = target._storage.get_study_system_attrs(target._study_id)
     paths: dict[int, list[tuple[str, str]]] = {}
     for trial in record.trials:
         if trial.number in ids and trial.state in _ENDED:
             trial_id = ids[trial.number]
             offered = _trial_pictures(record, trial)
-            paths[trial.number] = _offer(target, trial_id, offered, pictures, attributes)
-            note = trial_note(record, trial, paths[trial.number])
-            _save_note(target, trial_id, note, attributes)
+            paths[trial.number] = _offer(target, trial_id, offered, pictures)
+            save_note(trial_id, trial_note(record, trial, paths[trial.number]))
     best = record.best()
     of_best = paths.get(best.number, []) if best else []
-    _save_note(target, None, study_note(record, of_best), attributes)
-    for name, figure in study_plots(record).items():
-        save_plotly_graph_object(target, figure, graph_object_id=name)
+    save_note(None, study_note(record, of_best))
 
 
 def fingerprint(study: optuna.Study) -> str:
@@ -85,57 +93,36 @@ def _trial_pictures(record: Study, trial: Trial) -> Iterator[Picture]:
         names = record.stage_names(trial)
         period = trial.period_ms.median if trial.period_ms else None
         title = f"Busy time of each stage, trial {trial.number}"
-        key = identity(record.name, "balance", trial.stage_ms, names, period, title)
+        key = _digest("balance", trial.stage_ms, names, period, title)
         picture = partial(stage_balance, trial.stage_ms, names, period, title=title)
         yield "stage balance", key, lambda: picture().render()
     if trial.stages and record.graph:
         view = graph_of(record, trial)
         title = f"{view.graph.name}, trial {trial.number}"
         shape = (view.graph.name, len(view.graph.ops), trial.stages)
-        key = identity(record.name, "graph", *shape, view.names, view.op_ms, title)
+        key = _digest("graph", *shape, view.names, view.op_ms, title)
         yield "split graph", key, lambda: view.draw(title).render()
 
 
 def _offer(
-    target: optuna.Study,
-    trial_id: int,
-    offered: Iterator[Picture],
-    pictures: Pictures,
-    attributes: Mapping[str, Any],
+    target: optuna.Study, trial_id: int, offered: Iterator[Picture], pictures: Pictures
 ) -> list[tuple[str, str]]:
     """Store pictures as artifacts of a trial; returns (alternative text, path) of each."""
     paths = []
     for text, key, draw in offered:
-        pictures.put(key, draw)
+        pictures[key] = draw
         # Optuna lets no attribute of an ended trial change. The dashboard looks for artifacts
         # among the attributes of the study too.
         attribute = f"dashboard:artifacts:{trial_id}:{key}"
-        if attribute not in attributes:
-            name = text.replace(" ", "-") + ".svg"
-            meta = {"artifact_id": key, "filename": name, "mimetype": "image/svg+xml"}
-            target._storage.set_study_system_attr(target._study_id, attribute, json.dumps(meta))
+        name = text.replace(" ", "-") + ".svg"
+        meta = {"artifact_id": key, "filename": name, "mimetype": "image/svg+xml"}
+        target._storage.set_study_system_attr(target._study_id, attribute, json.dumps(meta))
         paths.append((text, f"/artifacts/{target._study_id}/{trial_id}/{key}"))
     return paths
 
 
-def _save_note(
-    target: optuna.Study, trial_id: int | None, body: str, attributes: dict[str, Any]
-) -> None:
-    """Save a note unless a person wrote or edited the one that is there."""
-    from optuna_dashboard._note import get_note_from_system_attrs, save_note_with_version
-
-    # A note of ours is known by the digest that is stored beside it.
-    mark = f"autosplit:note:{'study' if trial_id is None else trial_id}"
-    old = get_note_from_system_attrs(attributes, trial_id)
-    is_ours = not old["body"] or attributes.get(mark) == _digest(old["body"])
-    if is_ours and old["body"] != body:
-        version = old["version"] + 1
-        save_note_with_version(target._storage, target._study_id, trial_id, version, body)
-        target._storage.set_study_system_attr(target._study_id, mark, _digest(body))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _digest(*values: object) -> str:
+    return hashlib.sha256(repr(values).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _bare(trial: optuna.trial.FrozenTrial) -> optuna.trial.FrozenTrial:

@@ -62,7 +62,7 @@ class StudyReader:
         import optuna
 
         storages.silence_optuna_logs()
-        with self.one_line_errors():
+        with self._one_line_errors():
             storage = optuna.storages.RDBStorage(skip_table_creation=True, **self._options())
             try:
                 name = self._study_name(storage)
@@ -71,18 +71,7 @@ class StudyReader:
                 storage.engine.dispose()
 
     @contextlib.contextmanager
-    def open_writable(self) -> Iterator[optuna.Study]:
-        """The study, opened for writing. It must exist; the errors are those of ``open``."""
-        import optuna
-
-        with self.open() as study:
-            name = study.study_name
-        with self.one_line_errors():
-            storage = storages.connect_existing(self.url)
-            yield optuna.load_study(study_name=name, storage=storage)
-
-    @contextlib.contextmanager
-    def one_line_errors(self) -> Iterator[None]:
+    def _one_line_errors(self) -> Iterator[None]:
         """Turn what a missing, locked, damaged or hostile storage raises into one line."""
         import sqlalchemy.exc
 

@@ -18,15 +18,13 @@ STYLE = """
 .picture text, .picture .ink { fill: #222; } .picture .line { stroke: #222; }
 .picture .paper { fill: #fff; } .picture .faint { stroke: #8c8c8c; }
 .picture .wire { stroke: #555; } .picture .head { fill: #555; } .picture .grid { stroke: #ddd; }
-.picture .idle { fill: #8c8c8c; fill-opacity: 0.25; } .picture .wide { stroke-width: 2.5; }
+.picture .wide { stroke-width: 2.5; }
 .picture .bold { font-weight: bold; }
 .picture .middle { text-anchor: middle; } .picture .end { text-anchor: end; }
-.picture .on-dark { fill: #fff; } .picture .on-light { fill: #222; }
 @media (prefers-color-scheme: dark) {
   .picture text, .picture .ink { fill: #e7eaee; } .picture .line { stroke: #e7eaee; }
   .picture .paper { fill: #1d2127; } .picture .wire { stroke: #a2acb8; }
   .picture .head { fill: #a2acb8; } .picture .grid { stroke: #39414b; }
-  .picture .on-dark { fill: #fff; } .picture .on-light { fill: #222; }
 }
 """
 
@@ -34,15 +32,6 @@ STYLE = """
 def colour(stage: int) -> str:
     """The colour of a stage; it repeats after eight."""
     return PALETTE[stage % len(PALETTE)]
-
-
-def ink_on(fill: str) -> str:
-    """The class of text that can be read on a colour given as #rrggbb, on any page."""
-    # relative luminance of WCAG 2
-    red, green, blue = (
-        ((int(fill[k : k + 2], 16) / 255 + 0.055) / 1.055) ** 2.4 for k in (1, 3, 5)
-    )
-    return "on-dark" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.18 else "on-light"
 
 
 def painted(how: Literal["fill", "stroke"], colour: str) -> dict[str, str]:

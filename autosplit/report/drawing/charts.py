@@ -1,4 +1,4 @@
-"""The charts of a study as values, for pictures (``plot``) and for the dashboard (``plots``)."""
+"""The charts of a study as values; ``plot`` draws them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,6 @@ class Series:
     spreads: tuple[Spread, ...] = ()
     texts: tuple[str, ...] = ()
 
-    def error_bars(self) -> tuple[list[float], list[float]]:
-        """How far the intervals reach below and above their medians."""
-        low = [max(0.0, s.median - s.low) for s in self.spreads]
-        return low, [max(0.0, s.high - s.median) for s in self.spreads]
-
 
 @dataclass(frozen=True)
 class Chart:
@@ -56,24 +51,12 @@ class Chart:
     about: str = ""
 
 
-def study_charts(study: Study) -> dict[str, Chart]:
-    """All charts of a study by name."""
-    charts = {
-        "stage-times": stage_times(study),
-        "throughput-latency": throughput_latency(study),
-        "convergence": convergence(study),
-        "predicted-measured": predicted_measured(study),
-    }
+def study_charts(study: Study) -> list[Chart]:
+    """The charts of a study in the order of its page."""
+    charts = [convergence(study), stage_times(study), throughput_latency(study)]
     if "memory" in study.objectives:
-        charts["throughput-memory"] = throughput_memory(study)
-    return charts
-
-
-def page_charts(study: Study) -> list[Chart]:
-    """The charts that the page of a study shows."""
-    charts = study_charts(study)
-    names = ("convergence", "stage-times", "throughput-latency", "throughput-memory")
-    return [charts[name] for name in names if name in charts]
+        charts.append(throughput_memory(study))
+    return [*charts, predicted_measured(study)]
 
 
 def convergence(study: Study) -> Chart:
@@ -180,7 +163,9 @@ def predicted_measured(study: Study) -> Chart:
         ends = (min(values), max(values))
         series.append(Series("equal", ends, ends, INK, "line"))
     title = "Predicted against measured"
-    return Chart(title, "predicted period, ms", "measured period, ms", tuple(series))
+    about = "On the line a prediction is right."
+    axes = "predicted period, ms", "measured period, ms"
+    return Chart(title, *axes, tuple(series), about=about)
 
 
 Point = tuple[float, float, str]  # x, y and what it is

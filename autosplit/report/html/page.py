@@ -18,7 +18,7 @@ from autosplit.files import atomic_write
 from autosplit.report.documents.record import Study, Trial
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.drawing.canvas import STYLE, Canvas
-from autosplit.report.drawing.charts import page_charts
+from autosplit.report.drawing.charts import study_charts
 from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.plot import plot
 from autosplit.report.html import tables
@@ -83,7 +83,7 @@ def sections(study: Study) -> Iterator[str]:
         caption = "Each baseline runs the model whole."
         yield section("Against running it unsplit", table(ways, caption, best=marked))
     if best:
-        charts = (figure(plot(chart), chart.about, "chart") for chart in page_charts(study))
+        charts = (figure(plot(chart), chart.about, "chart") for chart in study_charts(study))
         yield section("How the study went", f'<div class="charts">{"".join(charts)}</div>')
     if study.trials:
         marked = next((i for i, t in enumerate(study.trials) if best is t), None)

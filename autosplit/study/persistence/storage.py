@@ -103,27 +103,6 @@ def connect(url: str, lease: int | None = None) -> optuna.storages.BaseStorage:
         return _open(url, lease)
 
 
-def connect_existing(url: str) -> optuna.storages.BaseStorage:
-    """Open the storage of a study; nothing is created.
-
-    Raises ConfigError where it does not exist or holds no studies, else like ``connect``.
-    """
-    from sqlalchemy.engine import make_url
-
-    with _openable(url):
-        if url.startswith("sqlite"):
-            file = Path(make_url(url).database or "")
-            if not file.is_file():
-                raise ConfigError(
-                    f"storage '{file}' does not exist; start one with: autosplit run STUDY.toml"
-                )
-        if "studies" not in _tables(url):
-            raise ConfigError(
-                f"storage '{redact_password(url)}' holds no studies; give the database of a study"
-            )
-    return connect(url)
-
-
 @contextlib.contextmanager
 def _openable(url: str) -> Iterator[None]:
     """Turn whatever opening a storage raises into one line with a remedy."""

@@ -106,5 +106,5 @@ def test_a_study_without_trials_has_an_answer(study: Study) -> None:
 def test_every_page_of_optuna_dashboard_leads_back(served: Client) -> None:
     for path in ("/dashboard", "/dashboard/studies/1/note"):
         answer = served.ask(path, If_Modified_Since="Fri, 01 Jan 2100 00:00:00 GMT")
-        assert b'Read-only: started without --writable. <a href="/">' in answer.body
+        assert b'Read-only. <a href="/">' in answer.body
         assert int(answer.headers["content-length"]) == len(answer.body)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import optuna
 import pytest
 
 from autosplit.cli import main
 from autosplit.cuts import downsets
-from autosplit.report.dashboard.artifacts import LazyPictures
-from autosplit.report.dashboard.snapshot import copy, decorate
+from autosplit.report.dashboard.snapshot import Pictures, copy, decorate
 from autosplit.report.documents.record import read
 from autosplit.report.drawing.charts import throughput_latency
 from autosplit.report.html import page, tables
@@ -79,13 +76,8 @@ def test_a_study_tells_the_periods_of_its_legal_cuts(study: optuna.Study) -> Non
 
 @pytest.mark.integration
 def test_a_trial_that_leaves_devices_unused_has_its_picture(study: optuna.Study) -> None:
-    pictures: dict[str, Any] = {}
-
-    class Recorded(LazyPictures):
-        def put(self, identity: str, draw: Any) -> None:
-            pictures[identity] = draw
-
-    decorate(copy(study), read(study), Recorded())
+    pictures = Pictures()
+    decorate(copy(study), read(study), pictures)
     used = [
         sum(map(bool, t.user_attrs["stages"])) for t in study.trials if t.state.name == "COMPLETE"
     ]

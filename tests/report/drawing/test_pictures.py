@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from autosplit.cuts.stages import cuts_of, live
 from autosplit.errors import SplitError
 from autosplit.graph import FusedGraph, Op, State, build
-from autosplit.hardware.execution.engine import StageEvent
 from autosplit.report.drawing.balance import stage_balance
 from autosplit.report.drawing.canvas import Canvas, label, lines, ticks
 from autosplit.report.drawing.collapse import collapse
@@ -20,7 +19,6 @@ from autosplit.report.drawing.graph import SplitGraph
 from autosplit.report.drawing.layout import arrange, crossings
 from autosplit.report.drawing.paths import trace
 from autosplit.report.drawing.rows import IO, SPACE, arrange_rows, fitted
-from autosplit.report.drawing.timeline import timeline
 from tests.report import graphs
 
 
@@ -224,23 +222,6 @@ def test_balance_says_how_busy_each_stage_is() -> None:
 @pytest.mark.parametrize("busy", [[], [0.0], [0.0, 5.0], [1e-9], [1e9] * 40])
 def test_balance_is_drawn_for_any_times(busy: list[float]) -> None:
     assert size(stage_balance(busy, [], None))[0] == 1000
-
-
-def test_timeline_says_how_busy_a_stage_was_between_its_first_and_last_item() -> None:
-    events = [(0, 0, 0, 5), (0, 1, 5, 10), (1, 0, 5, 7), (1, 1, 10, 12)]
-    shown = texts(timeline([StageEvent(*e) for e in events], ["a", "b"]))
-    assert [text for text in shown if text.endswith("busy")] == ["100% busy", "57% busy"]
-    assert shown[1].startswith("2 items in 12 ms")
-
-
-def test_a_long_timeline_shows_its_first_items_and_says_so() -> None:
-    events = [StageEvent(s, i, i + s, i + s + 1) for i in range(1000) for s in (0, 1)]
-    assert texts(timeline(events))[1].startswith("the first 24 of 1000 items")
-
-
-@pytest.mark.parametrize("events", [[], [(0, 0, 0.0, 0.0)], [(3, 7, 5.0, 4.0)]])
-def test_timeline_is_drawn_for_odd_events(events: list[tuple[int, int, float, float]]) -> None:
-    assert size(timeline([StageEvent(*e) for e in events]))[0] == 1400
 
 
 def test_the_text_of_a_picture_is_text_and_the_picture_small() -> None:

@@ -14,7 +14,6 @@ import sqlalchemy.exc
 from autosplit.errors import ConfigError, MachineError
 from autosplit.study.persistence.storage import (
     connect,
-    connect_existing,
     redact_password,
     storage_errors,
     storage_url,
@@ -39,18 +38,11 @@ def test_any_file_name_is_that_file(tmp_path: Path, name: str) -> None:
     connect(url)
     assert [file.name for file in tmp_path.iterdir()] == [name]
     assert redact_password(url) == str(tmp_path / name)
-    connect_existing(url)
 
 
 def test_a_password_is_not_shown() -> None:
     assert "secret" not in redact_password("postgresql+psycopg://me:secret@host/base")
     assert "secret" not in redact_password("no url://me:secret@host")
-
-
-def test_a_missing_database_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not exist"):
-        connect_existing(storage_url("x", str(tmp_path / "x.db")))
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_broken_database_is_one_line(tmp_path: Path) -> None:
@@ -193,15 +185,6 @@ def test_an_empty_database_and_one_of_optuna_are_used(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:
         database.execute("CREATE TABLE dashboard (x)")  # beside Optuna's tables
     connect(url)
-
-
-def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "x.db")) as base:
-        base.execute("CREATE TABLE t (x)")
-    before = (tmp_path / "x.db").read_bytes()
-    with pytest.raises(ConfigError, match="holds no studies"):
-        connect_existing(storage_url("x", str(tmp_path / "x.db")))
-    assert (tmp_path / "x.db").read_bytes() == before
 
 
 @pytest.mark.parametrize(
