@@ -202,10 +202,10 @@ def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tu
                 "--shape, --target, --devices and --runtime are for models; "
                 "a graph file has its own costs"
             )
-        if args.stages != "auto":
-            return graph_file.read_graph(args.model), (1,)
-        costs, args.stages = graph_file.graph_and_stages(args.model)
-        return costs, (1,)
+        graph = graph_file.read_graph_file(args.model)
+        if args.stages is not None:
+            args.stages = graph.stages(args.stages)
+        return graph.costs, (1,)
     if args.cores is not None:
         return api.costs_by_threads(model, args.cores)
     if args.stages == "auto":

@@ -43,13 +43,11 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, option):
             name = option.replace("_", "-")
             raise ConfigError(f"--{name} has no effect on latency; leave it out")
-    if args.stages == "auto":
-        costs, args.stages = graph_file.graph_and_stages(args.model)
-    else:
-        costs = graph_file.read_graph(args.model)
+    graph = graph_file.read_graph_file(args.model)
+    costs, args.stages = graph.costs, graph.stages(args.stages)
     if args.memory is not None:
         costs = replace(costs, memory=(args.memory,))
-    cpu_times = graph_file.read_cpu_times(args.model, costs)
+    cpu_times = graph.cpu_times()
     start = time.perf_counter()
     with native_log.off_standard_output():
         document = placement(costs, cpu_times, args.stages, args.timeout)

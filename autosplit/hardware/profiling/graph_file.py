@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +13,40 @@ from autosplit.planner import CostModel, cpu_times, from_workload, to_workload
 GRAPH_LIMIT = 64_000_000  # bytes
 
 
+@dataclass(frozen=True)
+class GraphFile:
+    """The costs of the accelerators of a graph file, and its document for what else it says."""
+
+    path: Path
+    costs: CostModel
+    document: Any
+
+    def stages(self, number: int | str) -> int:
+        """``number``, or for "auto" the number of devices, or else ``maxFPGAs``.
+
+        Raises GraphError where the file has no such number.
+        """
+        if number != "auto":
+            return int(number)
+        stages = self.costs.devices or self.document.get("maxFPGAs")
+        if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
+            raise GraphError(
+                f"{self.path}: maxFPGAs is {stages!r}, so --stages auto has no limit; "
+                "give a number of stages"
+            )
+        return stages
+
+    def cpu_times(self) -> tuple[float, ...]:
+        """The time of each op on a CPU. Raises GraphError where a node has none."""
+        try:
+            return cpu_times(self.document, self.costs)
+        except GraphError as error:
+            raise GraphError(f"{self.path}: {error}") from error
+
+
 def read_graph(path: Path) -> CostModel:
     """The cost model of a graph file. Raises GraphError where it is unreadable or malformed."""
-    return _read(path)[0]
-
-
-def graph_and_stages(path: Path) -> tuple[CostModel, int]:
-    """The cost model of a graph file, and its number of devices, or else its ``maxFPGAs``.
-
-    Raises GraphError where it is unreadable, malformed or has no such number.
-    """
-    costs, document = _read(path)
-    if costs.devices is not None:
-        return costs, costs.devices
-    stages = document.get("maxFPGAs")
-    if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
-        raise GraphError(
-            f"{path}: maxFPGAs is {stages!r}, so --stages auto has no limit; "
-            "give a number of stages"
-        )
-    return costs, stages
-
-
-def read_cpu_times(path: Path, costs: CostModel) -> tuple[float, ...]:
-    """The time of each op of a graph file on a CPU. Raises GraphError where a node has none."""
-    _, document = _read(path)
-    try:
-        return cpu_times(document, costs)
-    except GraphError as error:
-        raise GraphError(f"{path}: {error}") from error
+    return read_graph_file(path).costs
 
 
 def save_graph(path: Path, costs: CostModel, stages: int) -> None:
@@ -54,13 +60,13 @@ def save_graph(path: Path, costs: CostModel, stages: int) -> None:
         ) from error
 
 
-def _read(path: Path) -> tuple[CostModel, Any]:
-    """The costs and the whole document."""
+def read_graph_file(path: Path) -> GraphFile:
+    """A graph file. Raises GraphError where it is unreadable or malformed."""
     try:
         if path.stat().st_size > GRAPH_LIMIT:
             raise GraphError(f"is larger than {GRAPH_LIMIT} bytes; give a smaller graph file")
         document = json.loads(path.read_text(encoding="utf-8"))
-        return from_workload(document, path.stem), document
+        return GraphFile(path, from_workload(document, path.stem), document)
     except OSError as error:
         raise GraphError(f"{path}: cannot be read ({error.strerror}); name a graph file") from error
     except (ValueError, RecursionError) as error:

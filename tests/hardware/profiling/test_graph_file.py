@@ -4,16 +4,16 @@ import pytest
 
 from autosplit.errors import ConfigError, GraphError
 from autosplit.hardware.profiling import graph_file
-from autosplit.hardware.profiling.graph_file import graph_and_stages, read_graph, save_graph
+from autosplit.hardware.profiling.graph_file import read_graph, read_graph_file, save_graph
 from autosplit.planner import plan
 from tests.planner.graphs import random_dag
 
 
 def test_what_is_saved_plans_alike_when_it_is_read(tmp_path):
     save_graph(file := tmp_path / "g.json", costs := random_dag(12, 0, transfer=0.0), 3)
-    again, most = graph_and_stages(file)
-    assert plan(again, 3).period == pytest.approx(plan(costs, 3).period)
-    assert (again.name, most) == ("g", 3)
+    again = read_graph_file(file)
+    assert plan(again.costs, 3).period == pytest.approx(plan(costs, 3).period)
+    assert (again.costs.name, again.stages("auto"), again.stages(2)) == ("g", 3, 2)
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
@@ -36,13 +36,13 @@ def test_a_file_without_a_number_of_stages_has_no_limit_for_auto(tmp_path, most)
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {"maxFPGAs": most}))
     with pytest.raises(GraphError, match=r"g\.json: maxFPGAs is .*; give a number of stages"):
-        graph_and_stages(file)
+        read_graph_file(file).stages("auto")
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])
 def test_the_number_of_stages_is_the_one_that_was_saved(tmp_path, most):
     save_graph(file := tmp_path / "g.json", random_dag(4, 0), most)
-    assert graph_and_stages(file)[1] == most
+    assert read_graph_file(file).stages("auto") == most
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,6 @@ def test_a_file_that_is_no_graph_is_named(tmp_path, content, problem):
     (file := tmp_path / "g.json").write_bytes(content)
     with pytest.raises(GraphError, match=problem):
         read_graph(file)
-    with pytest.raises(GraphError, match=r"g\.json"):
-        graph_and_stages(file)
 
 
 def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path):
