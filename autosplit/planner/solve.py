@@ -260,12 +260,11 @@ def _solve_large(problem: Problem, first: SearchResult, deadline: Deadline | Non
         limit = row_limit(problem) // problem.stages
         try:
             rows = narrow_rows(problem, result.plan.period, limit, deadline)
-        except (OutOfTime, TooManyDownsets):
-            rows = None
-        if rows is not None:
             result = search(problem, rows, result.plan, deadline)
             if not result.proven:
                 result = replace(result, bound=max(bound, result.bound))
+        except (OutOfTime, TooManyDownsets):
+            pass
     if result.proven:
         return result
     # With a deadline the time is there to be used.

@@ -3,7 +3,7 @@
 The stages before a cut B together cost at least T(B) + send(live(B)), since each live tensor is
 sent by the stage that made it. The stages after it cost at least T(all) - T(B) + receive(live(B)),
 since each is received by one that reads it. With unequal devices both hold for every convex
-combination of the loads, so with the devices' weights each op and tensor counts at its cheapest.
+combination of the loads, so each op and tensor counts at its cheapest weighted device.
 """
 
 from __future__ import annotations
@@ -111,8 +111,11 @@ class _LayerBound:
         self.inside, self.outside = to_words([p.inside[k], p.outside[k]], p.size)
         self.memory_before = float(p.memory[:k].sum())
         self.memory_after = float(p.memory[k:].sum())
-        self.cheapest_before = _cheapest(scaled, range(k))
-        self.cheapest_after = _cheapest(scaled, self.after)
+        tables = scaled.times, scaled.send, scaled.receive
+        self.cheapest_before = [p.least(table, range(k)) for table in tables]
+        self.cheapest_after = [p.least(table, self.after) for table in tables]
+        self.overhead_before = p.least_overhead(range(k)) / scaled.unit
+        self.overhead_after = p.least_overhead(self.after) / scaled.unit
 
     def sums(self, bits: Array, live: Array) -> tuple[Array, Array, Array, Array]:
         """Per row: ops before, ops after, sends before, receipts after, at this layer's weights."""
@@ -128,18 +131,12 @@ class _LayerBound:
         """The least period of a path with these cuts at this layer."""
         before, after, sent, received = sums
         first = last = np.zeros(len(before))
-        if self.alike:
-            # Work is shared evenly at best, and each stage has its overhead.
-            overhead = 0.0 if self.problem.allow_empty else float(self.scaled.overheads[0])
-            if self.k:
-                first = (before + sent) / self.k + overhead
-            if self.after:
-                last = (after + received) / len(self.after) + overhead
-        else:
-            if self.k:
-                first = before + sent
-            if self.after:
-                last = after + received
+        # Weights share the work out; equal devices share it evenly.
+        if self.k:
+            first = (before + sent) / (self.k if self.alike else 1) + self.overhead_before
+        if self.after:
+            shared = (after + received) / (len(self.after) if self.alike else 1)
+            last = shared + self.overhead_after
         return np.maximum(first, last)
 
     def banned(self, words: Words, count: NDArray[np.int64], bits: Array) -> NDArray[np.bool_]:
@@ -172,22 +169,3 @@ class _LayerBound:
             work = ops.sum() - bits.astype(np.float64) @ ops
             rest[part] = work + live.astype(np.float64) @ receive + fixed
         return rest
-
-
-def _cheapest(scaled: ScaledProblem, devices: Sequence[int]) -> tuple[Array, Array, Array]:
-    """Ops, sends and receipts at the cheapest weighted device.
-
-    Weights sum to 1 and favour fast devices.
-    """
-    p = scaled.problem
-    if not devices:
-        return np.zeros(p.size), np.zeros(len(p.producer)), np.zeros(len(p.producer))
-    speed = np.array([1 / max(1.0, p.at(scaled.times, d).sum()) for d in devices])
-    weights = speed / speed.sum()
-
-    def cheapest(table: Array) -> Array:
-        weighted = [w * p.at(table, d) for w, d in zip(weights, devices, strict=True)]
-        least: Array = np.min(weighted, axis=0)
-        return least
-
-    return cheapest(scaled.times), cheapest(scaled.send), cheapest(scaled.receive)

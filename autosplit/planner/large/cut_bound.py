@@ -1,73 +1,29 @@
 """A lower bound of the period that counts transfers, without listing downsets.
 
-In a split of period P into K stages the cut before stage k holds ops of time between S - (K-k) P
-and k P, which decides for many ops on which side they lie. All loads together are S plus, for each
-tensor that crosses a cut, at least one sending and one receiving; a tensor's cost is shared out
-over the cuts it may cross. What is left for each cut is a minimum cut in a flow network (a downset
-is a closure: Picard 1976), with a multiplier for the time that must lie before it. P is possible
-only if the sum stays within K P.
+A period says for many ops on which side of each cut they lie (``cut_ranges``). The weighted mean
+of the loads is at least that of the ops, each at its cheapest weighted device, plus, for each
+tensor that crosses a cut, one sending and one receiving; its cost is shared out over the cuts that
+it may cross. What is left for each cut is a minimum cut in a flow network (a downset is a closure:
+Picard 1976), with a multiplier for the time that must lie before it. A period is possible only if
+the sum stays within it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from autosplit.cuts import bitset, closures, members
+import numpy as np
+from numpy.typing import NDArray
+
+from autosplit.cuts import bitset, members
+from autosplit.planner.large.cut_ranges import CutRange, CutRanges, total
 from autosplit.planner.large.min_cut import FlowNetwork
-from autosplit.planner.problem.problem import Deadline, Problem
+from autosplit.planner.problem.problem import Array, Deadline, Problem
+from autosplit.planner.problem.shares import device_shares
 
 _BISECTIONS = 10
 _SECANTS = 4
-
-
-@dataclass(frozen=True)
-class CutRange:
-    """One cut: groups surely inside and outside, and the least and most time before it."""
-
-    inside: int
-    outside: int
-    low: float
-    high: float
-
-
-class GroupOrder:
-    """What lies before and after each group of a problem with equal devices, and its time."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.times = [float(t) for t in problem.times[0]]
-        self.work = math.fsum(self.times)
-        self.overhead = 0.0 if problem.allow_empty else float(problem.overheads[0])
-        # Both hold the group itself.
-        self.below = closures(problem.contraction.predecessors)
-        self.above = [0] * problem.size
-        for i, closure in enumerate(self.below):
-            for p in members(closure):
-                self.above[p] |= 1 << i
-        self.time_below = [self.time_of(groups) for groups in self.below]
-        self.time_above = [self.time_of(groups) for groups in self.above]
-
-    def time_of(self, groups: int) -> float:
-        """The time of some groups."""
-        return math.fsum(self.times[i] for i in members(groups))
-
-    def cut_range(self, k: int, period: float) -> CutRange:
-        """What is sure of the cut before stage k in a split of at most ``period``."""
-        p = self.problem
-        longest, slack = period - self.overhead, 1e-9 * self.work
-        low, high = self.work - (p.stages - k) * longest - slack, k * longest + slack
-        inside, outside = p.inside[k], p.outside[k]
-        for i in range(p.size):
-            # Without empty stages each side needs a group for each of its stages.
-            few = not p.allow_empty and p.size - self.above[i].bit_count() < k
-            many = not p.allow_empty and self.below[i].bit_count() > p.size - (p.stages - k)
-            if few or self.work - self.time_above[i] < low:
-                inside |= self.below[i]
-            if many or self.time_below[i] > high:
-                outside |= self.above[i]
-        return CutRange(inside, outside, low, high)
 
 
 def cut_bound(
@@ -76,12 +32,11 @@ def cut_bound(
     """The largest P in [low, high] such that every period is proven to be at least P.
 
     ``low`` must be proven already. With it come the minimum cuts met on the way, bitsets of groups:
-    cheap places to cut. Only for equal devices; others leave ``low``.
+    cheap places to cut.
     """
-    finite = high < math.inf and math.isfinite(problem.times.sum())
-    if not problem.uniform or not low < high or not finite:
+    if not low < high < math.inf:
         return low, frozenset()
-    search = _BoundSearch(problem, deadline)
+    search = _BoundSearch(problem, high, deadline)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         # A tighter bound is not worth the time.
@@ -97,11 +52,9 @@ def cut_bound(
 class _BoundSearch:
     """Bounds of one problem for several periods; ``cheap``: the minimum cuts met on the way."""
 
-    def __init__(self, problem: Problem, deadline: Deadline | None) -> None:
+    def __init__(self, problem: Problem, top: float, deadline: Deadline | None) -> None:
         self.problem, self.deadline = problem, deadline
-        self.order = GroupOrder(problem)
-        transfers = problem.send[0] + problem.receive[0]
-        self.costs = [float(cost) for cost in transfers * problem.produced]
+        self.ranges = CutRanges(problem, top)
         self.cheap: set[int] = set()
 
     def timed_out(self) -> bool:
@@ -109,57 +62,90 @@ class _BoundSearch:
 
     def least_mean_load(self, period: float) -> float:
         """A bound of the mean load of splits of at most this period; infinite without any."""
-        stages = self.problem.stages
-        cuts = [self.order.cut_range(k, period) for k in range(1, stages)]
+        cuts = [self.ranges.at(k, period) for k in range(1, self.problem.stages)]
         if any(cut.inside & cut.outside for cut in cuts):
             return math.inf
-        crossed: list[list[int]] = [[] for _ in self.costs]
-        for t, where in enumerate(crossed):
-            where += [n for n, cut in enumerate(cuts) if self._may_cross(t, cut)]
-        work = self.order.work + stages * self.order.overhead
-        best = work / stages
+        shares, work = self._work(cuts, period)
+        best = work
+        crossed = self._crossed(cuts)
         # How a tensor's cost is shared out over the cuts it may cross: evenly, all to the last,
         # all to the first. Each is a bound.
-        for share in (_even, _last, _first):
+        last = crossed & (np.cumsum(crossed[::-1], axis=0)[::-1] == 1)
+        first = crossed & (np.cumsum(crossed, axis=0) == 1)
+        for parts in (crossed, last, first):
             if best > period or self.timed_out():
                 break
-            total = work
-            for n, cut in enumerate(cuts):
-                weights = [
-                    cost * share(where, n) for cost, where in zip(self.costs, crossed, strict=True)
-                ]
-                total += self._least_cut(cut, weights)
-                if total / stages > period * (1 + 1e-9):
+            mean = work
+            for cut, weights in zip(cuts, self._weights(shares, crossed, parts), strict=True):
+                mean += self._least_cut(cut, weights.tolist())
+                if mean > period * (1 + 1e-9):
                     break
-            best = max(best, total / stages)
+            best = max(best, mean)
         return best
 
-    def _may_cross(self, t: int, cut: CutRange) -> bool:
-        producer, consumers = self.problem.producer[t], self.problem.consumers[t]
-        if producer < 0 or cut.outside >> producer & 1:
-            return False
-        return bool(consumers & ~cut.inside)
+    def _work(self, cuts: Sequence[CutRange], period: float) -> tuple[Array, float]:
+        """Weights of the devices, and a bound of the mean load without transfers."""
+        p, devices = self.problem, range(self.problem.stages)
+        times = np.array(p.rows(p.times, devices))
+        times[times > period] = math.inf
+        for k, cut in enumerate(cuts, 1):
+            times[k:, list(members(cut.inside))] = math.inf
+            times[:k, list(members(cut.outside))] = math.inf
+        overheads = np.zeros(p.stages) if p.allow_empty else p.rows(p.overheads, devices)
+        shares = p.shares(devices) if p.uniform else device_shares(times, overheads)
+        return shares, float((times * shares[:, None]).min(axis=0).sum() + shares @ overheads)
+
+    def _crossed(self, cuts: Sequence[CutRange]) -> NDArray[np.bool_]:
+        """Cut by tensor: which tensors may cross which cut."""
+        p = self.problem
+        crossed = np.zeros((len(cuts), len(p.producer)), dtype=bool)
+        for row, cut in zip(crossed, cuts, strict=True):
+            for t, (producer, readers) in enumerate(zip(p.producer, p.consumers, strict=True)):
+                row[t] = producer >= 0 and not cut.outside >> producer & 1 and readers & ~cut.inside
+        return crossed
+
+    def _weights(
+        self, shares: Array, crossed: NDArray[np.bool_], parts: NDArray[np.bool_]
+    ) -> Array:
+        """Cut by tensor: costs in proportion to ``parts``.
+
+        The cuts that a tensor crosses have no more than the device before the first of them spends
+        on sending it, and the one after the last on receiving it.
+        """
+        p, devices = self.problem, range(self.problem.stages)
+        sent = p.rows(p.send, devices) * shares[:, None]
+        received = p.rows(p.receive, devices) * shares[:, None]
+        most = np.full(crossed.shape[1], math.inf)
+        for first in range(len(parts)):
+            for last in range(first, len(parts)):
+                number = parts[first : last + 1].sum(axis=0)
+                possible = np.flatnonzero((number > 0) & crossed[first : last + 1].all(axis=0))
+                cost = (sent[first] + received[last + 1])[possible]
+                most[possible] = np.minimum(most[possible], cost / number[possible])
+        return np.where(parts, most, 0.0)
 
     def _least_cut(self, cut: CutRange, weights: Sequence[float]) -> float:
         """A lower bound of the weights of live tensors over all downsets of a range.
 
         The time before the cut is a side condition with a Lagrange multiplier, raised by secants.
         """
-        value, time = self._minimum(cut, weights, 0.0)
-        if cut.low <= time <= cut.high:
-            return value
-        if time < cut.low:
-            sign, bound, extreme = 1.0, cut.low, self.problem.whole & ~cut.outside
+        value, inside = self._minimum(cut, weights, 0.0 * cut.after)
+        if total(cut.after, inside) < cut.least:
+            sign, times, bound = 1.0, cut.after, cut.least
+            extreme = self.problem.whole & ~cut.outside
+        elif total(cut.before, inside) > cut.most:
+            sign, times, bound, extreme = -1.0, cut.before, cut.most, cut.inside
         else:
-            sign, bound, extreme = -1.0, cut.high, cut.inside
-        near = (value, time)
-        far = (self._weight(weights, extreme), self.order.time_of(extreme))
+            return value
+        near = (value, total(times, inside))
+        far = (self._weight(weights, extreme), total(times, extreme))
         best = value
         for _ in range(_SECANTS):
             if sign * (far[1] - bound) < 0 or far[1] == near[1] or far[0] <= near[0]:
                 break
             slope = abs((far[0] - near[0]) / (far[1] - near[1]))
-            value, time = self._minimum(cut, weights, sign * slope)
+            value, inside = self._minimum(cut, weights, sign * slope * times)
+            time = total(times, inside)
             best = max(best, value + sign * slope * bound)
             # No downset lies below the line through the two points: the multiplier is the best.
             if value >= near[0] - sign * slope * near[1] - 1e-9 * abs(near[0] + 1):
@@ -180,9 +166,9 @@ class _BoundSearch:
         return math.fsum(live)
 
     def _minimum(
-        self, cut: CutRange, weights: Sequence[float], reward: float
-    ) -> tuple[float, float]:
-        """min over downsets B of weights(live(B)) - reward * time(B), and the time of such a B."""
+        self, cut: CutRange, weights: Sequence[float], rewards: Array
+    ) -> tuple[float, int]:
+        """min over downsets B of weights(live(B)) - rewards(B), and such a B."""
         p, size = self.problem, self.problem.size
         source, sink = size, size + 1
         node = list(range(size))
@@ -195,8 +181,7 @@ class _BoundSearch:
         weighted = [t for t, w in enumerate(weights) if w > 0 and p.producer[t] >= 0]
         network = FlowNetwork(size + 2 + len(weighted))
         constant = 0.0
-        for i in range(size):
-            gain = reward * self.order.times[i]
+        for i, gain in enumerate(rewards.tolist()):
             if node[i] == source:
                 constant -= gain
             elif node[i] != sink:
@@ -216,18 +201,8 @@ class _BoundSearch:
                 for reader in readers:
                     network.add(extra, reader, math.inf)
         value, side = network.minimum_cut(source, sink)
-        inside = [i for i in range(size) if node[i] == source or (node[i] != sink and side[i])]
-        self.cheap.add(bitset(inside))
-        return value + constant, math.fsum(self.order.times[i] for i in inside)
-
-
-def _even(crossed: Sequence[int], cut: int) -> float:
-    return 1 / len(crossed) if cut in crossed else 0.0
-
-
-def _last(crossed: Sequence[int], cut: int) -> float:
-    return float(bool(crossed) and crossed[-1] == cut)
-
-
-def _first(crossed: Sequence[int], cut: int) -> float:
-    return float(bool(crossed) and crossed[0] == cut)
+        inside = bitset(
+            i for i in range(size) if node[i] == source or (node[i] != sink and side[i])
+        )
+        self.cheap.add(inside)
+        return value + constant, inside

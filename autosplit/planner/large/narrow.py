@@ -11,48 +11,43 @@ import numpy as np
 
 from autosplit.cuts import TooManyDownsets, members
 from autosplit.planner.exact.downset_table import Words, merge, to_words
-from autosplit.planner.large.cut_bound import CutRange, GroupOrder
+from autosplit.planner.large.cut_ranges import CutRange, CutRanges, total
 from autosplit.planner.problem.problem import Deadline, OutOfTime, Problem
 
 
-def narrow_rows(
-    problem: Problem, period: float, limit: int, deadline: Deadline | None
-) -> Words | None:
-    """The cuts of all splits of at most ``period``, at every layer; None where devices differ.
+def narrow_rows(problem: Problem, period: float, limit: int, deadline: Deadline | None) -> Words:
+    """The cuts of all splits of at most ``period``, at every layer.
 
     Raises:
         TooManyDownsets: There are more than ``limit`` at a layer.
         OutOfTime: The deadline passed.
     """
-    if not problem.uniform or not np.isfinite(problem.times).all():
-        return None
-    order = GroupOrder(problem)
+    ranges = CutRanges(problem, period)
     parts = [to_words([0, problem.whole], problem.size)]
     for k in range(1, problem.stages):
-        parts.append(_rows_between(order, order.cut_range(k, period), limit, deadline))
+        parts.append(_rows_between(problem, ranges.at(k, period), limit, deadline))
     return merge(*parts)
 
 
-def _rows_between(order: GroupOrder, cut: CutRange, limit: int, deadline: Deadline | None) -> Words:
+def _rows_between(problem: Problem, cut: CutRange, limit: int, deadline: Deadline | None) -> Words:
     """The downsets of one layer: the groups surely inside, with or without each undecided one."""
-    problem, times = order.problem, order.times
     rows = to_words([cut.inside], problem.size)
-    time = np.array([sum(times[i] for i in members(cut.inside))])
     undecided = list(members(problem.whole & ~cut.inside & ~cut.outside))
-    remaining = sum(times[i] for i in undecided)
+    before = np.full(len(rows), total(cut.before, cut.inside))
+    # With all groups that may still follow.
+    after = np.full(len(rows), total(cut.after, problem.whole & ~cut.outside))
     for i in undecided:
         if deadline is not None and deadline():
             raise OutOfTime
-        remaining -= times[i]
         required = to_words([problem.contraction.predecessors[i]], problem.size)[0]
-        fits = ((rows & required) == required).all(axis=1) & (time + times[i] <= cut.high)
+        fits = ((rows & required) == required).all(axis=1) & (before + cut.before[i] <= cut.most)
+        # Rows that cannot reach the least time any more are dropped.
+        enough = after - cut.after[i] >= cut.least
         new = rows[fits]
         new[:, i // 64] |= np.uint64(1 << (i % 64))
-        rows = np.concatenate([rows, new])
-        time = np.concatenate([time, time[fits] + times[i]])
-        # Rows that cannot reach the least time any more are dropped.
-        enough = time + remaining >= cut.low
-        rows, time = rows[enough], time[enough]
+        rows = np.concatenate([rows[enough], new])
+        before = np.concatenate([before[enough], before[fits] + cut.before[i]])
+        after = np.concatenate([after[enough] - cut.after[i], after[fits]])
         if len(rows) > limit:
             raise TooManyDownsets(f"more than {limit} cuts lie within the period at one layer")
     return rows

@@ -23,6 +23,7 @@ from autosplit.planner.problem.constraints import (
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan, evaluate_cuts
 from autosplit.planner.problem.runtime_costs import disjoint, of_device
+from autosplit.planner.problem.shares import device_shares
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -133,6 +134,35 @@ class Problem:
         """The row or entry of a device; a table of one serves all."""
         return table[device if len(table) > 1 else 0]
 
+    def rows(self, table: Array, devices: range) -> Array:
+        """A row for each of some devices."""
+        some = table[devices.start : devices.stop] if len(table) > 1 else table
+        return np.broadcast_to(some, (len(devices), *table.shape[1:]))
+
+    def shares(self, devices: range) -> Array:
+        """The weights of some devices with which their mean load has a large bound."""
+        if devices not in self._shares:
+            tables = self.rows(self.times, devices), self.rows(self.overheads, devices)
+            self._shares[devices] = device_shares(*tables)
+        return self._shares[devices]
+
+    def least(self, table: Array, devices: range) -> Array:
+        """Each column of a table at the cheapest weighted one of some devices, 0 without any."""
+        if not devices:
+            return np.zeros(table.shape[1])
+        least: Array = (self.rows(table, devices) * self.shares(devices)[:, None]).min(axis=0)
+        return least
+
+    def least_overhead(self, devices: range) -> float:
+        """The weighted mean of the overheads of some devices, 0 where they may be empty."""
+        if self.allow_empty or not devices:
+            return 0.0
+        return float(self.shares(devices) @ self.rows(self.overheads, devices))
+
+    @cached_property
+    def _shares(self) -> dict[range, Array]:
+        return {}
+
 
 def pose(
     costs: CostModel, stages: int, constraints: Constraints, *, allow_empty: bool = False
@@ -193,25 +223,13 @@ def pose(
 def work_bound(problem: Problem) -> float:
     """A proven lower bound of the period from work alone, transfers left out.
 
-    It is the larger of the work shared out evenly over all devices and the largest group on its
-    best device. With unequal devices every convex combination of the loads is at most the period,
-    so each op counts at its cheapest weighted device. The weights tried are even ones and the
-    devices' speeds.
+    It is the larger of the work shared out over all devices and the largest group on its best one.
     """
-    p = problem
-    times = np.stack([p.at(p.times, d) for d in range(p.stages)])
-    overheads = np.array([p.at(p.overheads, d) for d in range(p.stages)])
-    # The largest group is on one device, the best at best.
-    largest = float((times + overheads[:, None]).min(axis=0).max(initial=0.0))
-    fixed = np.zeros(p.stages) if p.allow_empty else overheads
-    sums = np.where(np.isfinite(times), times, 0.0).sum(axis=1)
-    # A device without any work would be infinitely fast.
-    speed = 1 / np.maximum(sums, sums.max(initial=0.0) * 1e-9 + 1e-300)
-    bounds = [largest]
-    for share in (np.full(p.stages, 1 / p.stages), speed / speed.sum()):
-        cheapest = (times * share[:, None]).min(axis=0)
-        bounds.append(float(cheapest.sum() + (fixed * share).sum()))
-    return max(bounds)
+    devices = range(problem.stages)
+    times = problem.rows(problem.times, devices)
+    alone = times + problem.rows(problem.overheads, devices)[:, None]
+    shared = problem.least(problem.times, devices).sum() + problem.least_overhead(devices)
+    return max(float(alone.min(axis=0).max(initial=0.0)), float(shared))
 
 
 def _tensors_between_groups(
