@@ -363,7 +363,7 @@ def measured_costs(model: CompiledModel, devices: Sequence[Device]) -> CostModel
     """The planner's costs, in ms, of a model on ``devices``, measured or from the cache."""
     profiles = measured_profiles(model, devices)
     with reached(devices):
-        links = [model.link(d) for d in devices]
+        links = model.links(devices)
     groups = {name: runtime.keep_together for name, runtime in model.runtimes.items()}
     return cost_model(model.graph, profiles, links, groups)
 

@@ -86,11 +86,11 @@ class Deployment:
     @property
     def threads(self) -> tuple[int, ...]:
         """The threads of a replica of each stage: its cores, and one for any other device."""
-        return tuple(len(cores_of(stage.devices[0])) or 1 for stage in self.stages)
+        return tuple(threads_of(stage.devices[0]) for stage in self.stages)
 
 
 def cores_of(device: str) -> tuple[int, ...]:
-    """The core numbers in the spelling of a device; none for a GPU and a server."""
+    """The core numbers in the spelling of a device; none for a GPU, a server and a Ray node."""
     kind, _, rest = device.partition(":")
     if kind != "cores":
         return ()
@@ -101,12 +101,23 @@ def cores_of(device: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
+def on_its_machine(device: str) -> str:
+    """A device as its own machine spells it: without the node of ``ray:NODE/cores:0``."""
+    return device.partition("/")[2] if device.startswith("ray:") else device
+
+
+def threads_of(device: str) -> int:
+    """How many cores a device has, here or on a Ray node; one for any other device."""
+    return len(cores_of(on_its_machine(device))) or 1
+
+
 def resources_of(device: str) -> tuple[str, ...]:
     """What two stages on one device would have to share: cores, a GPU or a server.
 
     A tracker finds another server for each stage, so those share nothing.
     """
-    cores = cores_of(device)
+    cores = cores_of(on_its_machine(device))
     if cores or device.startswith("tracker:"):
-        return tuple(f"core {number}" for number in cores)
+        node = device.removesuffix(on_its_machine(device))
+        return tuple(f"{node}core {number}" for number in cores)
     return (device,)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from autosplit.deploy import manifest_file
 from autosplit.deploy.arrays import read_arrays
-from autosplit.deploy.cluster.on_ray import run_on_ray
 from autosplit.deploy.manifest import Manifest
+from autosplit.deploy.on_ray import run_on_ray
 from autosplit.deploy.stages import load_replicas, place_replicas
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.pipeline import Pipeline

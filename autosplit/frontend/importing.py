@@ -55,6 +55,19 @@ def digest(model: Any) -> str:
     return onnx_file.digest(model)
 
 
+def model_files(path: Path) -> dict[str, Path]:
+    """A model file, and those that hold its weights, by their names beside it.
+
+    Raises as ``digest``.
+    """
+    files = {path.name: path}
+    if path.suffix not in SUFFIXES:
+        from autosplit.frontend.onnx import file as onnx_file
+
+        files |= onnx_file.external_files(path)
+    return files
+
+
 def _require_regular_file(path: Path) -> None:
     """Raise ModelError for a path that is no file; opening a pipe would wait for its writer."""
     try:

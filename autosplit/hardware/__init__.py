@@ -7,8 +7,10 @@ Read in this order:
 - ``runtimes``: what computes a stage, behind one interface.
 - ``profiling``: op times and link costs, as the planner takes them.
 - ``execution``: the wiring of a split, and the pipeline that runs its stages.
+- ``cluster``: stages, profiles and links on the nodes of a Ray cluster.
 - ``measurement``: periods with their spread, and the comparison with a reference.
 - ``compiled_model``: a model with its kernels and its runtime; here the rooms come together.
+  ``model_options`` checks what it is read with.
 - ``isolation`` and ``bench``: the same in a process of its own.
 - ``cache``: files that are made once.
 

@@ -14,28 +14,24 @@ from autosplit import files, phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, ConfigError, MachineError, ModelError
 from autosplit.graph import FusedGraph
+from autosplit.hardware.cluster import nodes
+from autosplit.hardware.cluster.pipeline import RemoteStage, pipeline_of, remote_stage
 from autosplit.hardware.codegen.kernels import DeviceKernels
 from autosplit.hardware.codegen.target import spelled, target_of, without_bytes
-from autosplit.hardware.codegen.tuning_database import RECORDS, require
+from autosplit.hardware.codegen.tuning_database import RECORDS
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.devices.device import Device
+from autosplit.hardware.devices.device import Device, RayCores
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.stream_states import initial_states
-from autosplit.hardware.execution.wiring import Wiring
+from autosplit.hardware.execution.wiring import StagePorts, Wiring
 from autosplit.hardware.measurement.parity import require_equal
 from autosplit.hardware.measurement.reference import Outputs, Reference, reference_of
 from autosplit.hardware.measurement.results import Accuracy, LinkCost, Profile
 from autosplit.hardware.measurement.sequences import Expected, accuracy_of, compute, expect
+from autosplit.hardware.model_options import check_options, device_targets, options_there
 from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
-from autosplit.hardware.runtimes.registry import (
-    AUTO,
-    PRECISIONS,
-    RUNTIMES,
-    TVM,
-    is_installed,
-    runtime_class,
-)
+from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
@@ -67,6 +63,7 @@ class CompiledModel:
     onnx_file: Path | None = None
     onnx_model: Any = None
     tolerance: float | None = None
+    precision: Literal["full", "fast"] = "full"
 
     @property
     def graph(self) -> FusedGraph:
@@ -150,19 +147,24 @@ class CompiledModel:
         self, wiring: Wiring, deployment: Deployment, depth: int = 2, trace: bool = False
     ) -> Pipeline:
         """Link the stages of a wiring as ``pipeline`` does."""
-        replicas: list[list[Stage]] = []
+        replicas: list[list[Stage | RemoteStage]] = []
         places = iter(devices.places_of(deployment))
         try:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
-                runtime = self.runtimes[deployed.runtime]
                 replicas.append([])
                 for _ in deployed.devices:
-                    replicas[-1].append(runtime.stage(ports, next(places)))
+                    replicas[-1].append(self._stage(deployed.runtime, ports, next(places)))
         except BaseException:
             for stage in chain.from_iterable(replicas):
-                stage.close()
+                if not isinstance(stage, RemoteStage):
+                    stage.close()
             raise
-        return Pipeline(wiring, replicas, depth, trace)
+        return pipeline_of(wiring, replicas, depth, trace)
+
+    def _stage(self, runtime: str, ports: StagePorts, place: Device) -> Stage | RemoteStage:
+        if isinstance(place, RayCores):
+            return remote_stage(self.runtimes[runtime], runtime, ports, place)
+        return self.runtimes[runtime].stage(ports, place)
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""
@@ -176,10 +178,16 @@ class CompiledModel:
 
         On several places it is one pipeline with replicas where it has states, else several.
         """
-        wiring, whole = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime).whole
-        stages = [*chain(*(whole(wiring.stages[0], place, by_hint) for place in places))]
+        wiring, maker = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime)
+        (ports,) = wiring.stages
+        stages: list[Stage | RemoteStage] = []
+        for place in places:
+            if isinstance(place, RayCores):
+                stages.append(remote_stage(maker, runtime, ports, place))
+            else:
+                stages += maker.whole(ports, place, by_hint)
         copies = [stages] if wiring.states else [[stage] for stage in stages]
-        return [Pipeline(wiring, [replicas], trace=trace) for replicas in copies]
+        return [pipeline_of(wiring, [replicas], trace=trace) for replicas in copies]
 
     def check(self, places: Sequence[Device]) -> None:
         """Raises ConfigError for a device, ModelError for an op that the runtime cannot use.
@@ -202,6 +210,14 @@ class CompiledModel:
         """
         name = runtime or self.runtime_in_use
         phases.report(f"profiling {name} on {device}")
+        if isinstance(device, RayCores):
+            # A node reads the model once, and answers for all runtimes.
+            rest = self._node_profiles.setdefault((device, seconds, force), {})
+            if name not in rest:
+                options, files = options_there(self, device)
+                for each in nodes.profile(device, type(self).load, options, files, seconds, force):
+                    rest[each.runtime] = replace(each, device=str(device))
+            return rest.pop(name)
         return replace(self.runtime_of(name).profile(device, seconds, force), runtime=name)
 
     def profiles(
@@ -249,11 +265,25 @@ class CompiledModel:
         count = len(self.graph.ops)
         return Profile(str(device), (math.inf,) * count, (0.0,) * count, runtime, reason)
 
+    @cached_property
+    def _node_profiles(self) -> dict[tuple[RayCores, float, bool], dict[str, Profile]]:
+        return {}
+
+    def links(self, places: Sequence[Device]) -> list[LinkCost]:
+        """``link`` of each device; of those on Ray nodes from the ways between each pair."""
+        distinct = {str(device): device for device in reversed(places)}
+        costs = {n: self.link(d) for n, d in distinct.items() if not isinstance(d, RayCores)}
+        on_ray = [device for device in distinct.values() if isinstance(device, RayCores)]
+        costs |= {cost.device: cost for cost in (nodes.links(on_ray) if on_ray else ())}
+        return [costs[str(device)] for device in places]
+
     def link(self, device: Device) -> LinkCost:
         """The costs of sending tensors to a device and of calling it, measured now.
 
         They are the same in every runtime that supports the device.
         """
+        if isinstance(device, RayCores):
+            return nodes.links([device])[0]
         runtimes = (self.runtime_of(TVM),) if self.runtime_name == AUTO else self.runtimes.values()
         return next(iter(runtimes)).link(device)
 
@@ -343,7 +373,7 @@ class CompiledModel:
 
         require_pair()
         runtime = runtime or registry.DEFAULT
-        _check_options(runtime, precision, tuning, backends)
+        check_options(runtime, precision, tuning, backends)
         path = Path(model) if isinstance(model, str | Path) else None
         static_shapes = {name: tuple(shape) for name, shape in (shapes or {}).items()}
         phases.report(f"importing {path.name if path else 'the model'}")
@@ -362,36 +392,9 @@ class CompiledModel:
             tuning=tuning,
             # External backends are TVM's.
             runtime_name=TVM if backends and runtime == AUTO else runtime,
-            targets=_device_targets(targets or {}),
+            targets=device_targets(targets or {}),
             onnx_file=path if source.format == "onnx" else None,
             onnx_model=source.onnx_model,
             tolerance=tolerance,
+            precision=precision,
         )
-
-
-def _check_options(
-    runtime: str, precision: str, tuning: Path | None, backends: Sequence[Backend]
-) -> None:
-    """Raises ConfigError for an unknown runtime or precision, and options of another runtime."""
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision '{precision}' is unknown; use {' or '.join(PRECISIONS)}")
-    if runtime not in (*RUNTIMES, AUTO):
-        raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join((*RUNTIMES, AUTO))}")
-    if runtime not in (TVM, AUTO) and (tuning or backends):
-        option = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
-        raise ConfigError(
-            f"{option} is for TVM, but the stages run in {runtime}; remove one of the two"
-        )
-    if tuning:
-        require(tuning)
-
-
-def _device_targets(targets: Mapping[str, str]) -> dict[str, str]:
-    """The targets by the canonical spelling of each device.
-
-    Raises ConfigError for a misspelt device or target.
-    """
-    by_device = {str(devices.parse(name, anywhere=True)): text for name, text in targets.items()}
-    for text in by_device.values():
-        target_of(text)
-    return by_device

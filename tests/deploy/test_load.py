@@ -12,6 +12,7 @@ from autosplit.deploy.manifest import Manifest
 from autosplit.errors import ConfigError, MachineError
 from autosplit.hardware.devices import device
 from autosplit.hardware.devices.device import Cores, Rpc
+from autosplit.hardware.runtimes import stage_file as files
 from tests.deploy.manifests import digest, sound, write_export
 
 
@@ -46,6 +47,16 @@ def test_where_one_core_is_not_here_all_local_stages_take_the_cores_there_are():
 
 def test_servers_stay_where_they_are_while_local_stages_move():
     assert placed("cores:9", "rpc:pi:9090", "cores:8") == ["cores:0", "rpc:pi:9090", "cores:1"]
+
+
+def test_stages_of_ray_nodes_take_those_cores_here():
+    assert placed("ray:pi/cores:4", "ray:pi/cores:0", "cores:1") == [
+        "cores:4",
+        "cores:0",
+        "cores:1",
+    ]
+    with pytest.raises(ConfigError, match="on a Ray cluster; use `autosplit serve --ray`"):
+        placed("cores:0", "cores:0", "cores:0", devices=["ray:pi/cores:0"] * 3)
 
 
 def test_two_stages_on_a_tracker_s_key_are_on_two_servers():
@@ -99,7 +110,7 @@ def loaded(monkeypatch):
         stages.append(Stage(file.read_text()))
         return stages[-1]
 
-    monkeypatch.setattr(loading, "load_stage", load_stage)
+    monkeypatch.setattr(files, "load_stage", load_stage)
     return stages
 
 
@@ -118,14 +129,14 @@ def loaded(monkeypatch):
 def test_a_stage_that_does_not_load_closes_those_before_it(
     exported, loaded, monkeypatch, error, kind, text
 ):
-    load_stage = loading.load_stage
+    load_stage = files.load_stage
 
     def fail_at_two(runtime, file, *arguments):
         if file.name == "stage2.onnx":
             raise error
         return load_stage(runtime, file, *arguments)
 
-    monkeypatch.setattr(loading, "load_stage", fail_at_two)
+    monkeypatch.setattr(files, "load_stage", fail_at_two)
     with pytest.raises(kind, match=text):
         load(exported)
     assert [stage.closed for stage in loaded] == [1, 1]
@@ -145,7 +156,7 @@ def test_the_files_lie_beside_the_manifest(exported, loaded, name):
 
 
 def test_a_file_swapped_before_it_is_loaded_is_not_loaded(exported, loaded, monkeypatch):
-    load_stage = loading.load_stage
+    load_stage = files.load_stage
 
     def swap_and_load(runtime, file, *arguments):
         for name in ("stage0.onnx", "stage1.onnx", "stage2.onnx"):
@@ -153,7 +164,7 @@ def test_a_file_swapped_before_it_is_loaded_is_not_loaded(exported, loaded, monk
             (exported / name).symlink_to("/etc/passwd")
         return load_stage(runtime, file, *arguments)
 
-    monkeypatch.setattr(loading, "load_stage", swap_and_load)
+    monkeypatch.setattr(files, "load_stage", swap_and_load)
     load(exported).close()
     assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
 
@@ -173,7 +184,7 @@ def test_an_export_that_replaces_the_one_being_loaded_is_loaded(exported, loaded
 
 
 def test_the_weights_beside_an_onnx_stage_are_copied_and_checked(exported, loaded, monkeypatch):
-    load_stage = loading.load_stage
+    load_stage = files.load_stage
 
     def load_with_weights(runtime, file, *arguments):
         if file.name == "stage0.onnx":
@@ -190,7 +201,7 @@ def test_the_weights_beside_an_onnx_stage_are_copied_and_checked(exported, loade
         "data_sha256": digest("weights"),
     }
     (exported / "split.json").write_text(json.dumps(document))
-    monkeypatch.setattr(loading, "load_stage", load_with_weights)
+    monkeypatch.setattr(files, "load_stage", load_with_weights)
     load(exported).close()
     with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
         load(exported)
@@ -211,16 +222,16 @@ def target(monkeypatch):
     """Pretend an x86_64 machine with a processor that lacks some features."""
 
     def pretend(lacks=()):
-        monkeypatch.setattr(loading.platform, "machine", lambda: "x86_64")
+        monkeypatch.setattr(files.platform, "machine", lambda: "x86_64")
         monkeypatch.setattr(
-            loading,
+            files,
             "target_of",
             lambda text: SimpleNamespace(
                 host=None, attrs={"mcpu": text}, kind=SimpleNamespace(name="llvm")
             ),
         )
-        monkeypatch.setattr(loading, "architecture", lambda target: target.attrs["mcpu"])
-        monkeypatch.setattr(loading.processor, "missing_features", lambda target: lacks)
+        monkeypatch.setattr(files, "architecture", lambda target: target.attrs["mcpu"])
+        monkeypatch.setattr(files.processor, "missing_features", lambda target: lacks)
 
     return pretend
 
@@ -229,7 +240,7 @@ def made_with(environment, stage_target=None):
     document = sound() | {"environment": environment}
     document["stages"][0]["replicas"][0]["target"] = stage_target
     manifest = Manifest.model_validate(document)
-    return manifest, manifest.stages[0], manifest.stages[0].replicas[0]
+    return loading.stage_file(manifest, manifest.stages[0], manifest.stages[0].replicas[0])
 
 
 @pytest.mark.parametrize(
@@ -253,10 +264,10 @@ def made_with(environment, stage_target=None):
 def test_a_stage_runs_on_the_architecture_it_was_made_for(target, environment, stage_target, text):
     target()
     if text is None:
-        loading.require_target(*made_with(environment, stage_target))
+        made_with(environment, stage_target).require_here()
         return
     with pytest.raises(MachineError, match=text):
-        loading.require_target(*made_with(environment, stage_target))
+        made_with(environment, stage_target).require_here()
 
 
 def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
@@ -265,9 +276,9 @@ def test_a_processor_that_can_do_less_is_told_with_what_it_lacks(target):
         MachineError,
         match="exported for newest, this processor lacks avx2, fma; export it on this machine",
     ):
-        loading.require_target(*made_with({"target": "newest"}))
+        made_with({"target": "newest"}).require_here()
 
 
 def test_onnx_stages_need_no_processor(exported, loaded, monkeypatch):
-    monkeypatch.setattr(loading, "require_target", lambda *_: pytest.fail("checked"))
+    monkeypatch.setattr(files, "target_of", lambda *_: pytest.fail("checked"))
     load(exported).close()

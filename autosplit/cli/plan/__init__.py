@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import options, output
 from autosplit.cli.plan import latency
-from autosplit.deployment import cores_of, resources_of
+from autosplit.deployment import resources_of, threads_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.runtimes import registry
 from autosplit.units import digits
@@ -163,7 +163,7 @@ def run(args: argparse.Namespace) -> int:
             costs,
             args.stages,
             runtime=runtime,
-            threads=[len(cores_of(place)) or 1 for place in places],
+            threads=list(map(threads_of, places)),
             resources=list(map(resources_of, places)),
             deadline=deadline,
             allow_empty=args.allow_empty,

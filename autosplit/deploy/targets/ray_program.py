@@ -12,7 +12,8 @@ PLACEMENT, PROGRAM = "placement.json", "run.py"
 
 
 def files(document: Manifest) -> Mapping[str, bytes]:
-    """The program, and a placement of each replica on any node, with the cores of the export."""
-    places = [f"ray:*/{replica.device}" for s in document.stages for replica in s.replicas]
+    """The program, and the place of each replica: where it was measured, or any node."""
+    devices = [replica.device for stage in document.stages for replica in stage.replicas]
+    places = [d if d.startswith("ray:") else f"ray:*/{d}" for d in devices]
     program = (package_files(__package__) / "ray" / PROGRAM).read_bytes()
     return {PLACEMENT: (json.dumps(places, indent=1) + "\n").encode(), PROGRAM: program}

@@ -42,19 +42,24 @@ def digest(path: Path) -> str:
 
     Raises what ``read`` raises.
     """
-    plain = sha256(path)
-    if not _mentions(path, b"location"):
-        return plain  # only external data has this key, and most files need not be parsed again
-    require("onnx", "onnx")
-    folder, files = path.resolve().parent, {}
-    for tensor in _external_tensors(_inlined(_parse(path), path)):
-        location, file = _external_file(tensor, folder)
-        files[location] = file
+    plain, files = sha256(path), external_files(path)
     try:
         digests = [plain, *(sha256(files[location]) for location in sorted(files))]
     except OSError as error:
         raise ModelError(f"weights of '{path}' cannot be read: {error.strerror}") from error
     return hashlib.sha256("".join(digests).encode()).hexdigest() if files else plain
+
+
+def external_files(path: Path) -> dict[str, Path]:
+    """The files with weights beside a model file, by their location.
+
+    Raises what ``read`` raises.
+    """
+    if not _mentions(path, b"location"):
+        return {}  # only external data has this key, and most files need not be parsed again
+    require("onnx", "onnx")
+    tensors = _external_tensors(_inlined(_parse(path), path))
+    return dict(_external_file(tensor, path.resolve().parent) for tensor in tensors)
 
 
 def _mentions(path: Path, text: bytes) -> bool:

@@ -155,8 +155,7 @@ class LocalBench:
         """See Bench. Devices with the same spelling are measured once."""
         with self.reached():
             self._report_phase("measuring links")
-            links = {name: self.model.link(d) for name, d in self._distinct.items()}
-        return [links[name] for name in self.devices]
+            return self.model.links(self.places)
 
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """See Bench."""
@@ -272,11 +271,6 @@ class LocalBench:
 
     def close(self) -> None:
         """See Bench. Pipelines are closed after each job, so nothing is left."""
-
-    @property
-    def _distinct(self) -> dict[str, Device]:
-        """The first device of each spelling: servers of one key are alike."""
-        return {str(d): d for d in reversed(self.places)}
 
     def _refusal(self, runtime: str) -> str:
         """Why stages cannot have a runtime; empty where its outputs of the model are right."""

@@ -22,7 +22,7 @@ from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.schedules import completed, only_reshapes, schedule, unscheduled
 from autosplit.hardware.codegen.target import spelled, target_on
 from autosplit.hardware.codegen.target import toolchain as versions
-from autosplit.hardware.devices.device import Cores, Device, available
+from autosplit.hardware.devices.device import Cores, Device, available, on_its_machine
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class DeviceKernels:
 
     def on(self, device: Device) -> Kernels:
         """The kernels for a device; ``absent`` are those that it cannot compute."""
-        threads = not isinstance(device, Cores) or len(device.numbers) > 1
+        there = on_its_machine(device)
+        threads = not isinstance(there, Cores) or len(there.numbers) > 1
         return self._compiled(self.target_on(device), threads)
 
     def _compiled(self, target: Any, threads: bool) -> Kernels:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
 
 from autosplit.errors import ConfigError, line_of
 from autosplit.extras import tvm
-from autosplit.hardware.devices.device import Cores, Cuda, Device
-
-if TYPE_CHECKING:
-    from autosplit.hardware.devices.server_connection import ServerConnection
+from autosplit.hardware.devices.device import Cores, Cuda, Device, RayCores
 
 _LEVELS = {
     "x86-64-v4": ["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
@@ -60,15 +58,23 @@ def target_on(device: Device, text: str | None, default: Any) -> Any:
         return _checked(device, target_of(text), "llvm") if text else default
     if isinstance(device, Cuda):
         return _gpu(device, "cuda", text, device.tvm_device(), default)
-    if device.kind == "cpu" and text:
+    if text and (isinstance(device, RayCores) or device.kind == "cpu"):
         return _checked(device, target_of(text), "llvm")
+    if isinstance(device, RayCores):
+        from autosplit.hardware.cluster.nodes import ask
+
+        there = _reported(partial(ask, device))
+        # A node with this machine's processor runs what this machine does.
+        return default if there is None or spelled(there) == spelled(target_of()) else there
     # A server is asked only where its target was not given.
     from autosplit.hardware.devices.rpc import connect
 
     connection = connect(device)
     if device.kind == "cpu":
-        return _reported(connection) or default
-    return _gpu(device, device.kind, text, connection.tvm_device, _reported(connection) or default)
+        return _reported(connection.ask) or default
+    return _gpu(
+        device, device.kind, text, connection.tvm_device, _reported(connection.ask) or default
+    )
 
 
 def architecture(target: Any) -> str:
@@ -87,13 +93,13 @@ def foreign_triple(target: Any) -> str | None:
     return str(host.attrs["mtriple"]) if architecture(host) != platform.machine() else None
 
 
-def _reported(connection: ServerConnection) -> Any | None:
-    """The target of a server's processor as its TVM reports it.
+def _reported(ask: Callable[[str], str | None]) -> Any | None:
+    """The target of another machine's processor as TVM there reports it, whose functions one asks.
 
     None where that TVM was built without a compiler.
     """
-    cpu = connection.ask("target.llvm_get_system_cpu")
-    triple = connection.ask("target.llvm_get_system_triple")
+    cpu = ask("target.llvm_get_system_cpu")
+    triple = ask("target.llvm_get_system_triple")
     if not cpu or not triple:
         return None
     kind = tvm.target.Target({"kind": "llvm", "mcpu": cpu, "mtriple": triple})

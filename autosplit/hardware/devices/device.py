@@ -1,8 +1,8 @@
-"""Devices: local cores, a local GPU, or a TVM RPC server by its address or through a tracker.
+"""Devices: local cores, a local GPU, cores of a Ray node, or a TVM RPC server.
 
-They are spelled ``cores:0``, ``cores:0,2`` or ``cores:0-3``; ``cuda:0``; ``rpc:HOST:PORT``;
-``tracker:HOST:PORT/KEY``. The device on a server is its processor, unless a suffix such as
-``/cuda:0`` names another.
+They are spelled ``cores:0``, ``cores:0,2`` or ``cores:0-3``; ``cuda:0``; ``ray:NODE/cores:0-3``;
+``rpc:HOST:PORT``, or ``tracker:HOST:PORT/KEY`` for one that a tracker finds. The device on a
+server is its processor, unless a suffix such as ``/cuda:0`` names another.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from autosplit.errors import ConfigError, MachineError
 
 KINDS = ("cpu", "cuda", "rocm", "opencl", "vulkan", "metal")  # of devices on a server
 _MOST_CORES = 4096  # of any machine
-_SPELLINGS = "cores:0, cores:0-3, cuda:0, rpc:HOST:PORT or tracker:HOST:PORT/KEY"
+_SPELLINGS = (
+    "cores:0, cores:0-3, cuda:0, ray:NODE/cores:0-3, rpc:HOST:PORT or tracker:HOST:PORT/KEY"
+)
 _ADDRESS = re.compile(
     r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?):(?P<port>[0-9]{1,5})"
 )
+_NODE = re.compile(r"[!-.0-~]{1,200}")  # visible, and no slash
 _KEY = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -112,8 +115,24 @@ class Rpc:
         return text
 
 
+@dataclass(frozen=True)
+class RayCores:
+    """Cores of a node of a Ray cluster, by its address, host name, id or resource."""
+
+    node: str
+    cores: Cores
+
+    def __str__(self) -> str:
+        return f"ray:{self.node}/{self.cores}"
+
+
 LocalDevice: TypeAlias = Cores | Cuda
-Device: TypeAlias = LocalDevice | Rpc
+Device: TypeAlias = LocalDevice | Rpc | RayCores
+
+
+def on_its_machine(device: Device) -> LocalDevice | Rpc:
+    """A device as its own machine has it: the cores of a Ray node, else the device itself."""
+    return device.cores if isinstance(device, RayCores) else device
 
 
 def can_pin() -> bool:
@@ -139,6 +158,8 @@ def parse(text: str, *, anywhere: bool = False) -> Device:
         return _cores(text, rest, range(_MOST_CORES) if anywhere else available())
     if kind == "cuda" and _is_number(rest):
         return Cuda(int(rest))
+    if kind == "ray" and rest:
+        return _ray_cores(text, rest)
     if kind in ("rpc", "tracker") and rest:
         return _server(text, rest, by_tracker=kind == "tracker")
     raise ConfigError(f"device '{text}' is unknown; write {_SPELLINGS}")
@@ -199,6 +220,15 @@ def _cores(text: str, rest: str, cores: Sequence[int]) -> Cores:
             f"this process may use {', '.join(map(str, available()))}"
         )
     return Cores(tuple(dict.fromkeys(numbers)))
+
+
+def _ray_cores(text: str, rest: str) -> RayCores:
+    node, _, spelling = rest.partition("/")
+    kind, _, numbers = spelling.partition(":")
+    if not _NODE.fullmatch(node) or kind != "cores" or not numbers:
+        raise ConfigError(f"device '{text}' is not cores of a Ray node; write ray:NODE/cores:0-3")
+    # Which cores a node has it says itself.
+    return RayCores(node, _cores(text, numbers, range(_MOST_CORES)))
 
 
 def _server(text: str, rest: str, by_tracker: bool) -> Rpc:

@@ -42,7 +42,7 @@ _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 class Engine:
-    """``lanes`` threads for each replica of a stage.
+    """``lanes[i]`` threads for each replica of stage i, by default one.
 
     Items enter one by one. A free replica takes the oldest item that waits for its stage, so a slow
     replica takes fewer items. It begins none whose results would have no room, so no thread ever
@@ -59,9 +59,10 @@ class Engine:
         depth: int,
         trace: bool,
         streams: int | None = None,
-        lanes: int = 1,
+        lanes: Sequence[int] = (),
     ) -> None:
-        counts = tuple(lanes * len(stages) for stages in replicas)
+        threads = lanes or [1] * len(replicas)
+        counts = tuple(n * len(stages) for n, stages in zip(threads, replicas, strict=True))
         self.capacity = depth * (sum(counts) + 1)
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []

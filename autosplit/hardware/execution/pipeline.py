@@ -38,8 +38,8 @@ class Pipeline:
     the model begins with. A replica holds whole streams. At most ``streams`` are open at once;
     ``reset`` ends one.
 
-    ``lanes`` threads call each replica at once, so that one that sends tensors away can send those
-    of the next item while it computes.
+    ``lanes[i]`` threads call each replica of stage i at once, so that one that sends tensors away
+    can send those of the next item while it computes.
 
     With ``trace`` the times of every stage are recorded in ``events``. A fork of the process
     cannot use the pipeline. One that is no longer referenced is closed.
@@ -52,7 +52,7 @@ class Pipeline:
         depth: int = 2,
         trace: bool = False,
         streams: int | None = None,
-        lanes: int = 1,
+        lanes: Sequence[int] = (),
     ) -> None:
         self.wiring = wiring
         self.replicas = tuple(map(len, replicas))

@@ -12,7 +12,7 @@ import numpy as np
 from autosplit.hardware.measurement.results import LinkCost
 from autosplit.hardware.profiling.timing import repeated_ms
 
-_SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20)  # bytes
+SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20)  # bytes
 _MAX_REPEATS = 9
 _SIZE_S = 0.3  # a slow link gets fewer repeats
 
@@ -23,7 +23,7 @@ def measure(device: str, tvm_device: Any, call: Callable[[], object]) -> LinkCos
     ``call`` is a call of the device that computes nothing; a stage makes some of them too.
     """
     call_ms = median_ms(call)
-    samples = [(size, _round_trip_ms(tvm_device, size) / 2 + call_ms) for size in _SIZES]
+    samples = [(size, _round_trip_ms(tvm_device, size) / 2 + call_ms) for size in SIZES]
     bandwidth, latency = fit(samples)
     return LinkCost(device, bandwidth, latency, call_ms)
 

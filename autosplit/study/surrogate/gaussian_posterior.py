@@ -205,6 +205,8 @@ def device_correlation(devices: Sequence[str]) -> Array:
     for place, device in enumerate(devices):
         if device.startswith(("rpc:", "tracker:")):  # two servers may differ
             kinds[place] = device
+        elif device.startswith("ray:"):  # and two nodes
+            kinds[place] = device.partition("/")[0]
     rows = [[1.0 if kind == other else OTHER_KIND for other in kinds] for kind in kinds]
     return np.array(rows)
 

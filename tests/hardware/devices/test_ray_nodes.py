@@ -3,7 +3,7 @@
 import pytest
 
 from autosplit.errors import ConfigError, MachineError
-from autosplit.hardware.devices.ray_nodes import assign
+from autosplit.hardware.devices.ray_nodes import assign, only_place
 
 
 def node(number, cpus=2, alive=True, **resources):
@@ -60,6 +60,19 @@ def test_without_a_placement_replicas_take_the_nodes_that_are_alive_in_turn():
 def test_a_wrong_place_is_refused_with_the_remedy(place, kind, text):
     with pytest.raises(kind, match=text):
         placed(place)
+
+
+def test_a_device_of_the_export_is_its_place():
+    assert placed(devices=("ray:pi2/cores:1",)) == [("10.0.0.2", "cores:1")]
+    assert placed("ray:pi1", devices=("ray:pi2/cores:1",)) == [("10.0.0.1", "cores:1")]
+
+
+def test_a_device_of_a_study_is_one_node():
+    assert only_place("ray:22222222/cores:0", NODES).address == "10.0.0.2"
+    with pytest.raises(MachineError, match=r"one of 2 nodes \(22222222, 33333333\); name one"):
+        only_place("ray:board/cores:0", NODES)
+    with pytest.raises(MachineError, match="has 2 CPUs in Ray, its replicas need 3"):
+        only_place("ray:pi1/cores:0-2", NODES)
 
 
 def test_there_is_a_place_for_each_replica():

@@ -13,7 +13,7 @@ import numpy as np
 
 from autosplit.errors import ConfigError, SplitError
 from autosplit.hardware.codegen.target import toolchain
-from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.devices.device import Cores, Device, on_its_machine
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import Profile
 from autosplit.hardware.profiling import profile_cache
@@ -68,7 +68,7 @@ class SubmodelRuntime(Runtime):
 
     def can_run(self, device: Device) -> bool:
         """See Runtime."""
-        return isinstance(device, Cores)
+        return isinstance(on_its_machine(device), Cores)
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """See Runtime."""
@@ -128,13 +128,14 @@ class SubmodelRuntime(Runtime):
 
     @classmethod
     def cores(cls, device: Device) -> Cores:
-        """The device, if it is a set of local cores. Raises ConfigError otherwise."""
-        if not isinstance(device, Cores):
+        """The cores of a device on its own machine. Raises ConfigError where it has none."""
+        cores = on_its_machine(device)
+        if not isinstance(cores, Cores):
             raise ConfigError(
                 f"runtime '{cls.name}' runs on local cores, not on '{device}'; "
                 "use runtime tvm there, or write cores:0"
             )
-        return device
+        return cores
 
     @cached_property
     def original(self) -> OnnxModel:

@@ -14,7 +14,7 @@ from autosplit.hardware.codegen.link import ENTRY, large_weights, link, write
 from autosplit.hardware.codegen.target import spelled, toolchain
 from autosplit.hardware.codegen.tuning import work_of
 from autosplit.hardware.devices import rpc
-from autosplit.hardware.devices.device import Cores, Device, Rpc
+from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import profile_cache, transfer_costs
@@ -70,14 +70,14 @@ class TvmRuntime(Runtime):
         """Compile the kernels that the cache does not hold."""
         for device in devices:
             kernels = self.source.kernels.on(device)
-            if not isinstance(device, Rpc):
+            if isinstance(device, LocalDevice):
                 kernels.module  # noqa: B018  the property links and loads the kernels
 
     def stage(self, ports: StagePorts, device: Device) -> Stage:
         """See Runtime. Raises ModelError for an op that the device cannot compute."""
         self._require_supported(ports, device)
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)
-        target = self.source.kernels.target_on(device)
+        target, device = self.source.kernels.target_on(device), on_its_machine(device)
         if not isinstance(device, Rpc):
             weights = large_weights(lowered, ports) if isinstance(device, Cores) else ()
             module = link(lowered, kernels, {ENTRY: ports}, target, weights=weights)
@@ -99,10 +99,12 @@ class TvmRuntime(Runtime):
             return profile_cache.cached(key, lambda: self._profile_cores(device, seconds), force)
         # The times of a server depend on how many threads its kernels use.
         key.append(str(rpc.connect(device).call()) if isinstance(device, Rpc) else "")
-        return profile_cache.cached(key, lambda: self._profile_single_ops(device, seconds), force)
+        place = on_its_machine(device)
+        return profile_cache.cached(key, lambda: self._profile_single_ops(place, seconds), force)
 
     def link(self, device: Device) -> LinkCost:
         """See Runtime."""
+        device = on_its_machine(device)
         if isinstance(device, Cores):
             return LinkCost(str(device))
         if isinstance(device, Rpc):
@@ -130,6 +132,7 @@ class TvmRuntime(Runtime):
         file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
     ) -> Stage:
         """See Runtime."""
+        device = on_its_machine(device)
         if not isinstance(device, Rpc):
             return VmStage(load_library(file), device)
         copy_library = partial(shutil.copyfile, file)
@@ -180,7 +183,7 @@ class TvmRuntime(Runtime):
         inputs = [item[port.name] for port in ports.inputs]
         return instrumented_profile.profile_ops(lowered, kernels, module, inputs, device, seconds)
 
-    def _profile_single_ops(self, device: Device, seconds: float) -> Profile:
+    def _profile_single_ops(self, device: LocalDevice | Rpc, seconds: float) -> Profile:
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)
         target = self.source.kernels.target_on(device)
         ports = self.source.wiring([[i] for i in range(len(lowered.graph.ops))]).stages

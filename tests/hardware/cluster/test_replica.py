@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import threading
 import weakref
@@ -12,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from autosplit.deploy.cluster import actor as actors
-from autosplit.deploy.cluster.actor import ReplicaPlan, StageActor
-from autosplit.deploy.cluster.on_ray import LANES, returned_and_stored
-from autosplit.deploy.cluster.replica import RayReplica
 from autosplit.errors import StageError
+from autosplit.hardware.cluster.actor import ReplicaPlan, StageActor
+from autosplit.hardware.cluster.pipeline import LANES, returned_and_stored
+from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
-from tests.deploy import manifests
+from autosplit.versions import VERSION
 from tests.hardware.execution.test_streams import SUM, summing
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
@@ -36,16 +34,15 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Any:
     opened: list[Pipeline] = []
 
     def replica(wiring: Any, stage: int, fake: Any, cause: str) -> RayReplica:
-        monkeypatch.setattr(actors, "load_replicas", lambda *_: [[fake]])
         ways = returned_and_stored(wiring, stage)
-        document = json.dumps(manifests.sound()).encode()
-        address = StageActor().load(ReplicaPlan(document, CORE, b"k", (), *ways))
+        file: Any = SimpleNamespace(require_here=lambda: None, load=lambda *_: fake, digests={})
+        address = StageActor().load(ReplicaPlan(VERSION, file, CORE, b"k", *ways))
         outputs = ways[0], len(wiring.stages[stage].outputs)
         return RayReplica(f"stage {stage}", address, b"k", outputs, lambda: cause, lambda: None)
 
     def deploy(wiring: Any, fakes: Any, cause: str = "") -> Pipeline:
         stages = [[replica(wiring, s, f, cause) for f in row] for s, row in enumerate(fakes)]
-        opened.append(Pipeline(wiring, stages, lanes=LANES))
+        opened.append(Pipeline(wiring, stages, lanes=[LANES] * len(stages)))
         return opened[-1]
 
     yield deploy
@@ -164,7 +161,7 @@ class Unsendable:
 def test_both_lanes_of_a_replica_call_it_at_once():
     both = threading.Barrier(2)
     local, (stage,) = fake_pipeline(NET, [[0, 1, 2]], ["y"], before={0: lambda _: both.wait(60)})
-    with Pipeline(local.wiring, [[stage]], lanes=2) as pipeline:
+    with Pipeline(local.wiring, [[stage]], lanes=[2]) as pipeline:
         assert len(in_time(lambda: pipeline.run(items(6, ["x", "z"])))) == 6
         assert pipeline.replicas == (1,)
     local.close()

@@ -11,26 +11,26 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from autosplit.deploy import manifest_file
-from autosplit.deploy.stages import load_replicas
 from autosplit.errors import line_of
 from autosplit.extras import require
+from autosplit.hardware.cluster.connection import require_version, write_files
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.tensor_channel import Channel, connect, listen
+from autosplit.hardware.runtimes.stage_file import StageFile
 
 
 @dataclass(frozen=True)
 class ReplicaPlan:
-    """One replica: ``document`` is the manifest with this stage and this replica alone.
+    """One replica: what it loads, its cores, and the secret of its pipeline.
 
     Of the stage's outputs, by position, the caller gets those in ``returned``, and those in
-    ``stored`` wait here for other stages and later items.
+    ``stored`` wait here for other stages and later items. ``version`` is the sender's.
     """
 
-    document: bytes
+    version: str
+    file: StageFile
     device: str
     key: bytes
-    files: tuple[str, ...]
     returned: tuple[int, ...]
     stored: tuple[int, ...]
 
@@ -43,15 +43,12 @@ class StageActor:
 
         Raises as ``autosplit.load``, of which the check of the files is part.
         """
+        require_version(plan.version)
         self._plan = plan
-        document = manifest_file.parse(plan.document, "split.json")
+        plan.file.require_here()
         with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
-            for name, content in zip(plan.files, contents, strict=True):
-                file = Path(folder) / name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-            place = device.parse(plan.device)
-            self._stage = load_replicas(document, Path(folder), [[place]])[0][0]
+            write_files(Path(folder), plan.file.digests, contents)
+            self._stage = plan.file.load(Path(folder), device.parse(plan.device))
         # A stage has to be run where it was opened.
         self._worker = ThreadPoolExecutor(1, "stage")
         self._worker.submit(self._stage.open).result()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 import autosplit
@@ -23,54 +21,13 @@ from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.zoo import stream_nets, weights
+from tests.hardware.cluster.clusters import Nodes, ray_nodes  # noqa: F401  a fixture
 from tests.hardware.fakes import in_time, wait_for
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.integration
 CORE = str(device.along(1)[0])
 LIMIT_S = 240.0
-
-
-class Nodes:
-    """A cluster of two nodes, with resources ``left`` and ``right``."""
-
-    def __init__(self) -> None:
-        from ray.cluster_utils import Cluster
-
-        options = {"num_cpus": 8, "object_store_memory": 80 << 20}
-        head = {**options, "resources": {"left": 1}, "include_dashboard": False}
-        self.cluster = Cluster(initialize_head=True, head_node_args=head)
-        self._options = options
-        self.right = self.add_right()
-        ray.init(address=self.cluster.address, log_to_driver=False, configure_logging=False)
-
-    def add_right(self) -> Any:
-        self.right = self.cluster.add_node(**self._options, resources={"right": 1})
-        return self.right
-
-    def actors(self, node: Any) -> list[psutil.Process]:
-        """The processes of the actors on a node."""
-        raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
-        actors = []
-        for process in raylet.children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
-                if "StageActor" in " ".join(process.cmdline()):
-                    actors.append(process)
-        return actors
-
-    def close(self) -> None:
-        ray.shutdown()
-        self.cluster.shutdown()
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    root = str(Path(autosplit.__file__).parents[1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]))
-        nodes = Nodes()  # it handles signals, as only the main thread can
-        yield nodes
-        nodes.close()
 
 
 @pytest.fixture(scope="module")

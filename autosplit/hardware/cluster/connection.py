@@ -1,0 +1,116 @@
+"""The Ray cluster that this process belongs to, and actors on its nodes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.errors import AutosplitError, ConfigError, MachineError, line_of
+from autosplit.extras import require
+from autosplit.files import sha256
+from autosplit.hardware.devices.device import RayCores
+from autosplit.hardware.devices.ray_nodes import RayPlace, only_place
+from autosplit.versions import VERSION
+
+REACH_S = 10.0  # for the head of a cluster to accept a connection
+START_S = 300.0  # for an actor to be started and to load its stage
+
+
+def connected(address: str | None = None) -> Any:
+    """Ray, connected to the cluster at ``address``.
+
+    Without one it is that of RAY_ADDRESS, the one that this machine belongs to, or a new one here.
+    Raises MachineError where Ray is missing, no cluster answers, or its versions are others.
+    """
+    ray = require("ray", "ray")
+    if ray.is_initialized():
+        return ray
+    address = address or os.environ.get("RAY_ADDRESS")
+    host, _, port = (address or "").rpartition(":")
+    where = f"'{address or 'this machine'}'"
+    try:
+        if port.isdecimal() and "://" not in host:
+            # Ray itself tries for minutes.
+            socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # Ray raises errors of many kinds
+        if "Version mismatch" in str(error):
+            raise MachineError(
+                f"the Ray cluster at {where} has other versions ({_versions(error)}); "
+                "install the same Ray and Python on every node"
+            ) from error
+        raise MachineError(
+            f"no Ray cluster at {where} ({line_of(error)}); start one with "
+            "`ray start --head`, or give its address as HOST:6379"
+        ) from error
+    return ray
+
+
+def place_of(device: RayCores) -> RayPlace:
+    """The one node of a device. Raises MachineError for none, several, or too few cores there."""
+    return only_place(str(device), connected().nodes())
+
+
+def put(file: Path) -> Any:
+    """Ray's reference to the content of a file."""
+    # An array, because Ray does not copy it once more.
+    return connected().put(np.fromfile(file, np.uint8))
+
+
+def start_actor(kind: type, place: RayPlace, cpus: int, *arguments: Any) -> Any:
+    """Ray's handle of a new actor on a node, for which Ray reserves ``cpus``."""
+    ray = connected()
+    affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(place.node, soft=False)
+    # A thread of a stage's actor stays in one call for ever.
+    options = {"num_cpus": cpus, "max_concurrency": 2, "scheduling_strategy": affinity}
+    return ray.remote(kind).options(**options).remote(*arguments)
+
+
+def answer(call: Any, name: str, seconds: float = START_S) -> Any:
+    """What an actor's method returned, or raised if that is one of our errors.
+
+    Raises MachineError where the actor does not start, or not in time.
+    """
+    ray = connected()
+    try:
+        return ray.get(call, timeout=seconds)
+    except ray.exceptions.GetTimeoutError as error:
+        raise MachineError(
+            f"{name} has no answer after {seconds:.0f} s; see `ray status` for who has its CPUs"
+        ) from error
+    except ray.exceptions.RayError as error:
+        cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else None
+        if isinstance(cause, AutosplitError):
+            raise type(cause)(f"{name}: {cause}") from error
+        raise MachineError(
+            f"{name} does not run: {line_of(error, last=True)}; see `ray status`, and install "
+            f"autosplit {VERSION} there"
+        ) from error
+
+
+def write_files(folder: Path, digests: Mapping[str, str], contents: Sequence[Any]) -> None:
+    """Write files by name into a folder. Raises ConfigError where a sha256 is another one."""
+    for (name, digest), content in zip(digests.items(), contents, strict=True):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        if sha256(file) != digest:
+            raise ConfigError(f"'{name}' has another sha256 than recorded; export it again")
+
+
+def require_version(version: str) -> None:
+    """Raise MachineError, on a node, where another autosplit sent the work."""
+    if version != VERSION:
+        raise MachineError(f"autosplit is {VERSION} there and {version} here; install the same")
+
+
+def _versions(error: Exception) -> str:
+    """What Ray says of the versions, in one line."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return ", ".join(line for line in lines if line.startswith(("Ray:", "Python:")))

@@ -1,0 +1,71 @@
+"""Options of a model, checked before it is read, and those that another machine reads it with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autosplit.errors import ConfigError
+from autosplit.frontend.importing import model_files
+from autosplit.hardware.cluster.nodes import TUNING
+from autosplit.hardware.codegen.target import spelled, target_of
+from autosplit.hardware.codegen.tuning_database import RECORDS, WORKLOADS, require
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.devices.device import RayCores
+from autosplit.hardware.runtimes.registry import AUTO, PRECISIONS, RUNTIMES, TVM
+from autosplit.lowering.external.backend import Backend
+
+if TYPE_CHECKING:
+    from autosplit.hardware.compiled_model import CompiledModel
+
+
+def check_options(
+    runtime: str, precision: str, tuning: Path | None, backends: Sequence[Backend]
+) -> None:
+    """Raises ConfigError for an unknown runtime or precision, and options of another runtime."""
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision '{precision}' is unknown; use {' or '.join(PRECISIONS)}")
+    if runtime not in (*RUNTIMES, AUTO):
+        raise ConfigError(f"runtime '{runtime}' is unknown; use {' or '.join((*RUNTIMES, AUTO))}")
+    if runtime not in (TVM, AUTO) and (tuning or backends):
+        option = f"tuning '{tuning}'" if tuning else f"external backend '{backends[0].name}'"
+        raise ConfigError(
+            f"{option} is for TVM, but the stages run in {runtime}; remove one of the two"
+        )
+    if tuning:
+        require(tuning)
+
+
+def device_targets(targets: Mapping[str, str]) -> dict[str, str]:
+    """The targets by the canonical spelling of each device.
+
+    Raises ConfigError for a misspelt device or target.
+    """
+    by_device = {str(devices.parse(name, anywhere=True)): text for name, text in targets.items()}
+    for text in by_device.values():
+        target_of(text)
+    return by_device
+
+
+def options_there(model: CompiledModel, device: RayCores) -> tuple[dict[str, Any], dict[str, Path]]:
+    """How the node of a device reads the same model: the options, of JSON's types, and the files.
+
+    Raises ConfigError for an object, which has no file, and for external backends.
+    """
+    if model.path is None:
+        raise ConfigError(f"device '{device}' needs a model file, not an object; save the model")
+    if model.lowered.composites:
+        raise ConfigError(f"external backends do not run on device '{device}'; write cores:0")
+    options = {
+        "shapes": dict(model.shapes),
+        "target": spelled(model.target),
+        "targets": {str(device.cores): spelled(model.kernels.target_on(device))},
+        "runtime": model.runtime_name,
+        "states": {state.input: state.output for state in model.graph.states},
+        "precision": model.precision,
+    }
+    files = model_files(model.path)
+    if model.tuning:
+        files |= {f"{TUNING}/{name}": model.tuning / name for name in (WORKLOADS, RECORDS)}
+    return options, files

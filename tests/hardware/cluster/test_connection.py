@@ -1,0 +1,42 @@
+"""What is refused before any actor is started."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from autosplit.errors import MachineError
+from autosplit.hardware.cluster.connection import connected, require_version
+
+
+def test_without_ray_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MachineError, match=r"pip install 'autosplit\[ray\]'"):
+        connected()
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_cluster_that_is_not_there_is_named_at_once(monkeypatch, variable):
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("waits"))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    if variable:
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    text = r"no Ray cluster at '127\.0\.0\.1:1' \(.*refused\); start one with `ray start --head`"
+    with pytest.raises(MachineError, match=text):
+        connected(None if variable else "127.0.0.1:1")
+
+
+def test_other_versions_are_named_in_one_line(monkeypatch):
+    def init(**_):
+        raise RuntimeError(
+            "Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.11.7\n"
+            "This process on node 10.0.0.1 was started with:\n    Ray: 2.59.0\n    Python: 3.11.7\n"
+        )
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    text = r"\(Ray: 2\.60\.0, Python: 3\.11\.7, Ray: 2\.59\.0, .*the same Ray and Python"
+    with pytest.raises(MachineError, match=text):
+        connected("ray://pi:10001")
+    with pytest.raises(MachineError, match=r"there and 0\.0 here; install the same"):
+        require_version("0.0")
