@@ -95,7 +95,10 @@ def fake_pipeline(
 
 
 class Scripted:
-    """A pipeline of times: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms."""
+    """A pipeline of times: stage 1 takes ``takes(i)`` ms for item i, other stages 0.25 ms.
+
+    ``now`` is its clock, in seconds.
+    """
 
     def __init__(self, takes: Callable[[int], float], stages: int = 3) -> None:
         self.replicas = (1,) * stages
@@ -103,7 +106,7 @@ class Scripted:
         self.takes, self.most_inside = takes, 0
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
-        self.taken, self._now, self._free = 0, 0.0, [0.0] * stages
+        self.taken, self.now, self._free = 0, 0.0, [0.0] * stages
         self._ends: list[float] = []
 
     def map_streams(self, items: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -121,7 +124,7 @@ class Scripted:
         return len(self.submitted) - self.taken
 
     def _submit(self) -> None:
-        number, ready = len(self.submitted), self._now
+        number, ready = len(self.submitted), self.now
         self.submitted.append(ready)
         self.most_inside = max(self.most_inside, self._inside)
         for stage, free in enumerate(self._free):
@@ -131,7 +134,7 @@ class Scripted:
         self._ends.append(ready)
 
     def _result(self) -> dict[str, Any]:
-        self._now = self._ends[self.taken]
+        self.now = self._ends[self.taken]
         self.taken += 1
         return {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, cycle, islice, takewhile
+from itertools import accumulate, cycle, islice, pairwise, takewhile
 from statistics import median
 
 from autosplit.hardware.execution.edges import Stream
@@ -27,6 +27,9 @@ LOOKS = (4, 6, 8)
 # Confidence Interval Approach, J. R. Stat. Soc. B 51 (1989). Looks at 1/2, 3/4 and all of the
 # samples are less independent than the three equal steps of the table, so this is on the safe side.
 _Z_OF_THREE_LOOKS = 2.289
+# A comparison may take so many times its budget: pipelines that fill, run empty and compute single
+# items take a tenth of a turn where an item takes a hundredth.
+_AROUND = 1.25
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Budget:
 
 # Works for a budget and returns its period in ms, with the samples.
 Contender = Callable[[Budget], Spread]
+Clock = Callable[[], float]  # the time in seconds
 
 
 def period_and_busy(
@@ -52,7 +56,7 @@ def period_and_busy(
     items: Sequence[Item],
     budget: Budget,
     streams: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock = time.perf_counter,
 ) -> tuple[Spread, tuple[tuple[float, ...], ...]]:
     """The period and how long each replica of each stage works for a result, in ms.
 
@@ -93,10 +97,18 @@ def warm_up_items(pipeline: Pipeline) -> int:
     return pipeline.capacity + sum(pipeline.replicas)
 
 
-def latency(pipeline: Pipeline, items: Sequence[Item], budget: Budget) -> Spread:
-    """The time in ms from handing one item to the empty pipeline to the end of its last stage."""
-    samples = []
+def latency(
+    pipeline: Pipeline, items: Sequence[Item], budget: Budget, clock: Clock = time.perf_counter
+) -> Spread:
+    """The time in ms from handing one item to the empty pipeline to the end of its last stage.
+
+    At least one item is timed, and no more once the time of the budget is over.
+    """
+    samples: list[float] = []
+    deadline = clock() + budget.seconds
     for item in islice(cycle(items), budget.latency_items):
+        if samples and clock() > deadline:
+            break
         number, begin = len(pipeline.submitted), len(pipeline.events)
         list(pipeline.map([item]))
         end = completions(pipeline.events[begin:], number, number + 1)[0]
@@ -167,25 +179,47 @@ def _busy(
 
 
 def compare_interleaved(
-    contenders: Sequence[Contender], budget: Budget, candidates: int = 0
+    contenders: Sequence[Contender],
+    budget: Budget,
+    candidates: int = 0,
+    clock: Clock = time.perf_counter,
 ) -> list[Spread]:
     """The period of each contender in ms, over the samples of all rounds.
 
-    A contender works for ``budget.seconds`` in all at most, and for half of it at least. The end
-    comes earlier if it is certain which of all contenders, and which of the first ``candidates``,
-    is the fastest. The intervals are 95 % ones although it is looked at several times.
+    A contender works for ``budget.seconds`` in all at most, and for half of it at least; where
+    items are slow, ``longest_comparison`` says how long it takes. The end comes earlier if it is
+    certain which of all contenders, and which of the first ``candidates``, is the fastest. The
+    intervals are 95 % ones although it is looked at several times.
     """
     samples: list[list[float]] = [[] for _ in contenders]
     periods: list[Spread] = []
+    next_look, start = dict(pairwise(LOOKS)), clock()
+    limit = _AROUND * budget.seconds * len(contenders)
     for number, turns in enumerate(measure_rounds(contenders, budget, LOOKS[-1]), start=1):
         for position, turn in enumerate(turns):
             samples[position] += turn.samples
         if number in LOOKS:
             periods = [spread(each, _Z_OF_THREE_LOOKS) for each in samples]
             groups = (periods, periods[:candidates])
-            if all(_has_known_winner(group, budget.share) for group in groups):
+            until_next = (clock() - start) / number * next_look.get(number, number)
+            if until_next > limit or all(_has_known_winner(g, budget.share) for g in groups):
                 break
     return periods
+
+
+def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) -> float:
+    """How many seconds an interleaved comparison takes at most.
+
+    ``contenders``: the period of each in ms, 0 where it is not known, and its number of replicas.
+    The rounds before the first look are measured in any case.
+    """
+    least, timed = 0.0, _turn_items(budget, LOOKS[-1])
+    for period_ms, replicas in contenders:
+        # A pipeline of two items a replica fills, is timed, runs empty and computes a single item;
+        # copies of the model are a pipeline each, with their own items.
+        items = max(timed + 4 + 6 * replicas, (timed + 5) * replicas)
+        least += LOOKS[0] * max(budget.seconds / LOOKS[-1], items * period_ms / MS)
+    return max(_AROUND * budget.seconds * len(contenders), least)
 
 
 def _has_known_winner(periods: Sequence[Spread], share: float) -> bool:
@@ -208,10 +242,14 @@ def measure_rounds(
     A drift of the machine so meets all alike, and periods of one round, which were measured within
     moments, can be compared in pairs.
     """
-    items = max(_MIN_ITEMS, budget.items // rounds)
+    items = _turn_items(budget, rounds)
     turn = replace(budget, seconds=budget.seconds / rounds, items=items, share=0.0)
     order = list(range(len(contenders)))
     for _ in range(rounds):
         by_contender = {i: contenders[i](turn) for i in order}
         yield [by_contender[i] for i in range(len(contenders))]
         order.reverse()
+
+
+def _turn_items(budget: Budget, rounds: int) -> int:
+    return max(_MIN_ITEMS, budget.items // rounds)

@@ -51,7 +51,7 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
         chosen = finalists(corrected, history.measured)
     comparison: Any = attributes.get("duel")
     if chosen and not covers(comparison, chosen, len(history.measured)):
-        progress.note(_announcement(opened, attributes, len(chosen)))
+        progress.note(_announcement(opened, attributes, chosen))
         with opened.device_lock():
             calm = Calm(opened.config.measure.seconds, progress.note)
             comparison = calm.measured(
@@ -150,13 +150,16 @@ def covers(comparison: object, chosen: Sequence[Measured], measured: int) -> boo
     return numbers[: len(chosen)] == [m.number for m in chosen]
 
 
-def _announcement(opened: OpenStudy, attributes: dict[str, Any], candidates: int) -> str:
+def _announcement(opened: OpenStudy, attributes: dict[str, Any], chosen: Sequence[Measured]) -> str:
     """What the comparison is of, and its limit where hardware is measured."""
     baselines = len(strongest(compared_baselines(attributes)))
     text = (
-        f"final comparison: {counted(candidates, 'candidate')} and "
+        f"final comparison: {counted(len(chosen), 'candidate')} and "
         f"{counted(baselines, 'baseline')}, interleaved"
     )
+    candidates = [
+        (m.period_ms, sum(opened.deployment(m.candidate, m.runtimes).replicas)) for m in chosen
+    ]
     seconds = time_left.of_comparison(opened.config, attributes, candidates)
     return f"{text}, up to {duration(seconds)}" if seconds else text
 

@@ -216,13 +216,16 @@ class StudyLoop:
         seconds_left = elapsed / measured * max(0, search.trials - counts.finished)
         if search.timeout is not None:
             seconds_left = min(seconds_left, max(0.0, search.timeout - elapsed))
-        seconds_left += time_left.of_comparison(self.opened.config, attributes)
+        best_ms = min((p.median for p in periods if p), default=None)
+        stage_ms = trial.user_attrs.get("stage_ms", ())
+        candidates = [(best_ms or 0.0, len(stage_ms))] * time_left.FINALISTS
+        seconds_left += time_left.of_comparison(self.opened.config, attributes, candidates)
         status = Status(
             number=number,
             period_ms=period.median if period else None,
-            stage_ms=trial.user_attrs.get("stage_ms", ()),
+            stage_ms=stage_ms,
             error=trial.user_attrs.get("error"),
-            best_ms=min((p.median for p in periods if p), default=None),
+            best_ms=best_ms,
             bound_ms=attributes.get("bound_ms"),
             finished=counts.finished,
             total=search.trials,

@@ -11,6 +11,7 @@ from typing import Any
 from autosplit.hardware.bench.interface import Bench
 from autosplit.hardware.devices.device import parse
 from autosplit.hardware.measurement.baselines import BRIEFER, COMPARED, strongest, unsplit_runs
+from autosplit.hardware.measurement.measure import Budget, longest_comparison
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.persistence.attributes import compared_baselines
 
@@ -30,13 +31,21 @@ def before_trials(config: StudyConfig, bench: Bench) -> float:
 
 
 def of_comparison(
-    config: StudyConfig, attributes: Mapping[str, Any], candidates: int = FINALISTS
+    config: StudyConfig,
+    attributes: Mapping[str, Any],
+    candidates: Sequence[tuple[float, int]] = ((0.0, 1),) * FINALISTS,
 ) -> float:
-    """The final comparison; before the baselines are known, with as many as it may have."""
+    """The final comparison; before the baselines are known, with as many as it may have.
+
+    ``candidates``: the period in ms, 0 where it is not known, and the replicas of each.
+    """
     if config.runtime == "simulated" or "throughput" not in config.objectives:
         return 0.0
-    baselines: Sequence[Any] = range(COMPARED)
+    baselines = [(0.0, 1)] * COMPARED
     if "baselines" in attributes:
-        baselines = strongest(compared_baselines(attributes))
-    contenders = candidates + len(baselines)
-    return (contenders + bool(config.realtime)) * config.measure.seconds
+        known = compared_baselines(attributes)
+        names = strongest(known)
+        baselines = [(b.period_ms.median, b.copies) for b in known if b.name in names]
+    budget = Budget(**config.measure.model_dump())
+    seconds = longest_comparison([*candidates, *baselines], budget)
+    return seconds + bool(config.realtime) * budget.seconds

@@ -59,7 +59,8 @@ def test_a_pipeline_is_empty_again_after_measuring(budget):
         latency = in_time(lambda: measure.latency(pipeline, items(3), budget))
         assert len(in_time(lambda: pipeline.run(items(2)))) == 2
     assert 0 < period.low <= period.median <= period.high
-    assert (len(busy), len(latency.samples)) == (3, budget.latency_items)
+    assert len(busy) == 3
+    assert 1 <= len(latency.samples) <= budget.latency_items
     assert len({len(s.seen) for s in stages}) == 1
 
 

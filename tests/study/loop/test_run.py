@@ -22,7 +22,7 @@ from autosplit.study.config.sections import RealTime
 from autosplit.study.loop import run as loops
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.run import StudyLoop, run_study
-from autosplit.study.loop.time_left import before_trials
+from autosplit.study.loop.time_left import before_trials, of_comparison
 from autosplit.study.persistence.records import KEY, LOST, SEARCHED, searched
 from autosplit.study.progress import Progress
 from autosplit.study.trials.recovery import Recovery
@@ -236,11 +236,11 @@ def test_a_failed_candidate_is_a_failed_trial_with_its_reason(
     assert opened.study.trials[1].user_attrs["log"] == "its last words"
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [(None, 52.5), (6.0, 22.5)])
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, 56.5), (6.0, 26.5)])
 def test_before_the_first_trial_the_baselines_count_too(
     chain_bench: Make, new_study: Open, timeout: float | None, seconds: float
 ) -> None:
-    """A baseline of a quarter of 2 s, 18 trials or the timeout, and 4 + 4 that are compared."""
+    """A baseline of a quarter of 2 s, 18 trials or the timeout, and 4 + 4 compared in 2.5 s."""
     bench = chain_bench()
     config = new_study(bench, trials=18, timeout=timeout).config
     assert before_trials(config, bench) == 0.0
@@ -248,6 +248,9 @@ def test_before_the_first_trial_the_baselines_count_too(
     real = config.model_copy(update={"runtime": "tvm", "measure": measure})
     bench.devices, bench.runtimes = ("cores:0", "cores:0"), ("tvm",)
     assert before_trials(real, bench) == pytest.approx(seconds)
+    # Four rounds of items that fill a pipeline, are timed, empty it, and of one alone.
+    slow = of_comparison(real, {"baselines": []}, [(500.0, 2)])
+    assert slow == pytest.approx(4 * 0.5 * (8 + 4 + 6 + 2))
 
 
 @pytest.mark.parametrize(
