@@ -77,6 +77,9 @@ def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[
     output_node = program.graph.output_node()
     outputs, values = [], []
     for spec, value in zip(signature.output_specs, output_node.args[0], strict=True):
+        if spec.target in input_of and value.op == "placeholder":
+            value = _copied(program.graph, value)
+            spec = replace(spec, arg=replace(spec.arg, name=value.name))
         if spec.kind.name == "USER_OUTPUT" or spec.target in input_of:
             outputs.append(replace(spec, kind=kinds.OutputKind.USER_OUTPUT, target=None))
             values.append(value)
@@ -95,6 +98,17 @@ def as_inputs(program: Any, states: Collection[SourceState]) -> tuple[Any, dict[
     )
     specs = [spec for spec in signature.input_specs if spec.target in input_of]
     return changed, {spec.arg.name: input_of[spec.target] for spec in specs}
+
+
+def _copied(graph: Any, value: Any) -> Any:
+    """An input as the result of a node, since an op has to renew a state.
+
+    The larger of a number and itself is that number, NaN and -0 included; a copy would be left out.
+    """
+    with graph.inserting_before(graph.output_node()):
+        node = graph.call_function(torch.ops.aten.maximum.default, (value, value))
+    node.meta = {"val": value.meta["val"]}
+    return node
 
 
 def _called_flat(entry: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:

@@ -251,6 +251,36 @@ def test_buffers_that_decide_outputs_are_states_and_begin_at_their_values(tmp_pa
     assert verify(tmp_path / "out")[0].equal
 
 
+class Delayed(torch.nn.Module):
+    """Its input two steps before, as it came, and whether the last one was large."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4, 6))
+        self.register_buffer("before", torch.zeros(4, 6))
+        self.register_buffer("flag", torch.zeros(4, 6, dtype=torch.bool))
+
+    def forward(self, x, flag):
+        result = self.before * 2 + x + self.flag
+        self.before.copy_(self.last)
+        self.last.copy_(x)
+        self.flag.copy_(flag)
+        return result
+
+
+def test_buffers_that_become_an_input_as_it_is_are_states():
+    flags = torch.arange(24).reshape(4, 6) % 2 == 0
+    model = autosplit.load_model(torch.export.export(Delayed(), (X, flags)))
+    assert len(model.graph.states) == 3
+    items, module = model.items(5), Delayed()
+    items[1]["x"][0, :3] = np.nan, -0.0, np.inf
+    with model.split([]).pipeline() as pipeline:
+        for item, result in zip(items, pipeline.run(items), strict=True):
+            expected = module(*(torch.from_numpy(array) for array in item.values()))
+            assert np.allclose(result["add_1"], expected, atol=1e-6, equal_nan=True)
+        assert np.array_equal(np.signbit(pipeline.state()["last"]), np.signbit(items[4]["x"]))
+
+
 def test_a_buffer_with_the_name_of_an_input_is_called_by_its_placeholder():
     class Same(torch.nn.Module):
         def __init__(self):
