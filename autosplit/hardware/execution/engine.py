@@ -38,6 +38,7 @@ class StageEvent(NamedTuple):
 
 
 CLOSE_TIMEOUT_S = 5.0
+_MOST = 4  # times its capacity that an engine holds items, all the more before its first stages
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -48,8 +49,9 @@ class Engine:
     replica takes fewer items. It begins none whose results would have no room, so no thread ever
     waits with a result: the oldest item inside always has room, and nothing can block it.
 
-    At most ``capacity`` items are inside. The first replica that fails stops the engine. ``unread``
-    are the tickets of ``Pipeline.submit`` whose results nobody has read.
+    At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
+    that fails stops the engine. ``unread`` are the tickets of ``Pipeline.submit`` whose results
+    nobody has read.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Engine:
         threads = lanes or [1] * len(replicas)
         counts = tuple(n * len(stages) for n, stages in zip(threads, replicas, strict=True))
         self.capacity = depth * (sum(counts) + 1)
+        self.limit = _MOST * self.capacity
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
         self.unread: Channel[Ticket] = Channel(self.capacity)
@@ -126,7 +129,7 @@ class Engine:
         """
         self.start()
         with self._lock:
-            self._has_room.wait_for(lambda: self._is_stopped or len(self._inside) < self.capacity)
+            self._has_room.wait_for(lambda: self._is_stopped or len(self._inside) < self.limit)
             self.states.require_room(stream)
             try:
                 return self._admit(values, outputs, stream)

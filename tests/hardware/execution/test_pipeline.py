@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.execution.pipeline import items_inside
 from tests.hardware.fakes import (
     PATIENCE_S,
     fake_pipeline,
@@ -179,9 +180,16 @@ def test_items_are_read_as_there_is_room_and_results_come_in_order(depth):
     with pipeline:
         results = []
         for result in pipeline.map(reading(50)):
-            assert len(read) - len(results) <= pipeline.capacity + 1
+            assert len(read) - len(results) <= 4 * pipeline.capacity + 1
             results.append(result["c"].tolist())
         assert results == [r["c"].tolist() for r in pipeline.run(items(50))]
+
+
+@pytest.mark.parametrize(
+    ("period_s", "expected"), [(0.0, 24), (3e-4, 24), (1e-3, 10), (2e-3, 6), (1.0, 6)]
+)
+def test_of_short_items_those_of_ten_milliseconds_are_inside(period_s, expected):
+    assert items_inside(period_s, capacity=6, limit=24) == expected
 
 
 class Broken(RuntimeError):
