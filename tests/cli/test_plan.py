@@ -445,8 +445,8 @@ def test_the_least_latency_uses_accelerators_and_the_cpu(graph, capsys):
         (["--cores", "2"], "--cores has no effect on latency"),
         (["--stages", "2", "--k-best", "2"], "--k-best has no effect on latency"),
         (["--stages", "3", "--assign"], "--assign has no effect on latency"),
-        (["--stages", "3", "--shape", "x=1x2"], "--shape has no effect on latency"),
-        (["--stages", "3", "--runtime", "tvm"], "--runtime has no effect on latency"),
+        (["--stages", "3", "--shape", "x=1x2"], "--shape is for models"),
+        (["--stages", "3", "--runtime", "tvm"], "--runtime is for models"),
     ],
 )
 def test_least_latency_has_no_options_of_periods(graph, said, options, message):

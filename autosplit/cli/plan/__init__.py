@@ -37,17 +37,14 @@ from autosplit.units import digits
 if TYPE_CHECKING:
     from autosplit.api import Model
     from autosplit.hardware.devices.device import Device
+    from autosplit.hardware.profiling.graph_file import GraphFile
     from autosplit.planner import CostModel
 
 HELP = "find the provably best split of a model or of a graph file"
-SPLIT_OPTIONS = (
-    "devices",
-    "assign",
-    "allow_empty",
-    "max_period",
-    "baselines",
-    "count",
-)  # what is asked about a fixed number of stages
+# What is asked of models, of a fixed number of stages, and of periods.
+MODEL_OPTIONS = ("shape", "devices", "target", "device_target", "runtime", "tuning", "state")
+SPLIT_OPTIONS = ("devices", "assign", "allow_empty", "max_period", "baselines", "count")
+PERIOD_OPTIONS = ("cores", "streams", *SPLIT_OPTIONS, "k_best", "pareto", "save")
 SHAPE = ("replicas", "threads")  # of the stages of a deployment
 
 
@@ -134,21 +131,17 @@ def run(args: argparse.Namespace) -> int:
     from autosplit.report.documents import plan as planned
 
     if args.objective == "latency":
-        return latency.run(args)
+        return _plan_latency(args)
     auto = args.stages == "auto"
     if auto:
         # Any number of stages up to the devices is the same as leaving some of them empty.
         args.allow_empty = True
     if args.cores is not None:
-        _check_deployment(args)
+        _refuse(args, SPLIT_OPTIONS, "is for a number of stages; give --stages instead of --cores")
+    else:
+        _refuse(args, ("streams",), "is for deployments; give --cores instead of --stages")
     model = None if _is_graph_file(args) else options.load_model(args)
     costs, thread_counts = _costs(args, model)
-    if args.streams is not None:
-        if args.cores is None:
-            raise ConfigError("--streams is for deployments; give --cores instead of --stages")
-        costs = replace(costs, streams=args.streams)
-    if args.memory is not None:
-        costs = replace(costs, memory=(args.memory,))
     # After profiling: --timeout and ``seconds`` are of planning alone.
     start = time.perf_counter()
     deadline = _deadline(start, args.timeout)
@@ -194,23 +187,48 @@ def _costs(args: argparse.Namespace, model: Model | None) -> tuple[CostModel, tu
     A number of stages that is left open is set to the most that there may be.
     """
     from autosplit import api
+
+    thread_counts: tuple[int, ...] = (1,)
+    if model is None:
+        costs = _read_graph(args).costs
+    elif args.cores is not None:
+        costs, thread_counts = api.costs_by_threads(model, args.cores)
+    else:
+        if args.stages == "auto":
+            args.stages = api.most_stages(options.devices(args.devices))
+        costs = api.measured_costs(model, _devices(args))
+    return _limited(args, costs), thread_counts
+
+
+def _plan_latency(args: argparse.Namespace) -> int:
+    if not _is_graph_file(args):
+        raise ConfigError("--objective latency is for graph files, which have CPU times")
+    _refuse(args, PERIOD_OPTIONS, "has no effect on latency; leave it out")
+    graph = _read_graph(args)
+    costs = _limited(args, graph.costs)
+    return latency.run(costs, graph.cpu_times(), args.stages, args.timeout, args.format)
+
+
+def _read_graph(args: argparse.Namespace) -> GraphFile:
     from autosplit.hardware.profiling import graph_file
 
-    if model is None:
-        if args.shape or args.devices or args.target or args.device_target or args.runtime:
-            raise ConfigError(
-                "--shape, --target, --devices and --runtime are for models; "
-                "a graph file has its own costs"
-            )
-        graph = graph_file.read_graph_file(args.model)
-        if args.stages is not None:
-            args.stages = graph.stages(args.stages)
-        return graph.costs, (1,)
-    if args.cores is not None:
-        return api.costs_by_threads(model, args.cores)
-    if args.stages == "auto":
-        args.stages = api.most_stages(options.devices(args.devices))
-    return api.measured_costs(model, _devices(args)), (1,)
+    _refuse(args, MODEL_OPTIONS, "is for models; a graph file has its own costs")
+    graph = graph_file.read_graph_file(args.model)
+    if args.stages is not None:
+        args.stages = graph.stages(args.stages)
+    return graph
+
+
+def _limited(args: argparse.Namespace, costs: CostModel) -> CostModel:
+    memory = costs.memory if args.memory is None else (args.memory,)
+    return replace(costs, memory=memory, streams=args.streams or costs.streams)
+
+
+def _refuse(args: argparse.Namespace, names: Sequence[str], reason: str) -> None:
+    """Raise ConfigError for the first of some options that was given."""
+    for name in names:
+        if getattr(args, name):
+            raise ConfigError(f"--{name.replace('_', '-')} {reason}")
 
 
 def _certainty(
@@ -240,15 +258,6 @@ def _certainty(
 def _is_graph_file(args: argparse.Namespace) -> bool:
     # Here it is never a Relax module, which other commands read from .json too.
     return bool(args.model.suffix.lower() == ".json")
-
-
-def _check_deployment(args: argparse.Namespace) -> None:
-    for option in SPLIT_OPTIONS:
-        if getattr(args, option) not in (None, False):
-            raise ConfigError(
-                f"--{option.replace('_', '-')} is for a number of stages; "
-                "give --stages instead of --cores"
-            )
 
 
 def _deadline(start: float, timeout: float | None) -> Callable[[], bool] | None:

@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from autosplit.cli import native_log, output
-from autosplit.errors import ConfigError
 
-# What is asked about periods, or of models.
-OTHER_OPTIONS = (
-    "cores",
-    "streams",
-    "devices",
-    "assign",
-    "allow_empty",
-    "max_period",
-    "k_best",
-    "pareto",
-    "baselines",
-    "count",
-    "save",
-    "shape",
-    "target",
-    "device_target",
-    "runtime",
-)
+if TYPE_CHECKING:
+    from autosplit.planner import CostModel
 
 
-def run(args: argparse.Namespace) -> int:
+def run(
+    costs: CostModel, cpu_times: Sequence[float], stages: int, timeout: float | None, form: str
+) -> int:
     """Plan and print."""
-    from autosplit.hardware.profiling import graph_file
     from autosplit.report.documents.placement import placement
 
-    if args.model.suffix.lower() != ".json":
-        raise ConfigError("--objective latency is for graph files, which have CPU times")
-    for option in OTHER_OPTIONS:
-        if getattr(args, option):
-            name = option.replace("_", "-")
-            raise ConfigError(f"--{name} has no effect on latency; leave it out")
-    graph = graph_file.read_graph_file(args.model)
-    costs, args.stages = graph.costs, graph.stages(args.stages)
-    if args.memory is not None:
-        costs = replace(costs, memory=(args.memory,))
-    cpu_times = graph.cpu_times()
     start = time.perf_counter()
     with native_log.off_standard_output():
-        document = placement(costs, cpu_times, args.stages, args.timeout)
+        document = placement(costs, cpu_times, stages, timeout)
     document["seconds"] = time.perf_counter() - start
-    if args.format == "json":
+    if form == "json":
         output.emit_json(document)
     else:
         _print(costs.name, document)
