@@ -100,12 +100,10 @@ def _calm() -> Check:
 
 def _cuda() -> Check:
     # Loading TVM with an ffi package of another version can crash the process.
-    if versions.wrong_pair():
+    if not _tvm().ok:
         return Check("cuda", False, "-", needed=False)
-    try:
-        import tvm
-    except Exception:
-        return Check("cuda", False, "-", needed=False)
+    import tvm
+
     if not tvm.runtime.enabled("cuda"):
         remedy = "this TVM was built without CUDA; devices such as cuda:0 need a build that has it"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)

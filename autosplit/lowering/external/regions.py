@@ -44,12 +44,6 @@ def generate(
     return module, list((module.attrs or {}).get("external_mods", []))
 
 
-def regions(module: Any, composites: Mapping[str, Composite]) -> list[Any]:
-    """The functions that ``generate`` hands to code generators, if all composites may merge."""
-    merged = transform.MergeCompositeFunctions()(_with_functions(module, composites, set()))
-    return [f for f in merged.functions.values() if "Codegen" in (f.attrs or {})]
-
-
 def _require_generators(composites: Mapping[str, Composite], names: Mapping[str, str]) -> None:
     for backend in sorted({c.backend.name for c in composites.values()}):
         if tvm.get_global_func(f"relax.ext.{backend}", allow_missing=True) is None:
