@@ -14,14 +14,16 @@ from autosplit.errors import AutosplitError
 from autosplit.versions import VERSION as __version__
 
 if TYPE_CHECKING:
-    from autosplit.api import Model, ModelDeployment, Split, load_model, plan
-    from autosplit.deploy.load import load
+    from autosplit.api import Model, ModelDeployment, Part, Split, load_model, plan
+    from autosplit.deploy.load import LoadedPipeline, load
     from autosplit.hardware.execution.pipeline import Pipeline
 
 __all__ = [
     "AutosplitError",
+    "LoadedPipeline",
     "Model",
     "ModelDeployment",
+    "Part",
     "Pipeline",
     "Split",
     "__version__",
@@ -34,10 +36,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'autosplit' has no attribute '{name}'")
-    if name == "load":  # running an export needs neither importers nor the planner
-        from autosplit.deploy.load import load
+    if name in ("load", "LoadedPipeline"):  # an export runs without importers and planner
+        from autosplit.deploy import load
 
-        return load
+        return getattr(load, name)
     if name == "Pipeline":
         from autosplit.hardware.execution.pipeline import Pipeline
 

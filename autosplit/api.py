@@ -187,7 +187,7 @@ class Split:
     ) -> Path:
         """Write ``split.json`` and one loadable file a stage into ``folder``; returns the former.
 
-        ``format`` "onnx" or "cpp" adds a program that runs the stages without autosplit. Without
+        ``format`` "onnx", "cpp" or "ray" adds a program that runs the stages in that way. Without
         ``onnx`` the stages of TVM have no ONNX models beside them. An export that is there is
         replaced in one step. ``results`` is what is known of the split, see
         ``SplitResults``. Raises as ``pipeline`` does, ConfigError where the format lacks a stage,

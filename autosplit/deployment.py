@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+__all__ = ["DeployedStage", "Deployment"]
+
 
 @dataclass(frozen=True)
 class DeployedStage:

@@ -9,6 +9,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+__all__ = [
+    "AutosplitError",
+    "ConfigError",
+    "GraphError",
+    "Infeasible",
+    "MachineError",
+    "ModelError",
+    "SplitError",
+    "StageError",
+]
+
 
 class AutosplitError(Exception):
     """Base of every error a user can act on.

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from autosplit.errors import GraphError, SplitError, nearest
+from autosplit.lazy import cached_property
 
 if TYPE_CHECKING:
     import networkx
+
+__all__ = ["Folded", "FusedGraph", "Op", "State", "Tensor"]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ ALLOWED = {
     "heapq", "importlib", "itertools", "math", "networkx", "numpy", "operator", "random",
     "statistics", "typing",
 }  # fmt: skip
-PURE = ("autosplit.cuts", "autosplit.planner", "autosplit.graph", "autosplit.errors")
+PURE = tuple(f"autosplit.{name}" for name in ("cuts", "planner", "graph", "errors", "lazy"))
 
 
 def imported(file: Path) -> set[str]:

@@ -12,9 +12,9 @@ import autosplit
 
 ROOT = Path(autosplit.__file__).parent
 FLOORS = (
-    ("errors", "phases", "units", "printable"),
+    ("errors", "lazy", "phases", "units", "printable"),
     ("extras", "files", "serialization", "versions", "graph", "deployment"),
-    ("cuts", "states"),
+    ("cuts",),
     ("planner",),
     ("frontend",),
     ("lowering",),

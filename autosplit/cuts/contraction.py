@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from autosplit.cuts.downsets import bitset, members
 
@@ -55,7 +56,7 @@ def contract(predecessors: Sequence[int], keep_together: Iterable[int] = ()) -> 
     # A ring through ops that stay together makes them strongly connected.
     for ops in linked:
         graph.add_edges_from(pairwise([*ops, ops[0]]))
-    components = nx.condensation(graph)
+    components: Any = nx.condensation(graph)
     ops_of = {node: bitset(ops) for node, ops in components.nodes(data="members")}
     # Of the groups that are ready, the one with the earliest op comes first.
     first_op = {node: next(members(ops)) for node, ops in ops_of.items()}

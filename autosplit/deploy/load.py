@@ -34,7 +34,11 @@ class LoadedPipeline(Pipeline):
         super().__init__(wiring, replicas, depth, trace)
 
     def on_ray(self, placement: Sequence[str] = (), address: str | None = None) -> Pipeline:
-        """Close this pipeline, and return that of the export on a Ray cluster; see ``on_ray``."""
+        """Close this pipeline, and return that of the export on a Ray cluster.
+
+        ``placement`` has the place of each replica, ``ray:NODE/cores:0-3``; by default they take
+        the nodes in turn. ``address`` is that of the cluster, by default the one that Ray finds.
+        """
         self.close()
         return run_on_ray(*self._export, self.wiring, placement, address, *self._options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from autosplit import files, versions
 from autosplit.errors import MachineError
@@ -64,7 +65,8 @@ def _tvm() -> Check:
         import tvm
     except Exception as error:
         return Check("tvm", False, installed, f"it does not load ({error}); reinstall apache-tvm")
-    return Check("tvm", True, f"{installed}, {tvm.target.Target('llvm').kind.name}")
+    kind: Any = tvm.target.Target("llvm").kind
+    return Check("tvm", True, f"{installed}, {kind.name}")
 
 
 def _package(name: str, remedy: str, needed: bool = True) -> Check:
@@ -108,7 +110,8 @@ def _cuda() -> Check:
         remedy = "this TVM was built without CUDA; devices such as cuda:0 need a build that has it"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)
     # TVM has no function that counts them.
-    count = sum(1 for n in range(16) if tvm.cuda(n).exist)
+    devices: list[Any] = [tvm.cuda(n) for n in range(16)]
+    count = sum(1 for device in devices if device.exist)
     remedy = "" if count else "see nvidia-smi"
     return Check("cuda", count > 0, f"{count} devices", remedy, needed=False)
 

@@ -28,7 +28,7 @@ from autosplit.hardware.measurement.measure import (
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import RUNTIMES, is_installed
-from autosplit.states import propose_states
+from autosplit.lowering.states import propose_states
 from autosplit.zoo import catalog
 from studies.benchmarks.result import Bar, arguments, at_least, finish, shown
 

@@ -36,6 +36,7 @@ HELPERS = (
     "graph",
     "files",
     "extras",
+    "lazy",
     "phases",
 )
 PURE = ("graph", "cuts", "planner")

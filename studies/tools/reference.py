@@ -1,5 +1,6 @@
-"""Write docs/reference/command-line.md from the commands themselves: python -m
-studies.tools.reference
+"""Write the references of the command line and of Python from the code:
+
+python -m studies.tools.reference
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autosplit import cli
+from studies.tools import python_api
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
 HEAD = """\
@@ -29,6 +31,7 @@ COMMON = {"--help", "-f", "--debug"}
 
 def main() -> None:
     FILE.write_text(command_line(), encoding="utf-8")
+    python_api.PAGE.write_text(python_api.page(), encoding="utf-8")
 
 
 def command_line() -> str:

@@ -14,7 +14,7 @@ from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.execution.engine import StageEvent
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
-from autosplit.states import match_states
+from autosplit.lowering.states import match_states
 
 # A busy machine takes long to start servers; a test that passes waits no longer than it needs.
 PATIENCE_S = 120.0

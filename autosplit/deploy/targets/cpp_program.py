@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from importlib.resources import files as package_files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class Code(str):
 
 def files(document: Manifest) -> Mapping[str, bytes]:
     """The sources of the program. Raises ConfigError for a stage that is not on local cores."""
-    folder = package_files(__package__) / "cpp"
+    folder = Path(__file__).parent / "cpp"
     sources = {file.name: file.read_bytes() for file in folder.iterdir()}
     runtimes = sorted({stage.runtime for stage in document.stages})
     cmake = f"set(RUNTIMES {' '.join(runtimes)})\n"

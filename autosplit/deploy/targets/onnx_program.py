@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib.resources import files as package_files
+from pathlib import Path
 from typing import Any
 
 from autosplit.deploy.manifest import Manifest, StagePart, ToOutput
@@ -21,7 +21,7 @@ def files(document: Manifest) -> Mapping[str, bytes]:
     Raises ConfigError naming the first stage that has no ONNX model.
     """
     text = json.dumps(wiring(document), indent=1) + "\n"
-    folder = package_files(__package__) / "onnx"
+    folder = Path(__file__).parent / "onnx"
     programs = {name: (folder / name).read_bytes() for name in PROGRAMS}
     return {WIRING: text.encode(), **programs}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib.resources import files as package_files
+from pathlib import Path
 
 from autosplit.deploy.manifest import Manifest
 
@@ -15,5 +15,5 @@ def files(document: Manifest) -> Mapping[str, bytes]:
     """The program, and the place of each replica: where it was measured, or any node."""
     devices = [replica.device for stage in document.stages for replica in stage.replicas]
     places = [d if d.startswith("ray:") else f"ray:*/{d}" for d in devices]
-    program = (package_files(__package__) / "ray" / PROGRAM).read_bytes()
+    program = (Path(__file__).parent / "ray" / PROGRAM).read_bytes()
     return {PLACEMENT: (json.dumps(places, indent=1) + "\n").encode(), PROGRAM: program}

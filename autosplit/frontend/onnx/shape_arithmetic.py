@@ -96,7 +96,7 @@ def _run(node: Any, arrays: dict[str, Any], opset: int) -> list[Any] | None:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            results = ReferenceEvaluator(model).run(None, arrays)
+            results: Any = ReferenceEvaluator(model).run(None, arrays)
         are_arrays = all(isinstance(a, np.ndarray | np.generic) for a in results)
         if not are_arrays or len(names) != len(node.output):
             return None

@@ -156,7 +156,7 @@ def _misread(node: Any) -> str | None:
     """The functional name of an op that is decomposed; None for any other."""
     name, _, form = target_name(node.target).partition(".")
     name = f"{name.removesuffix('_')}.{form}"
-    args = (*node.args, *[None] * 3)
+    args: tuple[Any, ...] = (*node.args, *[None] * 3)
     is_misread = name in _DECOMPOSED
     if name == "scaled_dot_product_attention.default":
         is_misread = args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))

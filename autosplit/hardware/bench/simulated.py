@@ -99,7 +99,7 @@ class SimulatedBench:
         rows = self.costs.times
         profiles = []
         for index, device in enumerate(self.devices):
-            times = rows[index] if len(rows) > 1 else rows[0]
+            times = rows[min(index, len(rows) - 1)]  # one row holds for all devices
             profiles.append(Profile(device, times, (0.0,) * len(times)))
         return profiles
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autosplit.extras import relax
+from autosplit.extras import relax, tvm
 from autosplit.frontend.relax.expressions import substituted
 from autosplit.hardware.codegen import toolchain
 from autosplit.hardware.codegen.kernels import Kernels
@@ -96,11 +96,11 @@ def _packed(target: Any) -> Callable[[Any, bool, str, str], str]:
     """
 
     def pack(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
-        from tvm.runtime import _ffi_api
-
         host = target.host or target
         file = Path(folder) / f"{prefix}imports.o"
-        packed = _ffi_api.ModulePackImportsToLLVM(module, is_system_lib, str(host), prefix)
+        packed = tvm.runtime._ffi_api.ModulePackImportsToLLVM(
+            module, is_system_lib, str(host), prefix
+        )
         packed.write_to_file(str(file))
         return str(file)
 
@@ -116,8 +116,6 @@ def _executable(
     merge: bool = True,
     weights: Sequence[Any] = (),
 ) -> Any:
-    from tvm.relax.vm_build import _ffi_api, _vmcodegen
-
     builder = relax.BlockBuilder()
     for name, ports in functions.items():
         _function(builder, name, lowered, kernels, ports, weights)
@@ -132,9 +130,9 @@ def _executable(
     with target:
         module = relax.get_pipeline("default_build")(module)
     executable = relax.ExecBuilder()
-    _vmcodegen(executable, module)
+    relax.vm_build._vmcodegen(executable, module)
     constants = dict((module.attrs or {}).get("const_name_to_constant", {}))
-    return _ffi_api.VMLink(executable, target, None, libraries, constants)
+    return relax.vm_build._ffi_api.VMLink(executable, target, None, libraries, constants)
 
 
 def _function(

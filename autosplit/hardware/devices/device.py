@@ -77,7 +77,7 @@ class Cuda:
             raise MachineError(
                 f"device '{self}' needs a TVM built with CUDA; see `autosplit doctor`"
             )
-        device = tvm.cuda(self.number)
+        device: Any = tvm.cuda(self.number)
         if not device.exist:
             raise MachineError(f"device '{self}' does not exist; see nvidia-smi, or write cores:0")
         return device

@@ -18,7 +18,7 @@ from autosplit.hardware.devices.device import Rpc
 from autosplit.hardware.devices.tracker import request_server
 
 ANSWER_S = 60.0  # for a server that may be serving somebody else
-SESSION_S = 7200.0  # after which a server drops a client that vanished
+SESSION_S = 7200  # after which a server drops a client that vanished
 RETRY_S = 0.5
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _TRACKER_TRIES = 3  # a server may have a new match key that its tracker does not know yet

@@ -33,9 +33,9 @@ class UnsplitRun:
         """What the baseline is called."""
         if self.by_hint:
             return f"{self.runtime}, throughput hint"
-        if len(self.devices) > 1:
+        device, *others = self.devices
+        if others:
             return f"{self.runtime}, {len(self.devices)} replicas"
-        device = self.devices[0]
         if isinstance(device, Cores):
             return f"{self.runtime}, {counted(len(device.numbers), 'thread')}"
         return f"{self.runtime}, {device}"

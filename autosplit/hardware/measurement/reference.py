@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError, line_of
+from autosplit.extras import relax, transform, tvm
 from autosplit.frontend import importing
 from autosplit.frontend.relax.main_function import with_kernels
 from autosplit.frontend.source import SourceModel
@@ -52,8 +53,6 @@ def _unfused_reference(source: SourceModel, target: Any) -> Reference:
     build = cache(partial(_unfused, source.module, target))
 
     def open_module(optimise: bool = True) -> Step:
-        import tvm
-
         main = build()
 
         def step(item: Item) -> Outputs:
@@ -70,15 +69,11 @@ def _unfused_reference(source: SourceModel, target: Any) -> Reference:
 
 def _unfused(module: Any, target: Any) -> Any:
     """The function of a Relax module, built op by op."""
-    import tvm
-    from tvm import relax
-    from tvm.relax import backend, transform
-
     with target:
         for step in (
             bound_lookups,
             transform.DecomposeOpsForInference(),
-            backend.DispatchSortScan(),
+            relax.backend.DispatchSortScan(),
             transform.LegalizeOps(),
             lambda lowered: with_kernels(lowered, keep_special_values),
         ):

@@ -17,7 +17,7 @@ from autosplit.lowering.fuse.passes import fuse
 from autosplit.lowering.fuse.reader import read
 from autosplit.lowering.fuse.tensors import bytes_of, dtypes_of, require_static
 from autosplit.lowering.layout.order import swap_kernel, swap_name
-from autosplit.states import match_states
+from autosplit.lowering.states import match_states
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def _aliases(main: list[Any], params: set[Any]) -> list[list[Any]]:
     root: dict[Any, Any] = {}
     tuples: dict[Any, Any] = {}
     for binding in main:
-        value = binding.value if isinstance(binding, relax.VarBinding) else None
+        value: Any = binding.value if isinstance(binding, relax.VarBinding) else None
         if isinstance(value, relax.Tuple):
             tuples[binding.var] = value
         if isinstance(value, relax.TupleGetItem) and value.tuple_value in tuples:

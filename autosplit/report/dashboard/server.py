@@ -15,10 +15,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import waitress
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
+from waitress.server import create_server
 
 from autosplit.errors import ConfigError, MachineError
 
@@ -48,7 +48,8 @@ class _Connection(HTTPChannel):  # type: ignore[misc]
         """Whether the client is too slow; never while its request is being answered."""
         if self.requests:
             return False
-        if self.request is not None and time.monotonic() - self.request.began > REQUEST_SECONDS:
+        request: Any = self.request
+        if request is not None and time.monotonic() - request.began > REQUEST_SECONDS:
             return True
         idle: float = time.time() - self.last_activity
         return idle > IDLE_SECONDS
@@ -69,7 +70,7 @@ class Server:
         self.port = int(listener.getsockname()[1])
         # Standard error is for what the user can act on, not for clients that go away.
         logging.getLogger("waitress").setLevel(logging.ERROR)
-        self._waitress = waitress.create_server(
+        self._waitress: Any = create_server(
             app,
             sockets=[listener],
             threads=THREADS,

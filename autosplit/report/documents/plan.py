@@ -52,12 +52,13 @@ def document(
     costs = slowed(costs, resources) if resources else costs
     limits: dict[str, Any] = {"deadline": deadline, "allow_empty": allow_empty}
     # More devices than stages: which ones are used is a part of the question.
+    best: planner.Plan | None = None
     if assign or (costs.devices or 0) > stages:
         best = planner.plan_assigned(costs, stages, **limits)
         writer, costs = writer.in_order(best.devices), _on(costs, best.devices)
     if max_period is not None:
         best = planner.least_latency(costs, stages, max_period, **limits)
-    elif not assign:
+    elif best is None or not assign:
         best = planner.plan(costs, stages, **limits)
     best = writer.real(best)
     result = writer.split(best) | {key: getattr(best, key) for key in _PROOF}

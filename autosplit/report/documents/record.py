@@ -11,7 +11,7 @@ from autosplit.cuts.stages import cuts_of
 from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.states import match_states
+from autosplit.lowering.states import match_states
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
 from autosplit.study.trials.results import best_number, period_of

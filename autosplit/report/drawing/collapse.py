@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
+from typing import Any
 
 import networkx as nx
 
@@ -35,7 +36,7 @@ def collapse(
     are enough, so that the ops on both sides of a cut show.
     """
     # nodes in topological order become the indices of ops
-    ops = nx.convert_node_labels_to_integers(graph.to_networkx())
+    ops: Any = nx.convert_node_labels_to_integers(graph.to_networkx())
     layers = [list(nx.topological_generations(ops.subgraph(stage))) for stage in stages]
     bands = _share([len(of_stage) for of_stage in layers], columns)
     groups = []

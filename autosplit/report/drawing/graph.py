@@ -171,9 +171,10 @@ class _Picture:
         if slot.kind == "tensor":
             total = size(sum(tensors[t].bytes for t in slot.tensors))
             # The smallest tensors of a crowded cut share a box.
-            if len(slot.tensors) > 1:
+            first, *others = slot.tensors
+            if others:
                 return [f"{len(slot.tensors)} tensors", total]
-            return [*lines(slot.tensors[0], 15), total]
+            return [*lines(first, 15), total]
         if slot.kind in ("input", "output"):
             (name, *_), state = slot.tensors, ["state"] if slot.tensors[0] in self.states else []
             return [*state, *lines(name, 12), size(tensors[name].bytes)]

@@ -118,8 +118,8 @@ def described(deployment: Deployment) -> str:
         shape = f"{len(replicas)} stages"
         if max(replicas) > 1:
             shape += f" with {_each(replicas)} replicas"
-    elif replicas[0] > 1:
-        shape = f"{replicas[0]} replicas of the whole model"
+    elif max(replicas) > 1:
+        shape = f"{max(replicas)} replicas of the whole model"
     else:
         shape = "the whole model"
     if max(threads) > 1:
@@ -129,7 +129,7 @@ def described(deployment: Deployment) -> str:
 
 def baseline_name(deployment: Deployment) -> str | None:
     """The name of the baseline that the deployment is; None for any other shape."""
-    if len(deployment.stages) > 1:
+    if len(deployment.stages) != 1:
         return None
     (stage,), (replicas,), (threads,) = deployment.stages, deployment.replicas, deployment.threads
     if replicas == 1:

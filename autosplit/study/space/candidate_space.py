@@ -57,7 +57,7 @@ class SpaceOf(ABC, Generic[C]):
         """One that shows costs without contention, if such a one has to be measured."""
 
     @abstractmethod
-    def shape_text(self, candidate: C) -> str:
+    def shape_text(self, candidate: C, /) -> str:
         """The canonical text of a candidate, without its runtimes."""
 
     @abstractmethod
@@ -65,15 +65,15 @@ class SpaceOf(ABC, Generic[C]):
         """The candidate of a key. Raises SplitError where it is none of the space."""
 
     @abstractmethod
-    def stages_of(self, candidate: C) -> Stages:
+    def stages_of(self, candidate: C, /) -> Stages:
         """The ops of each stage of a candidate."""
 
     @abstractmethod
-    def evaluate(self, candidate: C, costs: Any = None) -> Plan:
+    def evaluate(self, candidate: C, /, costs: Any = None) -> Plan:
         """What a candidate costs under ``costs``, by default those of the profile."""
 
     @abstractmethod
-    def fits(self, candidate: C) -> bool:
+    def fits(self, candidate: C, /) -> bool:
         """Whether the devices can run it and have the memory for it."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class SpaceOf(ABC, Generic[C]):
         """For each legal cut the predicted period of the best candidate that has it, if known."""
 
     @abstractmethod
-    def parameters(self, candidate: C) -> dict[str, float]:
+    def parameters(self, candidate: C, /) -> dict[str, float]:
         """The parameters of a candidate."""
 
     @abstractmethod
@@ -112,7 +112,7 @@ class SpaceOf(ABC, Generic[C]):
         """A random one that fits; None where none was drawn."""
 
     @abstractmethod
-    def neighbours(self, candidate: C) -> Iterable[C]:
+    def neighbours(self, candidate: C, /) -> Iterable[C]:
         """Those one move away that fit."""
 
     def memory(self, candidate: C) -> float:

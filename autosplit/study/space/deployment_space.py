@@ -14,13 +14,13 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from autosplit.cuts.stages import Stages, cuts_between, stages_between
 from autosplit.deployment import Deployment
 from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit.lazy import cached_property
 from autosplit.planner import (
     CostModel,
     PlannedDeployment,
@@ -271,10 +271,10 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         return []
 
     def best_of_each(
-        self, draws: Sequence[ContentionCosts], limits: Sequence[float]
+        self, costs: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> list[DeployedSplit]:
         """The best deployment under each of some costs; the limits are not needed to be quick."""
-        return [self.best(costs, 1)[0] for costs in draws]
+        return [self.best(drawn, 1)[0] for drawn in costs]
 
     @property
     def alone(self) -> None:

@@ -13,7 +13,6 @@ import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from autosplit.cuts import bitset, members, topological
 from autosplit.cuts.stages import Stages, cuts_between, stages_between
 from autosplit.errors import ConfigError
+from autosplit.lazy import cached_property
 from autosplit.planner import CostModel, Plan, decode, evaluate, k_best, plan, shares_of
 from autosplit.planner.batch import stage_table
 from autosplit.planner.batch.evaluation import BatchEvaluator

@@ -163,7 +163,7 @@ class Posterior:
 
     def solve(self, residual: Array) -> Array:
         """The residual over the covariance of the measured stages."""
-        return np.asarray(np.linalg.solve(self.covariance, residual))
+        return np.asarray(np.linalg.solve(self.covariance, residual), np.float64)
 
     @cached_property
     def _kinds(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autosplit.errors import ConfigError, SplitError, StageError
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
-from autosplit.states import match_states
+from autosplit.lowering.states import match_states
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
 # The sum of all items so far goes through stage 1; stage 2 has a state of its own.

@@ -8,7 +8,7 @@ import pytest
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.execution.wiring import wire
 from autosplit.hardware.measurement.sequences import Expected, accuracy_of, compute, expect
-from autosplit.states import match_states
+from autosplit.lowering.states import match_states
 from tests.hardware.fakes import graph
 
 SUCCESSORS = {"before": "after"}

@@ -14,12 +14,12 @@ from optuna.trial import TrialState
 
 from autosplit.graph import build
 from autosplit.hardware.measurement.results import Spread
+from autosplit.lowering.states import match_states
 from autosplit.report.documents.record import Study, Trial, read, stored_graph
 from autosplit.report.documents.study import document as shown
 from autosplit.report.documents.study import tables as tables_shown
 from autosplit.report.html import tables
 from autosplit.report.html.notes import study_note, trial_note
-from autosplit.states import match_states
 from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.trials.results import best_trial

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+# The annotations of TVMScript are values.
 # mypy: disable-error-code="valid-type,untyped-decorator"
+# pyright: reportInvalidTypeForm=false
 from functools import cache
 
 from autosplit.extras import s_tir

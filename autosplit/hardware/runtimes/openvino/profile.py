@@ -26,6 +26,7 @@ def time_nodes(
     """See SubmodelRuntime."""
     arrays = [item[tensor.name] for tensor in submodel.graph.input]
     samples: dict[str, list[float]] = {}
+    compiled: Any = None
     with model_file.loadable(submodel) as model:
         for _ in range(_SAMPLES):
             compiled = compile_model(model, cores, PERF_COUNT=True)

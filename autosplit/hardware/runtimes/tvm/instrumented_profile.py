@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autosplit.errors import ModelError
+from autosplit.extras import relax, tvm
 from autosplit.hardware.codegen.kernels import Kernels
 from autosplit.hardware.codegen.link import ENTRY
 from autosplit.hardware.devices.device import Cores
@@ -67,9 +68,6 @@ class _Timer:
 def _run_rounds(
     module: Any, inputs: Sequence[Any], cores: Cores, timer: _Timer, seconds: float
 ) -> None:
-    import tvm
-    from tvm import relax
-
     cores.bind_kernels()
     machine = relax.VirtualMachine(module, tvm.cpu())
     machine.set_instrument(timer)

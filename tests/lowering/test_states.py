@@ -8,7 +8,7 @@ import pytest
 
 from autosplit.errors import ConfigError
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.states import match_states, propose_states
+from autosplit.lowering.states import match_states, propose_states
 
 SMALL, LARGE = ((2,), "float32", 8), ((3,), "float32", 12)
 TENSORS = {"x": SMALL, "h": SMALL, "wide": LARGE, "unread": SMALL, "a": SMALL, "b": SMALL}
