@@ -155,26 +155,24 @@ def load_model(args: argparse.Namespace) -> Model:
 
 def states(texts: list[str]) -> dict[str, str]:
     """``--state`` options as a mapping. Raises ConfigError for a misspelt or repeated one."""
-    output_of: dict[str, str] = {}
-    for text in texts:
-        name, _, output = text.partition("=")
-        if not name or not output:
-            raise ConfigError(f"--state {text!r} is invalid; write INPUT=OUTPUT")
-        if name in output_of:
-            raise ConfigError(f"--state names '{name}' twice; give each input once")
-        output_of[name] = output
-    return output_of
+    return _pairs("--state", texts, "INPUT=OUTPUT")
 
 
 def targets(texts: list[str]) -> dict[str, str]:
-    """``--device-target`` options as a mapping. Raises ConfigError for one that is misspelt."""
-    by_device: dict[str, str] = {}
+    """``--device-target`` options as a mapping. Raises ConfigError as ``states``."""
+    return _pairs("--device-target", texts, "DEVICE=TARGET")
+
+
+def _pairs(option: str, texts: list[str], form: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for text in texts:
-        name, equals, target = text.partition("=")
-        if not equals or not name or not target:
-            raise ConfigError(f"--device-target {text!r} is invalid; write DEVICE=TARGET")
-        by_device[name] = target
-    return by_device
+        name, _, value = text.partition("=")
+        if not name or not value:
+            raise ConfigError(f"{option} {text!r} is invalid; write {form}")
+        if name in pairs:
+            raise ConfigError(f"{option} names '{name}' twice; give each once")
+        pairs[name] = value
+    return pairs
 
 
 def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

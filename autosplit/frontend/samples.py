@@ -28,9 +28,9 @@ def random_items(
     its number and not on ``count``, an array on the name of its input and not on its place.
 
     Raises:
-        ModelError: A dtype is not numeric, or a dimension is not a number from 0 on.
+        ModelError: A dtype is not numeric.
     """
-    inputs = [(name, _shape(name, shape), _dtype(name, dtype)) for name, shape, dtype in signature]
+    inputs = [(name, tuple(shape), _dtype(name, dtype)) for name, shape, dtype in signature]
     limits = below or {}
     return [
         {
@@ -86,11 +86,3 @@ def _dtype(name: str, dtype: str) -> np.dtype[Any]:
     if numeric.kind not in "fbiu":
         raise ModelError(error)
     return numeric
-
-
-def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
-    if not all(isinstance(size, int | np.integer) and size >= 0 for size in shape):
-        raise ModelError(
-            f"input {name!r}: shape {tuple(shape)} is not fixed: give every size with --shape"
-        )
-    return tuple(int(size) for size in shape)

@@ -40,6 +40,12 @@ def test_an_input_given_two_shapes_is_named(said, tmp_path, command):
     assert (code, "'x' twice" in line) == (2, True)
 
 
+@pytest.mark.parametrize("read", [options.states, options.targets])
+def test_a_name_that_is_given_twice_is_named(read):
+    with pytest.raises(ConfigError, match="names 'x' twice"):
+        read(["x=1", "y=1", "x=2"])
+
+
 def test_a_target_of_a_device_is_all_after_the_first_equals_sign():
     texts = ["cores:0=llvm -mcpu=x86-64-v3", "rpc:pi:9090=llvm"]
     assert options.targets(texts) == {"cores:0": "llvm -mcpu=x86-64-v3", "rpc:pi:9090": "llvm"}

@@ -72,9 +72,3 @@ def test_sizes_may_be_numpy_integers():
 def test_a_dtype_without_random_values_is_named(dtype):
     with pytest.raises(ModelError, match=f"input 'x': no random values for dtype '{dtype}'"):
         random_items([("x", (1,), dtype)], 1, seed=0)
-
-
-@pytest.mark.parametrize("size", ["n", -1, None, 1.5])
-def test_a_shape_that_is_not_fixed_is_named(size):
-    with pytest.raises(ModelError, match=r"input 'x': shape .* is not fixed"):
-        random_items([("x", (1, size), "float32")], 1, seed=0)
