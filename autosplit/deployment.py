@@ -56,18 +56,25 @@ class Deployment:
         replicas: Sequence[int],
         threads: Sequence[int],
         runtimes: Sequence[str],
-        cores: Sequence[int],
+        cores: Sequence[Sequence[int]],
+        kinds: Sequence[int] = (),
     ) -> Deployment:
         """Stages with replicas and threads on the cores in their order, a core for each thread.
 
+        ``cores`` of each kind, of which ``kinds`` names that of each stage, by default the first.
         Raises ValueError for fewer cores.
         """
-        if len(cores) < sum(r * w for r, w in zip(replicas, threads, strict=True)):
-            raise ValueError(f"{len(cores)} cores are fewer than those of all replicas")
-        free = map(str, cores)
+        free = [map(str, numbers) for numbers in cores]
         devices = []
-        for count, width in zip(replicas, threads, strict=True):
-            devices += [f"cores:{','.join(islice(free, width))}" for _ in range(count)]
+        chosen = kinds or [0] * len(stages)
+        for count, width, kind in zip(replicas, threads, chosen, strict=True):
+            for _ in range(count):
+                numbers = list(islice(free[kind], width))
+                if len(numbers) < width:
+                    raise ValueError(
+                        f"{len(cores[kind])} cores are fewer than those of all replicas"
+                    )
+                devices.append(f"cores:{','.join(numbers)}")
         return cls.of_split(stages, devices, runtimes, replicas)
 
     @property

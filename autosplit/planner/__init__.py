@@ -8,9 +8,9 @@ Read in this order:
   the Pareto front.
 - ``large``: graphs with too many cuts to list: a bound and an anytime search.
 - ``solve``: the questions, answered by the packages above. ``explain``: which conditions clash.
-- ``placement``: stages with replicas and threads on equal cores (``deployments``) and replicas on
-  unequal ones (``unlike_devices``), the order of unequal devices, devices that share cores, and
-  stages that stay empty.
+- ``placement``: stages with replicas and threads on equal cores (``deployments``) and on cores of
+  several kinds (``core_kinds``), replicas on unlike devices (``unlike_devices``), the order of
+  unequal devices, devices that share cores, and stages that stay empty.
 - ``batch``: the same search for many cost models, as a study asks after each trial.
 - ``baselines``: the splits users know. ``decode``: from shares of the work to a split.
 
@@ -21,6 +21,7 @@ and no clock.
 from autosplit.planner.baselines import PlannedBaseline, planned_baselines
 from autosplit.planner.decode import decode, shares_of
 from autosplit.planner.placement.accelerators import Placement, least_latency_placement
+from autosplit.planner.placement.core_kinds import plan_cores
 from autosplit.planner.placement.deployment_lists import deployment_front, k_best_deployments
 from autosplit.planner.placement.deployments import plan_deployment
 from autosplit.planner.placement.device_order import plan_assigned
@@ -58,6 +59,7 @@ __all__ = [
     "pareto_front",
     "plan",
     "plan_assigned",
+    "plan_cores",
     "plan_deployment",
     "plan_devices",
     "plan_shared",

@@ -117,7 +117,8 @@ def _on_stored_devices(config: StudyConfig, attributes: Mapping[str, Any]) -> St
     texts = identity.items() if isinstance(identity, dict) else ()
     known = {key: text for key, text in texts if isinstance(text, str)}
     if config.cores is not None:
-        devices: dict[str, Any] = {"cores": known.get("cores", config.cores)}
+        stored_cores = known.get("cores", "").split("; ")
+        devices: dict[str, Any] = {"cores": stored_cores if any(stored_cores) else config.cores}
     else:
         devices = {"devices": known.get("devices", "").split() or config.devices}
     return stored(config.model_dump() | devices, config.name)
@@ -164,7 +165,7 @@ def _export_trial(
     else:
         runtimes = stored.get("runtimes") or (bench.runtimes[0],) * len(stages)
         shape = stages, stored["replicas"], stored["threads"], runtimes
-        deployment = Deployment.on_cores(*shape, config.core_numbers)
+        deployment = Deployment.on_cores(*shape, config.core_kinds, stored.get("kinds") or ())
     bench.export(
         deployment,
         folder,

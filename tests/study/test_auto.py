@@ -216,7 +216,8 @@ def auto(tmp_path: Path) -> Callable[..., OpenStudy]:
             "name": "s",
             "runtime": "simulated",
             "stages": "auto",
-            "devices": list(bench.devices),
+            # On local cores alone, replicas would be searched too.
+            "devices": [f"cuda:{n}" for n in range(len(bench.devices))],
         }
         config = StudyConfig.model_validate({**document, "search": search})
         return open_study(config, bench, storage_url("s", str(tmp_path / "s.db")), Progress())
@@ -271,7 +272,7 @@ def test_a_trial_holds_a_place_for_every_device(
 STUDY = """
 runtime = "simulated"
 stages = "auto"
-devices = ["cores:0", "cores:1", "cores:2"]
+devices = ["cuda:0", "cuda:1", "cuda:2"]
 [search]
 trials = 9
 [simulated]

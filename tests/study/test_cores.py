@@ -173,3 +173,44 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
 def test_what_does_not_go_with_cores_is_refused(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         config_of(**changes)
+
+
+KINDS = {"cores": ["0-3", "4-7"], "simulated": {"ops": 40, "speeds": [1.0, 0.4], "seed": 1}}
+
+
+@pytest.mark.integration
+def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
+    opened = run(tmp_path, config_of(memory=30e6, trials=8, **KINDS))
+    assert loss(opened) < 0.03
+    for trial in opened.study.trials:
+        names = "replicas", "threads", "kinds"
+        shapes = zip(*map(trial.user_attrs.__getitem__, names), strict=True)
+        assert sum(r * w for r, w, kind in shapes if kind == 0) <= 4
+    shown = document(opened.study, opened.url)
+    title, columns, rows = next(tables(shown))
+    assert "deployments on cores 0-3 and 4-7" in title
+    assert " of kind 1" in rows[0][columns.index("replicas x threads")]
+    trial = read(opened.study).best()
+    assert trial is not None
+    assert "of cores)" in read(opened.study).devices_of(trial)[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "kinds"),
+    [
+        ({"devices": ["cores:0", "cores:3", "cores:1-2"]}, ((0, 3, 1, 2),)),
+        ({"devices": ["cores:0", "cuda:0"]}, ()),
+        ({"devices": ["cores:0", "cores:1"], "memory": [1e9, 2e9]}, ()),
+        ({"devices": ["cores:0", "cores:1"], "sampler": "exhaustive"}, ()),
+        ({"cores": ["0-1", "4,6"]}, ((0, 1), (4, 6))),
+    ],
+)
+def test_devices_that_are_all_cores_are_searched_together(more: Any, kinds: Any) -> None:
+    config = config_of(**({"cores": None, "stages": "auto"} | more))
+    assert (config.core_kinds if config.cores else ()) == kinds
+
+
+def test_each_kind_has_its_numbers_of_threads() -> None:
+    config = config_of(["0-3", "4,6,8"])
+    assert config.thread_counts == (1, 2, 4, 1, 2, 3)
+    assert config.bench_devices[3:] == ("cores:4", "cores:4,6", "cores:4,6,8")

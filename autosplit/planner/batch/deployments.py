@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product, repeat
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,22 +14,39 @@ from autosplit.cuts import TooManyDownsets, downsets
 from autosplit.cuts.stages import Stages, stages_between
 from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.deployment import shares, sharing, useful_replicas
+from autosplit.planner.problem.deployment import row_numbers, shares, sharing, useful_replicas
 from autosplit.planner.problem.evaluation import evaluate
+from autosplit.planner.problem.problem import Array
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class DeployedSplit:
-    """A split of the ops with the replicas of each stage and the threads of one replica of it."""
+    """A split of the ops with the replicas of each stage and the threads of one replica of it.
+
+    ``kinds``: of the cores of each stage; none where all cores are of one kind.
+    """
 
     stages: Stages
     replicas: tuple[int, ...]
     threads: tuple[int, ...]
+    kinds: tuple[int, ...] = ()
 
     @property
     def cores(self) -> int:
         """How many cores it uses."""
         return sum(r * w for r, w in zip(self.replicas, self.threads, strict=True))
+
+    def cores_of(self, kind: int) -> int:
+        """How many cores of a kind it uses."""
+        parts = zip(self.replicas, self.shapes, strict=True)
+        return sum(r * w for r, (w, k) in parts if k == kind)
+
+    @property
+    def shapes(self) -> Iterator[tuple[int, int]]:
+        """The threads of a replica of each stage, and their kind of cores."""
+        return zip(self.threads, self.kinds or repeat(0, len(self.threads)), strict=True)
 
     def shares(self, costs: CostModel) -> list[float]:
         """What the replicas of each stage divide its load by."""
@@ -41,42 +60,72 @@ class DeployedSplit:
         ]
         return replace(self, replicas=tuple(useful))
 
-    def reshaped(self, cores: int, thread_counts: Sequence[int]) -> Iterator[DeployedSplit]:
-        """The same stages on so many cores with other threads or replicas of one or two stages."""
-        replicas, threads = self.replicas, self.threads
-        free = cores - self.cores
-        for taker in range(len(threads)):
-            for count in thread_counts:
-                fewer = max(1, replicas[taker] * threads[taker] // count)
-                yield replace(
-                    self,
-                    replicas=_with(replicas, taker, fewer),
-                    threads=_with(threads, taker, count),
-                )
-            more = free // threads[taker]
+    def reshaped(
+        self, cores: Sequence[int], thread_counts: tuple[int, ...]
+    ) -> Iterator[DeployedSplit]:
+        """The same stages with other threads, replicas or cores of one or two of them.
+
+        ``cores``: how many there are of each kind.
+        """
+        replicas, shapes = self.replicas, list(self.shapes)
+        free = [most - self.cores_of(kind) for kind, most in enumerate(cores)]
+        for taker, (threads, kind) in enumerate(shapes):
+            for count, other in row_numbers(thread_counts):
+                room = replicas[taker] * threads if other == kind else free[other]
+                yield self._with(taker, max(1, room // count), count, other)
+            more = free[kind] // threads
             if more:
-                yield replace(self, replicas=_with(replicas, taker, replicas[taker] + more))
-            for giver in range(len(threads)):
-                more = (free + threads[giver]) // threads[taker]
+                yield self._with(taker, replicas[taker] + more)
+            for giver, (width, other) in enumerate(shapes):
+                if other != kind:
+                    yield self._with(taker, replicas[giver], width, other)._with(
+                        giver, replicas[taker], threads, kind
+                    )
+                    continue
+                more = (free[kind] + width) // threads
                 if giver != taker and replicas[giver] > 1 and more:
-                    rest = _with(replicas, giver, replicas[giver] - 1)
-                    yield replace(self, replicas=_with(rest, taker, rest[taker] + more))
+                    fewer = self._with(giver, replicas[giver] - 1)
+                    yield fewer._with(taker, replicas[taker] + more)
+
+    def _with(
+        self, stage: int, replicas: int, threads: int | None = None, kind: int = 0
+    ) -> DeployedSplit:
+        """The same with other replicas of a stage, and with other threads of a kind."""
+        changed = replace(self, replicas=_with(self.replicas, stage, replicas))
+        if threads is None:
+            return changed
+        kinds = _with(self.kinds, stage, kind) if self.kinds else ()
+        return replace(changed, threads=_with(self.threads, stage, threads), kinds=kinds)
 
     def merged(self) -> Iterator[DeployedSplit]:
-        """Two stages that follow each other as one, with the cores of both."""
-        stages, replicas, threads = self.stages, self.replicas, self.threads
-        for place in range(len(stages) - 1):
-            cores = [replicas[s] * threads[s] for s in (place, place + 1)]
-            both = tuple(sorted((*stages[place], *stages[place + 1])))
-            yield DeployedSplit(
-                (*stages[:place], both, *stages[place + 2 :]),
-                (*replicas[:place], sum(cores) // threads[place], *replicas[place + 2 :]),
-                (*threads[: place + 1], *threads[place + 2 :]),
-            )
+        """Two stages that follow each other as one, with the cores of both if they are of a kind.
+
+        Else with those of either.
+        """
+        shapes = list(self.shapes)
+        for first in range(len(self.stages) - 1):
+            pair = first, first + 1
+            both = tuple(sorted((*self.stages[first], *self.stages[first + 1])))
+            is_one_kind = shapes[first][1] == shapes[first + 1][1]
+            for place in pair[:1] if is_one_kind else pair:
+                cores = [self.replicas[s] * shapes[s][0] for s in pair]
+                usable = sum(cores) if is_one_kind else cores[place - first]
+                whole = self._with(place, usable // shapes[place][0])
+                other = first + 1 if place == first else first
+                yield DeployedSplit(
+                    _without(_with(self.stages, place, both), other),
+                    _without(whole.replicas, other),
+                    _without(self.threads, other),
+                    _without(self.kinds, other),
+                )
 
 
-def _with(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+def _with(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
     return (*values[:place], value, *values[place + 1 :])
+
+
+def _without(values: tuple[T, ...], place: int) -> tuple[T, ...]:
+    return values[:place] + values[place + 1 :]
 
 
 def loads_in(
@@ -86,8 +135,8 @@ def loads_in(
     runtimes: Sequence[str] = (),
 ) -> tuple[float, ...]:
     """The loads of a replica of each stage in some runtimes, without any in the fastest."""
-    rows = [thread_counts.index(threads) for threads in deployment.threads]
-    model = costs.on_devices(rows)
+    rows = row_numbers(tuple(thread_counts))
+    model = costs.on_devices([rows[shape] for shape in deployment.shapes])
     if runtimes:
         model = model.in_runtimes(runtimes)
     return evaluate(model, deployment.stages).loads
@@ -98,21 +147,21 @@ class DeploymentEvaluator(BatchEvaluator[DeployedSplit]):
 
     def __init__(self, costs: CostModel, thread_counts: Sequence[int]) -> None:
         super().__init__(costs)
-        self._row = {threads: row for row, threads in enumerate(thread_counts)}
+        self._row = row_numbers(tuple(thread_counts))
 
     def shape(self, candidate: DeployedSplit) -> Shape:
         """See BatchEvaluator."""
-        rows = map(self._row.__getitem__, candidate.threads)
+        rows = map(self._row.__getitem__, candidate.shapes)
         parts = list(zip(rows, candidate.stages, strict=True))
         return Shape(parts, candidate.shares(self.costs), candidate.cores)
 
 
 def two_stage_periods(
-    costs: CostModel, cores: int, thread_counts: Sequence[int], most: int = 2_000
+    costs: CostModel, cores: Sequence[int], thread_counts: Sequence[int], most: int = 2_000
 ) -> dict[int, float]:
     """For each legal cut the least period of a deployment of two stages there, if it fits.
 
-    Empty where there are more than ``most`` cuts.
+    ``cores``: of each kind. Empty where there are more than ``most`` cuts.
     """
     contraction = costs.contraction
     try:
@@ -120,21 +169,29 @@ def two_stage_periods(
     except TooManyDownsets:
         return {}
     splits = [stages_between(costs, [cut]) for cut in legal]
-    candidates = [DeployedSplit(s, (1, 1), (w, w)) for s in splits for w in thread_counts]
+    shapes = list(row_numbers(tuple(thread_counts)))
+    candidates = [DeployedSplit(s, (1, 1), (w, w), (k, k)) for s in splits for w, k in shapes]
     batch = DeploymentEvaluator(costs, thread_counts).batch(candidates)
     loads = batch.times(costs).reshape(len(splits), -1, 2)
+    limits = [costs.memory[row % len(costs.memory)] for row in range(len(shapes))]
+    memory = batch.memory.reshape(len(splits), -1)
+    loads[memory > limits] = math.inf
     best = np.full(len(splits), math.inf)
     has_state = np.array([list(map(costs.has_state, split)) for split in splits])
-    for first in range(1, cores):
-        sides = []
-        for side, count in enumerate((first, cores - first)):
-            replicas = count // np.array(thread_counts)
-            # So few cores hold no replica with so many threads.
-            divisors = sharing(np.maximum(replicas, 1), costs.streams, has_state[:, side, None])
-            each = np.where(replicas > 0, loads[:, :, side] / divisors, math.inf)
-            sides.append(each.min(axis=1))
-        best = np.minimum(best, np.maximum(*sides))
-    memory = batch.memory.reshape(len(splits), -1).min(axis=1, initial=math.inf)
-    best[memory > min(costs.memory)] = math.inf
+    counts, kinds = (np.array(column) for column in zip(*shapes, strict=True))
+
+    def least(side: int, kind: int, number: int) -> Array:
+        """The least period of that stage of each split on so many cores of a kind."""
+        replicas = number // counts
+        # So few cores hold no replica with so many threads.
+        divisors = sharing(np.maximum(replicas, 1), costs.streams, has_state[:, side, None])
+        each = np.where((replicas > 0) & (kinds == kind), loads[:, :, side] / divisors, math.inf)
+        return np.asarray(each.min(axis=1))
+
+    for first, second in product(range(len(cores)), repeat=2):
+        for number in range(1, cores[first] + (first != second)):
+            rest = cores[second] if first != second else cores[first] - number
+            both = np.maximum(least(0, first, number), least(1, second, rest))
+            best = np.minimum(best, both)
     periods = dict(zip(legal, best.tolist(), strict=True))
     return {cut: period for cut, period in periods.items() if period < math.inf}

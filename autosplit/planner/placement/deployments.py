@@ -81,7 +81,7 @@ def plan_deployment(
     # What costs no stage more with one thread count or another costs no deployment more, but a
     # state that follows a neighbour binds the replicas of its stage.
     problem = problem if costs.stateful else reduced(problem) or problem
-    bound = proven = _work_bound(problem, cores, thread_counts)
+    bound = proven = cores_bound(problem, cores, thread_counts)
     note, limit = "", row_limit(problem)
     # Without a deadline, so that there is a deployment to return in any case.
     order = prefixes(range(problem.size), problem.size)
@@ -285,7 +285,7 @@ class _Paths:
         self.parent[at], self.threads[at] = tails[parent[better]], threads
 
 
-def _work_bound(problem: Problem, cores: int, thread_counts: Sequence[int]) -> float:
+def cores_bound(problem: Problem, cores: int, thread_counts: Sequence[int]) -> float:
     """A proven lower bound of the period: all work shared evenly, and the largest group."""
     threads = np.array(thread_counts, dtype=np.float64)
     overheads = np.broadcast_to(problem.overheads, len(threads))

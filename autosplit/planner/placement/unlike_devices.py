@@ -13,7 +13,7 @@ Stages need not follow the order of the devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -73,8 +73,13 @@ def plan_devices(costs: CostModel, count: int) -> DevicePlan | None:
     words = words[np.argsort(Side(scale(problem, math.inf), words, 0).count, kind="stable")]
     before = states_before(problem, words)
     has_state = before > before[:, None]
-    search = _Search(_rates(problem, words), numbers[1:], has_state, costs.streams)
-    chosen = search.path(numbers)
+    rates = _rates(problem, words)
+
+    def each_runtime(used: Numbers) -> list[Array]:
+        return [_together(kinds, used, has_state, costs.streams) for kinds in rates]
+
+    options = {used: np.minimum.reduce(each_runtime(used)) for used in numbers[1:]}
+    chosen = least_path(options, numbers)
     if not chosen:
         return None
     free = {first: [d for d in range(count) if kinds[d] == first] for first in firsts}
@@ -86,7 +91,7 @@ def plan_devices(costs: CostModel, count: int) -> DevicePlan | None:
         for first, number in zip(firsts, used, strict=True):
             places += [free[first].pop(0) for _ in range(number)]
         devices.append(tuple(sorted(places)))
-        each = [float(search.periods(rates, used)[start, end]) for rates in search.rates]
+        each = [float(periods[start, end]) for periods in each_runtime(used)]
         loads.append(min(each))
         runtimes.append(costs.each_runtime[each.index(min(each))].name)
     names = tuple(runtimes) if costs.runtimes else ()
@@ -111,58 +116,49 @@ def _rates(problem: Problem, words: Words) -> list[list[Array]]:
     return rates
 
 
-class _Search:
-    """The recursion over numbers of devices, all cuts at once."""
+def _together(
+    rates: Sequence[Array], used: Numbers, has_state: NDArray[np.bool_], streams: int
+) -> Array:
+    """The period of every stage on some devices, infinite where one of them cannot run it."""
+    pairs = [(rate, number) for rate, number in zip(rates, used, strict=True) if number]
+    together = np.sum([number * rate for rate, number in pairs], axis=0)
+    slowest = np.min([rate for rate, _ in pairs], axis=0)
+    of_streams = slowest * sharing(sum(used), streams, True)
+    together = np.where(has_state, of_streams, together)
+    with np.errstate(divide="ignore"):
+        return np.where(slowest > 0, np.divide(1.0, together), math.inf)
 
-    def __init__(
-        self,
-        rates: list[list[Array]],
-        numbers: list[Numbers],
-        has_state: NDArray[np.bool_],
-        streams: int,
-    ) -> None:
-        self.rates, self._has_state, self._streams = rates, has_state, streams
-        rows = len(rates[0][0])
-        start = np.full(rows, math.inf)
-        start[0] = 0.0
-        self.least: dict[Numbers, Array] = {(0,) * len(rates[0]): start}
-        self.parents: dict[Numbers, list[tuple[Index, Numbers]]] = {}
-        stage_periods = {}
-        for used in numbers:
-            each = [self.periods(kinds, used) for kinds in rates]
-            stage_periods[used] = np.minimum.reduce(each)
-        # Numbers come in lexicographic order, so those of the rest come first.
-        for total in numbers:
-            options = []
-            for used in numbers:
-                rest = tuple(map(int.__sub__, total, used))
-                if min(rest) >= 0:
-                    path = np.maximum(self.least[rest][:, None], stage_periods[used])
-                    options.append((path.min(axis=0), path.argmin(axis=0), used))
-            periods = np.stack([option[0] for option in options])
-            best = periods.argmin(axis=0)
-            self.least[total] = periods.min(axis=0)
-            self.parents[total] = [(options[n][1], options[n][2]) for n in best]
 
-    def periods(self, rates: Sequence[Array], used: Numbers) -> Array:
-        """The period of every stage on some devices, infinite where one of them cannot run it."""
-        pairs = [(rate, number) for rate, number in zip(rates, used, strict=True) if number]
-        together = np.sum([number * rate for rate, number in pairs], axis=0)
-        slowest = np.min([rate for rate, _ in pairs], axis=0)
-        of_streams = slowest * sharing(sum(used), self._streams, True)
-        together = np.where(self._has_state, of_streams, together)
-        with np.errstate(divide="ignore"):
-            return np.where(slowest > 0, np.divide(1.0, together), math.inf)
+def least_path(
+    options: Mapping[Numbers, Array], numbers: Sequence[Numbers]
+) -> list[tuple[int, int, Numbers]]:
+    """The cuts before and after each stage of the best plan and its devices; none without.
 
-    def path(self, numbers: list[Numbers]) -> list[tuple[int, int, Numbers]]:
-        """The cuts before and after each stage of the best plan and its devices; none without."""
-        # Of equal periods that of fewest devices.
-        total = min(numbers, key=lambda each: (self.least[each][-1], sum(each)))
-        if self.least[total][-1] == math.inf:
-            return []
-        stages, end = [], len(self.least[total]) - 1
-        while end:
-            starts, used = self.parents[total][end]
-            stages.append((int(starts[end]), end, used))
-            total, end = tuple(map(int.__sub__, total, used)), int(starts[end])
-        return stages[::-1]
+    ``options``: the period of every stage, cut before by cut after, for the devices that a stage
+    may have; ``numbers``: those that all stages may have together, in lexicographic order.
+    """
+    rows = len(next(iter(options.values())))
+    start = np.full(rows, math.inf)
+    start[0] = 0.0
+    least: dict[Numbers, Array] = {numbers[0]: start}
+    parents: dict[Numbers, list[tuple[Index, Numbers]]] = {}
+    for total in numbers[1:]:
+        steps = []
+        for used, stage_periods in options.items():
+            rest = tuple(map(int.__sub__, total, used))
+            if min(rest) >= 0:  # it came before
+                path = np.maximum(least[rest][:, None], stage_periods)
+                steps.append((path.min(axis=0), path.argmin(axis=0), used))
+        periods = np.stack([step[0] for step in steps])
+        least[total] = periods.min(axis=0)
+        parents[total] = [(steps[n][1], steps[n][2]) for n in periods.argmin(axis=0)]
+    # Of equal periods that of fewest devices.
+    total = min(numbers, key=lambda each: (least[each][-1], sum(each)))
+    if least[total][-1] == math.inf:
+        return []
+    stages, end = [], rows - 1
+    while end:
+        starts, used = parents[total][end]
+        stages.append((int(starts[end]), end, used))
+        total, end = tuple(map(int.__sub__, total, used)), int(starts[end])
+    return stages[::-1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -18,16 +20,30 @@ class PlannedDeployment(Plan):
     """A split with ``replicas`` and ``threads`` for each stage.
 
     ``loads`` and ``memory`` are those of one replica. ``period`` is the largest load divided by
-    ``sharing``; replicas do not shorten ``latency``.
+    ``sharing``; replicas do not shorten ``latency``. ``kinds``: the kind of cores of each stage
+    where cores are of several kinds, of which the replicas of a stage have one.
     """
 
     replicas: tuple[int, ...] = ()
     threads: tuple[int, ...] = ()
+    kinds: tuple[int, ...] = ()
 
     @property
     def cores(self) -> int:
         """How many cores it uses."""
         return sum(r * w for r, w in zip(self.replicas, self.threads, strict=True))
+
+
+def kinds_of_rows(thread_counts: Sequence[int]) -> list[int]:
+    """The kind of cores of each row of costs: the rows of a kind begin with that of one thread."""
+    return [max(0, ones - 1) for ones in accumulate(int(count == 1) for count in thread_counts)]
+
+
+@lru_cache(maxsize=16)
+def row_numbers(thread_counts: tuple[int, ...]) -> Mapping[tuple[int, int], int]:
+    """The row of costs for a number of threads and a kind of cores."""
+    pairs = zip(thread_counts, kinds_of_rows(thread_counts), strict=True)
+    return {pair: row for row, pair in enumerate(pairs)}
 
 
 def sharing(replicas: Any, streams: int, has_state: Any) -> Any:
@@ -59,10 +75,12 @@ def evaluate_deployment(
     replicas: Sequence[int],
     threads: Sequence[int],
     thread_counts: Sequence[int] = (1,),
+    kinds: Sequence[int] = (),
 ) -> PlannedDeployment:
     """The cost of given stages, ``replicas[s]`` of stage s with ``threads[s]`` threads each.
 
-    Row i of a table of ``costs`` is for ``thread_counts[i]`` threads; one row serves all.
+    Row i of a table of ``costs`` is for ``thread_counts[i]`` threads; one row serves all. ``kinds``
+    of cores of each stage, where there are several: see ``kinds_of_rows``.
 
     Raises:
         SplitError: The stages are no legal split, or a number of replicas or threads is wrong.
@@ -72,14 +90,15 @@ def evaluate_deployment(
             f"replicas {tuple(replicas)} and threads {tuple(threads)} for {len(stages)} stages; "
             "give each stage a number from 1"
         )
-    if unknown := set(threads) - set(thread_counts):
+    rows = row_numbers(tuple(thread_counts))
+    pairs = list(zip(threads, kinds or repeat(0, len(threads)), strict=True))
+    if unknown := set(pairs) - rows.keys():
         raise SplitError(
-            f"stages with {min(unknown)} threads, for which there are no costs; "
+            f"stages with {min(unknown)[0]} threads, for which there are no costs; "
             f"give {', '.join(map(str, thread_counts))}"
         )
-    rows = [list(thread_counts).index(count) for count in threads]
-    split = evaluate(costs.on_devices(rows), stages)
-    pairs = zip(split.loads, shares(costs, split.stages, replicas), strict=True)
-    periods = [load / count for load, count in pairs]
-    shape = {"period": max(periods), "replicas": tuple(replicas), "threads": tuple(threads)}
-    return PlannedDeployment(**vars(split) | shape)
+    split = evaluate(costs.on_devices([rows[pair] for pair in pairs]), stages)
+    loads = zip(split.loads, shares(costs, split.stages, replicas), strict=True)
+    period = max(load / count for load, count in loads)
+    shape = {"replicas": tuple(replicas), "threads": tuple(threads), "kinds": tuple(kinds)}
+    return PlannedDeployment(**vars(split) | {"period": period} | shape)

@@ -12,6 +12,7 @@ from autosplit.errors import AutosplitError
 from autosplit.graph import FusedGraph, Op, build
 from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.lowering.states import match_states
+from autosplit.planner.problem.deployment import row_numbers
 from autosplit.study.config.objectives import of_study
 from autosplit.study.persistence.attributes import StudyAttributes, TrialAttributes, spread_of
 from autosplit.study.trials.results import best_number, period_of
@@ -30,8 +31,9 @@ class Trial:
     ``state`` is complete, fail, running, pruned or waiting. ``stages`` are the op indices of the
     stages that are not empty, ``places`` the index of the device of each. ``cuts`` are the last ops
     before each cut, ``live`` the names and bytes of the tensors on it. ``replicas`` and ``threads``
-    are those of each stage in a study of deployments; then its device is the profiled one with as
-    many cores, and its time that of one replica. ``values`` are those of the objectives;
+    are those of each stage in a study of deployments, ``kinds`` those of its cores if several; then
+    its device is the profiled one with as many cores, and its time that of one replica. ``values``
+    are those of the objectives;
     ``memory_bytes`` is the memory of the largest stage. ``runtimes`` are those of the stages that
     are not empty, where several compete.
     """
@@ -48,6 +50,7 @@ class Trial:
     stage_ms: tuple[float, ...] = ()
     replicas: tuple[int, ...] = ()
     threads: tuple[int, ...] = ()
+    kinds: tuple[int, ...] = ()
     predicted_ms: float | None = None
     memory_bytes: float | None = None
     max_rel_error: float | None = None
@@ -120,8 +123,10 @@ class Study:
     def devices_of(self, trial: Trial) -> list[str]:
         """The device of each stage of a trial, empty if it is not known."""
         if trial.replicas:
-            pairs = zip(trial.replicas, trial.threads, strict=True)
-            return [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in pairs]
+            shapes = zip(trial.replicas, trial.threads, strict=True)
+            texts = [f"{counted(r, 'replica')} with {counted(w, 'thread')}" for r, w in shapes]
+            kinds = [f" (kind {kind + 1} of cores)" for kind in trial.kinds] or [""] * len(texts)
+            return list(map(str.__add__, texts, kinds))
         count = max(len(trial.stages), len(trial.stage_ms))
         places = [*trial.places, *range(len(trial.places), count)]
         return [self.devices[i] if i < len(self.devices) else "" for i in places]
@@ -208,10 +213,12 @@ def _trial(
     places = tuple(i for i, ops in enumerate(stored.stages) if ops) if stages else ()
     has_shape = len(stored.replicas) == len(stored.threads) == len(stages) > 0
     replicas, threads = (stored.replicas, stored.threads) if has_shape else ((), ())
+    kinds = stored.kinds if has_shape and len(stored.kinds) == len(stages) else ()
     if has_shape:
-        # Each number of threads has its own profile.
-        widths = [device.count(",") + 1 for device in devices]
-        places = tuple(widths.index(w) if w in widths else len(widths) for w in threads)
+        # Each number of threads on each kind of cores has its own profile.
+        rows = row_numbers(tuple(device.count(",") + 1 for device in devices))
+        shapes = zip(threads, kinds or (0,) * len(threads), strict=True)
+        places = tuple(rows.get(shape, len(devices)) for shape in shapes)
     stage_ms = stored.stage_ms
     if places and not has_shape and len(stage_ms) == len(stored.stages):
         stage_ms = tuple(stage_ms[place] for place in places)
@@ -228,6 +235,7 @@ def _trial(
         stage_ms=stage_ms,
         replicas=replicas,
         threads=threads,
+        kinds=kinds,
         predicted_ms=stored.predicted_ms,
         memory_bytes=stored.memory_bytes,
         max_rel_error=stored.max_rel_error,

@@ -22,7 +22,7 @@ Table = tuple[str, tuple[str, ...], Sequence[tuple[object, ...]]]  # title, colu
 
 _STORED = ("cuts", "period_ms", "latency_ms", "stage_ms", "error", "predicted_ms", "memory_bytes")
 # Where runtimes compete, in a study of deployments, and of a measurement that was disturbed.
-_OPTIONAL = ("runtimes", "replicas", "threads", DISTURBED)
+_OPTIONAL = ("runtimes", "replicas", "threads", "kinds", DISTURBED)
 
 
 def document(study: optuna.Study, url: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _trial_table(document: Mapping[str, Any]) -> Table:
         stages = f"up to {len(study['devices'] or ())}"
     shape = f"{stages} stages"
     if "cores" in study:
-        shape = f"deployments on cores {study['cores']}"
+        shape = f"deployments on cores {cores_text(study['cores'])}"
         if isinstance(study["cores"], int):
             shape = f"deployments on {counted(study['cores'], 'core')}"
     title = f"study {study['name']}: {study['model']}, {shape}"
@@ -182,7 +182,14 @@ def _stage_times(trial: Mapping[str, Any]) -> str:
 
 def _shapes(trial: Mapping[str, Any]) -> list[str]:
     pairs = zip(trial.get("replicas") or (), trial.get("threads") or (), strict=False)
-    return [f"{replicas} x {threads}" for replicas, threads in pairs]
+    texts = [f"{replicas} x {threads}" for replicas, threads in pairs]
+    kinds = [f" of kind {kind + 1}" for kind in trial.get("kinds") or ()] or [""] * len(texts)
+    return list(map(str.__add__, texts, kinds))
+
+
+def cores_text(cores: Any) -> str:
+    """The cores of a study file, which may be those of several kinds."""
+    return " and ".join(map(str, cores)) if isinstance(cores, list) else str(cores)
 
 
 def _cuts_or_error(trial: Mapping[str, Any]) -> str:

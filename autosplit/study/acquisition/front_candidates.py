@@ -54,22 +54,16 @@ def _deployments(
     if "throughput" in objectives:
         yield from _best(space, costs, count)
     # Threads shorten the latency at the cost of the period, so each least number has its best one.
-    for row, threads in enumerate(space.thread_counts if objectives != ("memory",) else ()):
-        yield from space.planned(costs, len(space.cores), threads, SECONDS)
-        most = min(len(space.cores) // threads, space.most_stages)
+    for (threads, kind), row in space.rows.items() if objectives != ("memory",) else ():
+        yield from space.planned(costs, space.sizes, threads, SECONDS)
+        most = min(space.sizes[kind] // threads, space.most_stages)
         for stages in _quickest(costs.all_busy.on_devices([row]), most, True):
-            yield _pipeline(stages, threads)
+            yield space.pipeline(stages, threads, kind)
     if "memory" in objectives:
         least = memory_costs(space.costs.on_devices([0]))
         with contextlib.suppress(Infeasible):
             smallest = plan(least, space.most_stages, deadline=_deadline(), allow_empty=True)
-            yield _pipeline(smallest.stages, 1)
-
-
-def _pipeline(stages: Stages, threads: int) -> DeployedSplit:
-    """A replica of each stage that is not empty."""
-    used = tuple(filter(None, stages))
-    return DeployedSplit(used, (1,) * len(used), (threads,) * len(used))
+            yield space.pipeline(smallest.stages)
 
 
 def _splits(

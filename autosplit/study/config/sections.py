@@ -56,7 +56,8 @@ class SimulatedHardware(Section):
     ``graph``: a graph file as `autosplit plan` reads it; without one, and without a model, a chain
     of ``ops`` ops. ``contention``: relative slowdown for each further stage, or busy core;
     ``overhead``: ms a stage; ``delay``: seconds that a measurement takes; ``thread_share``, with
-    ``cores``: of a core, which each further thread of a replica adds.
+    ``cores``: of a core, which each further thread of a replica adds; ``speeds``: of each kind of
+    ``cores``, relative to the known costs.
     """
 
     graph: Text | None = None
@@ -67,6 +68,7 @@ class SimulatedHardware(Section):
     overhead: Share = 0.0
     delay: Share = 0.0
     thread_share: Share | None = None
+    speeds: list[Positive] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
 
 

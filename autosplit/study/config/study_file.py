@@ -16,8 +16,10 @@ from pydantic import AfterValidator, Field, PlainValidator, ValidationError, mod
 
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
+from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
+from autosplit.planner.problem.deployment import kinds_of_rows
 from autosplit.study.config.explain import explain, with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
@@ -65,15 +67,22 @@ def _stages(value: Any) -> int | Literal["auto"]:
     return value
 
 
-def _cores(value: Any) -> int | str:
-    """A number of cores, or their numbers as in the spelling of a device."""
-    if isinstance(value, str) and _CORE_LIST.fullmatch(value):
-        numbers = [int(digits) for digits in re.findall(r"\d+", value)]
-        if max(numbers) < MOST_CORES:
-            return value
-    elif isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_CORES:
+def _cores(value: Any) -> Any:
+    """A number of cores, their numbers as in the spelling of a device, or a list of these."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_CORES:
         return value
-    raise ValueError(f'give a number from 1 to {MOST_CORES}, or core numbers as in "0-3" or "0,2"')
+    kinds = value if isinstance(value, list) else [value]
+    if kinds and all(isinstance(kind, str) and _CORE_LIST.fullmatch(kind) for kind in kinds):
+        texts = re.findall(r"\d+", ",".join(kinds))
+        if max(map(int, texts)) < MOST_CORES:
+            numbers = list(chain(*(cores_of(f"cores:{kind}") for kind in kinds)))
+            if len(set(numbers)) < len(numbers):
+                raise ValueError("a core has two kinds; name each core once")
+            return value
+    raise ValueError(
+        f'give a number from 1 to {MOST_CORES}, or core numbers as in "0-3" or "0,2", or a list of '
+        "them, one for each kind of cores"
+    )
 
 
 def _memory(value: Any) -> list[float]:
@@ -103,8 +112,10 @@ class StudyConfig(Section):
     to the cores that this process may use. Then a stage may be empty and leave its device unused.
     Where only ``devices`` are given there is a stage for each.
 
-    ``cores``: their number, or which they are as in ``"0-7"``. Then deployments on them are
-    searched: any number of stages, each with any number of replicas and threads.
+    ``cores``: their number, or which they are as in ``"0-7"``, or a list with those of each kind.
+    Then deployments on them are searched: any number of stages, each with any number of replicas
+    and threads; the replicas of a stage have cores of one kind. ``devices`` of local cores with
+    ``stages = "auto"`` mean the same, unless another key names one of them.
 
     ``memory``: bytes that each stage may have, weights and the tensors at its borders, or a list of
     them, one a device; with ``cores`` each replica.
@@ -124,7 +135,7 @@ class StudyConfig(Section):
     model: Text | None = None
     zoo: Text | None = None
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
-    cores: Annotated[int | str, PlainValidator(_cores)] | None = None
+    cores: Annotated[int | str | list[str], PlainValidator(_cores)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[float], PlainValidator(_memory)] | None = None
     runtime: RuntimeName = AUTO
@@ -162,31 +173,51 @@ class StudyConfig(Section):
     @property
     def core_numbers(self) -> tuple[int, ...]:
         """The cores that deployments are searched on; empty without ``cores``."""
+        return tuple(chain(*self.core_kinds))
+
+    @property
+    def core_kinds(self) -> tuple[tuple[int, ...], ...]:
+        """The cores of each kind: as they are listed, or as this machine tells them apart."""
+        if isinstance(self.cores, list):
+            return tuple(cores_of(f"cores:{numbers}") for numbers in self.cores)
         if isinstance(self.cores, str):
-            return cores_of(f"cores:{self.cores}")
-        if self.runtime == "simulated":
-            return tuple(range(self.cores or 0))
-        return available()[: self.cores or 0]
+            numbers = cores_of(f"cores:{self.cores}")
+        elif self.runtime == "simulated":
+            numbers = tuple(range(self.cores or 0))
+        else:
+            numbers = available()[: self.cores or 0]
+        return (numbers,) if self.runtime == "simulated" else by_kind(numbers)
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """The numbers of threads that a replica may have: powers of two, and all cores."""
-        most = len(self.core_numbers)
-        return tuple(sorted({*(1 << n for n in range(most.bit_length())), most} - {0}))
+        """The numbers of threads of a replica on each kind: powers of two, and all its cores."""
+        counts: list[int] = []
+        for most in map(len, self.core_kinds):
+            counts += sorted({*(1 << n for n in range(most.bit_length())), most} - {0})
+        return tuple(counts)
 
     @property
     def bench_devices(self) -> tuple[str, ...]:
         """The devices that are profiled: those of the stages, or one for each number of threads."""
         if self.cores is None:
             return tuple(self.devices or ())
-        numbers = list(map(str, self.core_numbers))
-        return tuple(f"cores:{','.join(numbers[:threads])}" for threads in self.thread_counts)
+        pairs = zip(self.thread_counts, kinds_of_rows(self.thread_counts), strict=True)
+        chosen = (self.core_kinds[kind][:threads] for threads, kind in pairs)
+        return tuple(f"cores:{','.join(map(str, numbers))}" for numbers in chosen)
 
     @model_validator(mode="before")
     @classmethod
     def _default_stages(cls, data: Any) -> Any:
-        """Where only devices are given there is a stage for each; with cores any number."""
-        if not isinstance(data, dict) or data.get("stages") is not None:
+        """Where only devices are given there is a stage for each; with cores any number.
+
+        A list of cores for any number of stages are cores that deployments are searched on.
+        """
+        if not isinstance(data, dict):
+            return data
+        if data.get("stages") == "auto" and data.get("cores") is None:
+            cores = _listed_cores(data)
+            return {**data, "devices": None, "cores": cores} if cores else data
+        if data.get("stages") is not None:
             return data
         if data.get("cores") is not None:
             return {**data, "stages": "auto"}
@@ -262,6 +293,21 @@ class StudyConfig(Section):
             yield 'realtime is given, but the objective is not "throughput"; add it or remove one'
         if self.export and self.runtime == "simulated":
             yield "export is given, but simulated hardware builds no stages; remove export"
+
+
+def _listed_cores(data: Mapping[str, Any]) -> str:
+    """The cores in ``devices``, where these are all local cores and no other key names one."""
+    devices, search = data.get("devices"), data.get("search")
+    regions = data.get("regions")
+    names_one = isinstance(data.get("memory"), list) or bool(data.get("targets"))
+    for section in regions if isinstance(regions, list) else ():
+        names_one |= isinstance(section, dict) and bool(section.get("device"))
+    lists_all = isinstance(search, dict) and search.get("sampler") == "exhaustive"
+    if names_one or lists_all or not isinstance(devices, list):
+        return ""
+    parts = [str(device).removeprefix("cores:") for device in devices]
+    are_cores = all(str(device).startswith("cores:") for device in devices)
+    return ",".join(parts) if are_cores and all(map(_CORE_LIST.fullmatch, parts)) else ""
 
 
 SECTIONS: dict[str, type[Section]] = {

@@ -90,6 +90,6 @@ def _simulated(config: StudyConfig) -> SimulatedBench:
         if config.memory is not None:
             costs = replace(costs, memory=tuple(config.memory))
         core_simulation = CoreSimulation(**options)
-        numbers, counts = config.core_numbers, config.thread_counts
-        return SimulatedCores(graph, costs, numbers, counts, core_simulation)
+        kinds, counts = config.core_kinds, config.thread_counts
+        return SimulatedCores(graph, costs, kinds, counts, core_simulation)
     return simulated.SimulatedBench(graph, costs, devices, simulated.Simulation(**options))

@@ -148,7 +148,8 @@ def identity_of(config: StudyConfig, bench: Bench) -> dict[str, str]:
     if config.precision != PRECISIONS[0]:
         identity["precision"] = config.precision
     if config.cores is not None:
-        identity["cores"] = ",".join(map(str, config.core_numbers))
+        kinds = (",".join(map(str, numbers)) for numbers in config.core_kinds)
+        identity["cores"] = "; ".join(kinds)
     if config.memory is not None:
         identity["memory"] = ", ".join(map(size, config.memory))
     if config.streams > 1:
@@ -290,7 +291,9 @@ def _space(
     """The candidates of a study with these profiled costs."""
     if config.cores is not None:
         cores, counts = config.core_numbers, config.thread_counts
-        return DeploymentSpace.of_profile(costs, cores, counts, bench.runtimes[0])
+        sizes = tuple(map(len, config.core_kinds))
+        kinds = sizes if len(sizes) > 1 else ()
+        return DeploymentSpace.of_profile(costs, cores, counts, bench.runtimes[0], kinds)
     slow_costs = slowed(costs, list(map(resources_of, bench.devices)))
     if slow_costs is not costs:
         progress.note("some devices share cores, so the loads on a core add up")

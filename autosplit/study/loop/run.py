@@ -197,6 +197,8 @@ class StudyLoop:
         if isinstance(candidate, DeployedSplit):
             attributes["replicas"] = list(candidate.replicas)
             attributes["threads"] = list(candidate.threads)
+            if candidate.kinds:
+                attributes["kinds"] = list(candidate.kinds)
         attributes["predicted_ms"] = float(corrected.period(candidate, runtimes))
         attributes["memory_bytes"] = int(space.memory(candidate))
         write_trial(self.study, trial, attributes)

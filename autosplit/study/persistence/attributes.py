@@ -175,6 +175,7 @@ class TrialAttributes(BaseModel):
 
     cuts: Annotated[tuple[Texts, ...], _otherwise(())] = ()
     error: Text = ""
+    kinds: Annotated[tuple[Index, ...], _otherwise(())] = ()
     latency_ms: OptionalSpread = None
     live: Annotated[tuple[_LiveTensors, ...], _otherwise(())] = ()
     max_rel_error: OptionalNumber = None

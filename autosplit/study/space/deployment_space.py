@@ -1,10 +1,11 @@
-"""The space of a study over equal cores: deployments of all shapes.
+"""The space of a study over cores: deployments of all shapes.
 
 A deployment has some stages, each with replicas and threads: a whole model with replicas, a whole
 model with threads, a plain pipeline, and everything between. The parameters of a trial, all from 0
 to 1, are those of a split where stages may stay empty, and for each stage ``cores``, its share of
-the cores, and ``threads``, its place among the numbers of threads. Any values decode to a legal
-deployment on these cores. The ``key`` of a trial is that of its split, then replicas and threads.
+the cores, and ``threads``, its place among the numbers of threads of each kind of cores. Any values
+decode to a legal deployment on these cores. The ``key`` of a trial is that of its split, then
+replicas, threads and where there are several the kind of cores.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from autosplit.planner import (
     PlannedDeployment,
     decode,
     evaluate_deployment,
-    plan_deployment,
+    plan_cores,
     shares_of,
 )
 from autosplit.planner.batch.deployments import (
@@ -37,39 +39,60 @@ from autosplit.planner.batch.deployments import (
 from autosplit.planner.batch.neighbourhood import CutNeighbourhood
 from autosplit.planner.placement.canonical import largest_stages
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
+from autosplit.planner.problem.deployment import row_numbers
+from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.study.space.candidate_space import SpaceOf
+from autosplit.study.space.core_room import fit_to_cores
 from autosplit.study.space.keys import key_of, other_space, stages_of_key, without_runtimes
 from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages
 
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
+STEPS_A_SECOND = 20_000_000  # of a plan for cores of several kinds
 
 
 @dataclass(frozen=True, eq=False)
 class DeploymentSpace(SpaceOf[DeployedSplit]):
-    """All deployments on ``cores``, which are equal and named by their numbers.
+    """All deployments on ``cores``, which are named by their numbers.
 
     Row i of ``costs``, those of the profile, is for a replica with ``thread_counts[i]`` threads.
-    Memory limits hold for each replica.
+    Memory limits hold for each replica. Where not all cores are equal, ``kind_sizes`` of them are
+    of each kind, in their order; then rows are as in ``kinds_of_rows``.
     """
 
     costs: CostModel
     cores: tuple[int, ...]
     thread_counts: tuple[int, ...]
     runtime: str = "tvm"
+    kind_sizes: tuple[int, ...] = ()
 
     @classmethod
     def of_profile(
-        cls, costs: CostModel, cores: tuple[int, ...], thread_counts: Sequence[int], runtime: str
+        cls,
+        costs: CostModel,
+        cores: tuple[int, ...],
+        thread_counts: Sequence[int],
+        runtime: str,
+        kind_sizes: tuple[int, ...] = (),
     ) -> DeploymentSpace:
         """The space without the numbers of threads that are of no use: they hardly save time."""
-        times = [sum(row) for row in costs.times]
-        # One thread is always of use: it makes the most replicas.
-        rows = [0]
-        for row in range(1, len(times)):
-            if times[row] * LEAST_SPEEDUP < times[rows[-1]]:
+        times = [sum(of_device(costs.times, row)) for row in range(len(thread_counts))]
+        rows: list[int] = []
+        for row, threads in enumerate(thread_counts):
+            # One thread is always of use: it makes the most replicas.
+            if threads == 1 or times[row] * LEAST_SPEEDUP < times[rows[-1]]:
                 rows.append(row)
         useful = tuple(thread_counts[row] for row in rows)
-        return cls(costs.on_devices(rows), cores, useful, runtime)
+        return cls(costs.on_devices(rows), cores, useful, runtime, kind_sizes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many cores there are of each kind."""
+        return self.kind_sizes or (len(self.cores),)
+
+    @property
+    def rows(self) -> Mapping[tuple[int, int], int]:
+        """The row of the costs for a number of threads and a kind of cores."""
+        return row_numbers(self.thread_counts)
 
     @cached_property
     def most_stages(self) -> int:
@@ -97,10 +120,10 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         for stage, share in enumerate(shares[: most - 1], 1):
             values[f"cut_{stage}"] = min(1.0, share)
         values["used"] = count / most
-        shapes = zip(deployment.replicas, deployment.threads, strict=True)
-        for stage, (replicas, threads) in enumerate(shapes, 1):
-            values[f"cores_{stage}"] = replicas * threads / len(self.cores)
-            place = self.thread_counts.index(threads)
+        shapes = zip(deployment.replicas, deployment.shapes, strict=True)
+        for stage, (replicas, shape) in enumerate(shapes, 1):
+            values[f"cores_{stage}"] = replicas * shape[0] / len(self.cores)
+            place = self.rows[shape]
             # The middle of the part of 0 to 1 that stands for it, so that rounding cannot leave it.
             values[f"threads_{stage}"] = (place + 0.5) / len(self.thread_counts)
         for branch in (0.0, 1.0, 0.5):
@@ -117,23 +140,31 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         shares = [parameters[f"cut_{i}"] for i in range(1, most)]
         places, shares = largest_stages(shares, min(most, count))
         stages = stages_between(self.costs, decode(self.costs, shares, parameters["branch"]))
-        threads, replicas = [], []
+        rows, replicas = [], []
         for place in places:
             row = int(parameters[f"threads_{place + 1}"] * len(self.thread_counts))
-            threads.append(self.thread_counts[min(row, len(self.thread_counts) - 1)])
+            rows.append(min(row, len(self.thread_counts) - 1))
             cores = parameters[f"cores_{place + 1}"] * len(self.cores)
-            replicas.append(max(1, round(cores / threads[-1])))
-        # Where that is too many cores, the stage with the most gives one replica or threads back.
-        while sum(map(int.__mul__, replicas, threads)) > len(self.cores):
-            largest = max(range(len(threads)), key=lambda s: replicas[s] * threads[s])
-            if replicas[largest] > 1:
-                replicas[largest] -= 1
-            else:
-                row = self.thread_counts.index(threads[largest])
-                threads[largest] = self.thread_counts[row - 1]
-        return DeployedSplit(stages, tuple(replicas), tuple(threads)).with_useful_replicas(
-            self.costs
-        )
+            replicas.append(max(1, round(cores / self.thread_counts[rows[-1]])))
+        fit_to_cores(rows, replicas, list(self.rows), self.sizes)
+        return self._in_rows(stages, replicas, rows).with_useful_replicas(self.costs)
+
+    def _in_rows(
+        self, stages: Stages, replicas: Sequence[int], rows: Sequence[int]
+    ) -> DeployedSplit:
+        threads, kinds = zip(*map(list(self.rows).__getitem__, rows), strict=True)
+        return DeployedSplit(stages, tuple(replicas), threads, kinds if self.kind_sizes else ())
+
+    def pipeline(self, stages: Stages, threads: int = 1, kind: int | None = None) -> DeployedSplit:
+        """A replica of each stage that is not empty, by default on the cores in their order."""
+        used = tuple(filter(None, stages))
+        kinds = self._core_kinds[: len(used)] if kind is None else (kind,) * len(used)
+        return self._in_rows(used, (1,) * len(used), [self.rows[threads, k] for k in kinds])
+
+    @cached_property
+    def _core_kinds(self) -> tuple[int, ...]:
+        """The kind of each core."""
+        return tuple(kind for kind, size in enumerate(self.sizes) for _ in range(size))
 
     def shape_text(self, deployment: DeployedSplit) -> str:
         """See SpaceOf.
@@ -142,8 +173,10 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         threads of each stage follow.
         """
         text = key_of(deployment.stages)
-        pairs = zip(deployment.replicas, deployment.threads, strict=True)
-        shapes = [f"{replicas}x{threads}" for replicas, threads in pairs]
+        parts: Iterable[tuple[int, ...]] = zip(deployment.replicas, deployment.threads, strict=True)
+        if self.kind_sizes:
+            parts = zip(deployment.replicas, deployment.threads, deployment.kinds, strict=True)
+        shapes = ["x".join(map(str, part)) for part in parts]
         return text if set(shapes) == {"1x1"} else f"{text}@{'.'.join(shapes)}"
 
     def parse(self, key: str) -> DeployedSplit:
@@ -155,12 +188,13 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
             [shape.split("x") for shape in text.split(".")] if text else [["1", "1"]] * len(stages)
         )
         try:
-            replicas, threads = zip(*((int(r), int(w)) for r, w in shapes), strict=True)
-            deployment = DeployedSplit(stages, replicas, threads)
+            replicas, threads, *kinds = zip(*(map(int, part) for part in shapes), strict=True)
+            deployment = DeployedSplit(stages, replicas, threads, *kinds)
             self.evaluate(deployment)
-        except (ValueError, SplitError):
+            is_same = self._has_room(deployment) and self.shape_text(deployment) == shape
+        except (ValueError, TypeError, SplitError):
             raise other_space(key) from None
-        if deployment.cores > len(self.cores) or self.shape_text(deployment) != shape:
+        if not is_same:
             raise other_space(key)
         return deployment
 
@@ -174,9 +208,8 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         """What a deployment costs under ``costs``, by default those of the profile."""
         # The more cores are busy, the slower each of them is.
         model = costs_at(costs or self.costs, deployment.cores)
-        return evaluate_deployment(
-            model, deployment.stages, deployment.replicas, deployment.threads, self.thread_counts
-        )
+        parts = deployment.stages, deployment.replicas, deployment.threads
+        return evaluate_deployment(model, *parts, self.thread_counts, deployment.kinds)
 
     def fits(self, deployment: DeployedSplit) -> bool:
         """Whether there are cores and memory for all replicas."""
@@ -184,10 +217,13 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
 
     def _fitting(self, deployments: Iterable[DeployedSplit]) -> list[DeployedSplit]:
         useful = dict.fromkeys(d.with_useful_replicas(self.costs) for d in deployments)
-        batch = self.evaluator.batch(d for d in useful if d.cores <= len(self.cores))
+        batch = self.evaluator.batch(filter(self._has_room, useful))
         limit = min(self.costs.memory)
         pairs = zip(batch.stages, batch.memory.tolist(), strict=True)
         return [deployment for deployment, size in pairs if size <= limit]
+
+    def _has_room(self, deployment: DeployedSplit) -> bool:
+        return all(deployment.cores_of(kind) <= most for kind, most in enumerate(self.sizes))
 
     @cached_property
     def evaluator(self) -> DeploymentEvaluator:
@@ -198,7 +234,9 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         """The deployment on the cores in their order, one replica after the other."""
         shape = deployment.stages, deployment.replicas, deployment.threads
         names = runtimes or [self.runtime] * len(deployment.stages)
-        return Deployment.on_cores(*shape, names, self.cores)
+        free = iter(self.cores)
+        by_kind = [tuple(islice(free, size)) for size in self.sizes]
+        return Deployment.on_cores(*shape, names, by_kind, deployment.kinds)
 
     def plan(self) -> DeployedSplit:
         """The best deployment under the profile. Raises Infeasible where none fits."""
@@ -209,7 +247,7 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
 
         Empty where there are too many cuts to look at.
         """
-        return two_stage_periods(self.costs, len(self.cores), self.thread_counts)
+        return two_stage_periods(self.costs, self.sizes, self.thread_counts)
 
     @property
     def lower_bound(self) -> float:
@@ -221,7 +259,7 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         return self._planned(self.costs)
 
     def _planned(self, costs: CostModel) -> PlannedDeployment:
-        return plan_deployment(costs, len(self.cores), thread_counts=self.thread_counts)
+        return plan_cores(costs, self.sizes, self.thread_counts)
 
     def planned_under(self, costs: CostModel) -> tuple[DeployedSplit, float]:
         """See SpaceOf."""
@@ -237,10 +275,10 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         threads, and the others are around these. ``seconds``: for the planner.
         """
         candidates = dict.fromkeys(self.whole_models)
-        numbers = [len(self.cores)]
+        numbers = [self.sizes]
         if count > 1 and isinstance(costs, ContentionCosts) and len(self.cores) > 1:
             # Fewer cores are better only where cores slow each other down much.
-            numbers.append(len(self.cores) // 2)
+            numbers.append(tuple(max(1, size // 2) for size in self.sizes))
         for cores in numbers:
             candidates.update(dict.fromkeys(self.planned(costs, cores, 1, seconds)))
         if count > 1:
@@ -253,19 +291,21 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         return [batch.stages[n] for n in order[:count]]
 
     def planned(
-        self, costs: CostModel | ContentionCosts, cores: int, threads: int, seconds: float
+        self, costs: CostModel | ContentionCosts, cores: Sequence[int], threads: int, seconds: float
     ) -> list[DeployedSplit]:
-        """The best deployment on so many cores with at least so many threads; none if none fits."""
+        """The best deployment on so many cores of each kind with at least so many threads.
+
+        None if none fits.
+        """
         end = time.monotonic() + seconds
-        model = costs_at(costs, cores)
-        counts = [count for count in self.thread_counts if threads <= count <= cores]
-        rows = [self.thread_counts.index(count) for count in counts]
         with contextlib.suppress(Infeasible):
-            plan = plan_deployment(
-                model.on_devices(rows),
+            plan = plan_cores(
+                costs_at(costs, sum(cores)),
                 cores,
-                thread_counts=counts,
+                self.thread_counts,
+                fewest_threads=threads,
                 deadline=lambda: time.monotonic() > end,
+                steps=int(STEPS_A_SECOND * seconds),
             )
             return [_deployed(plan)]
         return []
@@ -293,9 +333,9 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
     def whole_models(self) -> list[DeployedSplit]:
         """The model as one stage, with as many replicas as there are cores for; by threads."""
         ops = tuple(range(len(self.costs.names)))
-        most = len(self.cores)
+        shapes = self.rows.items()
         return self._fitting(
-            DeployedSplit((ops,), (most // threads,), (threads,)) for threads in self.thread_counts
+            self._in_rows((ops,), (self.sizes[kind] // w,), [row]) for (w, kind), row in shapes
         )
 
     def random(self, rng: np.random.Generator) -> DeployedSplit | None:
@@ -304,15 +344,17 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         for _ in range(RANDOM_DRAWS):
             count = int(rng.integers(1, self.most_stages + 1))
             stages = random_stages(self.costs, rng, count)
-            free = len(self.cores) - count
-            threads, replicas = [], []
             # Each stage has a core. Of the others each takes a random part of what is left.
-            for _ in stages:
-                cores = 1 + int(rng.integers(0, free + 1))
-                free -= cores - 1
-                threads.append(int(rng.choice([w for w in self.thread_counts if w <= cores])))
-                replicas.append(cores // threads[-1])
-            fitting = self._fitting([DeployedSplit(stages, tuple(replicas), tuple(threads))])
+            kinds = rng.permutation(self._core_kinds)[:count].tolist()
+            free = [size - kinds.count(kind) for kind, size in enumerate(self.sizes)]
+            rows, replicas = [], []
+            for kind in kinds:
+                cores = 1 + int(rng.integers(0, free[kind] + 1))
+                free[kind] -= cores - 1
+                counts = [w for w, k in self.rows if k == kind and w <= cores]
+                rows.append(self.rows[int(rng.choice(counts)), kind])
+                replicas.append(cores // self.thread_counts[rows[-1]])
+            fitting = self._fitting([self._in_rows(stages, replicas, rows)])
             if fitting:
                 return fitting[0]
         return None
@@ -326,7 +368,7 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         moves = self._cut_neighbourhood.moves(deployment.stages)
         near = [
             *(replace(deployment, stages=stages) for stages in moves),
-            *deployment.reshaped(len(self.cores), self.thread_counts),
+            *deployment.reshaped(self.sizes, self.thread_counts),
             *deployment.merged(),
         ]
         return self._fitting(dict.fromkeys(near))
@@ -337,4 +379,4 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
 
 
 def _deployed(plan: PlannedDeployment) -> DeployedSplit:
-    return DeployedSplit(plan.stages, plan.replicas, plan.threads)
+    return DeployedSplit(plan.stages, plan.replicas, plan.threads, plan.kinds)

@@ -14,6 +14,7 @@ from autosplit.cuts.stages import Stages
 from autosplit.planner.batch.deployments import DeployedSplit, loads_in
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.planner.problem.cost_model import CostModel
+from autosplit.planner.problem.deployment import kinds_of_rows, row_numbers
 from autosplit.planner.problem.evaluation import evaluate
 from autosplit.planner.problem.runtime_costs import least_costs
 from autosplit.study.surrogate.gaussian_posterior import (
@@ -127,8 +128,10 @@ def correct_deployments(
     """
     trials = most_informative(measured, REMEMBERED // 2)
     complete = [m for m in trials if m.deployment and len(m.stage_ms) == len(m.stages)]
-    shares = OTHER_KIND, SCALE_OF_THREADS
-    kinds, scales = (equal_correlation(len(thread_counts), share) for share in shares)
+    kind = np.array(kinds_of_rows(thread_counts))
+    kinds, scales = equal_correlation(len(kind)), equal_correlation(len(kind), SCALE_OF_THREADS)
+    # Cores of another kind have another clock.
+    scales = np.where(kind[:, None] == kind, scales, OTHER_KIND)
     return _correct(
         costs, complete, (kinds, scales), most=cores, varies=True, thread_counts=thread_counts
     )
@@ -197,7 +200,7 @@ class _Shape(NamedTuple):
 
 def _shape(costs: CostModel, candidate: Any, thread_counts: tuple[int, ...]) -> _Shape:
     if isinstance(candidate, DeployedSplit):
-        rows = list(map(thread_counts.index, candidate.threads))
+        rows = list(map(row_numbers(thread_counts).__getitem__, candidate.shapes))
         return _Shape(rows, candidate.shares(costs), candidate.cores)
     return _Shape(range(len(candidate)), (1,) * len(candidate), sum(map(bool, candidate)))
 

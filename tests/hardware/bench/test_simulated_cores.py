@@ -25,11 +25,11 @@ def bench(
         costs = replace(costs, states=(("h", 1),), streams=streams)
     costs = replace(costs, sizes=(1.0,) * OPS, memory=(memory,), activations=False)
     setting = CoreSimulation(**{"error": 0.0, "noise": 0.0, **simulation})
-    return SimulatedCores(graph, costs, range(cores), (1, 2, 4), setting)
+    return SimulatedCores(graph, costs, [range(cores)], (1, 2, 4), setting)
 
 
 def on(stages: Any, replicas: Any, threads: Any) -> Deployment:
-    return Deployment.on_cores(stages, replicas, threads, ["simulated"] * len(stages), range(8))
+    return Deployment.on_cores(stages, replicas, threads, ["simulated"] * len(stages), [range(8)])
 
 
 def test_replicas_divide_the_period_and_threads_the_latency() -> None:
@@ -89,7 +89,7 @@ def test_the_optimum_is_no_worse_than_any_corner_and_keeps_the_memory() -> None:
 
 def test_half_of_the_error_is_the_same_for_all_numbers_of_threads() -> None:
     graph, costs = chain_of(2000, 0)
-    cores = SimulatedCores(graph, costs, range(4), (1, 2, 4), CoreSimulation(error=0.4))
+    cores = SimulatedCores(graph, costs, [range(4)], (1, 2, 4), CoreSimulation(error=0.4))
     errors = np.log(np.array(cores.true.times) / np.array(cores.costs.times))
     assert errors.std(axis=1) == pytest.approx([0.4] * 3, rel=0.1)
     assert np.corrcoef(errors)[0, 1] == pytest.approx(0.5, abs=0.1)

@@ -15,7 +15,7 @@ from autosplit.report.html import page, tables
 STUDY = """
 runtime = "simulated"
 stages = "auto"
-devices = ["cores:0", "cores:1", "cores:2"]
+devices = ["cuda:0", "cuda:1", "cuda:2"]
 objective = ["throughput", "latency"]
 [search]
 trials = 6

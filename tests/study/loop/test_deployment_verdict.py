@@ -21,7 +21,7 @@ def baseline(name: str, period: float, copies: int = 1) -> Baseline:
 
 def shape(replicas: Any, threads: Any, cores: Any = range(8), runtime: str = "openvino") -> Any:
     stages = [(n,) for n in range(len(replicas))]
-    return Deployment.on_cores(stages, replicas, threads, [runtime] * len(stages), cores)
+    return Deployment.on_cores(stages, replicas, threads, [runtime] * len(stages), [cores])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,32 @@
+"""Kinds of cores: which cores of this machine are alike, as Linux tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autosplit.deployment import cores_of
+
+_DEVICES = Path("/sys/devices")
+
+
+def by_kind(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[tuple[int, ...], ...]:
+    """Some cores by kind, those of the first core first; one kind where nothing says otherwise.
+
+    Processors of Arm have a capacity for each core; Intel's hybrid ones list their small cores.
+    """
+    listed = _text(devices / "cpu_atom" / "cpus")
+    small = cores_of(f"cores:{listed}") if listed else ()
+    kinds: dict[tuple[str, bool], list[int]] = {}
+    for core in numbers:
+        capacity = _text(devices / "system" / "cpu" / f"cpu{core}" / "cpu_capacity")
+        kinds.setdefault((capacity, core in small), []).append(core)
+    return tuple(map(tuple, kinds.values()))
+
+
+def _text(file: Path) -> str:
+    """What a file of the kernel says; empty where there is none."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
