@@ -42,6 +42,18 @@ def require_computation(program: Any) -> None:
             )
 
 
+def require_real_outputs(program: Any) -> None:
+    """Raise ModelError for an output of complex numbers, which ONNX has as pairs of numbers."""
+    results = {spec.arg.name for spec in user(program.graph_signature.output_specs)}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.name in results and isinstance(value, torch.Tensor) and value.dtype.is_complex:
+            raise ModelError(
+                f"output '{node.name}' is {value.dtype}, which ONNX does not have; "
+                "return torch.view_as_real of it"
+            )
+
+
 def require_supported(program: Any, origins: Mapping[str, str]) -> None:
     """Raise ModelError for control flow, for what draws at random, and for what ONNX cannot say.
 

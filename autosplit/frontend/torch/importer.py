@@ -69,6 +69,7 @@ def convert(program: Any, name: str, shapes: Shapes | None = None) -> SourceMode
         if node.name in inputs:
             _check_input(node, inputs[node.name])
     outputs = _unique([_output_name(s) for s in user(signature.output_specs)])
+    checks.require_real_outputs(program)
     checks.require_computation(program)
     checks.require_supported(program, {})
     exported, entries = export(program), dict[str, str]()

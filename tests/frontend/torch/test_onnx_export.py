@@ -303,3 +303,9 @@ def test_a_buffer_that_no_output_needs_may_be_updated():
             return x * 2
 
     run(torch.export.export(Counting(), (X,)), [X])
+
+
+def test_complex_numbers_are_refused_as_outputs_and_taken_inside():
+    with pytest.raises(ModelError, match=r"output 'polar' is torch\.complex64, .*view_as_real"):
+        autosplit.load_model(exported(lambda x: torch.polar(x.abs(), x), X))
+    run(exported(lambda x: torch.view_as_real(torch.polar(x.abs(), x)), X), [X])
