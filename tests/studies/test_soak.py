@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import autosplit
-from autosplit.deploy import stages as loading
 from autosplit.errors import StageError
+from autosplit.hardware.runtimes import stage_file as loading
 from studies.benchmarks import soak as soaking
 from tests.hardware.fakes import fake_pipeline, graph
 
