@@ -2,11 +2,12 @@
 
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 
 from autosplit import files
-from autosplit.errors import MachineError, ModelError
+from autosplit.errors import ConfigError, MachineError, ModelError
 
 
 def fail_after_writing(path):
@@ -63,3 +64,9 @@ def test_a_full_disk_is_named(tmp_path):
 def test_sha256_is_that_of_the_content(tmp_path, content):
     (tmp_path / "f").write_bytes(content)
     assert files.sha256(tmp_path / "f") == hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
+def test_a_path_that_no_system_takes_is_named(path):
+    with pytest.raises(ConfigError, match=r"^'a.*b' is no valid path .*; choose another$"):
+        files.require_path(Path(path))

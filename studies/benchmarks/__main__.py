@@ -1,11 +1,13 @@
 """Run every benchmark and write the result of each to studies/results/NAME.json.
 
-    python -m studies.benchmarks [NAME ...] [--workloads FOLDER]
+    python -m studies.benchmarks [NAME ...] [--skip NAME ...] [--workloads FOLDER] [--list]
 
-NAME is that of a result; without one all are made, within an hour on two cores. FOLDER holds the
-graph files of msr-fiddle/dnn-partitioning, which the planner and the search are tried on besides
-other graphs. Prints a summary and exits 1 where a benchmark fails or a bar is missed. Leave the
-machine alone while it runs.
+NAME is that of a result; without one all are made. ``--list`` prints what each needs and the
+minutes that it took last. FOLDER holds the graph files of msr-fiddle/dnn-partitioning, which the
+planner and the search are tried on besides other graphs. A benchmark whose package or folder is
+absent is left out, with the reason; after a failure the others are run. Prints a summary and exits
+1 where a benchmark fails or a bar is missed. Leave the machine alone while it runs. No benchmark
+needs a network.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from autosplit.cli.output import emit_table
@@ -26,9 +29,18 @@ from studies.benchmarks.result import Result
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "studies" / "results"
 WORKLOADS = "WORKLOADS"  # stands for the folder in a command
+FOLDER_NEEDED = "latency"  # has nothing to do without graph files
+PACKAGES = {  # beside those of the extra `all`
+    "architectures": ("torch", "timm", "transformers"),
+    "mutation": ("hypothesis", "mutmut", "pytest"),
+    "optuna_storage": ("pytest",),
+    "torch_ops": ("torch", "expecttest"),
+}
+UNTIMED = ("architectures", "faults", "mutation", "onnx_cases", "optuna_storage", "torch_ops")
 COMMANDS = {
     "planner": ("planner", WORKLOADS, "--wide"),
     "deployments": ("deployments", WORKLOADS),
+    "latency": ("latency", WORKLOADS),
     "networkx": ("networkx_ratio",),
     "search": ("search", WORKLOADS),
     "deployment_search": ("deployment_search",),
@@ -48,6 +60,10 @@ COMMANDS = {
     "zoo_studies": ("zoo_studies",),
     "onnxruntime": ("onnxruntime_threads", "--study-seconds", "1", "--seconds", "8"),
     "onnx_cases": ("onnx_cases",),
+    "torch_ops": ("torch_ops",),
+    "architectures": ("architectures",),
+    "optuna_storage": ("optuna_storage",),
+    "mutation": ("mutation",),
     "streams": ("streams",),
     "winners": ("winners",),
     "runtimes": ("runtimes", "--single", "--seconds", "3"),
@@ -81,18 +97,43 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(COMMANDS)}")
+    parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave out")
+    parser.add_argument("--list", action="store_true", help="print what each needs and stop")
     parser.add_argument("--workloads", type=Path, help="folder with graph files")
     parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="where results go (default studies/results)"
     )
     args = parser.parse_args()
-    unknown = set(args.names) - set(COMMANDS)
+    unknown = {*args.names, *args.skip} - set(COMMANDS)
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: no such benchmark")
-    ran = list(run(args.names or list(COMMANDS), args.workloads, args.folder))
-    emit_table("", ("benchmark", "minutes", "bars held", "missed"), [r.cells for r in ran])
+    names = [name for name in args.names or COMMANDS if name not in args.skip]
+    if args.list:
+        emit_table("", ("benchmark", "minutes", "needs"), [listed(n, args.folder) for n in names])
+        return 0
+    absent = {name: absences(name, args.workloads) for name in names}
+    ran = list(run([name for name in names if not absent[name]], args.workloads, args.folder))
+    rows = [r.cells for r in ran]
+    rows += [(n, "", "", f"left out: no {', '.join(a)}") for n, a in absent.items() if a]
+    emit_table("", ("benchmark", "minutes", "bars held", "missed"), rows)
     print(f"{sum(r.seconds for r in ran) / 60:.1f} minutes")
     return int(any(r.code for r in ran))
+
+
+def listed(name: str, folder: Path) -> tuple[str, str, str]:
+    """A benchmark, the minutes that it took last, and what it needs."""
+    last = written(folder / f"{name}.json")
+    needs = [] if name in UNTIMED else ["a calm machine"]
+    if WORKLOADS in COMMANDS[name]:
+        needs.append("graph files" + ("" if name == FOLDER_NEEDED else ", if there are any"))
+    needs += PACKAGES.get(name, ())
+    return name, f"{last.minutes:.1f}" if last and last.minutes else "", ", ".join(needs)
+
+
+def absences(name: str, workloads: Path | None) -> list[str]:
+    """What a benchmark cannot be run without and is not there."""
+    absent = [package for package in PACKAGES.get(name, ()) if find_spec(package) is None]
+    return absent + ["graph files"] * (name == FOLDER_NEEDED and workloads is None)
 
 
 def run(names: Sequence[str], workloads: Path | None, folder: Path) -> Iterator[Ran]:

@@ -17,19 +17,15 @@ from __future__ import annotations
 import random
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from autosplit import api
-from autosplit.errors import AutosplitError, StageError, line_of
-from autosplit.hardware.isolation.process import Worker
+from autosplit.errors import line_of
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
-from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
-from studies.benchmarks.result import arguments, at_least, at_most, finish
+from studies.benchmarks import verdicts
+from studies.benchmarks.result import arguments, finish
 
-EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
 NOT_EXPORTED = "not exported by torch"
 SHARE, SECONDS = 55 / 60, 900.0
 MAX_SIDE, WORDS, MAX_WIDTH = 256, 1000, 2048
@@ -41,6 +37,9 @@ TYPES = """
 
 
 def main() -> int:
+    # A worker imports the function by its module, which is not the one that runs as a program.
+    from studies.benchmarks import architectures
+
     parser = arguments(__doc__)
     parser.add_argument("--count", type=int, default=60, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
@@ -50,15 +49,9 @@ def main() -> int:
     if args.list:
         print("\n".join(names))
         return 0
-    verdicts = judge_apart(names)
-    count = Counter(verdict for verdict, _ in verdicts.values())
-    total = sum(count[v] for v in (EQUAL, REFUSED, DIFFERS, FAILS))
-    rows = [(v, count[v]) for v in (EQUAL, REFUSED, DIFFERS, FAILS, NOT_EXPORTED)]
-    notes = [f"{name}: {verdict}: {text}" for name, (verdict, text) in verdicts.items()]
-    bars = [
-        at_least("share of equal models", count[EQUAL] / total if total else 0.0, SHARE, ".4f"),
-        at_most("models that differ, crash or hang", count[DIFFERS] + count[FAILS], 0),
-    ]
+    judged = verdicts.judge_apart(architectures.open_models, names, SECONDS, fresh=True)
+    rows, bars = verdicts.counted(judged, "models", SHARE, NOT_EXPORTED)
+    notes = [f"{name}: {verdict}: {text}" for name, (verdict, text) in judged.items()]
     return finish(
         "architectures", ("verdict", "models"), rows, notes=notes, bars=bars, file=args.file
     )
@@ -73,25 +66,6 @@ def drawn(count: int, seed: int) -> list[str]:
     images = generator.sample(sorted(timm.list_models()), count - from_transformers)
     texts = generator.sample(sorted(TYPES.split()), from_transformers)
     return [f"timm/{name}" for name in images] + [f"transformers/{name}" for name in texts]
-
-
-def judge_apart(names: list[str]) -> dict[str, tuple[str, str]]:
-    """The verdict on each model and its reason, from a process that is replaced when it dies."""
-    # A worker imports the function by its module, which is not the one that runs as a program.
-    from studies.benchmarks import architectures
-
-    verdicts = {}
-    for name in names:
-        worker = Worker(architectures.open_models, {})  # a large model leaves no memory behind
-        try:
-            verdict, text = worker.call({"kind": name}, SECONDS)
-        except StageError as error:
-            verdict, text = FAILS, line_of(error)
-        finally:
-            worker.close()
-        verdicts[name] = (verdict, text)
-        print(f"{name}: {verdict}: {text}", file=sys.stderr, flush=True)
-    return verdicts
 
 
 def open_models(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
@@ -111,22 +85,9 @@ def judge(name: str) -> tuple[str, str]:
             program = torch.export.export(net.eval(), (), inputs)
     except Exception as error:
         return NOT_EXPORTED, line_of(error)
-    try:
-        model = api.load_model(program, runtime=TVM)
-        if any(op.opaque for op in model.graph.ops):
-            model = api.load_model(program, runtime=ONNXRUNTIME)
-        split = _in_three_stages(model)
-        items = model.items(1)
-        expected = model.expected(items)
-        with split.pipeline(["cores:0"] * len(split.stages)) as pipeline:
-            outputs = pipeline.run(items)
-    except AutosplitError as error:
-        return REFUSED, line_of(error)
-    accuracy = compare(outputs, expected, model.lowered.dtypes)
-    detail = f"{model.runtime_name}, {len(model.graph.ops)} ops, {len(split.stages)} stages"
-    if not accuracy.equal:
-        return DIFFERS, f"{detail}, relative error {accuracy.max_rel_error:.3g}"
-    return EQUAL, detail
+    return verdicts.judge(
+        lambda runtime: api.load_model(program, runtime=runtime), _in_three_stages
+    )
 
 
 def _net_and_inputs(name: str) -> tuple[Any, dict[str, Any]]:

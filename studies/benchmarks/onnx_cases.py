@@ -15,7 +15,6 @@ import io
 import sys
 import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,32 +22,30 @@ from typing import Any
 import numpy as np
 
 from autosplit import api
-from autosplit.errors import AutosplitError, StageError, line_of
-from autosplit.hardware.isolation.process import Worker
+from autosplit.errors import AutosplitError, line_of
 from autosplit.hardware.isolation.worker import Handler, ReportPhase
-from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
-from studies.benchmarks.result import arguments, at_least, at_most, finish
+from studies.benchmarks import verdicts
+from studies.benchmarks.result import arguments, finish
 
-EQUAL, REFUSED, DIFFERS, FAILS = "equal", "refused", "differs", "crashes or hangs"
 NO_NUMBERS, NOT_RUN = "no tensors of numbers", "not run by onnxruntime"
 SHARE, SECONDS = 0.97, 120.0
 
 
 def main() -> int:
+    # A worker imports the function by its module, which is not the one that runs as a program.
+    from studies.benchmarks import onnx_cases
+
     parser = arguments(__doc__)
     parser.add_argument("texts", nargs="*", metavar="TEXT")
     args = parser.parse_args()
     names = [n for n in cases() if not args.texts or any(t in n for t in args.texts)]
-    verdicts = judge_apart(names)
-    count = Counter(verdict for verdict, _ in verdicts.values())
-    total = sum(count[v] for v in (EQUAL, REFUSED, DIFFERS, FAILS))
-    rows = [(v, count[v]) for v in (EQUAL, REFUSED, DIFFERS, FAILS, NOT_RUN, NO_NUMBERS)]
-    notes = [f"{n}: {v}: {text}" for n, (v, text) in verdicts.items() if v in (REFUSED, DIFFERS)]
-    bars = [
-        at_least("share of equal cases", count[EQUAL] / total if total else 0.0, SHARE, ".4f"),
-        at_most("cases that differ, crash or hang", count[DIFFERS] + count[FAILS], 0),
+    judged = verdicts.judge_apart(onnx_cases.open_cases, names, SECONDS)
+    rows, bars = verdicts.counted(judged, "cases", SHARE, NOT_RUN, NO_NUMBERS)
+    notes = [
+        f"{name}: {verdict}: {text}"
+        for name, (verdict, text) in judged.items()
+        if verdict in (verdicts.REFUSED, verdicts.DIFFERS, verdicts.FAILS)
     ]
     columns = ("verdict", "cases")
     return finish("onnx_cases", columns, rows, notes=notes, bars=bars, file=args.file)
@@ -62,28 +59,6 @@ def cases() -> dict[str, Any]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         return {case.name: case for case in load_model_tests(kind="node")}
-
-
-def judge_apart(names: list[str]) -> dict[str, tuple[str, str]]:
-    """The verdict on each case and its reason, from a process that is replaced when it dies."""
-    # A worker imports the function by its module, which is not the one that runs as a program.
-    from studies.benchmarks import onnx_cases
-
-    verdicts = {}
-    worker = Worker(onnx_cases.open_cases, {})
-    try:
-        for name in names:
-            try:
-                verdict, text = worker.call({"kind": name}, SECONDS)
-            except StageError as error:
-                worker.close()
-                worker = Worker(onnx_cases.open_cases, {})
-                verdict, text = FAILS, line_of(error)
-            verdicts[name] = (verdict, text)
-            print(f"{name}: {verdict}: {text}", file=sys.stderr, flush=True)
-    finally:
-        worker.close()
-    return verdicts
 
 
 def open_cases(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
@@ -108,28 +83,12 @@ def judge(case: Any) -> tuple[str, str]:
             expected = list(map(onnxruntime_step(path), items))
         except AutosplitError as error:
             return NOT_RUN, line_of(error)
-        try:
-            model = api.load_model(path, shapes, runtime=TVM)
-            if any(op.opaque for op in model.graph.ops):
-                model = api.load_model(path, shapes, runtime=ONNXRUNTIME)
-            split = _split(model)
-            with split.pipeline(["cores:0"] * len(split.stages)) as pipeline:
-                outputs = pipeline.run(items)
-        except AutosplitError as error:
-            return REFUSED, line_of(error)
-    accuracy = compare(outputs, expected, model.lowered.dtypes)
-    detail = model.runtime_name
-    if not accuracy.equal:
-        return DIFFERS, f"{detail}, relative error {accuracy.max_rel_error:.3g}"
-    return EQUAL, detail
-
-
-def _split(model: api.Model) -> api.Split:
-    """The model cut after its first op, or where that is refused as one stage."""
-    if len(model.graph.ops) > 1:
-        with contextlib.suppress(AutosplitError):
-            return model.split([[model.graph.ops[0].name]])
-    return model.split([])
+        return verdicts.judge(
+            lambda runtime: api.load_model(path, shapes, runtime=runtime),
+            verdicts.after_first_op,
+            items,
+            expected,
+        )
 
 
 def _model_and_items(case: Any) -> tuple[Any, list[dict[str, np.ndarray[Any, Any]]]] | None:

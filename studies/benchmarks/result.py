@@ -9,11 +9,14 @@ import argparse
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from autosplit.cli.output import emit_table
 from autosplit.errors import ConfigError
@@ -41,7 +44,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Result:
-    """What a benchmark found; ``columns`` and ``rows`` are its table, as text."""
+    """What a benchmark found; ``columns`` and ``rows`` are its table, as text.
+
+    ``minutes``: how long its process ran.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -51,6 +57,7 @@ class Result:
     command: str = field(default_factory=lambda: command_line(sys.argv))
     date: str = field(default_factory=lambda: today())
     environment: Mapping[str, str] = field(default_factory=environment)
+    minutes: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -108,7 +115,10 @@ def finish(
 ) -> int:
     """Print a result, write it to ``file`` and return the exit code: 1 where a bar is missed."""
     cells = tuple(tuple(map(str, row)) for row in rows)
-    result = Result(name, tuple(columns), cells, tuple(notes), tuple(bars))
+    minutes = (time.time() - psutil.Process().create_time()) / 60
+    result = Result(
+        name, tuple(columns), cells, tuple(notes), tuple(bars), minutes=round(minutes, 1)
+    )
     emit_table("", result.columns, result.rows)
     for note in result.notes:
         print(note)

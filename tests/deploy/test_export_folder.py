@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -118,6 +119,24 @@ def test_a_full_disk_is_named_however_it_is_reported(tmp_path, error):
         replace_export(tmp_path / "out"),
     ):
         raise error
+
+
+def test_a_full_disk_is_named_by_the_cause_and_by_the_place_it_tells(tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    full = OSError(28, "voll", str(tmp_path / "tmp" / "x.o"))
+    with (
+        pytest.raises(MachineError, match=r"tmp': No space left on device; free the disk"),
+        replace_export(tmp_path / "out"),
+    ):
+        raise RuntimeError("compilation failed") from full
+
+
+def test_a_file_that_was_removed_is_no_obstacle(tmp_path):
+    write(tmp_path, "old")
+    (tmp_path / "stage1.so").unlink()
+    write(tmp_path, "new")
+    assert read(tmp_path, tmp_path / "private") == "new"
 
 
 @pytest.mark.parametrize("name", ["file", "file/out", "n" * 300])

@@ -11,6 +11,7 @@ from autosplit.deploy import manifest, manifest_file
 from autosplit.deploy.manifest import Manifest, ReplicaPart
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
+from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
 from tests.deploy.manifests import sound
 
 
@@ -29,6 +30,21 @@ def test_what_is_written_reads_back(put, tmp_path):
     parsed = manifest_file.read(put(sound()))
     manifest_file.write(parsed, tmp_path / "again" / manifest.NAME)
     assert manifest_file.read(tmp_path / "again") == parsed
+    written = json.loads((tmp_path / "again" / manifest.NAME).read_text())
+    assert all("from" in connection for connection in written["connections"])
+
+
+@pytest.mark.parametrize("source", ["b", (0, 1)])
+def test_a_connection_to_stages_and_outputs_reads_back(source):
+    connection = Connection("b", 24, source, (1, 2), ("b", "too"))
+    assert manifest.ConnectionPart.of(connection).connection() == connection
+
+
+def test_the_largest_error_is_a_part_of_what_was_measured():
+    once = Spread(1.0, 1.0, 1.0)
+    measured = Measurement(once, once, (1.0,), Accuracy(True, 0.5, 0.25, 1))
+    parts = manifest.results_parts(SplitResults(measured))
+    assert Manifest.model_validate(sound() | parts).measured.max_rel_error == 0.25
 
 
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):

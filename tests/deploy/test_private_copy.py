@@ -84,5 +84,5 @@ def test_a_full_temporary_disk_is_named_with_the_remedy(export, monkeypatch):
     private = export.parent / "private"
     private.mkdir()
     (private / "full").symlink_to("/dev/full")
-    with pytest.raises(MachineError, match=r"No space left on device; .*TMPDIR"):
+    with pytest.raises(MachineError, match=r"private/full': No space left on device; .*TMPDIR"):
         copy_checked(export, "full", digest("code" * 100_000), private)

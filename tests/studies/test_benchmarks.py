@@ -68,8 +68,7 @@ def test_every_module_with_a_main_function_is_run_by_the_command_for_all() -> No
     files = (STUDIES / "benchmarks").glob("*.py")
     modules = {file.stem for file in files if "def main" in file.read_text()}
     run = {module for module, *_ in all_benchmarks.COMMANDS.values()}
-    # One takes an hour, the other needs packages that no extra installs.
-    assert run == modules - {"__main__", "soak", "architectures"}
+    assert run == modules - {"__main__", "soak"}  # that one takes an export
 
 
 def test_every_benchmark_has_its_table_on_the_page_of_results() -> None:
@@ -258,6 +257,25 @@ def test_a_benchmark_that_fails_is_reported_and_the_others_run(
     assert bench(all_benchmarks, "--folder", tmp_path) == 1
     assert "failed with exit code 2" in capsys.readouterr().out
     assert result.read(tmp_path / "tables.json").name == "planner"
+
+
+def test_what_a_benchmark_needs_is_listed_and_what_cannot_run_is_left_out(
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "planner.json"
+    result.finish("planner", ("net",), [], file=file)
+    assert bench(all_benchmarks, "planner", "latency", "--list", "--folder", tmp_path) == 0
+    assert "a calm machine, graph files, if there are any" in capsys.readouterr().out
+    monkeypatch.setitem(all_benchmarks.PACKAGES, "search", ("no_such_package",))
+    names = ("search", "latency", "planner", "--skip", "planner")
+    assert bench(all_benchmarks, *names, "--folder", tmp_path) == 0
+    out = capsys.readouterr().out
+    assert "left out: no no_such_package" in out
+    assert "left out: no graph files" in out
+    assert file.exists()
 
 
 @pytest.mark.slow

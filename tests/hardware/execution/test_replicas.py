@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autosplit.errors import StageError
+from autosplit.hardware.execution.edges import Ticket
+from autosplit.hardware.execution.stage_queue import StageQueue
 from tests.hardware.execution.test_pipeline import (
     CHAIN,
     SKIP,
@@ -136,3 +138,21 @@ def test_an_event_names_its_replica():
         (stage, item) for stage in range(3) for item in range(6)
     ]
     assert {e.replica for e in pipeline.events if e.stage != 1} == {0}
+
+
+def test_a_queue_counts_from_the_first_item_that_no_replica_took():
+    queue = StageQueue(threading.RLock(), replicas=2, has_states=False)
+    assert queue.first == 0
+    with queue.changed:
+        for number in (1, 0, 2):
+            queue.put(Ticket(number, [], [], {}, "", None))
+        taken = [(queue.take(0).number, queue.first) for _ in range(3)]
+    assert taken == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_replicas_that_are_held_back_are_woken_once():
+    queue = StageQueue(threading.RLock(), replicas=2, has_states=False)
+    queue.is_held_back = True
+    with queue.changed:
+        queue.wake_held_back()
+    assert queue.is_held_back is False

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from autosplit.errors import ConfigError, SplitError, StageError
 from autosplit.hardware.execution.pipeline import Pipeline
-from autosplit.hardware.execution.wiring import wire
+from autosplit.hardware.execution.stream_states import StreamStates
+from autosplit.hardware.execution.wiring import Port, StagePorts, StageState, Wiring, wire
 from autosplit.lowering.states import match_states
 from tests.hardware.fakes import FakeStage, fake_pipeline, graph, in_time, items, sequential
 
@@ -167,6 +168,25 @@ def test_a_failure_names_the_streams_that_are_lost_and_keeps_the_others():
 def test_a_value_that_is_no_state_is_refused(state):
     with summing() as pipeline, pytest.raises(ConfigError, match="state"):
         pipeline.reset(state=state)
+
+
+def test_an_unknown_state_and_another_shape_are_told_with_the_right_ones():
+    with summing() as pipeline:
+        with pytest.raises(ConfigError, match=r"'x'; the states are before, older$"):
+            pipeline.reset(state={"x": np.zeros(2)})
+        shapes = r"float64\[3\], but the model takes float64\[2\]$"
+        with pytest.raises(ConfigError, match=shapes):
+            pipeline.reset(state={"before": np.zeros(3)})
+
+
+def test_a_stream_that_has_not_begun_has_the_states_of_the_model():
+    first = np.array([1, 2], np.int8)
+    port, renewed = Port("h", (2,), "int8"), Port("n", (2,), "int8")
+    stage = StagePorts((), (port,), (renewed,))
+    for initial, values in ((None, [0, 0]), (first, [1, 2])):
+        wiring = Wiring((), (), (stage,), (), (StageState(0, 0, 0, port, initial),))
+        begun = StreamStates(wiring).of("new")["h"]
+        assert (begun.tolist(), begun.dtype) == (values, np.int8)
 
 
 def test_more_streams_than_allowed_are_refused_until_one_ends():
