@@ -249,6 +249,9 @@ def ops_named(graph: FusedGraph, name: str) -> tuple[int, ...]:
     ops = tuple(i for i, op in enumerate(graph.ops) if name in op.sources)
     # A tensor's name comes last: a node and its output often have the same one.
     ops = ops or tuple(i for i, op in enumerate(graph.ops) if name in op.outputs)
+    # Nobody types op5_fused_conv2d_add_relu.
+    if not ops and name[:2] == "op" and name[2:].isdigit():
+        ops = tuple(i for i, op in enumerate(graph.ops) if op.name.startswith(f"{name}_"))
     if ops:
         return ops
     for folded in graph.folded:

@@ -39,8 +39,7 @@ from autosplit.cli import (
     verify,
     zoo,
 )
-from autosplit.errors import AutosplitError, MachineError
-from autosplit.printable import printable
+from autosplit.errors import AutosplitError, ConfigError, MachineError
 from autosplit.versions import VERSION
 
 _MODULES = (
@@ -96,7 +95,9 @@ def _run(args: argparse.Namespace) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        super().error(printable(message))
+        """One line: the usage of a command with many options fills a screen."""
+        output.note(f"{self.prog}: {message}; see `{self.prog} --help`")
+        raise SystemExit(ConfigError.exit_code)
 
 
 def _open_closed_streams() -> None:

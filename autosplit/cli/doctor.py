@@ -27,10 +27,10 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         output.emit_json({"ok": ok, "checks": [asdict(check) for check in checks]})
     else:
-        rows = []
         for check in checks:
             failed = "MISSING" if check.needed else "absent"
             state = "ok" if check.ok else failed
-            rows.append((state, check.name, check.value, check.remedy))
-        output.emit_table("", ("", "what", "found", "what to do"), rows)
+            # No table: the few remedies are long, and would make it wider than a terminal.
+            remedy = f"; {check.remedy}" if check.remedy else ""
+            output.emit_line(f"{state:7} {check.name:16} {check.value}{remedy}")
     return 0 if ok else MachineError.exit_code

@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
         output.emit_line(line)
     for op in model.graph.ops:
         if op.opaque:
-            output.emit_line(f"opaque: {op.name} ({op.opaque}; needs --runtime onnxruntime)")
+            output.emit_line(
+                f"opaque: {op.name} ({op.opaque}; its stage needs onnxruntime or OpenVINO)"
+            )
     for folded in document["folded"] if args.folded else ():
         output.emit_line(f"folded: {folded['name']} ({folded['reason']})")
     if document["folded"] and not args.folded:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autosplit.cli import options
+from autosplit.errors import ConfigError
 
 if TYPE_CHECKING:
     from autosplit.hardware.execution.pipeline import Pipeline
@@ -43,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
     devices = options.devices(args.devices)
     pipeline: Pipeline
+    if args.ray is None and any(device.startswith("ray:") for device in devices):
+        raise ConfigError(f"--devices {args.devices} is on Ray; add --ray or --ray HOST:PORT")
     if args.ray is None:
         pipeline = load.load(args.folder, devices)
     else:

@@ -28,6 +28,8 @@ _NEEDED = (
 _EXTRAS = {
     "onnx": ("onnx", "onnxruntime"),
     "openvino": ("openvino",),
+    "torch": ("torch", "onnxscript"),
+    "ray": ("ray",),
     "dashboard": ("optuna-dashboard", "waitress"),
 }
 
@@ -96,7 +98,7 @@ def _calm() -> Check:
     if "powersave" in state:
         remedies.append("set the governor to performance for steadier measurements")
     if unknown:
-        remedies.append(f"not told here, so it goes unnoticed: {', '.join(unknown)}")
+        remedies.append(f"cannot be read here: {', '.join(unknown)}")
     return Check("load", True, state, "; ".join(remedies), needed=False)
 
 
@@ -107,7 +109,7 @@ def _cuda() -> Check:
     import tvm
 
     if not tvm.runtime.enabled("cuda"):
-        remedy = "this TVM was built without CUDA; devices such as cuda:0 need a build that has it"
+        remedy = "devices such as cuda:0 need a TVM that was built with CUDA"
         return Check("cuda", False, "not in this TVM", remedy, needed=False)
     # TVM has no function that counts them.
     devices: list[Any] = [tvm.cuda(n) for n in range(16)]

@@ -53,7 +53,13 @@ def test_the_version_is_the_packages(capsys):
 def test_a_wrong_call_is_exit_code_2(capsys, arguments):
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
-    assert "usage: autosplit" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"(autosplit( inspect)?): .+; see `\1 --help`", line)
+
+
+def test_places_on_ray_need_its_option(capsys):
+    assert main(["serve", "out", "--devices", "ray:a/cores:0 ray:b"]) == 2
+    assert "add --ray" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

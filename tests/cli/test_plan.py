@@ -158,7 +158,7 @@ def test_options_that_cannot_be_used_are_exit_code_2(args, graph, capsys):
 def test_what_is_no_number_of_stages_is_refused(stages, graph, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["plan", graph(), f"--stages={stages}"])
-    assert capsys.readouterr().err.endswith("give 1 or more, or auto\n")
+    assert "; give 1 or more, or auto; see `autosplit plan --help`" in capsys.readouterr().err
 
 
 def test_a_split_that_cannot_be_is_exit_code_1(graph, capsys):

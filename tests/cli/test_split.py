@@ -157,6 +157,15 @@ def test_a_tensor_stands_for_the_op_that_makes_it(save):
     assert model.split([["q"]]).stages == model.split([["p"]]).stages
 
 
+def test_the_number_of_an_op_stands_for_it(residual, document):
+    graph = autosplit.load_model(residual).graph
+    assert ops_named(graph, "op1") == (1,)
+    (cut,) = document(residual, "--after", "op1")["cuts"]
+    assert graph.ops[1].name not in [op["name"] for op in cut["took"]]
+    with pytest.raises(SplitError, match="'op99'"):
+        ops_named(graph, "op99")
+
+
 def test_one_name_may_stand_for_a_list(residual):
     model = autosplit.load_model(residual)
     assert model.split(["out0"]).stages == model.split([["out0"]]).stages
@@ -170,6 +179,10 @@ def test_a_cut_and_a_stage_in_words():
         {"number": 2, "after": ["a", "b"], "took": [op, {"name": "op2", "sources": []}]}
     ) == ("cut 2 after a, b; also contains op1 (n1 n2), op2")
     assert manual_split.title({"number": 1, "after": ["a"], "took": []}) == "cut 1 after a"
+    many = [{"name": f"op{i}", "sources": []} for i in range(9)]
+    assert manual_split.title({"number": 1, "after": ["a"], "took": many}).endswith(
+        "contains 3 other ops (-f json lists them), op3, op4, op5, op6, op7, op8"
+    )
     assert manual_split.stage_line(
         {"index": 0, "ops": [op], "inputs": [], "outputs": ["y", "z"]}
     ) == ("stage 0: 1 op, reads nothing, makes y, z")

@@ -51,6 +51,8 @@ def test_a_wrong_pair_is_refused_by_name(pairs: dict[str, str], problem: str) ->
         ("past_3", "present_3"),
         ("past_of_past_3", "present_of_past_3"),
         ("past_key_values.0.key", "present_key_values.0.key"),
+        ("past3", "next3"),
+        ("prev_mem", "next_mem"),
         ("h0", "hn"),
         ("c_0", "c_n"),
         ("mem2_in", "mem2_out"),

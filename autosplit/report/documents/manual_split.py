@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from autosplit.api import Split
 
 
+NAMED = 6  # ops of a cut that a line has room for
+
+
 def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The document of ``split -f json`` for ``Model.split(after)``.
 
@@ -26,7 +29,10 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
         # Cuts nest: what an earlier one took along is not named again.
         ops = [graph.ops[i] for i in cuts.members(cut & ~before)]
         tensors = [tensor(graph, name) for name in cuts.live(graph, cut)]
-        unnamed = [op for op in ops if not {op.name, *op.sources}.intersection(names)]
+        number_of = {op.name: op.name.partition("_")[0] for op in ops}
+        unnamed = [
+            op for op in ops if not {op.name, number_of[op.name], *op.sources}.intersection(names)
+        ]
         cut_documents.append(
             {
                 "number": number,
@@ -54,8 +60,12 @@ def document(split: Split, after: Sequence[Sequence[str]]) -> dict[str, Any]:
 def title(cut: dict[str, Any]) -> str:
     """A cut in one line."""
     text = f"cut {cut['number']} after {', '.join(cut['after'])}"
-    if cut["took"]:
-        text += f"; also contains {', '.join(map(_op_text, cut['took']))}"
+    took = [*map(_op_text, cut["took"])]
+    if len(took) > NAMED:
+        # The last ones are those beside the cut.
+        took = [f"{len(took) - NAMED} other ops (-f json lists them)", *took[-NAMED:]]
+    if took:
+        text += f"; also contains {', '.join(took)}"
     return text
 
 

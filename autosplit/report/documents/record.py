@@ -185,7 +185,7 @@ def read(study: optuna.Study) -> Study:
         baselines=stored.compared_baselines(),
         choice=stored.verdict.choice,
         verdict=stored.verdict.text,
-        stopped=stored.stopped,
+        stopped=stored.stopped.removeprefix("stopped: "),  # the pages say so themselves
         identity=stored.identity,
         config=stored.config,
         trials=records,

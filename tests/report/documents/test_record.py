@@ -57,6 +57,10 @@ def compared(measured: int, *numbers: int, baselines: list[float] | None = None)
     }
 
 
+def test_the_pages_do_not_say_twice_that_a_study_stopped() -> None:
+    assert read(study_of([], stopped="stopped: 3 trials (limit)")).stopped == "3 trials (limit)"
+
+
 def best_of(study: Study) -> tuple[int, float] | None:
     best = study.best()
     return (best.number, best.period_ms.median) if best and best.period_ms else None

@@ -1,6 +1,4 @@
-// Runs the items of .npy files through an export:
-//
-//   net DIR --input NAME=FILE … [--output NAME=FILE …] [--streams N] [--repeat N]
+// Runs the items of .npy files through an export; USAGE has the arguments.
 //
 // Item i belongs to stream i mod N. All items run N times, and outputs are of the first time.
 #include <chrono>
@@ -12,6 +10,9 @@
 
 namespace autosplit {
 namespace {
+
+const char* const USAGE =
+    "net DIR --input NAME=FILE.npy … [--output NAME=FILE.npy …] [--streams N] [--repeat N]";
 
 struct Arguments {
   std::string folder;
@@ -34,6 +35,10 @@ Arguments parse(const std::vector<std::string>& words) {
     if (option.rfind("--", 0)) {
       arguments.folder = option;
       continue;
+    }
+    if (option == "--help") {
+      std::cout << USAGE << std::endl;
+      std::exit(0);
     }
     if (++i == words.size()) throw Error(BAD_INPUT, option + " needs a value");
     const std::size_t equals = words[i].find('=');
