@@ -39,6 +39,17 @@ def test_a_study_is_still_drawn(database: Path, tmp_path: Path) -> None:
     assert "replicate" in page.read_text(encoding="utf-8")
 
 
+def test_a_study_is_not_continued_by_other_measurements(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = database.with_name("study.toml")
+    study.write_text('name = "old"\nstages = 3\nruntime = "simulated"\n[simulated]\nops = 12\n')
+    assert main(["run", str(study), "--storage", f"sqlite:///{database}"]) == 2
+    error = capsys.readouterr().err
+    assert "autosplit 0.1.0" in error
+    assert "--force" in error
+
+
 def test_split_json_is_still_read(tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text((HERE / "split-0.1.json").read_text(encoding="utf-8"))
     document = manifest_file.read(tmp_path)

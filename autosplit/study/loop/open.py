@@ -205,8 +205,8 @@ def _refuse_other_study(study: optuna.Study, url: str, identity: Mapping[str, st
         attributes = study.user_attrs
     if mark.get("format") != records.FORMAT:
         raise ConfigError(
-            f"{where} has format {mark.get('format')}, this version writes {records.FORMAT}; "
-            f"{remedy}"
+            f"{where} was measured by autosplit {mark.get('version')}, whose trials this version "
+            f"does not continue; {remedy}"
         )
     # Times of another model, machine or version cannot be compared with those to come.
     different = records.differences(attributes["identity"], identity)
