@@ -4,7 +4,8 @@
 
 mutmut changes the modules that ``tool.mutmut`` of pyproject.toml names, in a copy of the tree, and
 runs the tests named there that reach the change. Of each module N changes are drawn by a seed, or
-all with ``--each 0``. FOLDER keeps the copy: in it, ``python -m studies.tools.mutants show MUTANT``
+all with ``--each 0``. FOLDER keeps the copy; one that is there already is only read, and a change
+that was not tried in it does not count. In it, ``python -m studies.tools.mutants show MUTANT``
 prints a change. Bar: 80 % of the changes are noticed; what a change of a message's words or of an
 equivalent expression leaves unnoticed is part of the rest. Needs the extra ``dev``.
 """
@@ -39,17 +40,22 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
-        copy_tree(folder)
-        run([FIRST], folder)
+        is_new = not (folder / "mutants").exists()
+        if is_new:
+            copy_tree(folder)
+            run([FIRST], folder)
         drawn = draw(folder, args.each, args.seed)
-        run([name for names in drawn.values() for name in names], folder)
+        if is_new:
+            run([name for names in drawn.values() for name in names], folder)
         outcomes = {module: Counter(read(folder, module, names)) for module, names in drawn.items()}
     total = sum(outcomes.values(), Counter())
     rows = [row(module, count) for module, count in (*outcomes.items(), ("all", total))]
     noticed = total[KILLED] + total[LATE]
     bars = [at_least("share of changes noticed", noticed / max(1, total.total()), SHARE)]
+    drawn_number = sum(map(len, drawn.values()))
+    note = f"{total.total()} of {drawn_number} changes drawn by seed {args.seed} were tried"
     columns = ("module", "changes", KILLED, LATE, SURVIVED, UNREACHED)
-    return finish("mutation", columns, rows, bars=bars, file=args.file)
+    return finish("mutation", columns, rows, notes=[note], bars=bars, file=args.file)
 
 
 def copy_tree(folder: Path) -> None:
@@ -80,17 +86,18 @@ def draw(folder: Path, each: int, seed: int) -> dict[str, list[str]]:
 
 
 def read(folder: Path, module: str, names: Sequence[str]) -> list[str]:
-    """What became of changes of a module."""
+    """What became of the changes of a module that were tried."""
     codes = _exit_codes(folder / "mutants" / f"{module}.meta")
-    return [OUTCOMES.get(codes[name], KILLED) for name in names]
+    tried = [code for name in names if (code := codes[name]) is not None]
+    return [OUTCOMES.get(code, KILLED) for code in tried]
 
 
 def row(module: str, count: Counter[str]) -> tuple[object, ...]:
     return module, count.total(), *(count[o] for o in (KILLED, LATE, SURVIVED, UNREACHED))
 
 
-def _exit_codes(file: Path) -> dict[str, int]:
-    codes: dict[str, int] = json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
+def _exit_codes(file: Path) -> dict[str, int | None]:
+    codes: dict[str, int | None] = json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
     return codes
 
 

@@ -12,7 +12,7 @@ from autosplit.deploy.manifest import Manifest, ReplicaPart
 from autosplit.errors import ConfigError
 from autosplit.hardware.execution.wiring import Connection, Port
 from autosplit.hardware.measurement.results import Accuracy, Measurement, SplitResults, Spread
-from tests.deploy.manifests import sound
+from tests.deploy.manifests import port, sound
 
 
 @pytest.fixture
@@ -43,8 +43,21 @@ def test_a_connection_to_stages_and_outputs_reads_back(source):
 def test_the_largest_error_is_a_part_of_what_was_measured():
     once = Spread(1.0, 1.0, 1.0)
     measured = Measurement(once, once, (1.0,), Accuracy(True, 0.5, 0.25, 1))
-    parts = manifest.results_parts(SplitResults(measured))
-    assert Manifest.model_validate(sound() | parts).measured.max_rel_error == 0.25
+    document = sound() | manifest.results_parts(SplitResults(measured, 2.0))
+    parsed = Manifest.model_validate(document)
+    assert (parsed.measured.max_rel_error, parsed.predicted.period_ms) == (0.25, 2.0)
+
+
+def test_a_state_is_wired_to_the_ports_of_its_stage():
+    document = sound()
+    stage = document["stages"][1]
+    stage["inputs"].append(port("h"))
+    stage["outputs"].append(port("n"))
+    stage["states"] = [port("h") | {"input": "h", "output": "n"}]
+    document["model"]["states"] = {"h": "n"}
+    (state,) = Manifest.model_validate(document).wiring().states
+    assert (state.stage, state.input, state.output) == (1, 2, 1)
+    assert state.port == Port("h", (2, 3), "float32")
 
 
 def test_a_folder_or_the_file_itself_is_read(put, tmp_path):

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,14 @@ def test_a_marker_without_an_end_is_refused(results: Path) -> None:
 def test_the_tables_of_the_pages_are_those_of_the_results(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert tables.filled(text, tables.RESULTS) == text, "run python -m studies.tools.tables"
+
+
+def test_the_figures_of_the_readme_stand_on_the_page_of_results() -> None:
+    page = tables.PAGES[0].read_text()
+    readme = (tables.ROOT / "README.md").read_text()
+    rows = readme.partition("| measurement | result |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(rows) > 5
+    for row in rows:
+        figures = re.findall(r"\d+\.\d+|\d{2,}", row.split("|")[2])
+        assert figures, row
+        assert all(re.search(rf"\b{re.escape(figure)}", page) for figure in figures), row
