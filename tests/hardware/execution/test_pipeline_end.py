@@ -55,10 +55,15 @@ def test_a_pipeline_without_references_lets_its_threads_end(replicas):
 def test_a_stage_that_hangs_does_not_hold_close_up(monkeypatch):
     monkeypatch.setattr("autosplit.hardware.execution.engine.CLOSE_TIMEOUT_S", 0.3)
     gate = threading.Event()
-    before = {1: lambda number: gate.wait(PATIENCE_S)}
-    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], before=before)
+    begun = threading.Event()
+
+    def hang(number):
+        begun.set()
+        gate.wait(PATIENCE_S)
+
+    pipeline, stages = fake_pipeline(CHAIN, STAGES, ["c"], before={1: hang})
     pipeline.submit(items(1)[0])
-    wait_for(lambda: stages[0].seen)
+    assert begun.wait(PATIENCE_S)
     with pytest.warns(RuntimeWarning, match="stage 1"):
         pipeline.close()
     assert [stage.closed for stage in stages] == [1, 0, 1]
