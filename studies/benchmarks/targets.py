@@ -5,8 +5,10 @@
 Each format's program runs an export in turns with ``autosplit.load``, in many short rounds. The
 ratio of a round is the program's period over load's; that of a net is the median over its rounds.
 For C++ it is the plan's two-stage split of each net. For Ray, on a cluster of this machine alone,
-it is two stages of about 5 ms in onnxruntime, with a tensor of 1 MB between them. Needs g++, cmake
-and ray. Leave the machine alone while it runs.
+it is two stages of about 5 ms, with a tensor of 1 MB between them: in onnxruntime, and in TVM,
+where two of TVM's RPC servers, each on a core, run the same split in the same rounds. A hop is how
+much longer than with load one item takes that is alone in the pipeline, half of it for each stage.
+Needs g++, cmake and ray. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -29,7 +32,8 @@ import autosplit
 from autosplit import api
 from autosplit.deploy.load import on_ray
 from autosplit.errors import MachineError
-from autosplit.hardware.execution.pipeline import Item
+from autosplit.hardware.execution.pipeline import Item, Pipeline
+from autosplit.hardware.measurement import measure
 from autosplit.hardware.measurement.measure import Budget, Contender, measure_rounds
 from autosplit.hardware.measurement.results import Spread, spread
 from autosplit.hardware.runtimes.registry import ONNXRUNTIME, TVM
@@ -37,6 +41,7 @@ from autosplit.zoo import catalog, weights
 from autosplit.zoo.onnx_builder import Builder
 from studies.benchmarks.finished_study import streamed
 from studies.benchmarks.result import Bar, arguments, at_most, finish, shown
+from tests.hardware.servers import Servers, own_core
 
 ROUNDS = 15
 NETS = ("squeezenet", "shufflenet", "resnet50")
@@ -52,16 +57,41 @@ def main() -> int:
     parser.add_argument("--runtime", default=TVM, help="of the stages (default tvm)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each target")
     args = parser.parse_args()
-    rows, ratios = [], dict[str, list[float]]()
-    for net, target, split in splits(args.nets, args.runtime):
-        load, program = contest(split, target, args.seconds)
-        pairs = zip(load, program, strict=True)
-        ratio = spread([theirs.median / ours.median for ours, theirs in pairs])
-        ratios.setdefault(target, []).append(ratio.median)
-        periods = [shown(spread([turn.median for turn in turns])) for turns in (load, program)]
-        rows.append((net, target, *periods, f"{ratio.median:.3f}", shown(ratio)))
-    columns = ("net", "target", "load ms", "target ms", "target / load", "its interval")
+    rows: list[tuple[str, ...]] = []
+    ratios = dict[str, list[float]]()
+    for net, targets, split in splits(args.nets, args.runtime):
+        load, *programs = contest(split, targets, args.seconds)
+        for target, program in zip(targets, programs, strict=True):
+            ratio = program.against(load)
+            ratios.setdefault(target, []).append(ratio.median)
+            periods = [shown(spread([t.median for t in c.turns])) for c in (load, program)]
+            hop = f"{program.hop_ms(load):.3f}" if program.latencies else ""
+            rows.append((net, target, *periods, shown(ratio), hop))
+        if {"ray", "rpc"} <= set(targets):
+            ray_over_rpc = programs[targets.index("ray")].against(programs[targets.index("rpc")])
+            ratios["ray over rpc"] = [ray_over_rpc.median]
+            rows.append((net, "ray against rpc", "", "", shown(ray_over_rpc), ""))
+    columns = ("net", "target", "load ms", "target ms", "target / load", "hop ms")
     return finish("targets", columns, rows, bars=bars(ratios), file=args.file)
+
+
+@dataclass
+class Contestant:
+    """A program in all rounds: its periods, and the latencies of single items where it has them."""
+
+    measure: Contender
+    pipeline: Pipeline | None = None
+    turns: list[Spread] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+
+    def against(self, other: Contestant) -> Spread:
+        """The ratios of the periods of each round."""
+        pairs = zip(self.turns, other.turns, strict=True)
+        return spread([mine.median / theirs.median for mine, theirs in pairs])
+
+    def hop_ms(self, load: Contestant) -> float:
+        """What one of two stages takes longer than with load."""
+        return (median(self.latencies) - median(load.latencies)) / 2
 
 
 def bars(ratios: Mapping[str, Sequence[float]]) -> list[Bar]:
@@ -69,26 +99,34 @@ def bars(ratios: Mapping[str, Sequence[float]]) -> list[Bar]:
     return [
         at_most(f"{target}: median period against load", median(values), BARS[target], ".4g")
         for target, values in ratios.items()
+        if target in BARS
     ]
 
 
-def splits(nets: Sequence[str], runtime: str) -> Iterator[tuple[str, str, api.Split]]:
-    """The name of each net, the target it is for, and its split."""
+def splits(nets: Sequence[str], runtime: str) -> Iterator[tuple[str, tuple[str, ...], api.Split]]:
+    """The name of each net, the targets it is for, and its split."""
     for net in nets:
-        yield net, "cpp", api.plan(api.load_model(catalog.cached(net), runtime=runtime), 2)
+        yield net, ("cpp",), api.plan(api.load_model(catalog.cached(net), runtime=runtime), 2)
     if importlib.util.find_spec("ray") is None:
         print("ray is not installed, and is left out", file=sys.stderr)
         return
+    # The file is read again when its split is compared with it.
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "products.onnx"
-        multiply(1, file)
-        model = api.load_model(file, runtime=ONNXRUNTIME)
-        with model.split([]).pipeline(trace=True) as pipeline:
-            one = streamed(pipeline, model.items(4), Budget(seconds=1.0)).median
-        count = max(1, round(STAGE_MS / one))
-        multiply(2 * count, file)
-        model = api.load_model(file, runtime=ONNXRUNTIME)
-        yield f"{2 * count} products", "ray", model.split([[f"product{count - 1}"]])
+        for name, targets in ((ONNXRUNTIME, ("ray",)), (TVM, ("ray", "rpc"))):
+            count, split = products(name, Path(folder) / f"{name}.onnx")
+            yield f"{2 * count} products, {name}", targets, split
+
+
+def products(runtime: str, file: Path) -> tuple[int, api.Split]:
+    """A split into two stages of so many products each, which take about STAGE_MS."""
+    multiply(1, file)
+    model = api.load_model(file, runtime=runtime)
+    with model.split([]).pipeline(trace=True) as pipeline:
+        one = streamed(pipeline, model.items(4), Budget(seconds=1.0)).median
+    count = max(1, round(STAGE_MS / one))
+    multiply(2 * count, file)
+    model = api.load_model(file, runtime=runtime)
+    return count, model.split([[f"product{count - 1}"]])
 
 
 def multiply(count: int, file: Path) -> None:
@@ -103,27 +141,40 @@ def multiply(count: int, file: Path) -> None:
     file.write_bytes(model.SerializeToString())
 
 
-def contest(split: api.Split, target: str, seconds: float) -> tuple[list[Spread], list[Spread]]:
-    """The periods of ``load`` and of the target's program, round by round."""
+def contest(split: api.Split, targets: Sequence[str], seconds: float) -> list[Contestant]:
+    """``load`` and the program of each target, after all rounds."""
     items = split.model.items(8)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "out"
-        split.export(folder, format=target)
-        pipeline = stack.enter_context(autosplit.load(folder, trace=True))
-        program = TARGETS[target](folder, items, stack)
-        contenders: list[Contender] = [partial(streamed, pipeline, items), program]
-        rounds = measure_rounds(contenders, Budget(seconds=seconds), ROUNDS)
-        load, theirs = zip(*rounds, strict=True)
-        return list(load), list(theirs)
+        split.export(folder, format="cpp" if "cpp" in targets else "native")
+        here = stack.enter_context(autosplit.load(folder, trace=True))
+        contestants = [Contestant(partial(streamed, here, items), here)]
+        contestants += [TARGETS[target](folder, items, stack) for target in targets]
+        budget = Budget(seconds=seconds)
+        for turns in measure_rounds([c.measure for c in contestants], budget, ROUNDS):
+            for contestant, turn in zip(contestants, turns, strict=True):
+                contestant.turns.append(turn)
+                if contestant.pipeline:
+                    alone = measure.latency(contestant.pipeline, items, budget)
+                    contestant.latencies += alone.samples
+        return contestants
 
 
-def ray(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contender:
+def ray(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
     """The pipeline on a cluster that Ray starts here."""
     pipeline = stack.enter_context(on_ray(folder, address="local", trace=True))
-    return partial(streamed, pipeline, items)
+    return Contestant(partial(streamed, pipeline, items), pipeline)
 
 
-def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contender:
+def rpc(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
+    """The pipeline on two of TVM's RPC servers, each on a core of this machine."""
+    start = Servers(stack, folder.parent)
+    places = [start(core=own_core(number)).device for number in range(2)]
+    pipeline = stack.enter_context(autosplit.load(folder, places, trace=True))
+    return Contestant(partial(streamed, pipeline, items), pipeline)
+
+
+def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Contestant:
     """The C++ program, built here."""
     build = folder / "build"
     packages = Path(tvm.__file__).parents[1]
@@ -141,7 +192,7 @@ def cpp(folder: Path, items: Sequence[Item], stack: contextlib.ExitStack) -> Con
         repeat = max(4, round(count / len(items)))
         return spread([period_ms(run(*command, "--repeat", repeat))])
 
-    return measured
+    return Contestant(measured)
 
 
 def period_ms(printed: str) -> float:
@@ -160,9 +211,10 @@ def run(*command: object) -> str:
     return done.stdout
 
 
-TARGETS: Mapping[str, Callable[[Path, Sequence[Item], contextlib.ExitStack], Contender]] = {
+TARGETS: Mapping[str, Callable[[Path, Sequence[Item], contextlib.ExitStack], Contestant]] = {
     "cpp": cpp,
     "ray": ray,
+    "rpc": rpc,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,11 @@ from autosplit.extras import require
 from autosplit.files import sha256
 from autosplit.hardware.devices.device import RayCores
 from autosplit.hardware.devices.ray_nodes import RayPlace, only_place
+from autosplit.hardware.execution.tensor_channel import open_socket
 from autosplit.versions import VERSION
 
-REACH_S = 10.0  # for the head of a cluster to accept a connection
 START_S = 300.0  # for an actor to be started and to load its stage
+_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # a frame without any
 
 
 def connected(address: str | None = None) -> Any:
@@ -36,8 +36,7 @@ def connected(address: str | None = None) -> Any:
     where = f"'{address or 'this machine'}'"
     try:
         if port.isdecimal() and "://" not in host:
-            # Ray itself tries for minutes.
-            socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+            _require_server(host.strip("[]"), int(port))
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises errors of many kinds
         if "Version mismatch" in str(error):
@@ -108,6 +107,19 @@ def require_version(version: str) -> None:
     """Raise MachineError, on a node, where another autosplit sent the work."""
     if version != VERSION:
         raise MachineError(f"autosplit is {VERSION} there and {version} here; install the same")
+
+
+def _require_server(host: str, port: int) -> None:
+    """Raises OSError unless a server of gRPC answers; Ray itself tries for minutes.
+
+    Both sides begin HTTP/2 with a frame of settings: RFC 9113, section 3.4.
+    """
+    with open_socket((host, port), ["h2"]) as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)
+        if connection.recv(len(_SETTINGS))[3:4] != _SETTINGS[3:4]:
+            raise ConnectionError(
+                "it does not answer as Ray does; where it uses TLS, set RAY_USE_TLS"
+            )
 
 
 def _versions(error: Exception) -> str:

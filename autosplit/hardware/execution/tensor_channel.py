@@ -98,17 +98,29 @@ class Channel:
 
 def connect(address: tuple[str, int], key: bytes) -> Channel:
     """A channel to who listens at ``address``. Raises OSError where that is not so."""
-    connected = socket.create_connection(address, HANDSHAKE_S)
+    connected = open_socket(address)
     try:
-        context = _tls(ssl.Purpose.SERVER_AUTH)
-        if context:
-            connected = context.wrap_socket(connected, server_hostname=address[0])
         channel = Channel(connected)
         channel.prove(key, b"client", b"server")
     except BaseException:
         connected.close()
         raise
     return channel
+
+
+def open_socket(address: tuple[str, int], protocols: Sequence[str] = ()) -> socket.socket:
+    """A connection, with TLS where Ray uses it. Raises OSError where nothing answers in time."""
+    connected = socket.create_connection(address, HANDSHAKE_S)
+    context = _tls(ssl.Purpose.SERVER_AUTH)
+    if context is None:
+        return connected
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    try:
+        return context.wrap_socket(connected, server_hostname=address[0])
+    except BaseException:
+        connected.close()
+        raise
 
 
 def listen(host: str, key: bytes, serve: Callable[[Channel], None]) -> tuple[str, int]:

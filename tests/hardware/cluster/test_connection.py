@@ -1,6 +1,8 @@
 """What is refused before any actor is started."""
 
+import socket
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -40,3 +42,12 @@ def test_other_versions_are_named_in_one_line(monkeypatch):
         connected("ray://pi:10001")
     with pytest.raises(MachineError, match=r"there and 0\.0 here; install the same"):
         require_version("0.0")
+
+
+def test_a_server_that_is_not_ray_s_is_named_at_once(monkeypatch):
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("waits"))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=lambda: listener.accept()[0].sendall(b"SSH-2.0-x")).start()
+        with pytest.raises(MachineError, match=r"not answer as Ray does; .* set RAY_USE_TLS"):
+            connected(f"127.0.0.1:{listener.getsockname()[1]}")

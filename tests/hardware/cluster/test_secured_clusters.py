@@ -1,0 +1,141 @@
+"""Whole clusters with Ray's TLS and with its tokens: who does not belong to them is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autosplit
+from tests.hardware.servers import HOST, free_port
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.integration
+LIMIT_S = 240.0
+Environment = Mapping[str, str]
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Ray's settings for a new certificate, which is its own authority."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    folder.mkdir()
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    addresses = ",".join(f"IP:{address}" for address in dict.fromkeys([HOST, own_address()]))
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ray"
+    words = ["-addext", f"subjectAltName={addresses},DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *words, *files], check=True, capture_output=True)
+    # Where a token lies in the home folder Ray would ask for it too.
+    settings = {"RAY_AUTH_MODE": "disabled", "RAY_USE_TLS": "1", "RAY_TLS_SERVER_KEY": str(key)}
+    return settings | {f"RAY_TLS_{n}": str(certificate) for n in ("SERVER_CERT", "CA_CERT")}
+
+
+def own_address() -> str:
+    from ray.util import get_node_ip_address
+
+    return str(get_node_ip_address())
+
+
+def tokens(token: str) -> dict[str, str]:
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+
+
+@contextlib.contextmanager
+def cluster(environment: Environment) -> Iterator[str]:
+    """The address of a cluster of two nodes, with resources ``left`` and ``right``."""
+    address = f"{HOST}:{free_port()}"
+    # The paths of Ray's sockets must be short.
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=4"]
+    start += ["--object-store-memory=80000000", f"--node-ip-address={HOST}"]
+    head = ["--head", f"--port={address.partition(':')[2]}", "--include-dashboard=false"]
+    head.append(f"--temp-dir={folder}")
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        for words, name in ((head, "left"), ([f"--address={address}"], "right")):
+            log = stack.enter_context(tempfile.TemporaryFile())
+            process = subprocess.Popen(
+                [*start, *words, f'--resources={{"{name}": 1}}'],
+                env=environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+            stack.callback(end, process)
+            deadline = time.monotonic() + LIMIT_S
+            # With --block this is its last line.
+            while b"--block" not in printed(log):
+                assert process.poll() is None, printed(log).decode()
+                assert time.monotonic() < deadline, printed(log).decode()
+                time.sleep(0.2)
+        yield address
+
+
+def printed(log: Any) -> bytes:
+    return os.pread(log.fileno(), 1 << 20, 0)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def folder(branches: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    branches.split([["first"]]).export(folder)
+    return folder
+
+
+def serve(folder: Path, raw: bytes, environment: Environment, *words: str) -> Any:
+    command = [sys.executable, "-m", "autosplit", "serve", str(folder), *words]
+    return subprocess.run(
+        command, input=raw, env=environment, capture_output=True, timeout=LIMIT_S, check=False
+    )
+
+
+@pytest.mark.parametrize("means", ["tls", "token"])
+def test_an_export_runs_on_a_secured_cluster_and_strangers_are_refused(
+    means: str, folder: Path, branches: Any, tmp_path: Path
+) -> None:
+    root = str(Path(autosplit.__file__).parents[1])
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+    plain["PYTHONPATH"] = os.pathsep.join([root, plain.get("PYTHONPATH", "")])
+    if means == "tls":
+        member, other = certificates(tmp_path / "one"), certificates(tmp_path / "other")
+    else:
+        member, other = tokens("a" * 40), tokens("b" * 40)
+    items = branches.items(5)
+    raw = b"".join(array.tobytes() for item in items for array in item.values())
+    local = serve(folder, raw, plain)
+    assert len(local.stdout) == sum(
+        np.asarray(a).nbytes for row in branches.expected(items) for a in row.values()
+    )
+    with cluster({**plain, **member}) as address:
+        where = ["--ray", address, "--devices", "ray:left/cores:0 ray:right/cores:0"]
+        there = serve(folder, raw, {**plain, **member}, *where)
+        assert (there.returncode, there.stderr) == (0, b"")
+        assert there.stdout == local.stdout
+        for stranger in (plain | {"RAY_AUTH_MODE": "disabled"}, {**plain, **other}):
+            refused = serve(folder, raw, stranger, *where)
+            assert refused.returncode == 3, refused.stderr.decode()
+            assert refused.stdout == b""
+            # Ray itself may write a line before.
+            last = refused.stderr.decode().splitlines()[-1]
+            assert last.startswith("autosplit: no Ray cluster at"), last
+            reason = {"tls": "TLS|CERTIFICATE", "token": "token"}[means]
+            assert re.search(reason, refused.stderr.decode()), last
