@@ -27,6 +27,8 @@ from autosplit.planner.problem.scaling import scale
 
 _QUICK_ROUNDS = 4  # rounds without a better split before a proof is tried
 LARGE_TABLE = 200_000  # cuts from which on a quick search and bounds come first
+# How much of the gap between bound and best split lists of cuts are made for, one after the other.
+_GAP_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 _PATIENT_ROUNDS = 12  # rounds without a better split before giving up
 # How far above the least period the front is looked for: less where the stages are too many.
 _FRONT_LIMITS = (math.inf, 1.5, 1.1, 1.02, 1.005, 1.0)
@@ -257,19 +259,38 @@ def _solve_large(problem: Problem, first: SearchResult, deadline: Deadline | Non
     bound, cheap = cut_bound(problem, work_bound(problem), top, deadline)
     result = improve(problem, first, bound, cheap, deadline, rounds=_QUICK_ROUNDS)
     if result.plan is not None:
-        limit = row_limit(problem) // problem.stages
-        try:
-            rows = narrow_rows(problem, result.plan.period, limit, deadline)
-            result = search(problem, rows, result.plan, deadline)
-            if not result.proven:
-                result = replace(result, bound=max(bound, result.bound))
-        except (OutOfTime, TooManyDownsets):
-            pass
+        result = _narrowed(problem, result.plan, bound, deadline)
     if result.proven:
         return result
     # With a deadline the time is there to be used.
     rounds = _PATIENT_ROUNDS if deadline is None else _PATIENT_ROUNDS * 4
     return improve(problem, result, result.bound, cheap, deadline, rounds=rounds, seed=1)
+
+
+def _narrowed(
+    problem: Problem, best: Plan, bound: float, deadline: Deadline | None
+) -> SearchResult:
+    """The best split, or a larger bound, from lists of the cuts that a better split could have.
+
+    What lies only a little above the bound has few cuts; without a split among them it is one.
+    """
+    limit, low, gap = row_limit(problem) // 2, bound, best.period - bound
+    for share in _GAP_SHARES:
+        period = min(best.period, low + share * gap)
+        try:
+            rows = narrow_rows(problem, period, limit, deadline)
+        except (OutOfTime, TooManyDownsets):
+            break
+        result = search(problem, rows, best, deadline)
+        best = result.plan or best
+        if not result.proven:
+            bound = max(bound, min(result.bound, period))
+            break
+        # All splits up to this period have their cuts in the table.
+        bound = max(bound, min(best.period, period))
+        if best.period <= period:
+            break
+    return SearchResult(best, bound, best.period <= bound)
 
 
 def _table(problem: Problem, rows: Words | None, best: Plan) -> Words:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from autosplit.planner.problem.shares import device_shares
 
 _BISECTIONS = 10
 _SECANTS = 4
+_SWEEPS = 3
 
 
 def cut_bound(
@@ -36,7 +38,7 @@ def cut_bound(
     """
     if not low < high < math.inf:
         return low, frozenset()
-    search = _BoundSearch(problem, high, deadline)
+    search = CutSearch(problem, high, deadline)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         # A tighter bound is not worth the time.
@@ -49,8 +51,17 @@ def cut_bound(
     return low, frozenset(search.cheap)
 
 
-class _BoundSearch:
-    """Bounds of one problem for several periods; ``cheap``: the minimum cuts met on the way."""
+@dataclass(frozen=True)
+class _Transfers:
+    """Bounds of what transfers cost, at all cuts and at one; ``weights``: of each tensor there."""
+
+    least: float
+    of_cut: float
+    weights: Array
+
+
+class CutSearch:
+    """Minimum cuts of one problem for periods up to ``top``; ``cheap``: those met on the way."""
 
     def __init__(self, problem: Problem, top: float, deadline: Deadline | None) -> None:
         self.problem, self.deadline = problem, deadline
@@ -58,11 +69,60 @@ class _BoundSearch:
         self.cheap: set[int] = set()
 
     def timed_out(self) -> bool:
+        """Whether the deadline passed."""
         return self.deadline is not None and self.deadline()
+
+    def cuts(self, period: float) -> list[CutRange]:
+        """What is sure of each cut in a split of at most ``period``.
+
+        What the devices before a cut spend on transfers at least leaves them less time for ops.
+        That decides on more of these, and so what transfers cost, so it is done some times over.
+        """
+        places = range(1, self.problem.stages)
+        cuts = [self.ranges.at(k, period) for k in places]
+        for _ in range(_SWEEPS):
+            if self.timed_out() or any(cut.inside & cut.outside for cut in cuts):
+                break
+            crossed, narrower = self._crossed(cuts), []
+            for k in places:
+                before = self._transfers(cuts, crossed, range(k), k - 1)
+                after = self._transfers(cuts, crossed, range(k, self.problem.stages), k - 1)
+                cut = self.ranges.at(k, period, (before.least, after.least))
+                crossing = before.of_cut, after.of_cut
+                narrower.append(
+                    replace(cut, sent=before.weights, received=after.weights, crossing=crossing)
+                )
+            cuts = narrower
+        return cuts
+
+    def _transfers(
+        self, cuts: Sequence[CutRange], crossed: NDArray[np.bool_], devices: range, cut: int
+    ) -> _Transfers:
+        """What transfers add to the mean load of the devices on one side of a cut, at least."""
+        # The cuts between and beside them; other devices count for nothing.
+        some = slice(max(devices.start - 1, 0), devices.stop)
+        shares = np.zeros(self.problem.stages)
+        shares[devices.start : devices.stop] = self.problem.shares(devices)
+        rows = np.zeros_like(crossed)
+        rows[some] = crossed[some]
+        weights = self._weights(shares, rows, rows)
+        of_cut = self._least_cuts(cuts[cut : cut + 1], weights[cut : cut + 1], math.inf)
+        others = self._least_cuts(
+            [*cuts[:cut], *cuts[cut + 1 :]], np.delete(weights, cut, 0), math.inf
+        )
+        return _Transfers(of_cut + others, of_cut, weights[cut])
+
+    def _least_cuts(self, cuts: Sequence[CutRange], weights: Array, most: float) -> float:
+        """The sum of ``_least_cut`` over the cuts, or enough of it to exceed ``most``."""
+        sum_of_cuts = 0.0
+        for cut, row in zip(cuts, weights, strict=True):
+            if row.any() and sum_of_cuts <= most:
+                sum_of_cuts += self._least_cut(cut, row.tolist())
+        return sum_of_cuts
 
     def least_mean_load(self, period: float) -> float:
         """A bound of the mean load of splits of at most this period; infinite without any."""
-        cuts = [self.ranges.at(k, period) for k in range(1, self.problem.stages)]
+        cuts = self.cuts(period)
         if any(cut.inside & cut.outside for cut in cuts):
             return math.inf
         shares, work = self._work(cuts, period)
@@ -75,12 +135,9 @@ class _BoundSearch:
         for parts in (crossed, last, first):
             if best > period or self.timed_out():
                 break
-            mean = work
-            for cut, weights in zip(cuts, self._weights(shares, crossed, parts), strict=True):
-                mean += self._least_cut(cut, weights.tolist())
-                if mean > period * (1 + 1e-9):
-                    break
-            best = max(best, mean)
+            weights = self._weights(shares, crossed, parts)
+            most = period * (1 + 1e-9) - work
+            best = max(best, work + self._least_cuts(cuts, weights, most))
         return best
 
     def _work(self, cuts: Sequence[CutRange], period: float) -> tuple[Array, float]:

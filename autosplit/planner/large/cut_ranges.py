@@ -8,6 +8,7 @@ producers alone take more lies after the cut, one whose readers alone take more 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,9 @@ _SLACK = 1 + 1e-9
 class CutRange:
     """One cut: groups surely inside and outside, and what groups of the others it may hold.
 
-    Those inside take ``most`` of ``before`` at most and ``least`` of ``after`` at least.
+    Those inside take ``most`` of ``before`` at most and ``least`` of ``after`` at least. ``sent``
+    and ``received``: what a live tensor adds to the loads before and after the cut; ``crossing``:
+    how much of either ``most`` and ``least`` have taken into account already.
     """
 
     inside: int
@@ -32,6 +35,9 @@ class CutRange:
     after: Array
     most: float
     least: float
+    sent: Array
+    received: Array
+    crossing: tuple[float, float] = (0.0, 0.0)
 
 
 class CutRanges:
@@ -55,10 +61,14 @@ class CutRanges:
         # Without empty stages each side needs a group for each of its stages.
         self.count_below, self.count_above = needs.sum(axis=1), needs.sum(axis=0)
 
-    def at(self, k: int, period: float) -> CutRange:
-        """What is sure of the cut before stage k in a split of at most ``period``."""
+    def at(self, k: int, period: float, transfers: Sequence[float] = (0.0, 0.0)) -> CutRange:
+        """What is sure of the cut before stage k in a split of at most ``period``.
+
+        ``transfers``: what the devices before it and those after it spend on them at least.
+        """
         p, before, after = self.problem, self.before[k], self.after[k]
-        most, rest = (period * _SLACK - overhead for overhead in self.overheads[k])
+        spent = map(float.__add__, self.overheads[k], transfers)
+        most, rest = (period * _SLACK - each for each in spent)
         early, late = self.time_above[k] > rest, self.time_below[k] > most
         if not p.allow_empty:
             early |= p.size - self.count_above < k
@@ -68,7 +78,8 @@ class CutRanges:
             inside |= self.below[i]
         for i in np.flatnonzero(late).tolist():
             outside |= self.above[i]
-        return CutRange(inside, outside, before, after, most, float(after.sum()) - rest)
+        none = np.zeros(len(p.producer))
+        return CutRange(inside, outside, before, after, most, float(after.sum()) - rest, none, none)
 
 
 def total(times: Array, groups: int) -> float:

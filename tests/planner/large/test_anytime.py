@@ -192,7 +192,7 @@ def test_the_narrow_table_holds_every_cut_of_every_split_within_the_period(
 
 
 def test_the_narrow_table_of_many_ops_holds_all_cuts_that_leave_each_side_the_period():
-    problem = pose(parallel_chains(2, 40), 2, FREE)
+    problem = pose(parallel_chains(2, 40, transfer=0.0), 2, FREE)
     period = 0.51 * problem.times.sum()
     rows = list_rows(problem.contraction.predecessors, 10**6)
     time = to_bits(rows, problem.size) @ problem.times[0]
