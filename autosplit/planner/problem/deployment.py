@@ -101,4 +101,5 @@ def evaluate_deployment(
     loads = zip(split.loads, shares(costs, split.stages, replicas), strict=True)
     period = max(load / count for load, count in loads)
     shape = {"replicas": tuple(replicas), "threads": tuple(threads), "kinds": tuple(kinds)}
-    return PlannedDeployment(**vars(split) | {"period": period} | shape)
+    fields: dict[str, Any] = {**vars(split), "period": period, **shape}
+    return PlannedDeployment(**fields)

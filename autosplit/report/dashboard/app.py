@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import AutosplitError, ConfigError
 from autosplit.extras import require
@@ -94,7 +94,7 @@ class _StudyCopy:
             if current == self._fingerprint:
                 return
             record, shown = read(study), copy(study)
-        pictures = Pictures()
+        pictures: Any = Pictures()  # what optuna-dashboard calls of an artifact store
         decorate(shown, record, pictures)
         app = wsgi(shown._storage, artifact_store=pictures)
         self._app = Front(app, record, f"/dashboard/studies/{shown._study_id}", current)

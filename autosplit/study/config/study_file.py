@@ -71,7 +71,7 @@ def _cores(value: Any) -> Any:
     """A number of cores, their numbers as in the spelling of a device, or a list of these."""
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_CORES:
         return value
-    kinds = value if isinstance(value, list) else [value]
+    kinds: list[Any] = value if isinstance(value, list) else [value]
     if kinds and all(isinstance(kind, str) and _CORE_LIST.fullmatch(kind) for kind in kinds):
         texts = re.findall(r"\d+", ",".join(kinds))
         if max(map(int, texts)) < MOST_CORES:
