@@ -62,11 +62,13 @@ class Deployment:
         """Stages with replicas and threads on the cores in their order, a core for each thread.
 
         ``cores`` of each kind, of which ``kinds`` names that of each stage, by default the first.
-        Raises ValueError for fewer cores.
+        Raises ValueError for fewer cores or kinds.
         """
         free = [map(str, numbers) for numbers in cores]
         devices = []
         chosen = kinds or [0] * len(stages)
+        if any(not 0 <= kind < len(free) for kind in chosen):
+            raise ValueError(f"kinds {tuple(chosen)} are not those of {len(free)} lists of cores")
         for count, width, kind in zip(replicas, threads, chosen, strict=True):
             for _ in range(count):
                 numbers = list(islice(free[kind], width))

@@ -274,7 +274,7 @@ class CompiledModel:
         distinct = {str(device): device for device in reversed(places)}
         costs = {n: self.link(d) for n, d in distinct.items() if not isinstance(d, RayCores)}
         on_ray = [device for device in distinct.values() if isinstance(device, RayCores)]
-        costs |= {cost.device: cost for cost in (nodes.links(on_ray) if on_ray else ())}
+        costs |= {cost.device: cost for cost in nodes.links(on_ray, beside_local=bool(costs))}
         return [costs[str(device)] for device in places]
 
     def link(self, device: Device) -> LinkCost:

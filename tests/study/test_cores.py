@@ -13,7 +13,7 @@ from autosplit.errors import Infeasible
 from autosplit.hardware.bench.simulated_cores import SimulatedCores
 from autosplit.report.documents.record import read
 from autosplit.report.documents.study import document, tables
-from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.config.study_file import StudyConfig, stored
 from autosplit.study.loop.benches import open_bench
 from autosplit.study.loop.open import OpenStudy, open_study
 from autosplit.study.loop.run import run_study
@@ -158,6 +158,8 @@ def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) ->
         ({"cores": 0}, "give a number from 1"),
         ({"cores": "1-"}, "core numbers"),
         ({"cores": True}, "give a number"),
+        ({"cores": ["3-1", "4-5"]}, "core numbers"),
+        ({"cores": ["0-49", "50-99"]}, "of 2 kinds are too many to plan for; list fewer"),
         ({"states": [{"input": "h", "output": "h_next"}]}, "no model is, which has them"),
         ({"streams": 0}, "greater than or equal to 1"),
         ({"stages": 2}, "cores and stages are both given"),
@@ -202,12 +204,27 @@ def test_cores_of_two_kinds_are_searched(tmp_path: Path) -> None:
         ({"devices": ["cores:0", "cuda:0"]}, ()),
         ({"devices": ["cores:0", "cores:1"], "memory": [1e9, 2e9]}, ()),
         ({"devices": ["cores:0", "cores:1"], "sampler": "exhaustive"}, ()),
+        ({"devices": ["cores:300", "cores:301"]}, ()),
+        ({"devices": ["cores:0", "cores:1"], "simulated": {"graph": "two-devices.json"}}, ()),
         ({"cores": ["0-1", "4,6"]}, ((0, 1), (4, 6))),
     ],
 )
 def test_devices_that_are_all_cores_are_searched_together(more: Any, kinds: Any) -> None:
     config = config_of(**({"cores": None, "stages": "auto"} | more))
     assert (config.core_kinds if config.cores else ()) == kinds
+
+
+def test_too_many_kinds_of_this_machine_count_as_one(monkeypatch: Any) -> None:
+    alone = [(n,) for n in range(16)]
+    monkeypatch.setattr("autosplit.study.config.study_file.by_kind", lambda numbers: alone)
+    config = config_of(runtime="tvm", simulated=None, zoo="branches", cores="0-15")
+    assert config.core_kinds == (tuple(range(16)),)
+
+
+def test_a_stored_study_keeps_its_devices() -> None:
+    data = {"name": "s", "zoo": "branches", "stages": "auto", "devices": ["cores:0", "cores:1"]}
+    assert stored(data, "s").devices == data["devices"]
+    assert StudyConfig.model_validate(data).cores == "0,1"
 
 
 def test_each_kind_has_its_numbers_of_threads() -> None:

@@ -94,9 +94,14 @@ def answer(call: Any, name: str, seconds: float = START_S) -> Any:
 
 
 def write_files(folder: Path, digests: Mapping[str, str], contents: Sequence[Any]) -> None:
-    """Write files by name into a folder. Raises ConfigError where a sha256 is another one."""
+    """Write files by name into a folder.
+
+    Raises ConfigError for a name that leads elsewhere, and where a sha256 is another one.
+    """
     for (name, digest), content in zip(digests.items(), contents, strict=True):
         file = folder / name
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(f"'{name}' lies outside its folder; move it beside the model")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         if sha256(file) != digest:

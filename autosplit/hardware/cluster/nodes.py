@@ -5,6 +5,7 @@ Requests and answers are JSON, as those of a worker process; model files go thro
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import tempfile
@@ -110,30 +111,39 @@ def profile(
     return load(list[Profile], json.loads(text))
 
 
-def links(devices: Sequence[RayCores]) -> list[LinkCost]:
+def links(devices: Sequence[RayCores], beside_local: bool = False) -> list[LinkCost]:
     """The link of each device, of distinct ones, from the ways between each pair of them.
 
     The planner counts half of a way at each of its ends. With three devices or more those halves
-    are the nearest to all ways, by least squares.
+    are the nearest to all ways, by least squares. With ``beside_local`` there are stages on this
+    machine too, whose end of a way costs nothing.
     """
+    if not devices:
+        return []
     key = secrets.token_bytes(32)
     addresses = [_call(device, lambda actor: actor.listen.remote(key)) for device in devices]
     # A tensor goes from an earlier device to a later one.
-    pairs = list(combinations(range(len(devices)), 2)) or [(0, 0)]
-    ways, ends = [], np.zeros((len(pairs), len(devices)))
-    for row, (sender, reader) in enumerate(pairs):
+    numbers = range(len(devices))
+    ways: dict[tuple[int, ...], tuple[float, float]] = {}  # by the devices at their ends
+    for sender, reader in combinations(numbers, 2):
         times = _call(devices[reader], _receiving(addresses[sender], key, devices[reader]))
-        bandwidth, latency = transfer_costs.fit(list(zip(transfer_costs.SIZES, times, strict=True)))
-        ways.append((1 / bandwidth, latency))
-        ends[row, sender] += 1
-        ends[row, reader] += 1
-    halves = np.maximum(np.linalg.lstsq(ends, np.array(ways), rcond=None)[0], 0.0)
+        ways[sender, reader] = _way(times)
+    if beside_local or not ways:
+        ways |= {(n,): _way(_receive_ms(addresses[n], key, transfer_costs.SIZES)) for n in numbers}
+    ends = np.array([[float(n in way) for n in numbers] for way in ways])
+    halves = np.maximum(np.linalg.lstsq(ends, np.array(list(ways.values())), rcond=None)[0], 0.0)
     costs = []
     for device, address, (ms_per_byte, latency) in zip(devices, addresses, halves, strict=True):
         (call_ms,) = _receive_ms(address, key, [0])
         bandwidth = 1 / ms_per_byte if ms_per_byte else float("inf")
         costs.append(LinkCost(str(device), float(bandwidth), float(latency), call_ms))
     return costs
+
+
+def _way(times: Sequence[float]) -> tuple[float, float]:
+    """The ms for a byte and for a message, from the times in ms to receive the ``SIZES``."""
+    bandwidth, latency = transfer_costs.fit(list(zip(transfer_costs.SIZES, times, strict=True)))
+    return 1 / bandwidth, latency
 
 
 def _receiving(address: Any, key: bytes, reader: RayCores) -> Callable[[Any], Any]:
@@ -171,5 +181,7 @@ def _call(device: RayCores, request: Callable[[Any], Any], seconds: float = STAR
         return answer(request(_actors[place.node]), f"device '{device}'", seconds)
     except BaseException:
         # The next call starts another.
-        connected().kill(_actors.pop(place.node))
+        actor = _actors.pop(place.node)
+        with contextlib.suppress(Exception):  # it belongs to a cluster that was shut down
+            connected().kill(actor)
         raise

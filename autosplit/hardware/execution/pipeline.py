@@ -98,10 +98,12 @@ class Pipeline:
         window, woken = self.capacity, time.perf_counter()
         try:
             for stream, item in items:
-                if len(tickets) >= window:
+                is_full = len(tickets) >= window
+                if is_full or (tickets and tickets[0].done() and _is_late(woken)):
                     # The caller works on the cores of the stages. Woken once for many results it
                     # takes less of their time; those still inside keep the stages busy.
-                    tickets[window - self.capacity + self.capacity // 3].result()
+                    if is_full:
+                        tickets[window - self.capacity + self.capacity // 3].result()
                     # Read before the next item enters: results that wait are bounded too.
                     inside = len(tickets)
                     yield self._result(tickets.popleft())
@@ -190,6 +192,11 @@ class Pipeline:
     def _result(self, ticket: Ticket) -> dict[str, Array]:
         outputs = ticket.result()
         return {port.name: array_of(outputs[port.name]) for port in self.wiring.outputs}
+
+
+def _is_late(woken: float) -> bool:
+    """Whether results wait because items come slowly, not because a window fills."""
+    return time.perf_counter() - woken > 2 * _WINDOW_S
 
 
 def items_inside(period_s: float, capacity: int, limit: int) -> int:

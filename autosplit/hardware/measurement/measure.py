@@ -170,7 +170,8 @@ def _busy(
     busy = []
     for stage, count in enumerate(pipeline.replicas):
         shares = [seconds / (end - start) for seconds in worked[stage]]
-        several = tuple(share * period.median for share in shares)
+        # A replica on another machine may have two calls at once, of which one waits.
+        several = tuple(min(share, 1.0) * period.median for share in shares)
         # The same statistic as the period: a median of single items is none of skewed times.
         times = list(accumulate(items_ms[stage], initial=0.0))
         single = min(median(gaps([t / MS for t in times])), period.median)

@@ -27,16 +27,17 @@ from autosplit.planner.placement.unlike_devices import Numbers, least_path
 from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import (
+    MOST_WAYS,
     PlannedDeployment,
     evaluate_deployment,
     row_numbers,
     sharing,
     useful_replicas,
+    ways_to_use,
 )
 from autosplit.planner.problem.problem import Array, Deadline, Index, Problem, pose
 from autosplit.planner.problem.scaling import scale
 
-MOST_NUMBERS = 2_000  # of cores of each kind together
 _STEPS = 300_000_000  # pairs of cuts, for each number of cores of a stage and of all stages
 _LISTED = 20_000  # cuts of which some are chosen
 _ROUNDS = 4  # searches between some of the cuts, where all are too many
@@ -80,12 +81,12 @@ def plan_cores(
     if len(cores) == 1:
         model = costs.on_devices(rows)
         return plan_deployment(model, cores[0], thread_counts=counts, deadline=deadline)
-    numbers = list(product(*(range(most + 1) for most in cores)))
-    if len(numbers) > MOST_NUMBERS:
+    if ways_to_use(cores) > MOST_WAYS:
         raise ConfigError(
             f"{' + '.join(map(str, cores))} cores of {len(cores)} kinds are used in "
-            f"{len(numbers)} ways, more than {MOST_NUMBERS}; use fewer cores or kinds"
+            f"{ways_to_use(cores)} ways, more than {MOST_WAYS}; use fewer cores or kinds"
         )
+    numbers = list(product(*(range(most + 1) for most in cores)))
     problem = pose(costs.on_devices(rows), len(rows), FREE, allow_empty=True)
     most_cuts = max(3, math.isqrt(steps // (len(numbers) * sum(cores))))
     words, times, is_complete = _cuts(problem, most_cuts)
@@ -144,7 +145,9 @@ class _Table:
         for kind, most in enumerate(cores):
             for number in range(1, most + 1):
                 used = tuple(number if k == kind else 0 for k in range(len(cores)))
-                self.options[used] = np.minimum.reduce(list(self._periods(used).values()))
+                # Where replicas have several threads, so few cores may be of no use.
+                none = np.full((len(words), len(words)), math.inf)
+                self.options[used] = np.minimum.reduce([none, *self._periods(used).values()])
 
     def _periods(self, used: Numbers) -> dict[_Shape, Array]:
         """The period of every stage on some cores of one kind, by its shape."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,8 @@ import numpy as np
 from autosplit.errors import SplitError
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan, evaluate
+
+MOST_WAYS = 2000  # to use the cores of several kinds, each of which takes a step of the planner
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class PlannedDeployment(Plan):
     def cores(self) -> int:
         """How many cores it uses."""
         return sum(r * w for r, w in zip(self.replicas, self.threads, strict=True))
+
+
+def ways_to_use(cores: Sequence[int]) -> int:
+    """In how many ways none, some or all cores of each kind are used."""
+    return math.prod(number + 1 for number in cores)
 
 
 def kinds_of_rows(thread_counts: Sequence[int]) -> list[int]:

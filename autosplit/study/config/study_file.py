@@ -12,14 +12,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from autosplit.deployment import cores_of
 from autosplit.errors import ConfigError
 from autosplit.hardware.devices.core_kinds import by_kind
 from autosplit.hardware.devices.device import available
 from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM
-from autosplit.planner.problem.deployment import kinds_of_rows
+from autosplit.planner.problem.deployment import MOST_WAYS, kinds_of_rows, ways_to_use
+from autosplit.study.config.cores import core_lists, listed_cores
 from autosplit.study.config.explain import explain, with_current_names
 from autosplit.study.config.objectives import NAMES, Objective
 from autosplit.study.config.sections import (
@@ -37,9 +45,8 @@ from autosplit.study.config.sections import (
 from autosplit.units import bytes_of
 
 MOST_STAGES = 256
-MOST_CORES = 256
 MOST_STREAMS = 10_000
-_CORE_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
+STORED = "stored"  # the context of a file that a study stores
 SIZE_LIMIT = 1_000_000  # bytes; a study file is a page of text
 
 
@@ -65,24 +72,6 @@ def _stages(value: Any) -> int | Literal["auto"]:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_STAGES:
         raise ValueError(f'give a number from 1 to {MOST_STAGES}, or "auto"')
     return value
-
-
-def _cores(value: Any) -> Any:
-    """A number of cores, their numbers as in the spelling of a device, or a list of these."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_CORES:
-        return value
-    kinds: list[Any] = value if isinstance(value, list) else [value]
-    if kinds and all(isinstance(kind, str) and _CORE_LIST.fullmatch(kind) for kind in kinds):
-        texts = re.findall(r"\d+", ",".join(kinds))
-        if max(map(int, texts)) < MOST_CORES:
-            numbers = list(chain(*(cores_of(f"cores:{kind}") for kind in kinds)))
-            if len(set(numbers)) < len(numbers):
-                raise ValueError("a core has two kinds; name each core once")
-            return value
-    raise ValueError(
-        f'give a number from 1 to {MOST_CORES}, or core numbers as in "0-3" or "0,2", or a list of '
-        "them, one for each kind of cores"
-    )
 
 
 def _memory(value: Any) -> list[float]:
@@ -135,7 +124,7 @@ class StudyConfig(Section):
     model: Text | None = None
     zoo: Text | None = None
     stages: Annotated[int | Literal["auto"], PlainValidator(_stages)]
-    cores: Annotated[int | str | list[str], PlainValidator(_cores)] | None = None
+    cores: Annotated[int | str | list[str], PlainValidator(core_lists)] | None = None
     devices: Annotated[list[Text], Field(min_length=1)] | None = None
     memory: Annotated[list[float], PlainValidator(_memory)] | None = None
     runtime: RuntimeName = AUTO
@@ -186,7 +175,9 @@ class StudyConfig(Section):
             numbers = tuple(range(self.cores or 0))
         else:
             numbers = available()[: self.cores or 0]
-        return (numbers,) if self.runtime == "simulated" else by_kind(numbers)
+        kinds = (numbers,) if self.runtime == "simulated" else by_kind(numbers)
+        # Nobody asked for kinds, so where there are too many all cores count as alike.
+        return kinds if ways_to_use(list(map(len, kinds))) <= MOST_WAYS else (numbers,)
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
@@ -207,7 +198,7 @@ class StudyConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_stages(cls, data: Any) -> Any:
+    def _default_stages(cls, data: Any, info: ValidationInfo) -> Any:
         """Where only devices are given there is a stage for each; with cores any number.
 
         A list of cores for any number of stages are cores that deployments are searched on.
@@ -215,7 +206,8 @@ class StudyConfig(Section):
         if not isinstance(data, dict):
             return data
         if data.get("stages") == "auto" and data.get("cores") is None:
-            cores = _listed_cores(data)
+            # What a study stores is as it was measured.
+            cores = "" if info.context == STORED else listed_cores(data)
             return {**data, "devices": None, "cores": cores} if cores else data
         if data.get("stages") is not None:
             return data
@@ -270,6 +262,9 @@ class StudyConfig(Section):
             return
         if len(self.memory or ()) > 1:
             yield f"memory has {len(self.memory or ())} limits; with cores give one"
+        kinds = len(self.core_kinds)
+        if kinds > 1 and ways_to_use(list(map(len, self.core_kinds))) > MOST_WAYS:
+            yield f"cores of {kinds} kinds are too many to plan for; list fewer cores or kinds"
         if self.stages != "auto" or self.devices is not None:
             other = "devices" if self.devices is not None else "stages"
             yield f"cores and {other} are both given; keep one"
@@ -293,21 +288,6 @@ class StudyConfig(Section):
             yield 'realtime is given, but the objective is not "throughput"; add it or remove one'
         if self.export and self.runtime == "simulated":
             yield "export is given, but simulated hardware builds no stages; remove export"
-
-
-def _listed_cores(data: Mapping[str, Any]) -> str:
-    """The cores in ``devices``, where these are all local cores and no other key names one."""
-    devices, search = data.get("devices"), data.get("search")
-    regions = data.get("regions")
-    names_one = isinstance(data.get("memory"), list) or bool(data.get("targets"))
-    for section in regions if isinstance(regions, list) else ():
-        names_one |= isinstance(section, dict) and bool(section.get("device"))
-    lists_all = isinstance(search, dict) and search.get("sampler") == "exhaustive"
-    if names_one or lists_all or not isinstance(devices, list):
-        return ""
-    parts = [str(device).removeprefix("cores:") for device in devices]
-    are_cores = all(str(device).startswith("cores:") for device in devices)
-    return ",".join(parts) if are_cores and all(map(_CORE_LIST.fullmatch, parts)) else ""
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -337,7 +317,7 @@ def stored(data: object, study: str) -> StudyConfig:
     """The file that a study stores. Raises ConfigError where this version cannot read it."""
     try:
         current = with_current_names(data) if isinstance(data, dict) else data
-        return StudyConfig.model_validate(current)
+        return StudyConfig.model_validate(current, context=STORED)
     except ValidationError as error:
         raise ConfigError(
             f"study '{study}' was not stored by this version of autosplit: "

@@ -122,7 +122,7 @@ def _verdict(
         if figures is not None:
             periods[opened.deployment(m.candidate, m.runtimes)] = figures
     best = opened.deployment(candidate, runtimes)
-    return judge_deployment(best, period, baselines, periods)
+    return judge_deployment(best, period, baselines, periods, len(opened.config.core_kinds))
 
 
 def finalists(corrected: Corrected, measured: Sequence[Measured]) -> list[Measured]:

@@ -70,6 +70,7 @@ def judge_deployment(
     period: Spread,
     baselines: Sequence[Baseline],
     others: Mapping[Deployment, Spread],
+    kinds: int = 1,
 ) -> Verdict:
     """Name the ``best`` deployment with its ``period``, the baselines and the other shape.
 
@@ -83,8 +84,9 @@ def judge_deployment(
     elif best.replicas[0] > 1:
         choice = "replicate"
     text = f"{described(best)}: {described_spread(period)} an item"
-    # Its own shape as a baseline is no rival.
-    rivals = [b for b in baselines if b.name != baseline_name(best)]
+    # Its own shape as a baseline is no rival; of several ``kinds`` of cores it had other ones.
+    own_name = baseline_name(best) if kinds == 1 else None
+    rivals = [b for b in baselines if b.name != own_name]
     if rivals:
         rival = rival_of(rivals)
         ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")

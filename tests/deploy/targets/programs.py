@@ -17,7 +17,11 @@ import pytest
 PACKAGES = Path(str(importlib.util.find_spec("tvm").origin)).parents[1]
 SUPPRESSIONS = Path(__file__).with_name("thread_sanitizer.txt")
 # OpenVINO's TBB opens a library in a way that sanitizers refuse, unless it is told of them.
-SANITIZED = {"TBB_ENABLE_SANITIZERS": "1", "ASAN_OPTIONS": "detect_leaks=1"}
+SANITIZED = {
+    "TBB_ENABLE_SANITIZERS": "1",
+    "ASAN_OPTIONS": "detect_leaks=1",
+    "LSAN_OPTIONS": f"suppressions={Path(__file__).with_name('leak_sanitizer.txt')}",
+}
 
 
 def require_tools(*tools: str) -> None:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from autosplit.errors import MachineError
-from autosplit.hardware.cluster.connection import connected, require_version
+from autosplit.errors import ConfigError, MachineError
+from autosplit.hardware.cluster.connection import connected, require_version, write_files
 
 
 def test_without_ray_its_extra_is_named(monkeypatch):
@@ -26,6 +26,12 @@ def test_a_cluster_that_is_not_there_is_named_at_once(monkeypatch, variable):
     text = r"no Ray cluster at '127\.0\.0\.1:1' \(.*refused\); start one with `ray start --head`"
     with pytest.raises(MachineError, match=text):
         connected(None if variable else "127.0.0.1:1")
+
+
+def test_a_file_that_leads_out_of_its_folder_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="lies outside its folder"):
+        write_files(tmp_path / "in", {"../out.bin": "0"}, [b"x"])
+    assert not (tmp_path / "out.bin").exists()
 
 
 def test_other_versions_are_named_in_one_line(monkeypatch):

@@ -46,6 +46,10 @@ def test_op_times_are_those_of_the_node_and_links_those_between_nodes(
         assert link.device == str(place)
         assert 0 < link.bandwidth < float("inf")
         assert link.call_ms > 0
+    # To this machine, whose end costs nothing.
+    here, left = branches.links(devices.along(2, [HERE, LEFT]))
+    assert (here.device, left.device) == (HERE, LEFT)
+    assert 0 < left.bandwidth < here.bandwidth
 
 
 @pytest.mark.parametrize(

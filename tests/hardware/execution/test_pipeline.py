@@ -1,6 +1,7 @@
 import contextlib
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -183,6 +184,22 @@ def test_items_are_read_as_there_is_room_and_results_come_in_order(depth):
             assert len(read) - len(results) <= 4 * pipeline.capacity + 1
             results.append(result["c"].tolist())
         assert results == [r["c"].tolist() for r in pipeline.run(items(50))]
+
+
+def test_results_do_not_wait_for_items_that_come_slowly():
+    read = []
+
+    def slowly(count):
+        for item in items(count):
+            read.append(item)
+            time.sleep(0.03)
+            yield item
+
+    pipeline, _ = fake_pipeline(CHAIN, THREE, ["c"], 2)
+    with pipeline:
+        next(iter(pipeline.map(slowly(8))))
+    # Its result, and the item during which it came.
+    assert len(read) <= 3
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,13 @@ def test_cores_of_one_kind_are_planned_as_equal_cores():
     assert set(two_threads.threads) == {2}
 
 
+def test_replicas_of_several_kinds_may_need_several_threads():
+    plan = plan_cores(slow_and_fast(12), (2, 3), COUNTS, fewest_threads=2)
+    assert set(plan.threads) == {2}
+    with pytest.raises(Infeasible):
+        plan_cores(slow_and_fast(12), (1, 1), COUNTS, fewest_threads=2)
+
+
 def test_too_many_kinds_are_refused():
     with pytest.raises(ConfigError, match=r"9 \+ 9 \+ 9 \+ 9 cores of 4 kinds .* fewer cores"):
         plan_cores(slow_and_fast(3), (9,) * 4, (1,) * 4)

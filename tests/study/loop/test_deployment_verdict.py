@@ -74,3 +74,10 @@ def test_a_rival_that_is_no_slower_is_named_so(period: float, relation: str) -> 
     verdict = judge_deployment(shape([1], [4]), spread(period), BASELINES[:1], {})
     assert verdict.choice == "leave"
     assert verdict.text.endswith(relation)
+
+
+@pytest.mark.parametrize(("kinds", "is_rival"), [(1, False), (2, True)])
+def test_of_several_kinds_of_cores_a_baseline_had_other_ones(kinds: int, is_rival: bool) -> None:
+    same = baseline("openvino, 4 threads", 2.0)
+    verdict = judge_deployment(shape([1], [4]), spread(3.0), [same], {}, kinds)
+    assert ("openvino, 4 threads" in verdict.text) == is_rival
