@@ -27,6 +27,7 @@ from autosplit.planner.problem.scaling import scale
 
 _QUICK_ROUNDS = 4  # rounds without a better split before a proof is tried
 LARGE_TABLE = 200_000  # cuts from which on a quick search and bounds come first
+_NEAR = 1.15  # times the bound: a split above is rather improved
 # How much of the gap between bound and best split lists of cuts are made for, one after the other.
 _GAP_SHARES = (0.125, 0.25, 0.5, 0.75, 1.0)
 _PATIENT_ROUNDS = 12  # rounds without a better split before giving up
@@ -256,8 +257,12 @@ def _solve_large(problem: Problem, first: SearchResult, deadline: Deadline | Non
     """
     top = math.inf if first.plan is None else first.plan.period
     # The cuts met on the way to the bound are good places to cut.
-    bound, cheap = cut_bound(problem, work_bound(problem), top, deadline)
+    bound, cheap = cut_bound(problem, work_bound(problem), top, deadline, sweeps=0)
     result = improve(problem, first, bound, cheap, deadline, rounds=_QUICK_ROUNDS)
+    if result.plan is not None and result.plan.period <= _NEAR * bound:
+        # Close to a proof a bound that takes longer is worth its time.
+        bound, more = cut_bound(problem, bound, result.plan.period, deadline)
+        cheap |= more
     if result.plan is not None:
         result = _narrowed(problem, result.plan, bound, deadline)
     if result.proven:

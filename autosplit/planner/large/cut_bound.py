@@ -25,20 +25,24 @@ from autosplit.planner.problem.shares import device_shares
 
 _BISECTIONS = 10
 _SECANTS = 4
-_SWEEPS = 3
+SWEEPS = 3
 
 
 def cut_bound(
-    problem: Problem, low: float, high: float, deadline: Deadline | None = None
+    problem: Problem,
+    low: float,
+    high: float,
+    deadline: Deadline | None = None,
+    sweeps: int = SWEEPS,
 ) -> tuple[float, frozenset[int]]:
     """The largest P in [low, high] such that every period is proven to be at least P.
 
     ``low`` must be proven already. With it come the minimum cuts met on the way, bitsets of groups:
-    cheap places to cut.
+    cheap places to cut. ``sweeps`` as in ``CutSearch``.
     """
     if not low < high < math.inf:
         return low, frozenset()
-    search = CutSearch(problem, high, deadline)
+    search = CutSearch(problem, high, deadline, sweeps)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         # A tighter bound is not worth the time.
@@ -61,10 +65,15 @@ class _Transfers:
 
 
 class CutSearch:
-    """Minimum cuts of one problem for periods up to ``top``; ``cheap``: those met on the way."""
+    """Minimum cuts of one problem for periods up to ``top``; ``cheap``: those met on the way.
 
-    def __init__(self, problem: Problem, top: float, deadline: Deadline | None) -> None:
-        self.problem, self.deadline = problem, deadline
+    So many ``sweeps`` take the transfers on each side of a cut from the time for its ops.
+    """
+
+    def __init__(
+        self, problem: Problem, top: float, deadline: Deadline | None, sweeps: int = SWEEPS
+    ) -> None:
+        self.problem, self.deadline, self.sweeps = problem, deadline, sweeps
         self.ranges = CutRanges(problem, top)
         self.cheap: set[int] = set()
 
@@ -80,7 +89,7 @@ class CutSearch:
         """
         places = range(1, self.problem.stages)
         cuts = [self.ranges.at(k, period) for k in places]
-        for _ in range(_SWEEPS):
+        for _ in range(self.sweeps):
             if self.timed_out() or any(cut.inside & cut.outside for cut in cuts):
                 break
             crossed, narrower = self._crossed(cuts), []
