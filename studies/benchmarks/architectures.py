@@ -51,7 +51,7 @@ def main() -> int:
         return 0
     judged = verdicts.judge_apart(architectures.open_models, names, SECONDS, fresh=True)
     rows, bars = verdicts.counted(judged, "models", SHARE, NOT_EXPORTED)
-    notes = [f"{name}: {verdict}: {text}" for name, (verdict, text) in judged.items()]
+    notes = verdicts.listed(judged)
     return finish(
         "architectures", ("verdict", "models"), rows, notes=notes, bars=bars, file=args.file
     )

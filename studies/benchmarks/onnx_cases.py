@@ -39,14 +39,10 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("texts", nargs="*", metavar="TEXT")
     args = parser.parse_args()
-    names = [n for n in cases() if not args.texts or any(t in n for t in args.texts)]
+    names = verdicts.named(cases(), args.texts)
     judged = verdicts.judge_apart(onnx_cases.open_cases, names, SECONDS)
     rows, bars = verdicts.counted(judged, "cases", SHARE, NOT_RUN, NO_NUMBERS)
-    notes = [
-        f"{name}: {verdict}: {text}"
-        for name, (verdict, text) in judged.items()
-        if verdict in (verdicts.REFUSED, verdicts.DIFFERS, verdicts.FAILS)
-    ]
+    notes = verdicts.listed(judged, (verdicts.REFUSED, verdicts.DIFFERS, verdicts.FAILS))
     columns = ("verdict", "cases")
     return finish("onnx_cases", columns, rows, notes=notes, bars=bars, file=args.file)
 

@@ -38,16 +38,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, metavar="N", help="operators to draw (default all)")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     args = parser.parse_args()
-    names = [n for n in operators() if not args.texts or any(t in n for t in args.texts)]
+    names = verdicts.named(operators(), args.texts)
     if args.count and args.count < len(names):
         names = sorted(random.Random(args.seed).sample(names, args.count))
     judged = verdicts.judge_apart(torch_ops.open_operators, names, SECONDS)
     rows, bars = verdicts.counted(judged, "operators", SHARE, NOT_EXPORTED, NO_TENSORS)
-    notes = [
-        f"{name}: {verdict}: {text}"
-        for name, (verdict, text) in judged.items()
-        if verdict in (verdicts.REFUSED, verdicts.DIFFERS, verdicts.FAILS)
-    ]
+    notes = verdicts.listed(judged, (verdicts.REFUSED, verdicts.DIFFERS, verdicts.FAILS))
     columns = ("verdict", "operators")
     return finish("torch_ops", columns, rows, notes=notes, bars=bars, file=args.file)
 

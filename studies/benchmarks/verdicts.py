@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,11 @@ COUNTED = (EQUAL, REFUSED, DIFFERS, FAILS)
 
 Verdict = tuple[str, str]
 Items = Sequence[dict[str, np.ndarray[Any, Any]]]
+
+
+def named(names: Iterable[str], texts: Collection[str]) -> list[str]:
+    """The names with one of the texts in them; without texts all names."""
+    return [name for name in names if not texts or any(text in name for text in texts)]
 
 
 def judge_apart(
@@ -86,6 +91,15 @@ def after_first_op(model: api.Model) -> api.Split:
         with contextlib.suppress(AutosplitError):
             return model.split([[model.graph.ops[0].name]])
     return model.split([])
+
+
+def listed(verdicts: Mapping[str, Verdict], some: Collection[str] = ()) -> list[str]:
+    """A line for each name, by default whatever its verdict is."""
+    return [
+        f"{name}: {verdict}: {text}"
+        for name, (verdict, text) in verdicts.items()
+        if not some or verdict in some
+    ]
 
 
 def counted(

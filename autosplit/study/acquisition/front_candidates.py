@@ -54,8 +54,11 @@ def _deployments(
     if "throughput" in objectives:
         yield from _best(space, costs, count)
     # Threads shorten the latency at the cost of the period, so each least number has its best one.
+    planned = set()
     for (threads, kind), row in space.rows.items() if objectives != ("memory",) else ():
-        yield from space.planned(costs, space.sizes, threads, SECONDS)
+        if threads not in planned:  # as for another kind of cores
+            planned.add(threads)
+            yield from space.planned(costs, space.sizes, threads, SECONDS)
         most = min(space.sizes[kind] // threads, space.most_stages)
         for stages in _quickest(costs.all_busy.on_devices([row]), most, True):
             yield space.pipeline(stages, threads, kind)

@@ -192,8 +192,9 @@ class StudyConfig(Section):
         """The devices that are profiled: those of the stages, or one for each number of threads."""
         if self.cores is None:
             return tuple(self.devices or ())
-        pairs = zip(self.thread_counts, kinds_of_rows(self.thread_counts), strict=True)
-        chosen = (self.core_kinds[kind][:threads] for threads, kind in pairs)
+        kinds, counts = self.core_kinds, self.thread_counts
+        pairs = zip(counts, kinds_of_rows(counts), strict=True)
+        chosen = (kinds[kind][:threads] for threads, kind in pairs)
         return tuple(f"cores:{','.join(map(str, numbers))}" for numbers in chosen)
 
     @model_validator(mode="before")
@@ -262,9 +263,9 @@ class StudyConfig(Section):
             return
         if len(self.memory or ()) > 1:
             yield f"memory has {len(self.memory or ())} limits; with cores give one"
-        kinds = len(self.core_kinds)
-        if kinds > 1 and ways_to_use(list(map(len, self.core_kinds))) > MOST_WAYS:
-            yield f"cores of {kinds} kinds are too many to plan for; list fewer cores or kinds"
+        sizes = list(map(len, self.core_kinds))
+        if len(sizes) > 1 and ways_to_use(sizes) > MOST_WAYS:
+            yield f"cores of {len(sizes)} kinds are too many to plan for; list fewer cores or kinds"
         if self.stages != "auto" or self.devices is not None:
             other = "devices" if self.devices is not None else "stages"
             yield f"cores and {other} are both given; keep one"
