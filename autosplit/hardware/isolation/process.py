@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +27,7 @@ from autosplit.hardware.isolation import worker
 from autosplit.hardware.isolation.worker import OpenHandler
 
 _GRACE_S = 5.0
+_LONGEST_WAIT_S = 3600.0  # the system takes milliseconds in 31 bits
 _TAIL_BYTES = 4096
 _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory")
 _ROOT = Path(errors.__file__).resolve().parents[1]
@@ -42,10 +43,12 @@ class Worker:
 
     ``open_handler`` is a top-level function of a module. The process calls it with ``setting`` and
     hands every job to the handler it returns. What the process prints goes to a temporary file,
-    whose end is ``log_tail``.
+    whose end is ``log_tail``. It has the open ``descriptors`` of this process by the same numbers.
     """
 
-    def __init__(self, open_handler: OpenHandler, setting: Mapping[str, Any]) -> None:
+    def __init__(
+        self, open_handler: OpenHandler, setting: Mapping[str, Any], descriptors: Sequence[int] = ()
+    ) -> None:
         self.phase = "starting"
         self.stages: dict[str, int] = {}
         self._buffer = b""
@@ -62,7 +65,7 @@ class Worker:
                 stderr=self._log,
                 env=child_environment(),
                 start_new_session=True,  # a group that can be killed as a whole
-                pass_fds=(alive_read, answers_write),
+                pass_fds=(alive_read, answers_write, *descriptors),
             )
         finally:
             os.close(alive_read)
@@ -145,9 +148,10 @@ class Worker:
     def _receive(self, deadline: float) -> dict[str, Any] | None:
         """The next message; None after the deadline."""
         while b"\n" not in self._buffer:
-            seconds = max(0.0, deadline - time.monotonic())
-            ready, _, _ = select.select([self._answers], [], [], seconds)
-            if not ready:
+            left = deadline - time.monotonic()
+            if not wait([self._answers], min(max(0.0, left), _LONGEST_WAIT_S)):
+                if left > _LONGEST_WAIT_S:
+                    continue
                 return None
             received = os.read(self._answers, 1 << 16)
             if not received:  # the guard itself was killed

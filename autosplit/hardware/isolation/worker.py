@@ -15,8 +15,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
+from autosplit import phases
 from autosplit.errors import line_of
 
 if TYPE_CHECKING:
@@ -29,14 +30,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 Handler = Callable[[Mapping[str, Any]], Any]
 
 
-class ReportPhase(Protocol):
-    """Tells the asking process what the worker does now."""
-
-    def __call__(self, phase: str, stages: Mapping[str, int] | None = None) -> None:
-        """``stages``: the stage that each thread runs, by the thread's hexadecimal identifier."""
-
-
-OpenHandler = Callable[[Mapping[str, Any], ReportPhase], Handler]
+OpenHandler = Callable[[Mapping[str, Any]], Handler]
 
 
 def main(arguments: list[str]) -> int:
@@ -114,16 +108,14 @@ def _work(answers: IO[bytes]) -> None:
         with lock:
             answers.write(json.dumps(message).encode() + b"\n")
 
-    def report_phase(phase: str, stages: Mapping[str, int] | None = None) -> None:
-        send({"phase": phase, "stages": dict(stages or {})})
-
+    phases.listen(lambda phase, stages: send({"phase": phase, "stages": dict(stages)}))
     request = json.loads(sys.stdin.readline())
     handler: Handler | None = None
     for line in sys.stdin:
         try:
             if handler is None:
                 open_handler = getattr(importlib.import_module(request["module"]), request["name"])
-                handler = open_handler(request["setting"], report_phase)
+                handler = open_handler(request["setting"])
             assert handler is not None
             send({"answer": handler(json.loads(line))})
         except MemoryError:
@@ -136,7 +128,6 @@ def _work(answers: IO[bytes]) -> None:
             with contextlib.suppress(OSError):  # the disk of the log may be full
                 traceback.print_exc()
             send({"error": type(error).__name__, "text": line_of(error, last=True)})
-        release_memory()
 
 
 def _prctl(option: int, value: int) -> None:

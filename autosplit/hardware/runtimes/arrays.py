@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-_ALIGNMENT = 64  # of every tensor's memory in bytes: TVM's kernels load whole vectors
+ALIGNMENT = 64  # of every tensor's memory in bytes: TVM's kernels load whole vectors
 
 
 def array_of(value: Any) -> np.ndarray[Any, Any]:
@@ -35,8 +35,8 @@ def tensor_of(value: Any, tvm_device: Any) -> Any:
     if array.dtype.kind not in "biuf" or tvm_device != tvm.cpu():
         return tvm.runtime.tensor(array, tvm_device)
     # Numpy does not hand out memory that must not be written.
-    if not (array.flags.c_contiguous and array.flags.writeable) or _address(array) % _ALIGNMENT:
-        array = _aligned_copy(array)
+    if not (array.flags.c_contiguous and array.flags.writeable) or _address(array) % ALIGNMENT:
+        array = aligned_copy(array)
     return tvm_ffi.from_dlpack(array)
 
 
@@ -64,13 +64,13 @@ def bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
 def aligned_empty(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
     """Memory for an array that TVM can use without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -_address(memory) % _ALIGNMENT
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -_address(memory) % ALIGNMENT
     array: np.ndarray[Any, Any] = memory[start : start + size].view(dtype)
     return array.reshape(shape)
 
 
-def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A copy that TVM can use: a fifth of the time that TVM's own copy of a small array takes."""
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array

@@ -110,10 +110,6 @@ class Runtime(ABC):
     def can_run(self, device: Device) -> bool:
         """Whether a device can compute every op of the model."""
 
-    def untuned(self, device: Device) -> float:
-        """The share of the arithmetic, 0 to 1, in kernels without a schedule."""
-        return 0.0
-
     @abstractmethod
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """Do the work that all stages on ``devices`` share.

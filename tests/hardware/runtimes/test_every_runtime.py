@@ -20,7 +20,8 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.registry import RUNTIMES, TVM
+from autosplit.hardware.runtimes.openvino import workers
+from autosplit.hardware.runtimes.registry import OPENVINO, RUNTIMES, TVM
 from tests import nets
 
 pytest.importorskip("onnxruntime")
@@ -28,8 +29,16 @@ BRIEF = Budget(seconds=0.2, share=0.5, items=4, latency_items=1)
 HERE = devices.along(2)
 
 
-@pytest.fixture(params=RUNTIMES)
-def runtime(request):
+IN_PROCESSES = "openvino in processes"
+
+
+@pytest.fixture(params=[*RUNTIMES, pytest.param(IN_PROCESSES, marks=pytest.mark.integration)])
+def runtime(request, monkeypatch):
+    if request.param == IN_PROCESSES:
+        pytest.importorskip(OPENVINO)
+        # As if other stages had the workers of this process.
+        monkeypatch.setattr(workers, "claim", lambda cores: None)
+        return OPENVINO
     if request.param != TVM:
         pytest.importorskip(request.param)
     return request.param

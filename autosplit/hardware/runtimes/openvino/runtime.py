@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from autosplit.hardware.devices.device import Cores, Device
+from autosplit.hardware.devices.device import Cores, Device, available
 from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.measurement.results import Profile
+from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
+from autosplit.hardware.runtimes.openvino import workers
 from autosplit.hardware.runtimes.openvino.old_softmax import with_flat_softmax
+from autosplit.hardware.runtimes.openvino.process import ProcessStage
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
 from autosplit.hardware.runtimes.openvino.stage import (
     OpenvinoStage,
@@ -35,30 +40,48 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return with_flat_softmax(super().submodel(ports))
 
-    def stage(self, ports: StagePorts, device: Device) -> OpenvinoStage:
+    def stage(self, ports: StagePorts, device: Device) -> Stage:
         """See Runtime."""
         cores = self.cores(device)
-        compiled = self._compiled(ports, cores)
-        return OpenvinoStage(compiled, ports.inputs, ports.outputs, cores)
+        claim = workers.claim(cores)
+        if claim:
+            return OpenvinoStage(self._compiled(ports, cores), ports.inputs, ports.outputs, claim)
+        with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
+            file = Path(folder, "stage.onnx")
+            self.write(ports, file, device)
+            return ProcessStage(file, ports.inputs, ports.outputs, cores)
 
-    def whole(
-        self, ports: StagePorts, device: Device, by_hint: bool = False
-    ) -> list[OpenvinoStage]:
+    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> list[Stage]:
         """See Runtime; by its hint OpenVINO says how many inferences it would compute at once."""
-        if not by_hint:
-            return [self.stage(ports, device)]
         cores = self.cores(device)
+        claim = workers.claim(cores) if by_hint else None
+        if claim is None:
+            return [self.stage(ports, device)]
         compiled = self._compiled(ports, cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT")
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-        return [OpenvinoStage(compiled, ports.inputs, ports.outputs, cores) for _ in range(count)]
+        return [OpenvinoStage(compiled, ports.inputs, ports.outputs, claim) for _ in range(count)]
+
+    def profile(self, device: Device, seconds: float, force: bool) -> Profile:
+        """See Runtime. On some of the process's cores as beside a stage on others.
+
+        So the times of a stage on several cores include its process, which it needs there.
+        """
+        others = workers.claim(Cores(available()))
+        try:
+            return super().profile(device, seconds, force)
+        finally:
+            del others
 
     @staticmethod
     def load_stage(
         file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
-    ) -> OpenvinoStage:
+    ) -> Stage:
         """See Runtime."""
         cores = OpenvinoRuntime.cores(device)
-        return OpenvinoStage(compile_model(file, cores), inputs, outputs, cores)
+        claim = workers.claim(cores)
+        if claim:
+            return OpenvinoStage(compile_model(file, cores), inputs, outputs, claim)
+        return ProcessStage(file, inputs, outputs, cores)
 
     def _compiled(self, ports: StagePorts, cores: Cores, **options: Any) -> Any:
         with model_file.loadable(self.submodel(ports)) as model:

@@ -24,26 +24,22 @@ class OpenvinoStage(SubmodelStage):
     """Implements Stage for a compiled model; on a single core it runs in the calling thread."""
 
     def __init__(
-        self, compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
+        self, compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port], claim: workers.Claim
     ) -> None:
-        super().__init__(inputs, outputs, cores)
-        # By position: OpenVINO forgets the name of an input that a Dropout node reads.
-        _require_shapes("inputs", inputs, compiled.inputs)
-        _require_shapes("outputs", outputs, compiled.outputs)
-        self._request = compiled.create_infer_request()
-        self._has_workers = False
+        super().__init__(inputs, outputs, claim.cores)
+        self._workers = claim if claim.has_workers else None
+        self._request = infer_request(compiled, inputs, outputs)
 
     def open(self) -> None:
         """Pin the calling thread and the worker threads to the stage's cores."""
         super().open()
-        if len(self._cores.numbers) > 1:
+        if self._workers:
             workers.name_thread()
             # The first inference starts the workers. Zeros are legal indices too.
             for tensor in self._request.input_tensors:
                 tensor.data.fill(0)
             self._request.infer()
-            workers.add(self._cores)
-            self._has_workers = True
+            self._workers.pin()
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         """See Stage. Inputs are shared; outputs are copies, because the next run writes there.
@@ -52,15 +48,13 @@ class OpenvinoStage(SubmodelStage):
         """
         arrays = list(self._feed(values).values())
         results = self._request.infer(arrays, share_inputs=True)
-        if self._has_workers:
-            workers.pin_new()
+        if self._workers:
+            self._workers.pin_new()
         return [np.asarray(results[position]) for position in range(len(self._outputs))]
 
     def close(self) -> None:
-        """Leave the worker threads to the other stages."""
-        if self._has_workers:
-            self._has_workers = False
-            workers.remove(self._cores)
+        """Leave the workers to other stages."""
+        self._workers = None
 
 
 def require_openvino() -> Any:
@@ -94,6 +88,14 @@ def compile_model(model: Path | bytes, cores: Cores, **options: Any) -> Any:
             return executor.submit(read_and_compile).result()
         except Exception as error:
             raise ModelError(f"OpenVINO cannot load the model: {_reason(error)}") from error
+
+
+def infer_request(compiled: Any, inputs: Sequence[Port], outputs: Sequence[Port]) -> Any:
+    """A request for inferences. Raises ModelError where the model does not have these ports."""
+    # By position: OpenVINO forgets the name of an input that a Dropout node reads.
+    _require_shapes("inputs", inputs, compiled.inputs)
+    _require_shapes("outputs", outputs, compiled.outputs)
+    return compiled.create_infer_request()
 
 
 def _require_shapes(kind: str, ports: Sequence[Port], tensors: Sequence[Any]) -> None:

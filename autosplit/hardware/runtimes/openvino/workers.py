@@ -1,9 +1,9 @@
 """The threads of OpenVINO, kept on the cores of the stages that use them.
 
 OpenVINO takes a number of threads, not cores. A model with one thread runs in the calling thread.
-One with more also uses workers of a pool that all models of the process share, and that may run on
-every core of the process. A worker can serve any model, so the workers are pinned to the cores of
-all stages with several threads: exactly the stage's cores where there is one such set.
+One with more also uses workers of a pool that all models of the process share. A worker can serve
+any model, so in one process all stages with several threads have the same cores, to which the
+workers are pinned: such a stage has a claim. Stages on other cores have processes of their own.
 
 OpenVINO's own pinning (ENABLE_CPU_PINNING) was tried: it picks the cores by itself, two models get
 the same ones, and the calling thread is released to all cores after every inference. With
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +29,6 @@ _HWLOC_BINDS = "HWLOC_THISSYSTEM"
 _lock = threading.Lock()
 _initialising = threading.Lock()
 _is_initialised = False
-_cores_in_use: list[Cores] = []
 _thread_count = 0  # when the workers were last pinned
 
 
@@ -62,28 +62,43 @@ def name_thread() -> None:
         (_TASKS / str(threading.get_native_id()) / "comm").write_text(_NAME, encoding="ascii")
 
 
-def add(cores: Cores) -> None:
-    """Pin the workers for one more stage; called once its model has run, which starts them."""
-    with _lock:
-        _cores_in_use.append(cores)
-        _pin()
+class Claim:
+    """The right to run on some cores in this process, as long as something refers to it."""
 
+    def __init__(self, cores: Cores) -> None:
+        self.cores = cores
+        self.has_workers = len(cores.numbers) > 1
 
-def remove(cores: Cores) -> None:
-    """Pin the workers for one stage less."""
-    with _lock:
-        _cores_in_use.remove(cores)
-        _pin()
-
-
-def pin_new() -> None:
-    """Pin workers that were started meanwhile: OpenVINO starts some only when there is more work.
-
-    Without new threads this is one call of the system.
-    """
-    if _count_threads() != _thread_count:
+    def pin(self) -> None:
+        """Pin the workers to the cores; called once a model has run, which starts them."""
+        global _thread_count
         with _lock:
-            _pin()
+            _thread_count = _count_threads()
+            for thread in worker_threads() if can_pin() else ():
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.sched_setaffinity(thread, self.cores.numbers)
+
+    def pin_new(self) -> None:
+        """Pin workers that were started meanwhile: OpenVINO starts some only for more work.
+
+        Without new threads this is one call of the system.
+        """
+        if _count_threads() != _thread_count:
+            self.pin()
+
+
+_claims: weakref.WeakSet[Claim] = weakref.WeakSet()
+
+
+def claim(cores: Cores) -> Claim | None:
+    """A claim to cores; None if it needs the workers while they are claimed for other cores."""
+    new = Claim(cores)
+    if new.has_workers:
+        with _lock:
+            if can_pin() and any({*c.cores.numbers} != {*cores.numbers} for c in _claims):
+                return None
+            _claims.add(new)
+    return new
 
 
 def worker_threads() -> list[int]:
@@ -94,19 +109,6 @@ def worker_threads() -> list[int]:
         for thread in (int(task.name) for task in _TASKS.glob("*"))
         if thread not in python_threads and _name_of(thread) == _NAME
     ]
-
-
-def _pin() -> None:
-    global _thread_count
-    _thread_count = _count_threads()
-    numbers = {number for cores in _cores_in_use for number in cores.numbers}
-    if not numbers or not can_pin():
-        return
-    for thread in worker_threads():
-        try:
-            os.sched_setaffinity(thread, numbers)
-        except ProcessLookupError:  # it has just ended
-            continue
 
 
 def _count_threads() -> int:

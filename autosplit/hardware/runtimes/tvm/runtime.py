@@ -12,7 +12,6 @@ from autosplit.files import atomic_write
 from autosplit.hardware import cache
 from autosplit.hardware.codegen.link import ENTRY, large_weights, link, write
 from autosplit.hardware.codegen.target import spelled, toolchain
-from autosplit.hardware.codegen.tuning import work_of
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Cores, Device, LocalDevice, Rpc, on_its_machine
 from autosplit.hardware.execution.wiring import Port, StagePorts
@@ -57,14 +56,6 @@ class TvmRuntime(Runtime):
         if isinstance(device, Cores):
             return True
         return not self.source.kernels.on(device).absent and not self.source.lowered.composites
-
-    def untuned(self, device: Device) -> float:
-        """See Runtime."""
-        work = work_of(self.source.graph)
-        if not sum(work.values()):
-            return 0.0
-        unscheduled = self.source.kernels.on(device).unscheduled
-        return sum(work[name] for name in work if name in unscheduled) / sum(work.values())
 
     def prepare(self, devices: Sequence[Device] = ()) -> None:
         """Compile the kernels that the cache does not hold."""

@@ -8,11 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
+from autosplit.errors import ModelError, StageError
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.runtimes.openvino import workers
+from autosplit.hardware.execution.pipeline import Pipeline
+from autosplit.hardware.runtimes.openvino import runtime, workers
 
 pytest.importorskip("openvino")
 CORES = devices.available()
@@ -95,10 +99,67 @@ def test_the_threads_of_a_stage_run_on_its_cores(stage, values, thread, cores):
         assert of_thread == of_workers == {frozenset(cores)}
 
 
-def test_workers_run_on_the_cores_of_all_stages_that_share_them(stage, thread):
-    with closing(stage(FIRST)) as first:
-        thread.submit(first.open).result()
-        with closing(stage(SECOND)) as second:
-            thread.submit(second.open).result()
-            assert worker_affinities() == {frozenset({*FIRST, *SECOND})}
-        assert worker_affinities() == {frozenset(FIRST)}
+@pytest.fixture
+def process_stage(stage):
+    """As ``stage``, while the workers of this process are claimed for other cores."""
+    others = workers.claim(devices.Cores(BOTH))
+    yield stage
+    del others
+
+
+def processes():
+    return set(psutil.Process().children(recursive=True))
+
+
+def thread_affinities(process):
+    return {frozenset(os.sched_getaffinity(thread.id)) for thread in process.threads()}
+
+
+def test_stages_on_other_cores_have_processes_there(process_stage, values, transformer, thread):
+    before = processes()
+    expected = transformer.stage_source.whole.outputs
+    for cores in (FIRST, SECOND):
+        with closing(process_stage(cores)) as whole:
+            (of_thread, _) = affinities_while_running(thread, whole, values)
+            started = processes() - before
+            assert of_thread == {frozenset(cores)}
+            assert started
+            assert set().union(*map(thread_affinities, started)) == {frozenset(cores)}
+            assert [result.shape for result in whole.run(values)] == [p.shape for p in expected]
+        assert processes() == before
+
+
+def test_stages_on_the_same_cores_share_a_process(stage):
+    before = processes()
+    with closing(stage(FIRST)), closing(stage(FIRST)):
+        assert processes() == before
+
+
+def test_a_process_that_dies_is_an_error_of_its_stage(process_stage, transformer):
+    before = processes()
+    (item,) = transformer.items(1)
+    wiring = transformer.wiring([range(len(transformer.graph.ops))])
+    with Pipeline(wiring, [[process_stage(FIRST)]]) as pipeline:
+        pipeline.run([item])
+        for process in processes() - before:
+            process.kill()
+        with pytest.raises(StageError, match=f"stage 0 failed: .* OpenVINO on cores:{FIRST[0]}"):
+            pipeline.run([item])
+    assert processes() == before
+
+
+def test_a_model_that_a_process_refuses_is_a_model_error(process_stage, tmp_path):
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"no model")
+    before = processes()
+    with pytest.raises(ModelError, match="OpenVINO cannot load the model"):
+        runtime.OpenvinoRuntime.load_stage(file, "", (), (), devices.Cores(FIRST))
+    assert processes() == before
+
+
+def test_times_of_some_cores_are_those_of_a_process(transformer, monkeypatch):
+    model = replace(transformer, runtime_name="openvino")
+    monkeypatch.setattr(runtime, "ProcessStage", Mock(side_effect=StageError("a process")))
+    model.profile(devices.Cores(CORES), seconds=0.05, force=True)
+    with pytest.raises(StageError, match="a process"):
+        model.profile(devices.Cores(FIRST), seconds=0.05, force=True)

@@ -1,0 +1,102 @@
+"""A stage in a process of its own, which has the stage's cores and no others.
+
+Tensors lie in memory that both processes map. It has no name, so nothing is left of it however they
+end.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autosplit.hardware.devices.device import Cores
+from autosplit.hardware.execution.shared_memory import Shape, SharedArrays, mapped, views
+from autosplit.hardware.execution.wiring import Port
+from autosplit.hardware.isolation.process import Worker
+from autosplit.hardware.isolation.worker import Handler
+from autosplit.hardware.profiling.timing import on_cores
+from autosplit.hardware.runtimes.arrays import aligned_copy, dtype_of
+from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
+from autosplit.hardware.runtimes.openvino.stage import (
+    compile_model,
+    infer_request,
+    require_openvino,
+)
+from autosplit.serialization import dump, load
+
+
+@dataclass(frozen=True)
+class StageSetting:
+    """What the process loads; ``memory`` is the descriptor of the tensors' memory."""
+
+    file: str
+    cores: Cores
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    memory: int
+
+
+class ProcessStage(SubmodelStage):
+    """Implements Stage; what is computed here is copies of tensors, on the stage's cores too."""
+
+    def __init__(
+        self, file: Path, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
+    ) -> None:
+        super().__init__(inputs, outputs, cores)
+        memory = SharedArrays(_shapes((*inputs, *outputs)))
+        arrays, descriptor = memory.arrays, memory.descriptor
+        setting = dump(StageSetting(str(file), cores, tuple(inputs), tuple(outputs), descriptor))
+        # Every thread of the process inherits the cores of the thread that starts it.
+        self._worker = on_cores(cores, lambda: Worker(open_stage, setting, [descriptor]))
+        self._input_arrays, self._output_arrays = arrays[: len(inputs)], arrays[len(inputs) :]
+        self._phase = f"running OpenVINO on {cores}"
+        self._end = weakref.finalize(self, self._worker.close)
+        try:
+            self._call(f"loading OpenVINO on {cores}")
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """See Stage. Outputs are copies, because the next run writes there."""
+        for shared, array in zip(self._input_arrays, self._feed(values).values(), strict=True):
+            np.copyto(shared, array)
+        self._call(self._phase)
+        return list(map(aligned_copy, self._output_arrays))
+
+    def close(self) -> None:
+        """End the process. Idempotent."""
+        self._end()
+
+    def _call(self, phase: str) -> None:
+        self._worker.call({"kind": phase}, threading.TIMEOUT_MAX)
+
+
+def open_stage(document: Mapping[str, Any]) -> Handler:
+    """The handler of a process; each job is an item."""
+    setting = load(StageSetting, document)
+    inputs, outputs = setting.inputs, setting.outputs
+    compiled = compile_model(Path(setting.file), setting.cores)
+    request = infer_request(compiled, inputs, outputs)
+    arrays = views(mapped(setting.memory), _shapes((*inputs, *outputs)))
+    tensor = require_openvino().Tensor
+    for position, array in enumerate(arrays[: len(inputs)]):
+        request.set_input_tensor(position, tensor(array, shared_memory=True))
+    for position, array in enumerate(arrays[len(inputs) :]):
+        request.set_output_tensor(position, tensor(array, shared_memory=True))
+
+    # A tensor does not keep the memory that it shares.
+    def infer(_: Mapping[str, Any], memory: object = arrays) -> None:
+        request.infer(share_outputs=True)
+
+    return infer
+
+
+def _shapes(ports: Sequence[Port]) -> list[Shape]:
+    return [(port.shape, dtype_of(port.dtype)) for port in ports]
