@@ -110,15 +110,15 @@ def _loaded(
     ray, key, rest, loads = connected(), secrets.token_bytes(32), iter(actors), []
     watch = Watch(ray)
     for index, row in enumerate(stages):
-        returned, stored = returned_and_stored(wiring, index)
+        uses = uses_of_outputs(wiring, index)
         for number, part in enumerate(row):
             if not isinstance(part, RemoteStage):
                 continue
             actor, device = next(rest), part.place.device
-            plan = ReplicaPlan(VERSION, part.file, device, key, returned, stored)
+            plan = ReplicaPlan(VERSION, part.file, device, key, *uses)
             call = actor.load.remote(plan, *(part.contents[name] for name in part.file.digests))
             name = f"{replica_name(index, number, len(row))} on {part.place}"
-            loads.append((call, name, actor, (returned, len(part.file.outputs))))
+            loads.append((call, name, actor, (uses[0], len(part.file.outputs))))
     replicas = []
     for call, name, actor, outputs in loads:
         address = answer(call, name)
@@ -133,11 +133,12 @@ def _loaded(
     return iter(replicas)
 
 
-def returned_and_stored(wiring: Wiring, stage: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The outputs of a stage that the caller gets, and those that actors read, by position."""
-    returned, stored = [], [state.output for state in wiring.states if state.stage == stage]
+def uses_of_outputs(wiring: Wiring, stage: int) -> tuple[tuple[int, ...], ...]:
+    """The outputs of a stage for the caller, for other stages, and only for states, by position."""
+    returned, passed = set(), set()
+    states = {state.output for state in wiring.states if state.stage == stage}
     for connection in wiring.connections:
         if isinstance(connection.source, tuple) and connection.source[0] == stage:
-            returned += [connection.source[1]] * bool(connection.outputs)
-            stored += [connection.source[1]] * bool(connection.stages)
-    return tuple(sorted(set(returned))), tuple(sorted(set(stored)))
+            returned |= {connection.source[1]} if connection.outputs else set()
+            passed |= {connection.source[1]} if connection.stages else set()
+    return tuple(sorted(returned)), tuple(sorted(passed)), tuple(sorted(states - passed))

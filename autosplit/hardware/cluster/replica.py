@@ -77,7 +77,7 @@ class RayReplica:
         """A tensor of the actor. Raises StageError where the actor is gone."""
         with self._fetching:
             self._fetcher = self._fetcher or self._connected()
-            return self._ask(self._fetcher, {"fetch": key})[1][0]
+            return self._ask(self._fetcher, {"fetch": key, "lend": False})[1][0]
 
     def _connected(self) -> Channel:
         try:

@@ -12,12 +12,12 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 from autosplit.errors import StageError, line_of
-from autosplit.hardware.execution.edges import CALLER, Channel, Closed, Stream, Ticket, connect
+from autosplit.hardware.execution.edges import CALLER, Closed, Stream, Ticket, connect
 from autosplit.hardware.execution.stage_queue import StageQueue
 from autosplit.hardware.execution.stream_states import StreamStates
 from autosplit.hardware.execution.wiring import Wiring
@@ -50,8 +50,7 @@ class Engine:
     waits with a result: the oldest item inside always has room, and nothing can block it.
 
     At most ``limit`` items are inside, and ``capacity`` keep all replicas busy. The first replica
-    that fails stops the engine. ``unread`` are the tickets of ``Pipeline.submit`` whose results
-    nobody has read.
+    that fails stops the engine.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class Engine:
         self.limit = _MOST * self.capacity
         self.events: list[StageEvent] = []
         self.submitted: list[float] = []
-        self.unread: Channel[Ticket] = Channel(self.capacity)
         self._trace = trace
         self._replicas = replicas
         self._widths = [len(ports.inputs) for ports in wiring.stages]
@@ -80,7 +78,7 @@ class Engine:
         # Guards the items inside, the queues and the two lines below. It is re-entrant, because
         # garbage collection may stop another engine, or this one, while a thread holds it.
         self._lock = threading.RLock()
-        self._has_room = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         self.states = StreamStates(wiring, streams)
         self._queues = [
             StageQueue(self._lock, count, self.states.has_any(stage))
@@ -129,7 +127,7 @@ class Engine:
         """
         self.start()
         with self._lock:
-            self._has_room.wait_for(lambda: self._is_stopped or len(self._inside) < self.limit)
+            self.wait_for(lambda: len(self._inside) < self.limit)
             self.states.require_room(stream)
             try:
                 return self._admit(values, outputs, stream)
@@ -153,8 +151,23 @@ class Engine:
         """The states of a stream, once no item of it is inside."""
         self.require_process()
         with self._lock:
-            self._has_room.wait_for(lambda: self._is_stopped or self.states.is_idle(stream))
+            self._changed.wait_for(lambda: self._is_stopped or self.states.is_idle(stream))
             return self.states.of(stream)
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition holds: looks when an item leaves, and at each ``notify``.
+
+        Raises Closed once the engine is stopped.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_stopped or condition())
+            if self._is_stopped:
+                raise Closed
+
+    def notify(self) -> None:
+        """Let those who ``wait_for`` a condition look again."""
+        with self._changed:
+            self._changed.notify_all()
 
     def raise_failure(self) -> NoReturn:
         """Raise StageError with the reason why the engine is stopped."""
@@ -192,10 +205,9 @@ class Engine:
             discarded = list(self._inside)
             self.states.lose(ticket.stream for ticket in discarded)
             self._inside.clear()
-            self._has_room.notify_all()
+            self._changed.notify_all()
             for queue in self._queues:
                 queue.discard()
-        self.unread.close()
         for ticket in discarded:
             ticket.inputs.clear()
             ticket.set_exception(Closed())
@@ -224,8 +236,6 @@ class Engine:
                 warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def _admit(self, values: Sequence[Any], outputs: dict[str, Any], stream: Stream) -> Ticket:
-        if self._is_stopped:
-            raise Closed
         inputs: list[list[Any]] = [[None] * width for width in self._widths]
         initial = self.states.begin_item(stream)
         missing = list(self._edges.incoming)
@@ -300,7 +310,7 @@ class Engine:
             if not ticket.unfinished:
                 self._inside.discard(ticket)
                 self.states.end_item(ticket.stream)
-                self._has_room.notify_all()
+                self._changed.notify_all()
             # One that ``stop`` discarded has its exception already.
             is_complete = not ticket.unfinished and not self._is_stopped
         if is_complete:

@@ -65,7 +65,8 @@ class Pipeline:
         self.capacity = self._engine.capacity
         self.events = self._engine.events
         self.submitted = self._engine.submitted
-        self._submitting = threading.Lock()  # submitted items enter in the order of ``unread``
+        self._unread: deque[Ticket] = deque()  # of submitted items
+        self._submitting = threading.Lock()  # they enter in the order of ``_unread``
         self._reading = threading.Lock()
         self._forwarded = [
             (c.source, c.outputs) for c in wiring.connections if isinstance(c.source, str)
@@ -127,8 +128,9 @@ class Pipeline:
         try:
             with self._submitting:
                 # Only this method puts, so the room is still there when the item has entered.
-                self._engine.unread.wait_for_room()
-                self._engine.unread.put(self._enter(item, stream))
+                self._engine.wait_for(lambda: len(self._unread) < self.capacity)
+                self._unread.append(self._enter(item, stream))
+                self._engine.notify()
         except Closed:
             self._engine.raise_failure()
 
@@ -138,9 +140,11 @@ class Pipeline:
             self._engine.require_process()
             try:
                 with self._reading:
+                    self._engine.wait_for(lambda: self._unread)
                     # An interrupted reader leaves the item to the next one.
-                    result = self._result(self._engine.unread.peek())
-                    self._engine.unread.take()
+                    result = self._result(self._unread[0])
+                    self._unread.popleft()
+                    self._engine.notify()
             except Closed:
                 if self._engine.has_failed:
                     self._engine.raise_failure()

@@ -1,7 +1,8 @@
 """Channels that tensors travel through between processes, of one machine or of several.
 
 Both ends prove that they know a secret before anything else is read. Messages are JSON and raw
-arrays, so what arrives is data and never code. Where Ray uses TLS, channels use its certificates.
+arrays, so what arrives is data and never code. Where Ray uses TLS, channels use its certificates;
+where it uses none, arrays for a process of the same machine go through shared memory.
 """
 
 from __future__ import annotations
@@ -21,13 +22,28 @@ from typing import Any
 
 import numpy as np
 
-from autosplit.hardware.runtimes.arrays import aligned_empty, array_of, bytes_of, dtype_of
+from autosplit.hardware.execution.shared_memory import (
+    IS_AVAILABLE,
+    Shape,
+    SharedArrays,
+    SharedMemory,
+    room,
+    views,
+)
+from autosplit.hardware.runtimes.arrays import (
+    aligned_copy,
+    aligned_empty,
+    array_of,
+    bytes_of,
+    dtype_of,
+)
 
 HANDSHAKE_S = 10.0
 _RETRY_S = 0.1
 MAX_HEADER = 1 << 20  # bytes
 _LENGTH = struct.Struct("!I")
 _PROOF = 32  # bytes of a nonce and of a proof
+_LOCAL = socket.AF_UNIX
 
 Array = np.ndarray[Any, Any]
 
@@ -35,11 +51,15 @@ Array = np.ndarray[Any, Any]
 class Channel:
     """One end of a connection; one thread uses it at a time, and any thread may close it.
 
+    The ends send in turns, as who sends may overwrite the arrays of its last message.
     Every method but ``close`` raises OSError where the other end is gone.
     """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._shared = SharedMemory(connected) if connected.family == _LOCAL else None
+        if self._shared:
+            return
         # A reader waits for each message, so none may be held back to join the next one.
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -49,20 +69,47 @@ class Channel:
         arrays = list(map(array_of, values))
         shapes = [(str(array.dtype), array.shape) for array in arrays]
         header = json.dumps([message, shapes]).encode()
-        self._socket.sendall(_LENGTH.pack(len(header)) + header)
+        frame = _LENGTH.pack(len(header)) + header
+        if self._shared:
+            self._shared.send(frame, arrays)
+            return
+        self._socket.sendall(frame)
         for array in arrays:
             self._socket.sendall(bytes_of(array))
 
-    def receive(self) -> tuple[dict[str, Any], list[Array]]:
-        """The next message and its tensors; waits for it."""
+    def receive(self, are_lasting: bool = True) -> tuple[dict[str, Any], list[Array]]:
+        """The next message and its tensors; waits for it.
+
+        Those that need not last may change once this end sends again, and spare a copy.
+        """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
         if length > MAX_HEADER:
             raise ConnectionError(f"a header of {length} bytes")
-        message, shapes = json.loads(self._read(length))
-        arrays = [aligned_empty(shape, dtype_of(name)) for name, shape in shapes]
+        message, entries = json.loads(self._read(length))
+        shapes = [(shape, dtype_of(name)) for name, shape in entries]
+        if self._shared:
+            arrays = self._shared.receive(shapes)
+            return message, list(map(aligned_copy, arrays)) if are_lasting else arrays
+        arrays = [aligned_empty(*shape) for shape in shapes]
         for array in arrays:
             self._fill(bytes_of(array))
         return message, arrays
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the other end is on this machine and shares memory."""
+        return self._shared is not None
+
+    def lend(self, message: Mapping[str, Any], shared: SharedArrays) -> None:
+        """Send a message, and let the other end keep the arrays mapped; see ``is_shared``."""
+        assert self._shared is not None
+        self.send(message)
+        self._shared.lend(shared)
+
+    def borrow(self, shapes: Sequence[Shape]) -> list[Array]:
+        """The arrays that the other end lends, after its message was received."""
+        assert self._shared is not None
+        return views(self._shared.borrow(room(shapes)), shapes)
 
     def prove(self, key: bytes, role: bytes, other_role: bytes) -> None:
         """Raises ConnectionError unless the other end knows ``key`` too, in its own role.
@@ -98,7 +145,7 @@ class Channel:
 
 def connect(address: tuple[str, int], key: bytes) -> Channel:
     """A channel to who listens at ``address``. Raises OSError where that is not so."""
-    connected = open_socket(address)
+    connected = _local_socket(address, key) or open_socket(address)
     try:
         channel = Channel(connected)
         channel.prove(key, b"client", b"server")
@@ -127,9 +174,10 @@ def listen(host: str, key: bytes, serve: Callable[[Channel], None]) -> tuple[str
     """Serve each channel to this process in a thread of its own; returns the address."""
     family = socket.getaddrinfo(host, None)[0][0]
     listener = socket.create_server((host, 0), family=family)
+    address = host, listener.getsockname()[1]
     context = _tls(ssl.Purpose.CLIENT_AUTH)
 
-    def accept() -> None:
+    def accept(listener: socket.socket) -> None:
         while True:
             try:
                 connected, _ = listener.accept()
@@ -150,8 +198,34 @@ def listen(host: str, key: bytes, serve: Callable[[Channel], None]) -> tuple[str
             channel.prove(key, b"server", b"client")
             serve(channel)
 
-    threading.Thread(target=accept, name="listen", daemon=True).start()
-    return host, listener.getsockname()[1]
+    listeners = [listener]
+    if IS_AVAILABLE and context is None:
+        listeners.append(socket.socket(_LOCAL))
+        listeners[-1].bind(_local_name(address, key))
+        listeners[-1].listen()
+    for each in listeners:
+        threading.Thread(target=accept, args=(each,), name="listen", daemon=True).start()
+    return address
+
+
+def _local_socket(address: tuple[str, int], key: bytes) -> socket.socket | None:
+    """A connection to who listens on this machine; None where nobody does, or Ray uses TLS."""
+    if not IS_AVAILABLE or _tls(ssl.Purpose.SERVER_AUTH):
+        return None
+    connected = socket.socket(_LOCAL)
+    connected.settimeout(HANDSHAKE_S)
+    try:
+        connected.connect(_local_name(address, key))
+    except OSError:
+        connected.close()
+        return None
+    return connected
+
+
+def _local_name(address: tuple[str, int], key: bytes) -> bytes:
+    """Linux's name of a socket without a file, which who does not know the secret cannot take."""
+    host, port = address
+    return b"\0" + hmac.digest(key, f"{host} {port}".encode(), "sha256")
 
 
 def _tls(purpose: ssl.Purpose) -> ssl.SSLContext | None:

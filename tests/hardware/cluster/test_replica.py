@@ -13,7 +13,7 @@ import pytest
 
 from autosplit.errors import StageError
 from autosplit.hardware.cluster.actor import ReplicaPlan, StageActor
-from autosplit.hardware.cluster.pipeline import LANES, returned_and_stored
+from autosplit.hardware.cluster.pipeline import LANES, uses_of_outputs
 from autosplit.hardware.cluster.replica import RayReplica
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.pipeline import Pipeline
@@ -34,7 +34,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Any:
     opened: list[Pipeline] = []
 
     def replica(wiring: Any, stage: int, fake: Any, cause: str) -> RayReplica:
-        ways = returned_and_stored(wiring, stage)
+        ways = uses_of_outputs(wiring, stage)
         file: Any = SimpleNamespace(require_here=lambda: None, load=lambda *_: fake, digests={})
         address = StageActor().load(ReplicaPlan(VERSION, file, CORE, b"k", *ways))
         outputs = ways[0], len(wiring.stages[stage].outputs)

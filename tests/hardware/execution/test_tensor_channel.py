@@ -1,6 +1,8 @@
 """What travels between two processes, and who may connect."""
 
+import fcntl
 import hmac
+import os
 import shutil
 import socket
 import subprocess
@@ -10,7 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from autosplit.hardware.execution.tensor_channel import connect, listen
+from autosplit.hardware.execution import tensor_channel
+from autosplit.hardware.execution.shared_memory import SharedArrays, SharedMemory
+from autosplit.hardware.execution.tensor_channel import Channel, connect, listen
 from tests.hardware.fakes import in_time
 
 KEY = b"k" * 32
@@ -26,6 +30,7 @@ def address():
     return listen("127.0.0.1", KEY, echo)
 
 
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "sent"])
 @pytest.mark.parametrize(
     "array",
     [
@@ -38,15 +43,65 @@ def address():
     ],
     ids=["matrix", "strided", "scalar", "empty", "bool", "bfloat16"],
 )
-def test_a_tensor_arrives_as_it_was_sent(address, array):
-    channel = connect(address, KEY)
-    channel.send({"number": 3}, [array, array])
-    message, arrays = in_time(channel.receive)
-    assert message == {"number": 3}
-    for arrived in arrays:
-        assert (arrived.shape, arrived.dtype) == (array.shape, array.dtype)
-        assert (arrived == array).all()
+def test_a_tensor_arrives_as_it_was_sent(array, is_shared, monkeypatch):
+    monkeypatch.setattr(tensor_channel, "IS_AVAILABLE", is_shared)
+    channel = connect(listen("127.0.0.1", KEY, echo), KEY)
+    assert channel.is_shared == is_shared
+    for copies in (2, 3, 1):
+        channel.send({"number": 3}, [array] * copies)
+        message, arrays = in_time(channel.receive)
+        assert message == {"number": 3}
+        assert len(arrays) == copies
+        for arrived in arrays:
+            assert (arrived.shape, arrived.dtype) == (array.shape, array.dtype)
+            assert (arrived == array).all()
     channel.close()
+
+
+def test_what_lasts_does_not_change_with_the_next_message(address):
+    channel = connect(address, KEY)
+    arrived = []
+    for number in range(3):
+        channel.send({}, [np.full(4, number)])
+        arrived += in_time(channel.receive)[1]
+    assert [array[0] for array in arrived] == [0, 1, 2]
+
+
+def test_lent_arrays_stay_when_the_lender_is_gone_and_leave_no_file():
+    names = set(os.listdir("/dev/shm"))
+    ours, theirs = map(Channel, socket.socketpair())
+    shapes = [((2, 3), np.dtype("float32")), ((1,), np.dtype("int8"))]
+    shared = SharedArrays(shapes)
+    for array in shared.arrays:
+        array[...] = 7
+    theirs.lend({}, shared)
+    ours.receive()
+    matrix, number = ours.borrow(shapes)
+    shared.arrays[0][0, 0] = 8
+    theirs.close()
+    del array, shared
+    assert matrix.tolist() == [[8, 7, 7], [7, 7, 7]]
+    assert number.tolist() == [7]
+    assert set(os.listdir("/dev/shm")) <= names
+
+
+def test_many_arrays_take_few_open_files():
+    before = len(os.listdir("/proc/self/fd"))
+    shared = SharedArrays([((1,), np.dtype("int8"))] * 1000)
+    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert len(shared.arrays) == 1000
+
+
+@pytest.mark.parametrize("seals", [0, fcntl.F_SEAL_SHRINK], ids=["shrinks", "is too small"])
+def test_memory_whose_reading_could_kill_is_refused(seals):
+    ours, theirs = socket.socketpair()
+    memory = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, 7 if seals else 8)
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
+    socket.send_fds(theirs, [b"0"], [memory])
+    with pytest.raises(OSError, match="shared bytes for 8"):
+        SharedMemory(ours).borrow(8)
+    os.close(memory)
 
 
 def test_who_does_not_know_the_secret_is_not_served(address):
