@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-Listener = Callable[[str], None]
+Listener = Callable[[str, Mapping[str, int]], None]
 _listeners: list[Listener] = []
 
 
-def report(phase: str) -> None:
-    """Tell every listener what is done next."""
+def report(phase: str, stages: Mapping[str, int] | None = None) -> None:
+    """Tell every listener what is done next.
+
+    ``stages``: the stage that each thread runs, by the thread's hexadecimal identifier.
+    """
     for listener in _listeners:
-        listener(phase)
+        listener(phase, stages or {})
+
+
+def listen(listener: Listener) -> None:
+    """Call ``listener`` with each phase from now on."""
+    _listeners.append(listener)
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Call ``listener`` with each phase that is reported inside."""
-    _listeners.append(listener)
+    listen(listener)
     try:
         yield
     finally:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import shutil
 from pathlib import Path
 
+from autosplit import files
 from autosplit.errors import ConfigError
 from autosplit.files import REMEDY, open_regular, refused
-
-_CHUNK = 1 << 20
 
 
 def copy_checked(folder: Path, name: str, sha256: str, private: Path) -> Path:
     """Copy file ``name`` of an export into the folder ``private``; returns the path of the copy.
 
-    The file is opened once and hashed while it is copied. A link that is changed or an export that
+    The file is opened once, and the copy is hashed. A link that is changed or an export that
     is replaced in the meantime cannot swap what is loaded for something that was not checked.
     Raises ConfigError for another content and for a path out of the folder, MachineError where the
     disk of ``private`` is full.
@@ -31,18 +30,17 @@ def copy_checked(folder: Path, name: str, sha256: str, private: Path) -> Path:
     except OSError as error:
         reason = error.strerror
         raise ConfigError(f"'{file}' cannot be read ({reason}); export the split again") from error
-    digest = hashlib.sha256()
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
         with source, copy.open("wb") as target:
-            while chunk := source.read(_CHUNK):
-                digest.update(chunk)
-                target.write(chunk)
+            shutil.copyfileobj(source, target)
+        # Of the copy, which nobody else can change.
+        digest = files.sha256(copy)
     except OSError as error:
         raise refused(copy, error, f"{REMEDY} with TMPDIR") from error
-    if digest.hexdigest() != sha256:
+    if digest != sha256:
         raise ConfigError(
-            f"'{file}' has sha256 {digest.hexdigest()[:12]}…, recorded is {sha256[:12]}…; "
+            f"'{file}' has sha256 {digest[:12]}…, recorded is {sha256[:12]}…; "
             "it was changed, export it again"
         )
     return copy

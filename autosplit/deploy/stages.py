@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -50,11 +50,15 @@ def place_replicas(
 
 def stage_file(document: Manifest, stage: StagePart, replica: ReplicaPart) -> StageFile:
     """What a replica of a stage loads."""
-    environment = document.environment
+    environment, name = document.environment, replica.file or stage.file
+    digests = {name: (replica.sha256 if replica.file else stage.sha256) or ""}
+    # Where the stage file is the ONNX model itself, its weights may lie beside it.
+    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
+        digests[stage.onnx.data] = stage.onnx.data_sha256 or ""
     return StageFile(
         stage.runtime,
-        replica.file or stage.file,
-        dict(run_files(stage, replica)),
+        name,
+        digests,
         ports_of(stage.inputs),
         ports_of(stage.outputs),
         replica.target or environment.get("target"),
@@ -89,11 +93,3 @@ def load_replicas(
                 replica_stage.close()
             raise
     return loaded
-
-
-def run_files(stage: StagePart, replica: ReplicaPart) -> Iterator[tuple[str, str]]:
-    """Name and sha256 of the files that a replica of a stage runs."""
-    # Where the stage file is the ONNX model itself, its weights may lie beside it.
-    if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
-        yield stage.onnx.data, stage.onnx.data_sha256 or ""
-    yield replica.file or stage.file, (replica.sha256 if replica.file else stage.sha256) or ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.deployment import Deployment
 from autosplit.hardware.bench import worker
-from autosplit.hardware.isolation.worker import Handler, ReportPhase
+from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.measurement.results import SplitResults
 from autosplit.serialization import load
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from autosplit.hardware.bench.local import LocalBench
 
 
-def open_bench(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
+def open_bench(setting: Mapping[str, Any]) -> Handler:
     """The handler of a worker; see ``hardware.bench.worker.open_bench``."""
-    return worker.open_bench(setting, report_phase, {"export": write_split_of_job})
+    return worker.open_bench(setting, {"export": write_split_of_job})
 
 
 def write_split_of_job(bench: LocalBench, job: Mapping[str, Any]) -> str:

@@ -168,26 +168,24 @@ class CompiledModel:
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""
-        (pipeline,) = self.whole(self.runtime_in_use, device, trace=trace)
-        return pipeline
+        return self.whole(self.runtime_in_use, device, trace=trace)
 
     def whole(
         self, runtime: str, *places: Device, by_hint: bool = False, trace: bool = False
-    ) -> list[Pipeline]:
-        """The whole model in any runtime; several pipelines where it is asked for throughput.
+    ) -> Pipeline:
+        """The whole model in any runtime, with a replica on each of some places.
 
-        On several places it is one pipeline with replicas where it has states, else several.
+        ``by_hint``: with as many replicas as the runtime wants for throughput.
         """
         wiring, maker = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime)
         (ports,) = wiring.stages
-        stages: list[Stage | RemoteStage] = []
+        replicas: list[Stage | RemoteStage] = []
         for place in places:
             if isinstance(place, RayCores):
-                stages.append(remote_stage(maker, runtime, ports, place))
+                replicas.append(remote_stage(maker, runtime, ports, place))
             else:
-                stages += maker.whole(ports, place, by_hint)
-        copies = [stages] if wiring.states else [[stage] for stage in stages]
-        return [pipeline_of(wiring, [replicas], trace=trace) for replicas in copies]
+                replicas += maker.whole(ports, place, by_hint)
+        return pipeline_of(wiring, [replicas], trace=trace)
 
     def check(self, places: Sequence[Device]) -> None:
         """Raises ConfigError for a device, ModelError for an op that the runtime cannot use.
@@ -270,22 +268,23 @@ class CompiledModel:
         return {}
 
     def links(self, places: Sequence[Device]) -> list[LinkCost]:
-        """``link`` of each device; of those on Ray nodes from the ways between each pair."""
+        """The costs of sending tensors to each device and of calling it, measured now.
+
+        They are the same in every runtime that supports the device; those of devices on Ray nodes
+        follow from the ways between each pair.
+        """
+        names = [TVM] if self.runtime_name == AUTO else list(self.runtimes)
+        runtime = self.runtime_of(names[0])
         distinct = {str(device): device for device in reversed(places)}
-        costs = {n: self.link(d) for n, d in distinct.items() if not isinstance(d, RayCores)}
-        on_ray = [device for device in distinct.values() if isinstance(device, RayCores)]
+        costs: dict[str, LinkCost] = {}
+        on_ray: list[RayCores] = []
+        for name, device in distinct.items():
+            if isinstance(device, RayCores):
+                on_ray.append(device)
+            else:
+                costs[name] = runtime.link(device)
         costs |= {cost.device: cost for cost in nodes.links(on_ray, beside_local=bool(costs))}
         return [costs[str(device)] for device in places]
-
-    def link(self, device: Device) -> LinkCost:
-        """The costs of sending tensors to a device and of calling it, measured now.
-
-        They are the same in every runtime that supports the device.
-        """
-        if isinstance(device, RayCores):
-            return nodes.links([device])[0]
-        runtimes = (self.runtime_of(TVM),) if self.runtime_name == AUTO else self.runtimes.values()
-        return next(iter(runtimes)).link(device)
 
     @property
     def initial_states(self) -> Outputs:

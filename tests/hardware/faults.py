@@ -14,28 +14,29 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autosplit.hardware.isolation.worker import Handler, ReportPhase
+from autosplit import phases
+from autosplit.hardware.isolation.worker import Handler
 
 
-def open_faulty(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
+def open_faulty(setting: Mapping[str, Any]) -> Handler:
     if "memory" in setting:
         resource.setrlimit(resource.RLIMIT_AS, (setting["memory"], setting["memory"]))
 
     def answer(job: Mapping[str, Any]) -> Any:
-        report_phase(job["phase"])
+        phases.report(job["phase"])
         if job["kind"] == "in stage":
-            return in_stage(report_phase, job["stage"])
+            return in_stage(job["stage"])
         return FAULTS[job["kind"]](job)
 
     return answer
 
 
-def in_stage(report_phase: ReportPhase, stage: int) -> None:
+def in_stage(stage: int) -> None:
     """Crash in a thread that was reported to run a stage."""
     ready = threading.Event()
     thread = threading.Thread(target=lambda: (ready.wait(), segfault({})))
     thread.start()
-    report_phase("running", {f"0x{thread.ident:016x}": stage})
+    phases.report("running", {f"0x{thread.ident:016x}": stage})
     ready.set()
     thread.join()
 

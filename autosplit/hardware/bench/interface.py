@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -18,48 +20,75 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
+from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.planner import CostModel
 
 
-class Bench(Protocol):
-    """A place where candidates are built and measured."""
+@dataclass(frozen=True)
+class BenchDescription:
+    """What is known of a bench before it measures.
+
+    - ``graph``: its stages are measured.
+    - ``devices``: the names of the devices along the pipeline.
+    - ``identity``: what all measurements of a study share: model sha256, target, devices, versions.
+    - ``runtimes``: those that can compute a stage.
+    - ``keep_together``: for each runtime the sets of ops, by index, that it cannot separate.
+    - ``regions``: the ops that each external backend runs, by its name.
+    """
+
+    graph: FusedGraph
+    devices: tuple[str, ...]
+    identity: Mapping[str, str]
+    runtimes: tuple[str, ...]
+    keep_together: Mapping[str, Sequence[Sequence[int]]]
+    regions: Mapping[str, Sequence[int]]
+
+
+class DescribedBench(Protocol):
+    """What follows from the description of a bench."""
+
+    @cached_property
+    def description(self) -> BenchDescription:
+        """What is known before anything is measured."""
+        ...
 
     @property
     def graph(self) -> FusedGraph:
-        """The graph whose stages are measured."""
-        ...
+        """See BenchDescription."""
+        return self.description.graph
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The names of the devices along the pipeline."""
-        ...
+        """See BenchDescription."""
+        return self.description.devices
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What all measurements of a study share: model sha256, target, devices, versions."""
-        ...
+        """See BenchDescription."""
+        return self.description.identity
 
     @property
     def runtimes(self) -> tuple[str, ...]:
-        """The runtimes that can compute a stage."""
-        ...
+        """See BenchDescription."""
+        return self.description.runtimes
 
     @property
     def keep_together(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """For each runtime the sets of ops, by index, that it cannot separate."""
-        ...
+        """See BenchDescription."""
+        return self.description.keep_together
 
     @property
     def regions(self) -> Mapping[str, Sequence[int]]:
-        """The ops that each external backend runs, by its name."""
-        ...
+        """See BenchDescription."""
+        return self.description.regions
 
-    def untuned_share(self) -> float:
-        """The share of the arithmetic in kernels without a schedule, 0 to 1.
+    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
+        """The planner's view of a profile and of transfer costs."""
+        return cost_model(self.graph, profile, links, self.keep_together)
 
-        Compiles the kernels of the first device.
-        """
-        ...
+
+class Bench(DescribedBench, Protocol):
+    """A place where candidates are built and measured."""
 
     def profile(self) -> Sequence[Profile]:
         """The time of every fused op, one Profile a device, in the order of ``devices``."""
@@ -67,10 +96,6 @@ class Bench(Protocol):
 
     def links(self) -> Sequence[LinkCost]:
         """The transfer costs of each device, in the order of ``devices``; empty if all are zero."""
-        ...
-
-    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
-        """The planner's view of a profile and of transfer costs."""
         ...
 
     def measure(self, deployment: Deployment) -> Measurement:

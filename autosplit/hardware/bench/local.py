@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from itertools import cycle, takewhile
 from statistics import median
 
+from autosplit import phases
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError, MachineError, StageError, line_of
-from autosplit.graph import FusedGraph
+from autosplit.hardware.bench.interface import BenchDescription, DescribedBench
 from autosplit.hardware.codegen.target import spelled
 from autosplit.hardware.compiled_model import CompiledModel
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.pipeline import Item, Pipeline
-from autosplit.hardware.isolation.worker import ReportPhase
 from autosplit.hardware.measurement import disturbance, measure
 from autosplit.hardware.measurement.baselines import BRIEFER, UnsplitRun, unsplit_runs
 from autosplit.hardware.measurement.measure import Budget, compare_interleaved
@@ -36,19 +32,11 @@ from autosplit.hardware.measurement.results import (
     spread,
 )
 from autosplit.hardware.measurement.sequences import STEPS, Expected
-from autosplit.hardware.profiling.cost_model import cost_model
 from autosplit.hardware.runtimes.registry import AUTO, ready_made
-from autosplit.planner import CostModel
-
-_LOOK = 8  # results of replicas at least between two looks at their interval
 
 
-def ignore_phase(phase: str, stages: Mapping[str, int] | None = None) -> None:
-    """A ReportPhase that reports to nobody."""
-
-
-class LocalBench:
-    """Implements Bench for a model whose stage i runs on ``places[i]``.
+class LocalBench(DescribedBench):
+    """Implements Bench, but for its export, for a model whose stage i runs on ``places[i]``.
 
     Servers are reserved for one job at a time, so that several studies can share them. A server
     that does not answer is waited for: for the first job ``wait_s``, later RETURN_S. Raises
@@ -61,7 +49,6 @@ class LocalBench:
         places: Sequence[Device],
         budget: Budget | None = None,
         items: int = 3,
-        report_phase: ReportPhase = ignore_phase,
         wait_s: float = 0.0,
         streams: int = 1,
     ) -> None:
@@ -70,7 +57,6 @@ class LocalBench:
         self.budget = budget or Budget()
         # Without states all items are alike, whichever stream they are of.
         self._streams = streams if model.graph.states else 1
-        self._report_phase = report_phase
         self._wait_s = wait_s
         self._items = model.items(STEPS if model.graph.states else items)
         model.check(self.places)
@@ -79,40 +65,20 @@ class LocalBench:
         # Every server has answered once: one that is away from now on may return.
         self._wait_s = rpc.RETURN_S
 
-    @property
-    def graph(self) -> FusedGraph:
+    @cached_property
+    def description(self) -> BenchDescription:
         """See Bench."""
-        return self.model.graph
+        runtimes = self.model.runtimes
+        return BenchDescription(
+            graph=self.model.graph,
+            devices=tuple(map(str, self.places)),
+            identity=self._identity(),
+            runtimes=tuple(runtimes),
+            keep_together={name: runtime.keep_together for name, runtime in runtimes.items()},
+            regions=self.model.lowered.regions,
+        )
 
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """See Bench."""
-        return tuple(map(str, self.places))
-
-    @property
-    def runtimes(self) -> tuple[str, ...]:
-        """See Bench."""
-        return tuple(self.model.runtimes)
-
-    @property
-    def keep_together(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """See Bench."""
-        return {name: r.keep_together for name, r in self.model.runtimes.items()}
-
-    @property
-    def regions(self) -> Mapping[str, Sequence[int]]:
-        """See Bench."""
-        return self.model.lowered.regions
-
-    def untuned_share(self) -> float:
-        """See Bench."""
-        with self.reached():
-            self._report_phase("compiling kernels")
-            return min(r.untuned(self.places[0]) for r in self.model.runtimes.values())
-
-    @property
-    def identity(self) -> Mapping[str, str]:
-        """See Bench."""
+    def _identity(self) -> Mapping[str, str]:
         shared_target = spelled(self.model.target)
         other_targets = [
             f"{device} {target}"
@@ -122,8 +88,8 @@ class LocalBench:
         identity = {**self.model.identity}
         if other_targets:
             identity["targets"] = " ".join(other_targets)
-        identity["backend"] = " ".join(self.runtimes)  # the key in stored studies
-        identity["devices"] = " ".join(self.devices)
+        identity["backend"] = " ".join(self.model.runtimes)  # the key in stored studies
+        identity["devices"] = " ".join(map(str, self.places))
         return identity
 
     @cached_property
@@ -138,15 +104,15 @@ class LocalBench:
         """
         with self.reached():
             if self.model.runtime_name != AUTO:
-                self._report_phase("comparing outputs")
+                phases.report("comparing outputs")
                 refusal = self._refusal(self.model.runtime_name)
                 if refusal:
                     raise StageError(refusal)
-            self._report_phase("profiling")
+            phases.report("profiling")
             profiles = self.model.profiles(self.places)
             if self.model.runtime_name != AUTO:
                 return profiles
-            self._report_phase("comparing runtimes with the reference")
+            phases.report("comparing runtimes with the reference")
             possible = dict.fromkeys(p.runtime for p in profiles if p.is_possible)
             refusals = {runtime: self._refusal(runtime) for runtime in possible}
         return [p.without_times(refusals.get(p.runtime) or p.note) for p in profiles]
@@ -154,19 +120,13 @@ class LocalBench:
     def links(self) -> Sequence[LinkCost]:
         """See Bench. Devices with the same spelling are measured once."""
         with self.reached():
-            self._report_phase("measuring links")
+            phases.report("measuring links")
             return self.model.links(self.places)
-
-    def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
-        """See Bench."""
-        return cost_model(self.graph, profile, links, self.keep_together)
 
     def measure(self, deployment: Deployment) -> Measurement:
         """See Bench. Outputs are compared first: a candidate that is wrong has no period."""
-        self._report_phase("waiting for devices")
+        phases.report("waiting for devices")
         with self.reached(in_trial=True), self._pipeline(deployment) as pipeline:
-            pipeline.start()
-            self._report_phase("running", pipeline.threads)
             accuracy = self._verify(pipeline)
             start = disturbance.Counters.now()
             period, busy = measure.period_and_busy(
@@ -186,9 +146,9 @@ class LocalBench:
         baselines = []
         for run in self.unsplit_runs():
             try:
-                with self.reached(), contextlib.ExitStack() as stack:
-                    pipelines = self._open_unsplit(stack, run)
-                    turns = _Turns(pipelines, self._items, self._streams)
+                with self.reached(), self._pipeline(run) as pipeline:
+                    self._verify(pipeline)
+                    turns = _Turns(pipeline, self._items, self._streams)
                     period, latency = turns(brief), turns.latency
             except MachineError:
                 raise
@@ -205,35 +165,36 @@ class LocalBench:
         """See Bench."""
         runs = [run for run in self.unsplit_runs() if run.name in baselines]
         accuracies: list[Accuracy] = []
+        turns: list[_Turns] = []
         with self.reached(), contextlib.ExitStack() as stack:
-            turns: list[_Turns] = []
-            for deployment in candidates:
-                pipeline = stack.enter_context(self._pipeline(deployment))
+            # Baselines open first, since a stage may need a process because of what is open.
+            unsplit = [stack.enter_context(self._pipeline(run)) for run in runs]
+            split = [stack.enter_context(self._pipeline(deployment)) for deployment in candidates]
+            for pipeline in [*split, *unsplit]:
                 accuracies.append(self._verify(pipeline))
-                turns.append(_Turns([pipeline], self._items, self._streams))
-            for run in runs:
-                unsplit = self._open_unsplit(stack, run)
-                turns.append(_Turns(unsplit, self._items, self._streams))
-            self._report_phase("comparing interleaved")
+                turns.append(_Turns(pipeline, self._items, self._streams))
+            phases.report("comparing interleaved")
             start = disturbance.Counters.now()
             periods = compare_interleaved(turns, self.budget, len(candidates))
             reasons = disturbance.since(start).reasons
-        measurements = []
-        for period, turn, accuracy in zip(periods, turns, accuracies, strict=False):
+        measured = []
+        for period, turn, accuracy in zip(periods, turns, accuracies, strict=True):
             disturbances = reasons + disturbance.signs(period, turn.latency)
             figures = period, turn.latency, turn.stage_ms, accuracy, disturbances
-            measurements.append(Measurement(*figures))
-        compared, count = {}, len(candidates)
-        for run, period, turn in zip(runs, periods[count:], turns[count:], strict=True):
-            compared[run.name] = Baseline(run.name, period, turn.latency, len(run.devices))
-        return measurements, compared
+            measured.append(Measurement(*figures))
+        count = len(candidates)
+        compared = {}
+        for run, each in zip(runs, measured[count:], strict=True):
+            figures_of_run = each.period_ms, each.latency_ms, len(run.devices)
+            compared[run.name] = Baseline(run.name, *figures_of_run)
+        return measured[:count], compared
 
     def real_time(self, deployment: Deployment, rate: float, period: Spread) -> RealTime:
         """See Bench."""
         with self.reached(), self._pipeline(deployment) as pipeline:
             # This warms it up, too.
             self._verify(pipeline)
-            self._report_phase(f"running {rate:g} items/s", pipeline.threads)
+            phases.report(f"running {rate:g} items/s", pipeline.threads)
             seconds, streams = self.budget.seconds, self._streams
             return measure_real_time(pipeline, self._items, rate, seconds, period, streams)
 
@@ -279,8 +240,7 @@ class LocalBench:
         if device is None:  # no device runs the whole model
             return ""
         try:
-            (pipeline,) = self.model.whole(runtime, device)
-            with pipeline:
+            with self.model.whole(runtime, device) as pipeline:
                 self._verify(pipeline)
         except MachineError:
             raise
@@ -288,46 +248,40 @@ class LocalBench:
             return str(error)
         return ""
 
-    def _pipeline(self, deployment: Deployment) -> Pipeline:
-        self._report_phase("compiling kernels")
-        for name in dict.fromkeys(deployment.runtimes):
+    def _pipeline(self, contender: Deployment | UnsplitRun) -> Pipeline:
+        if isinstance(contender, UnsplitRun):
+            name, devices = contender.runtime, contender.devices
+            phases.report(f"measuring {contender.name}")
+            self.model.runtime_of(name).prepare(devices)
+            return self.model.whole(name, *devices, by_hint=contender.by_hint, trace=True)
+        phases.report("compiling kernels")
+        for name in dict.fromkeys(contender.runtimes):
             self.model.runtime_of(name).prepare(self.places)
-        self._report_phase("building")
-        return self.model.pipeline(deployment, trace=True)
-
-    def _open_unsplit(self, stack: contextlib.ExitStack, run: UnsplitRun) -> list[Pipeline]:
-        """Verified pipelines with the copies of the model."""
-        self._report_phase(f"measuring {run.name}")
-        self.model.runtime_of(run.runtime).prepare(run.devices)
-        whole = self.model.whole(run.runtime, *run.devices, by_hint=run.by_hint, trace=True)
-        pipelines = list(map(stack.enter_context, whole))
-        for pipeline in pipelines:
-            self._verify(pipeline)
-        return pipelines
+        phases.report("building")
+        return self.model.pipeline(contender, trace=True)
 
     def _verify(self, pipeline: Pipeline) -> Accuracy:
         # The reference goes first: an item that it refuses could crash a kernel.
         expected = self.expected
+        pipeline.start()
+        phases.report("running", pipeline.threads)
         return self.model.require_equal(pipeline, expected)
 
 
 class _Turns:
-    """A contender: pipelines side by side, with all figures of its turns beside the periods."""
+    """A contender: a pipeline, with all figures of its turns beside the periods."""
 
-    def __init__(self, pipelines: Sequence[Pipeline], items: Sequence[Item], streams: int) -> None:
-        self._pipelines, self._items, self._streams = pipelines, items, streams
+    def __init__(self, pipeline: Pipeline, items: Sequence[Item], streams: int) -> None:
+        self._pipeline, self._items, self._streams = pipeline, items, streams
         self._stage_ms: list[tuple[float, ...]] = []
         self._latencies: list[float] = []
 
     def __call__(self, budget: Budget) -> Spread:
         """The period of one turn."""
-        first = self._pipelines[0]
-        if len(self._pipelines) == 1:
-            period, busy = measure.period_and_busy(first, self._items, budget, self._streams)
-            self._stage_ms.append(tuple(map(sum, busy)))
-        else:
-            period = side_by_side(self._pipelines, self._items, budget)
-        self._latencies += measure.latency(first, self._items, budget).samples
+        turn = self._pipeline, self._items, budget
+        period, busy = measure.period_and_busy(*turn, self._streams)
+        self._stage_ms.append(tuple(map(sum, busy)))
+        self._latencies += measure.latency(*turn).samples
         return period
 
     @property
@@ -337,52 +291,5 @@ class _Turns:
 
     @property
     def stage_ms(self) -> tuple[float, ...]:
-        """The median over all turns of the time of an item in each stage; of one pipeline."""
+        """The median over all turns of the time of an item in each stage."""
         return tuple(map(median, zip(*self._stage_ms, strict=True)))
-
-
-def side_by_side(pipelines: Sequence[Pipeline], items: Sequence[Item], budget: Budget) -> Spread:
-    """The period in ms of pipelines that run at the same time: between any two of their results.
-
-    They end together, after the time of the budget or when its interval is narrow enough.
-    Raises StageError if a stage of any of them fails.
-    """
-    # A pipeline that began alone would have the memory's whole bandwidth for a while.
-    start = threading.Barrier(len(pipelines))
-    deadline = time.perf_counter() + budget.seconds
-    known = threading.Event()
-    first = [len(p.submitted) for p in pipelines]
-    begin = [len(p.events) for p in pipelines]
-    next_look = budget.items
-    results = [0 for _ in pipelines]
-
-    def samples() -> list[float]:
-        ends = []
-        for pipeline, skip, skipped, count in zip(pipelines, begin, first, results, strict=True):
-            # The first item of each pipeline fills it.
-            events = pipeline.events[skip:]
-            ends.append(measure.completions(events, skipped + 1, skipped + count))
-        # Later than this, some pipelines have finished and the others run faster.
-        last = min(times[-1] if times else 0.0 for times in ends)
-        completions = sorted(t for times in ends for t in times if t <= last)
-        return measure.gaps(completions, len(pipelines))
-
-    def drive(number: int) -> None:
-        nonlocal next_look
-
-        def may_enter(_: Item) -> bool:
-            is_over = known.is_set() or time.perf_counter() >= deadline
-            return results[number] < budget.items or not is_over
-
-        start.wait()
-        for _ in pipelines[number].map(takewhile(may_enter, cycle(items))):
-            results[number] += 1
-            if budget.share and number == 0 and results[0] >= next_look:
-                # A look costs time in proportion to the results, and the stages need that time.
-                next_look = results[0] + max(_LOOK, results[0] // 4)
-                if measure.is_known(samples(), budget):
-                    known.set()
-
-    with ThreadPoolExecutor(len(pipelines)) as threads:
-        list(threads.map(drive, range(len(pipelines))))  # raises the first error
-    return spread(samples())

@@ -13,8 +13,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from autosplit.cuts.stages import Stages, used
 from autosplit.deployment import Deployment, resources_of
 from autosplit.errors import ConfigError, StageError
 from autosplit.graph import FusedGraph, Op, build
+from autosplit.hardware.bench.interface import Bench, BenchDescription
 from autosplit.hardware.measurement.results import (
     Accuracy,
     Baseline,
@@ -33,7 +34,6 @@ from autosplit.hardware.measurement.results import (
     SplitResults,
     Spread,
 )
-from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, Plan, evaluate
 from autosplit.planner.problem.deployment import shares, useful_replicas
 
@@ -56,11 +56,8 @@ class Simulation:
     seed: int = 0
 
 
-class SimulatedBench:
+class SimulatedBench(Bench):
     """Implements Bench over known costs, in ms, of the ops of ``graph``."""
-
-    runtimes = ("simulated",)
-    keep_together: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({"simulated": ()})
 
     def __init__(
         self,
@@ -74,21 +71,23 @@ class SimulatedBench:
                 f"'{costs.name}' has times for {costs.devices} devices, "
                 f"{len(devices)} are configured; configure as many"
             )
-        self.graph, self.costs, self.devices = graph, costs, tuple(devices)
-        self.simulation = simulation or Simulation()
-        self.regions: Mapping[str, Sequence[int]] = {}
+        self.costs, self.simulation = costs, simulation or Simulation()
+        self._graph, self._device_names = graph, tuple(devices)
         self.true = _hidden(costs, self.simulation, len(devices))
+
+    @cached_property
+    def description(self) -> BenchDescription:
+        """See Bench."""
+        costs, devices = self.costs, self._device_names
         parts = costs.names, costs.predecessors, costs.times, costs.send, costs.receive
         known = repr((*parts, *costs.states))
-        self.identity: Mapping[str, str] = {
+        identity = {
             "model": hashlib.sha256(known.encode()).hexdigest(),
-            "devices": " ".join(self.devices),
+            "devices": " ".join(devices),
             "simulation": repr(self.simulation),
         }
-
-    def untuned_share(self) -> float:
-        """See Bench; there is no kernel to tune."""
-        return 0.0
+        together: dict[str, Sequence[Sequence[int]]] = {"simulated": ()}
+        return BenchDescription(self._graph, devices, identity, ("simulated",), together, {})
 
     def cost_model(self, profile: Sequence[Profile], links: Sequence[LinkCost]) -> CostModel:
         """The known costs with their transfers."""
@@ -210,12 +209,6 @@ class SimulatedBench:
         # Noise of a wide spread must not make a time negative.
         factors = np.maximum(0.1, 1 + noise * rng.normal(size=len(loads)))
         return tuple((np.array(loads) * factors).tolist())
-
-
-def from_file(path: Path, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
-    """A bench over a graph file. Raises GraphError if it cannot be read or is malformed."""
-    costs = read_graph(path)
-    return SimulatedBench(graph_of(costs), costs, devices, simulation)
 
 
 def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from autosplit import phases
 from autosplit.deployment import Deployment
-from autosplit.graph import FusedGraph
-from autosplit.hardware.isolation.worker import Handler, ReportPhase
+from autosplit.hardware.isolation.worker import Handler, release_memory
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.runtimes.registry import TVM
@@ -50,22 +50,8 @@ class BenchSetting:
     measures: bool = True
 
 
-@dataclass(frozen=True)
-class BenchDescription:
-    """The properties of a Bench."""
-
-    graph: FusedGraph
-    devices: tuple[str, ...]
-    identity: Mapping[str, str]
-    runtimes: tuple[str, ...]
-    keep_together: Mapping[str, Sequence[Sequence[int]]]
-    regions: Mapping[str, Sequence[int]]
-
-
 def open_bench(
-    document: Mapping[str, Any],
-    report_phase: ReportPhase,
-    more: Mapping[str, Job] = MappingProxyType({}),
+    document: Mapping[str, Any], more: Mapping[str, Job] = MappingProxyType({})
 ) -> Handler:
     """Open a bench as the handler of a worker.
 
@@ -78,7 +64,6 @@ def open_bench(
     from autosplit.lowering.external.backend import named
 
     setting = load(BenchSetting, document["setting"])
-    report_phase("reading the model")
     model = CompiledModel.load(
         setting.model,
         setting.shapes,
@@ -94,29 +79,22 @@ def open_bench(
         precision=setting.precision,
     )
     places = device.along(setting.stages, setting.devices, anywhere=not setting.measures)
-    report_phase("reaching devices")
+    phases.report("reaching devices")
     budget, wait_s = setting.budget, document["wait_s"]
-    bench = LocalBench(
-        model, places, budget, report_phase=report_phase, wait_s=wait_s, streams=setting.streams
-    )
+    bench = LocalBench(model, places, budget, wait_s=wait_s, streams=setting.streams)
     jobs = {**_JOBS, **more}
-    return lambda job: dump(jobs[job["kind"]](bench, job))
 
+    def answer(job: Mapping[str, Any]) -> Any:
+        try:
+            return dump(jobs[job["kind"]](bench, job))
+        finally:
+            release_memory()
 
-def _describe(bench: LocalBench, job: Mapping[str, Any]) -> BenchDescription:
-    return BenchDescription(
-        bench.graph,
-        bench.devices,
-        bench.identity,
-        bench.runtimes,
-        bench.keep_together,
-        bench.regions,
-    )
+    return answer
 
 
 _JOBS: Mapping[str, Job] = {
-    "describe": _describe,
-    "untuned_share": lambda bench, job: bench.untuned_share(),
+    "describe": lambda bench, job: bench.description,
     "profile": lambda bench, job: bench.profile(),
     "links": lambda bench, job: bench.links(),
     "measure": lambda bench, job: bench.measure(load(Deployment, job["deployment"])),

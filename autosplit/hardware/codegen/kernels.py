@@ -33,7 +33,6 @@ class Kernels:
     - ``objects``: a symbol to its object file; empty where nothing here can link or the target has
       no such files, and then ``built`` is the module.
     - ``absent``: names of kernels that could not be compiled for the target.
-    - ``unscheduled``: names of kernels that run as TVM lowered them, for want of a schedule.
     """
 
     symbols: Mapping[str, str]
@@ -41,7 +40,6 @@ class Kernels:
     objects: Mapping[str, Path]
     built: Any = None
     absent: frozenset[str] = field(default=frozenset())
-    unscheduled: frozenset[str] = field(default=frozenset())
 
     @cached_property
     def module(self) -> Any:
@@ -127,7 +125,6 @@ def compile_kernels(
     """
     views = frozenset(name for name, function in functions.items() if only_reshapes(function))
     scheduled = schedule(functions, target, tuning)
-    plain = unscheduled(scheduled)
     if target.kind.name == "llvm":
         # GPU code needs TVM's own maximum, for a reduction across threads is recognised by it.
         scheduled = {name: completed(f, threads) for name, f in scheduled.items()}
@@ -146,7 +143,7 @@ def compile_kernels(
     symbols = {name: symbol for name, symbol in symbols.items() if symbol not in failed}
     remaining = {symbol: named for symbol, named in by_symbol.items() if symbol not in failed}
     built = None if in_files else _build(remaining, target)
-    return Kernels(symbols, views, objects, built, absent, plain)
+    return Kernels(symbols, views, objects, built, absent)
 
 
 def _symbol(function: Any, where: str) -> str:

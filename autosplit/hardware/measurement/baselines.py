@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autosplit.hardware.devices.device import Cores, Device
+from autosplit.deployment import Deployment
+from autosplit.hardware.devices.device import Cores, Device, parse
 from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner.problem.deployment import useful_replicas
 from autosplit.units import counted
@@ -73,6 +74,15 @@ def unsplit_runs(runtime: str, devices: Sequence[Device], has_hint: bool) -> lis
     if len(replicas) > 1:
         runs.append(UnsplitRun(runtime, tuple(replicas)))
     return runs
+
+
+def baseline_name(deployment: Deployment) -> str | None:
+    """The name of the baseline that the deployment is; None for any other shape."""
+    stage, *others = deployment.stages
+    if others or min(*deployment.replicas, *deployment.threads) > 1:
+        return None
+    devices = tuple(parse(name, anywhere=True) for name in stage.devices)
+    return UnsplitRun(stage.runtime, devices).name
 
 
 def strongest(baselines: Sequence[Baseline]) -> list[str]:

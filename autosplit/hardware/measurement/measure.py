@@ -216,9 +216,8 @@ def longest_comparison(contenders: Sequence[tuple[float, int]], budget: Budget) 
     """
     least, timed = 0.0, _turn_items(budget, LOOKS[-1])
     for period_ms, replicas in contenders:
-        # A pipeline of two items a replica fills, is timed, runs empty and computes a single item;
-        # copies of the model are a pipeline each, with their own items.
-        items = max(timed + 4 + 6 * replicas, (timed + 5) * replicas)
+        # A pipeline of two items a replica fills, is timed, runs empty and computes a single item.
+        items = timed + 4 + 6 * replicas
         least += LOOKS[0] * max(budget.seconds / LOOKS[-1], items * period_ms / MS)
     return max(_AROUND * budget.seconds * len(contenders), least)
 

@@ -55,14 +55,13 @@ ANSWERS = {
         "regions": {"npu": [0]},
         "identity": {"cpu": "c"},
     },
-    "untuned_share": 0.5,
     "profile": [dump(PROFILE)],
     "links": [dump(LINK)],
     "measure": dump(MEASURED),
     "baselines": [dump(BASELINE)],
     "compare_interleaved": [[dump(MEASURED)], {"one core": dump(BASELINE)}],
     "real_time": dump(PACED),
-    "export": None,
+    "export": "split.json",
 }
 
 
@@ -109,7 +108,6 @@ def test_values_cross_unchanged(bench, workers):
     assert (bench.devices, bench.runtimes) == (("cores:0",), ("tvm",))
     assert bench.keep_together == {"tvm": [[0]]}
     assert (bench.regions, bench.identity) == ({"npu": [0]}, {"cpu": "c"})
-    assert bench.untuned_share() == 0.5
     assert bench.profile() == [PROFILE]
     assert bench.links() == [LINK]
     assert bench.cost_model([PROFILE], [LinkCost("cores:0")]).times == ((1.5,),)

@@ -5,7 +5,6 @@ import dataclasses
 import json
 import os
 import threading
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from autosplit import api
 from autosplit.errors import MachineError, ModelError, StageError
 from autosplit.hardware.bench.interface import deployed
-from autosplit.hardware.bench.local import LocalBench, side_by_side
+from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device as devices
 from autosplit.hardware.devices import rpc
 from autosplit.hardware.measurement.measure import Budget
@@ -23,7 +22,6 @@ from autosplit.hardware.profiling import profile_cache
 from autosplit.hardware.runtimes.onnxruntime.runtime import OnnxruntimeRuntime
 from autosplit.hardware.runtimes.tvm.stage import VmStage
 from tests.build import node, onnx_model, value
-from tests.hardware.fakes import Scripted, fake_pipeline, graph, in_time, items
 
 pytest.importorskip("onnxruntime")
 QUICK = Budget(seconds=0.05, items=4, latency_items=2)
@@ -105,10 +103,10 @@ def test_candidates_and_every_baseline_are_compared(bench, stages):
     candidates, baselines = bench.compare_interleaved([deployed(bench, stages)] * 2, names)
     assert (len(candidates), [*baselines]) == (2, names)
     for figures in (*candidates, *baselines.values()):
-        assert 0 < figures.period_ms.median <= 2 * figures.latency_ms.high
+        assert min(figures.period_ms.low, figures.latency_ms.low) > 0
     for candidate in candidates:
         assert len(candidate.stage_ms) == len(stages)
-        assert max(candidate.stage_ms) <= 2 * candidate.period_ms.high
+        assert min(candidate.stage_ms) > 0
 
 
 def test_a_candidate_is_measured_at_a_rate(bench, stages):
@@ -183,59 +181,6 @@ def test_the_identity_names_targets_that_differ(branches, bench):
     assert all(name not in text for name in bench.devices[1:])
 
 
-def test_replicas_have_the_period_of_all_their_results():
-    copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
-    samples = side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).samples
-    assert samples == pytest.approx([1.0] * len(samples))
-    assert [c.most_inside for c in copies] == [c.capacity for c in copies]
-    assert all(c.taken == len(c.submitted) for c in copies)
-
-
-def test_only_the_time_in_which_all_replicas_work_counts():
-    copies = [Scripted(lambda i, ms=ms: ms, 2) for ms in (1.0, 20.0)]
-    period = side_by_side(copies, [{}], Budget(seconds=0.0, items=64))
-    assert period.high < 2.0
-
-
-def test_replicas_work_until_their_period_is_known():
-    copies = [Scripted(lambda i: 2.0, 2) for _ in range(2)]
-    side_by_side(copies, [{}], Budget(seconds=60.0, items=1))
-    assert all(len(c.submitted) > 2 for c in copies)
-
-
-def test_replicas_whose_period_is_not_known_work_for_the_whole_budget():
-    copies = [Scripted(lambda i: 1.0 + i * i, 2) for _ in range(2)]
-    start = time.perf_counter()
-    side_by_side(copies, [{}], Budget(seconds=0.2, items=1))
-    assert time.perf_counter() - start >= 0.2
-
-
-def test_a_replica_that_fails_fails_the_measurement():
-    def fail(item):
-        if item == 10:
-            raise RuntimeError("broken")
-
-    chain = graph([("a", ["x"]), ("b", ["a"])], ["x"], ["b"])
-    copies = [
-        fake_pipeline(chain, [[0], [1]], ["b"], trace=True, before=before)[0]
-        for before in ({}, {1: fail})
-    ]
-    for _ in range(2):
-        with pytest.raises(StageError, match="stage 1 failed: RuntimeError: broken"):
-            in_time(lambda: side_by_side(copies, items(3), Budget(seconds=0.0, items=40)))
-    for copy in copies:
-        copy.close()
-
-
-def test_items_of_an_earlier_comparison_do_not_count():
-    pace = [0.0]
-    copies = [Scripted(lambda i: pace[0], 2) for _ in range(2)]
-    for pace[0] in (500.0, 2.0):
-        assert side_by_side(copies, [{}], Budget(seconds=0.0, items=8)).high == pytest.approx(
-            pace[0] / 2
-        )
-
-
 def test_a_candidate_with_swapped_inputs_is_rejected(bench, stages, monkeypatch):
     monkeypatch.setattr(VmStage, "run", _swapping(VmStage.run))
     with pytest.raises(StageError, match="outputs differ"):
@@ -301,12 +246,12 @@ def test_every_replica_works_while_it_is_measured(bench, branches, monkeypatch):
     pipelines, whole = [], type(branches).whole
 
     def open_whole(*arguments, **options):
-        opened = whole(*arguments, **options)
-        pipelines.extend(opened)
-        return opened
+        pipelines.append(whole(*arguments, **options))
+        return pipelines[-1]
 
     monkeypatch.setattr(type(branches), "whole", open_whole)
-    assert sum(b.copies for b in bench.baselines()) <= len(pipelines)
+    copies = sum(b.copies for b in bench.baselines())
+    assert copies <= sum(sum(p.replicas) for p in pipelines)
     verified = 3
     assert all(len(p.submitted) > verified + QUICK.items for p in pipelines)
 

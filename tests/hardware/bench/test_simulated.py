@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from autosplit.cuts import cuts_of
 from autosplit.errors import GraphError, StageError
 from autosplit.hardware.bench.interface import deployed
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, from_file, graph_of
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, graph_of
+from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.planner import CostModel, Transfer, evaluate, plan, to_workload
 
 Make = Callable[..., SimulatedBench]
@@ -39,7 +41,8 @@ def test_overhead_and_contention_slow_every_stage(chain_bench: Make) -> None:
 
 def test_stages_on_one_core_add_up(chain_bench: Make) -> None:
     bench = chain_bench(stages=3, error=0.0, noise=0.0)
-    bench.devices = ("cores:0", "cores:1", "cores:0")
+    cores = ("cores:0", "cores:1", "cores:0")
+    bench.description = replace(bench.description, devices=cores)
     measured = bench.measure(deployed(bench, plan(bench.costs, 3).stages))
     first, middle, last = measured.stage_ms
     assert measured.period_ms.median == pytest.approx(max(first + last, middle))
@@ -61,7 +64,8 @@ def test_a_graph_file_keeps_its_transfers(tmp_path: Path) -> None:
     document = to_workload(costs, 2)
     document["edges"] = [{**edge, "cost": 0.5} for edge in document["edges"]]
     (tmp_path / "g.json").write_text(json.dumps(document))
-    bench = from_file(tmp_path / "g.json", TWO, Simulation(error=0.0, noise=0.0))
+    costs = read_graph(tmp_path / "g.json")
+    bench = SimulatedBench(graph_of(costs), costs, TWO, Simulation(error=0.0, noise=0.0))
     assert bench.measure(deployed(bench, ((0, 1), (2,)))).stage_ms == pytest.approx((3.5, 3.5))
     assert evaluate(bench.costs, ((0, 1), (2,))).period == 3.5
 
@@ -83,4 +87,4 @@ def test_a_file_without_a_graph_is_a_graph_error(tmp_path: Path, text: str | Non
     if text is not None:
         (tmp_path / "g.json").write_text(text)
     with pytest.raises(GraphError, match=r"g\.json"):
-        from_file(tmp_path / "g.json", TWO, Simulation())
+        read_graph(tmp_path / "g.json")

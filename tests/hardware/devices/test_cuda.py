@@ -66,7 +66,7 @@ def test_stages_on_a_gpu_compute_what_the_whole_does(branches, along):
 def test_a_gpu_is_profiled_and_its_link_measured(branches):
     device = devices.parse("cuda:0")
     assert sum(branches.profile(device, 0.2, force=True).op_ms) > 0
-    assert 0 < branches.link(device).bandwidth < float("inf")
+    assert 0 < branches.links([device])[0].bandwidth < float("inf")
 
 
 @gpu

@@ -64,7 +64,7 @@ def test_a_stage_on_it_computes_what_the_whole_does(branches, there, place):
 
 def test_its_profile_and_its_link_are_measured(branches, there):
     device = devices.parse(there)
-    profile, link = branches.profile(device, 0.2), branches.link(device)
+    profile, link = branches.profile(device, 0.2), branches.links([device])[0]
     assert profile.device == link.device == there
     assert len(profile.op_ms) == len(branches.graph.ops)
     assert all(0 <= ms < math.inf for ms in profile.op_ms)

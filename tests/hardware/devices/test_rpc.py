@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import autosplit
+from autosplit import phases
 from autosplit.cli import main
 from autosplit.deploy.verify import bench, verify
 from autosplit.errors import ConfigError, MachineError, StageError
@@ -124,7 +125,7 @@ def test_every_op_is_timed_there(model, two):
 
 def test_the_link_is_measured_and_local_cores_have_none(model, two):
     there, here = (
-        model.link(d) for d in devices.along(2, [two[0].device, str(devices.along(1)[0])])
+        model.links([d])[0] for d in devices.along(2, [two[0].device, str(devices.along(1)[0])])
     )
     assert 0 < there.bandwidth < math.inf
     assert there.call_ms > 0
@@ -239,7 +240,7 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
     server = two[1]
     armed = True
 
-    def kill_server(phase, stages=None):
+    def kill_server(phase, stages):
         if phase == "running" and armed:
             server.kill()
 
@@ -247,9 +248,9 @@ def test_a_server_killed_in_a_trial_fails_it_and_the_next_finds_it_back(split, t
         split.model,
         devices.along(3, [server.device, str(devices.along(1)[0]), server.device]),
         BRIEF,
-        report_phase=kill_server,
     )
-    with pytest.raises(StageError, match=rf"device '{server.device}' was lost"):
+    lost = pytest.raises(StageError, match=rf"device '{server.device}' was lost")
+    with phases.listening(kill_server), lost:
         there.measure(deployed(there, split.stages))
     armed = False
     back = threading.Timer(0.5, server.start)
