@@ -18,6 +18,7 @@ from autosplit.planner.explain import explained
 from autosplit.planner.large.anytime import improve
 from autosplit.planner.large.cut_bound import cut_bound
 from autosplit.planner.large.narrow import narrow_rows
+from autosplit.planner.large.parallel_bound import parallel_bound
 from autosplit.planner.problem.constraints import FREE, Constraints
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.evaluation import Plan
@@ -228,9 +229,7 @@ def _solve(
             # A good split and a good bound leave few of the cuts to be searched.
             result = _solve_large(problem, first, deadline)
         if not result.proven:
-            bound = result.bound
-            result = search(problem, rows, result.plan, deadline)
-            result = replace(result, bound=max(result.bound, bound))
+            result = search(problem, rows, result.plan, deadline, proven=result.bound)
     except TooManyDownsets:
         result = _solve_large(problem, first, deadline)
         note = f"more than {limit} legal cuts: " + (
@@ -263,30 +262,38 @@ def _solve_large(problem: Problem, first: SearchResult, deadline: Deadline | Non
         # Close to a proof a bound that takes longer is worth its time.
         bound, more = cut_bound(problem, bound, result.plan.period, deadline)
         cheap |= more
-    if result.plan is not None:
-        result = _narrowed(problem, result.plan, bound, deadline)
+        bound = parallel_bound(problem, bound, result.plan.period, deadline)
+        result = _narrowed(problem, result.plan, bound, deadline, LARGE_TABLE)
+    if not result.proven and deadline is not None:
+        # The better the split, the fewer cuts a long proof has to list.
+        rounds = 2 * _PATIENT_ROUNDS
+        result = improve(problem, result, result.bound, cheap, deadline, rounds, seed=1)
+    if not result.proven and result.plan is not None:
+        limit = row_limit(problem) // 2
+        result = _narrowed(problem, result.plan, result.bound, deadline, limit)
     if result.proven:
         return result
     # With a deadline the time is there to be used.
     rounds = _PATIENT_ROUNDS if deadline is None else _PATIENT_ROUNDS * 4
-    return improve(problem, result, result.bound, cheap, deadline, rounds=rounds, seed=1)
+    return improve(problem, result, result.bound, cheap, deadline, rounds=rounds, seed=2)
 
 
 def _narrowed(
-    problem: Problem, best: Plan, bound: float, deadline: Deadline | None
+    problem: Problem, best: Plan, bound: float, deadline: Deadline | None, limit: int
 ) -> SearchResult:
     """The best split, or a larger bound, from lists of the cuts that a better split could have.
 
     What lies only a little above the bound has few cuts; without a split among them it is one.
+    Lists end where a layer has more than ``limit`` cuts.
     """
-    limit, low, gap = row_limit(problem) // 2, bound, best.period - bound
+    low, gap = bound, best.period - bound
     for share in _GAP_SHARES:
         period = min(best.period, low + share * gap)
         try:
             rows = narrow_rows(problem, period, limit, deadline)
         except (OutOfTime, TooManyDownsets):
             break
-        result = search(problem, rows, best, deadline)
+        result = search(problem, rows, best, deadline, bound, period)
         best = result.plan or best
         if not result.proven:
             bound = max(bound, min(result.bound, period))

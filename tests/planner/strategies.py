@@ -57,6 +57,27 @@ def models(draw, most=7, devices=1, memory=False, groups=False, inputs=False, un
 
 
 @st.composite
+def experts(draw):
+    """A router, four experts and their reader, beside them an op, on one or two kinds of device."""
+    devices = draw(st.sampled_from([1, 2]))
+    readers = [(1, 2, 3, 4), (5,), (5,), (5,), (5,), ()]
+    tensors = [Transfer(f"t{n}", n, r, 1.0) for n, r in enumerate(readers) if r]
+    rows = lambda width: tuple(  # noqa: E731
+        tuple(draw(st.lists(COST, min_size=width, max_size=width))) for _ in range(devices)
+    )
+    return CostModel(
+        name="experts",
+        names=tuple(f"op{n}" for n in range(7)),
+        predecessors=(0, 1, 1, 1, 1, 0b11110, draw(st.sampled_from([0, 1, 0b100000]))),
+        times=rows(7),
+        tensors=tuple(tensors),
+        send=rows(len(tensors)),
+        receive=rows(len(tensors)),
+        overheads=draw(st.lists(COST, min_size=devices, max_size=devices).map(tuple)),
+    )
+
+
+@st.composite
 def with_runtimes(draw, model, devices=1):
     """A model of which each stage has one of two or three runtimes."""
     n = len(model.names)

@@ -15,7 +15,6 @@ from autosplit.cuts.stages import Stages, stages_between
 from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import row_numbers, shares, sharing, useful_replicas
-from autosplit.planner.problem.evaluation import evaluate
 from autosplit.planner.problem.problem import Array
 
 T = TypeVar("T")
@@ -126,20 +125,6 @@ def _with(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
 
 def _without(values: tuple[T, ...], place: int) -> tuple[T, ...]:
     return values[:place] + values[place + 1 :]
-
-
-def loads_in(
-    costs: CostModel,
-    deployment: DeployedSplit,
-    thread_counts: Sequence[int],
-    runtimes: Sequence[str] = (),
-) -> tuple[float, ...]:
-    """The loads of a replica of each stage in some runtimes, without any in the fastest."""
-    rows = row_numbers(tuple(thread_counts))
-    model = costs.on_devices([rows[shape] for shape in deployment.shapes])
-    if runtimes:
-        model = model.in_runtimes(runtimes)
-    return evaluate(model, deployment.stages).loads
 
 
 class DeploymentEvaluator(BatchEvaluator[DeployedSplit]):

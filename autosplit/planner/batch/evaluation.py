@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from autosplit.cuts import bitset
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.evaluation import StageCost, stage_cost
+from autosplit.planner.problem.evaluation import StageCost, evaluate, stage_cost
 from autosplit.planner.problem.problem import Array, Index
 from autosplit.planner.problem.runtime_costs import RuntimeCosts
 
@@ -146,6 +146,14 @@ class Shape(NamedTuple):
     parts: Sequence[tuple[int, tuple[int, ...]]]
     shares: Sequence[float]
     busy: int
+
+    def loads(self, costs: CostModel, runtimes: Sequence[str] = ()) -> tuple[float, ...]:
+        """The load of a replica of each stage, in some runtimes or in the fastest."""
+        devices, stages = zip(*self.parts, strict=True)
+        model = costs.on_devices(devices)
+        if runtimes:
+            model = model.in_runtimes(runtimes)
+        return evaluate(model, stages, allow_empty=True).loads
 
 
 class BatchEvaluator(Generic[C]):

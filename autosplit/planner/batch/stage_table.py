@@ -54,24 +54,21 @@ class StageTable:
     inside: Array
     transfers: tuple[tuple[Array, ...], ...]
 
-    def best(self, costs: CostModel, count: int, limit: float = math.inf) -> list[Stages]:
+    def best(self, costs: CostModel, count: int) -> list[Stages]:
         """The ``count`` best splits in order of period and latency, fewer where there are no more.
 
-        Only those with a period within ``limit``. ``costs`` differ from those the table was made of
-        in times and overheads only.
+        ``costs`` differ from those the table was made of in times and overheads only.
         """
         times = self._times([costs])
-        longest = self._longest(costs, times)
-        top = min(limit, longest)
-        low = self._work_bound(costs, longest) if limit == math.inf else limit
-        network, paths = _network_with(times, 1, low, top)
+        top = self._longest(costs, times)
+        network, paths = _network_with(times, 1, self._work_bound(costs, top), top)
         if not paths:
             return []
         period = float(network.least_to_go(np.maximum)[0][0])
         # Often the splits of least period alone are enough.
         best = network.within(period * (1 + SAME))
         if best.count_paths() < count:
-            best, _ = _network_with(times, count, min(period * (1 + SAME), limit), top)
+            best, _ = _network_with(times, count, period * (1 + SAME), top)
         return [self._stages(path) for path in islice(best_first(best), count)]
 
     def best_of_each(

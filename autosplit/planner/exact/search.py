@@ -44,15 +44,21 @@ def start_rows(problem: Problem) -> Words:
 
 
 def search(
-    problem: Problem, words: Words, best: Plan | None = None, deadline: Deadline | None = None
+    problem: Problem,
+    words: Words,
+    best: Plan | None = None,
+    deadline: Deadline | None = None,
+    proven: float = 0.0,
+    within: float = math.inf,
 ) -> SearchResult:
     """The best split of a table, by period, then latency, then bytes moved.
 
-    It is never worse than ``best``, a split whose cuts are in the table.
+    It is never worse than ``best``, a split whose cuts are in the table. Others are looked for with
+    a period from the ``proven`` bound to ``within``.
     """
-    top = math.inf if best is None else best.period
+    top = min(within, math.inf if best is None else best.period)
     scaled = scale(problem, top)
-    bound = max(work_bound(problem) / scaled.unit - problem.size, 0.0)
+    bound = max(max(work_bound(problem), proven) / scaled.unit - problem.size, 0.0)
     try:
         layers = DownsetLayers(scaled, words, deadline)
         least = _least_period(layers, max(bound, layers.windows.bound()))

@@ -7,12 +7,11 @@ needs no table tells how far it can be from the best.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 from random import Random
 
-from autosplit.cuts import bitset, members
+from autosplit.cuts import bitset, members, successors
 from autosplit.cuts.orders import random_order
 from autosplit.planner.exact.downset_table import Words, merge, to_words
 from autosplit.planner.exact.search import SearchResult, search
@@ -20,6 +19,7 @@ from autosplit.planner.problem.evaluation import Plan
 from autosplit.planner.problem.problem import Deadline, Problem
 
 ROWS = 6000
+_CENTRES = 32  # cuts near those of the best split whose neighbours are searched too
 _CLOSE = 1e-4  # a gap not worth another round
 
 
@@ -51,7 +51,7 @@ def improve(
 def rows_around(
     problem: Problem, best: Plan | None, cheap: list[int], random: Random, size: int = ROWS
 ) -> Words:
-    """Cuts of the best split, cuts along random orders, and unions and intersections of some.
+    """Cuts of the best split, cuts along random orders, and some near the former.
 
     About ``size`` cuts.
     """
@@ -67,10 +67,27 @@ def rows_around(
             chain = []
         order = _order_through(before, chain, random)
         downsets.update(accumulate((1 << g for g in order), int.__or__))
-    # Unions and intersections of cuts are cuts: they combine branches.
-    for a, b in _similar_pairs(sorted(downsets), cuts, size // 8, random):
-        downsets |= {a | b, a & b}
+    once = _sample(_exchanged(before, cuts), size // 3, random)
+    twice = _exchanged(before, _sample(once, _CENTRES, random))
+    downsets.update(once, _sample(twice, size // 3, random))
     return merge(to_words(sorted(downsets), problem.size))
+
+
+def _exchanged(before: Sequence[int], cuts: Sequence[int]) -> list[int]:
+    """The cuts with one group more, one fewer, or one instead of another."""
+    after = [bitset(groups) for groups in successors(before)]
+    near: set[int] = set()
+    for cut in cuts:
+        last = [g for g in members(cut) if not after[g] & cut]
+        for fewer in (cut, *(cut ^ 1 << g for g in last)):
+            outside = members(cut ^ (1 << len(before)) - 1)
+            near.update(fewer | 1 << g for g in outside if not before[g] & ~fewer)
+            near.add(fewer)
+    return sorted(near)
+
+
+def _sample(cuts: list[int], count: int, random: Random) -> list[int]:
+    return random.sample(cuts, min(count, len(cuts)))
 
 
 def _nested(cheap: list[int], random: Random) -> list[int]:
@@ -97,26 +114,3 @@ def _order_through(before: Sequence[int], cuts: Sequence[int], random: Random) -
         inner = [bitset(map(place.__getitem__, groups)) for groups in producers]
         order += [between[n] for n in random_order(inner, random)]
     return order
-
-
-def _similar_pairs(
-    downsets: Sequence[int], cuts: Sequence[int], count: int, random: Random
-) -> list[tuple[int, int]]:
-    """Some pairs of downsets of about the size of a cut of the best split."""
-    if not cuts:
-        return []
-    by_size = sorted(downsets, key=int.bit_count)
-    sizes = [d.bit_count() for d in by_size]
-    pairs = []
-    for _ in range(count):
-        size = random.choice(list(cuts)).bit_count()
-        one, other = _place_near(sizes, size, random), _place_near(sizes, size, random)
-        pairs.append((by_size[one], by_size[other]))
-    return pairs
-
-
-def _place_near(sizes: Sequence[int], size: int, random: Random) -> int:
-    """A random place near that of a size in an ascending list."""
-    spread = max(8, len(sizes) // 64)
-    place = bisect_left(sizes, size) + random.randint(-spread, spread)
-    return min(max(place, 0), len(sizes) - 1)

@@ -62,7 +62,10 @@ def best_splits_under_contention(
     bounds = [(_bound(costs, devices), devices) for devices in choices]
     # Ascending bounds: the first choice that cannot hold one of the best ends the search.
     for bound, devices in sorted(b for b in bounds if b[0] < math.inf):
-        if timed_out() or (len(best) >= count and bound > best[count - 1][0]):
+        if len(best) >= count and bound > best[count - 1][0]:
+            break
+        # Out of time before the first split is no proof that none fits.
+        if best and timed_out():
             break
         try:
             plans = k_best(_on(costs, devices), len(devices), count, deadline=timed_out)

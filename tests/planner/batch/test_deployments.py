@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autosplit.cuts import members
 from autosplit.planner import decode, evaluate_deployment
-from autosplit.planner.batch.deployments import DeployedSplit, DeploymentEvaluator, loads_in
+from autosplit.planner.batch.deployments import DeployedSplit, DeploymentEvaluator
 from autosplit.planner.problem.contention import ContentionCosts
 from tests.planner.strategies import models, with_states
 
@@ -42,11 +42,12 @@ def plain(model: Any, d: DeployedSplit) -> Any:
 @given(deployments())
 def test_a_batch_costs_what_each_deployment_costs(known: Any) -> None:
     model, chosen = known
-    batch = DeploymentEvaluator(model, COUNTS).batch(chosen)
+    evaluator = DeploymentEvaluator(model, COUNTS)
+    batch = evaluator.batch(chosen)
     plans = [plain(model, d) for d in chosen]
     assert batch.periods(model).tolist() == pytest.approx([p.period for p in plans])
     assert batch.memory.tolist() == pytest.approx([max(p.memory) for p in plans])
-    assert [loads_in(model, d, COUNTS) for d in chosen] == [p.loads for p in plans]
+    assert [evaluator.shape(d).loads(model) for d in chosen] == [p.loads for p in plans]
 
 
 @given(deployments())

@@ -61,14 +61,6 @@ def test_no_fewer_are_listed_than_asked_for() -> None:
     assert [len(table_of(costs, 3).best(costs, count)) for count in (1, 2, 3)] == [1, 2, 3]
 
 
-def test_only_splits_within_a_limit_are_listed() -> None:
-    costs = parallel_chains(1, 12)
-    best = k_best(costs, 3, 5)
-    assert best[2].period < best[3].period
-    assert table_of(costs, 3).best(costs, 9, best[2].period) == [p.stages for p in best[:3]]
-    assert table_of(costs, 3).best(costs, 9, best[0].period * 0.99) == []
-
-
 @pytest.mark.parametrize("devices", [1, 3])
 def test_the_best_split_is_found_for_many_costs_at_once(devices: int) -> None:
     known = branchy(3, 3)

@@ -23,11 +23,12 @@ from autosplit.planner.large.anytime import improve
 from autosplit.planner.large.cut_bound import cut_bound
 from autosplit.planner.large.min_cut import FlowNetwork
 from autosplit.planner.large.narrow import narrow_rows
+from autosplit.planner.large.parallel_bound import parallel_blocks, parallel_bound
 from autosplit.planner.problem.constraints import FREE
 from autosplit.planner.problem.problem import pose, work_bound
 from tests.planner.graphs import cells, costed, parallel_chains, random_dag
 from tests.planner.reference import brute_force, model_cost
-from tests.planner.strategies import models, questions
+from tests.planner.strategies import experts, models, questions
 
 
 @pytest.mark.integration
@@ -64,6 +65,23 @@ def test_the_bounds_never_exceed_the_optimum(model, stages, allow_empty):
     low = work_bound(problem)
     assert low <= best * (1 + 1e-12)
     assert cut_bound(problem, low, 1.5 * best)[0] <= best * (1 + 1e-9)
+
+
+@given(experts(), st.integers(2, 3), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_the_bound_of_parallel_ops_never_exceeds_the_optimum(model, stages, allow_empty):
+    stages = model.devices or stages
+    problem = pose(model, stages, FREE, allow_empty=allow_empty)
+    best = float(brute_force(model, stages, allow_empty)[0][0])
+    assert parallel_blocks(problem)
+    assert parallel_bound(problem, 0.0, 1.5 * best, most_pieces=60) <= best * (1 + 1e-9)
+
+
+def test_the_bound_of_parallel_ops_counts_the_transfers_of_each():
+    edges = [(0, n) for n in range(1, 21)] + [(n, 21) for n in range(1, 21)]
+    problem = pose(costed(22, edges, transfer=0.2), 4, FREE)
+    low = work_bound(problem)
+    assert parallel_bound(problem, low, 2 * low, most_pieces=400) > 1.1 * low
 
 
 @pytest.mark.parametrize("speeds", [(1, 1, 1, 1), (1, 0.5, 0.25, 0.5), (0.25, 1, 1, 0.5)])

@@ -187,6 +187,11 @@ def test_no_more_stages_are_used_than_asked(most: int) -> None:
     )
 
 
+def test_out_of_time_there_is_still_a_split() -> None:
+    costs, places = crowd(1.5, ROWS[:1]), CanonicalPlacement((0, 0, 0))
+    assert device_subsets.best_splits_under_contention(places, costs, 3, 5, lambda: True)
+
+
 @given(st.sampled_from([((0, 0, 0), ROWS[:1]), ((0, 1, 0), ROWS)]), st.integers(1, 12))
 @settings(deadline=None, max_examples=15)
 def test_costs_that_hold_for_any_number_give_each_split_once(question: Any, count: int) -> None:
