@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -106,7 +107,8 @@ def test_other_hardware_or_another_model_is_not_exported_from(
 ) -> None:
     opened = new_study(bench, trials=1)
     run_study(opened, Progress())
-    bench.identity = {**bench.identity, "model": "another"}
+    another = {**bench.identity, "model": "another"}
+    bench.description = replace(bench.description, identity=another)
     with pytest.raises(
         ConfigError, match=r"study 's' measured something else: .*another.*; .*--force"
     ):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from autosplit.planner.batch.evaluation import Batch
 from autosplit.planner.batch.stage_table import StageTable
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.study.space.candidate_space import CandidateSpace
-from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 
 QUICK = 1_000_000  # stages up to which a plan does not take long
@@ -74,13 +73,12 @@ class PlannedSpace:
     @property
     def effort(self) -> Effort:
         """See CandidateSource. A plan looks at the pairs of cuts of all inner levels."""
-        if isinstance(self.space, DeploymentSpace):
+        if not isinstance(self.space, Space):
             return _DEPLOYMENT_EFFORT
-        space = cast("Space", self.space)
-        table = space.stage_table
+        table = self.space.stage_table
         if table is None:
             return _SLOW_EFFORT
-        pairs = len(table.cuts) ** 2 * max(1, space.stages - 2)
+        pairs = len(table.cuts) ** 2 * max(1, self.space.stages - 2)
         return _QUICK_EFFORT if pairs <= QUICK else _SLOW_EFFORT
 
     def best(self, costs: ContentionCosts) -> Any | None:

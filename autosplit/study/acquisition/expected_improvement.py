@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -29,15 +29,9 @@ from autosplit.study.acquisition.candidate_sources import (
 )
 from autosplit.study.acquisition.history import History, generator
 from autosplit.study.space.candidate_space import CandidateSpace
-from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
 from autosplit.study.space.unmeasured import CANDIDATES, free_splits
-from autosplit.study.surrogate.cost_correction import (
-    Corrected,
-    Measured,
-    correct,
-    correct_deployments,
-)
+from autosplit.study.surrogate.cost_correction import Corrected, Measured
 
 INCUMBENTS = 8  # measured splits of which one is the best
 PLANNED = 32  # measured trials from which on the plan is renewed only when they have doubled
@@ -154,37 +148,32 @@ class Outlook:
 
 # The cache is for all that ask at the same state of a study.
 @lru_cache(maxsize=4)
-def corrected_costs(
-    space: CandidateSpace, devices: tuple[str, ...], measured: tuple[Measured, ...]
-) -> Corrected:
+def corrected_costs(space: CandidateSpace, measured: tuple[Measured, ...]) -> Corrected:
     """The costs of a space corrected by all that was measured."""
-    if isinstance(space, DeploymentSpace):
-        counts = space.thread_counts
-        return correct_deployments(space.costs, counts, len(space.cores), measured)
-    return correct(space.costs, devices, measured, cast("Space", space).empty)
+    return space.corrected(measured)
 
 
 @lru_cache(maxsize=4)
-def outlook(space: CandidateSpace, devices: tuple[str, ...], history: History) -> Outlook:
+def outlook(space: CandidateSpace, history: History) -> Outlook:
     """Correct the costs by all that was measured, and list what is promising under them."""
-    if not isinstance(space, DeploymentSpace):
-        return _split_outlook(cast("Space", space), devices, history)
-    corrected = corrected_costs(space, devices, history.measured)
+    if isinstance(space, Space):
+        return _split_outlook(space, history)
+    corrected = corrected_costs(space, history.measured)
     starts = [m.candidate for m in history.measured[-CENTRES:]]
     free = free_splits(space, corrected.contention_costs, history.taken, starts)
     return Outlook(space, history, corrected, tuple(free), PlannedSpace(space))
 
 
-def _split_outlook(space: Space, devices: tuple[str, ...], history: History) -> Outlook:
+def _split_outlook(space: Space, history: History) -> Outlook:
     """Correct the costs by all that was measured, and plan again.
 
     With many trials measured one more changes little. From PLANNED on the plan is renewed when the
     number of measured trials has doubled; in between what was listed then is weighed again, with
     the splits around its best.
     """
-    corrected = corrected_costs(space, devices, history.measured)
+    corrected = corrected_costs(space, history.measured)
     if len(history.measured) >= PLANNED:
-        view = _listed_outlook(space, devices, history, corrected)
+        view = _listed_outlook(space, history, corrected)
         if view.free:
             return view
     plan, table = _plan_and_table(space, corrected, history.measured)
@@ -232,13 +221,11 @@ def _plan_and_table(
     return plan, space.table_near([*plan, *best])
 
 
-def _listed_outlook(
-    space: Space, devices: tuple[str, ...], history: History, corrected: Corrected
-) -> Outlook:
+def _listed_outlook(space: Space, history: History, corrected: Corrected) -> Outlook:
     """What was listed at the last power of two of measured trials, weighed again."""
     # Any process finds the same listing, whichever trials it saw itself.
     last_listing = 1 << len(history.measured).bit_length() - 1
-    keys, batch = _listed(space, devices, history.measured[:last_listing])
+    keys, batch = _listed(space, history.measured[:last_listing])
     centres = np.argsort(batch.periods(corrected.contention_costs), kind="stable")[:CENTRES]
     neighbours: dict[str, Stages] = {}
     for n in centres:
@@ -253,14 +240,12 @@ def _listed_outlook(
 
 
 @lru_cache(maxsize=2)
-def _listed(
-    space: Space, devices: tuple[str, ...], measured: tuple[Measured, ...]
-) -> tuple[dict[str, None], Batch[Stages]]:
+def _listed(space: Space, measured: tuple[Measured, ...]) -> tuple[dict[str, None], Batch[Stages]]:
     """The best splits under the costs corrected by these trials, and the best few of each draw.
 
     Returns their keys, and the splits in the same order.
     """
-    corrected = corrected_costs(space, devices, measured)
+    corrected = corrected_costs(space, measured)
     plan, table = _plan_and_table(space, corrected, measured)
 
     def best(costs: ContentionCosts, count: int, seconds: float) -> list[Stages]:

@@ -31,26 +31,25 @@ SECONDS = 2.0  # that listing a front may take
 
 @lru_cache(maxsize=2)
 def listed(
-    space: CandidateSpace,
-    devices: tuple[str, ...],
-    objectives: tuple[str, ...],
-    measured: tuple[Measured, ...],
+    space: CandidateSpace, objectives: tuple[str, ...], measured: tuple[Measured, ...]
 ) -> tuple[Any, ...]:
     """The candidates that the planner names for each objective, and those on a front of several.
 
     The costs are those corrected by the ``measured`` trials.
     """
-    costs = corrected_costs(space, devices, measured).contention_costs
+    costs = corrected_costs(space, measured).contention_costs
     count = 2 * len(measured) + CANDIDATES
-    if isinstance(space, DeploymentSpace):
-        return tuple(dict.fromkeys(_deployments(space, costs, objectives, count)))
-    return tuple(dict.fromkeys(_splits(cast("Space", space), costs, objectives, count)))
+    others: Iterator[Any]
+    if isinstance(space, Space):
+        others = _splits(space, costs, objectives, count)
+    else:
+        others = _deployments(cast("DeploymentSpace", space), costs, objectives, count)
+    return tuple(dict.fromkeys([*space.whole_models, *others]))
 
 
 def _deployments(
     space: DeploymentSpace, costs: ContentionCosts, objectives: tuple[str, ...], count: int
 ) -> Iterator[DeployedSplit]:
-    yield from space.whole_models
     if "throughput" in objectives:
         yield from _best(space, costs, count)
     # Threads shorten the latency at the cost of the period, so each least number has its best one.
@@ -72,8 +71,6 @@ def _deployments(
 def _splits(
     space: Space, costs: ContentionCosts, objectives: tuple[str, ...], count: int
 ) -> Iterator[Stages]:
-    if space.whole_model is not None:
-        yield space.whole_model
     for name in objectives:
         if name == "throughput":
             yield from _best(space, costs, count)

@@ -128,11 +128,7 @@ def _distance(point: Point, front_points: Sequence[Point]) -> float:
 
 
 def planned(
-    space: CandidateSpace,
-    devices: tuple[str, ...],
-    objectives: tuple[str, ...],
-    history: History,
-    rng: np.random.Generator,
+    space: CandidateSpace, objectives: tuple[str, ...], history: History, rng: np.random.Generator
 ) -> Any | None:
     """The free split that is expected to extend the front most.
 
@@ -141,7 +137,7 @@ def planned(
     alone = unmeasured_alone(space, history) if history.taken else None
     if alone is not None:
         return alone
-    view = prospects(space, devices, objectives, history)
+    view = prospects(space, objectives, history)
     if history.measured and rng.random() < EXPLORATION:
         guess = view.guess(rng)
         if guess is not None:
@@ -153,9 +149,7 @@ def planned(
 
 
 @lru_cache(maxsize=4)
-def prospects(
-    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
-) -> Prospects:
+def prospects(space: CandidateSpace, objectives: tuple[str, ...], history: History) -> Prospects:
     """Correct the costs by all that was measured, and list what may lie on the front under them.
 
     The planner is asked again when the number of measured trials has doubled; splits around the
@@ -165,11 +159,11 @@ def prospects(
     last_listing = len(measured)
     if last_listing > FEWEST_MEASURED:
         last_listing = 1 << last_listing.bit_length() - 1
-    corrected = corrected_costs(space, devices, measured)
+    corrected = corrected_costs(space, measured)
     timed = [m for m in measured if sum(m.stage_ms) > 0 and m.latency_ms > 0]
     # Hand-overs make an item take longer than its stages together.
     ratio = float(np.median([m.latency_ms / sum(m.stage_ms) for m in timed])) if timed else 1.0
-    splits = dict.fromkeys(listed(space, devices, objectives, measured[:last_listing]))
+    splits = dict.fromkeys(listed(space, objectives, measured[:last_listing]))
     batch = space.evaluator.batch(splits)
     view = Prospects(space, history, objectives, corrected, ratio, batch)
     for candidate in [*view.free[:CENTRES], *(m.candidate for m in measured[-CENTRES:])]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from autosplit.hardware.measurement.results import Baseline
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History
 from autosplit.study.space.candidate_space import CandidateSpace
@@ -15,9 +17,7 @@ EXPLORATION = 0.1  # share of the trials that go to a split that may be the best
 RANDOM_DRAWS = 50  # random splits, until one of them is free
 
 
-def planned(
-    space: CandidateSpace, devices: tuple[str, ...], history: History, rng: np.random.Generator
-) -> Any | None:
+def planned(space: CandidateSpace, history: History, rng: np.random.Generator) -> Any | None:
     """The free split that is expected to gain most under the corrected costs.
 
     Now and then it is the one that would be best for costs drawn from what is known of them.
@@ -27,7 +27,7 @@ def planned(
     alone = unmeasured_alone(space, history)
     if alone is not None:
         return alone
-    view = outlook(space, devices, history)
+    view = outlook(space, history)
     if not view.free:
         return None
     # Thompson sampling: what one draw calls best, so that wrong costs cannot hide a split for ever.
@@ -37,6 +37,20 @@ def planned(
         if space.key(guess) not in history.taken:
             return guess
     return view.promising if history.measured else view.free[0]
+
+
+def unmeasured_baselines(
+    space: CandidateSpace, baselines: Iterable[Baseline], history: History
+) -> list[str]:
+    """The keys of the candidates that were only measured as baselines, the fastest first.
+
+    Only of those that may be faster than every trial: none before the first one.
+    """
+    best = min((m.period_ms for m in history.measured), default=0.0)
+    promising = [b for b in baselines if b.period_ms.low < best]
+    promising.sort(key=lambda b: b.period_ms.median)
+    keys = [space.unsplit_keys.get(b.name) for b in promising]
+    return [key for key in keys if key is not None and key not in history.taken]
 
 
 def unmeasured_alone(space: CandidateSpace, history: History) -> Any | None:

@@ -16,6 +16,7 @@ from autosplit.errors import ConfigError
 from autosplit.study.acquisition import multi_objective, proposals
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import History, generator, history_of, key_of
+from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.optuna_internals import (
     enqueued_parameters,
     record_heartbeat,
@@ -39,14 +40,13 @@ _TPE_DRAWS = 20  # proposals of TPE, until one of them is free
 class SplitSampler:
     """Chooses the splits of ``space``, as the function ``name`` of ``SAMPLERS`` does.
 
-    ``devices``: their names, one a stage; ``objectives``: those of the study's values, in order.
+    ``objectives``: those of the study's values, in order.
 
     Raises ConfigError for an unknown name.
     """
 
     name: str
     space: CandidateSpace
-    devices: tuple[str, ...]
     seed: int = 0
     objectives: tuple[str, ...] = ("throughput",)
 
@@ -120,13 +120,19 @@ class SplitSampler:
             for key in self.space.keys_in_one_runtime:
                 if key not in history.taken:
                     return key
+        if "throughput" in self.objectives:
+            # Nor is it slower than a baseline that it could export.
+            baselines = compared_baselines(study.user_attrs)
+            unmeasured = proposals.unmeasured_baselines(self.space, baselines, history)
+            if unmeasured:
+                return unmeasured[0]
         stages = SAMPLERS[self.name](self, Request(study, trial, history, rng))
         if stages is None:
             return ""
         costs = None
         # By the corrected costs, the runtimes of its stages may be others than by the profile.
         if self.name == "planner" and self.space.costs.runtimes:
-            corrected = corrected_costs(self.space, self.devices, history.measured)
+            corrected = corrected_costs(self.space, history.measured)
             costs = corrected.contention_costs
         return self.space.key(stages, costs)
 
@@ -151,10 +157,10 @@ class Request(NamedTuple):
 
 def _planner(sampler: SplitSampler, request: Request) -> Any | None:
     """Plan, measure, correct the costs, plan again."""
-    space, devices, objectives = sampler.space, sampler.devices, sampler.objectives
+    space, objectives = sampler.space, sampler.objectives
     if objectives == ("throughput",):
-        return proposals.planned(space, devices, request.history, request.rng)
-    return multi_objective.planned(space, devices, objectives, request.history, request.rng)
+        return proposals.planned(space, request.history, request.rng)
+    return multi_objective.planned(space, objectives, request.history, request.rng)
 
 
 def _random(sampler: SplitSampler, request: Request) -> Any | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 from autosplit.deploy import worker
 from autosplit.errors import MachineError
 from autosplit.hardware.bench.interface import Bench
+from autosplit.hardware.codegen import toolchain
+from autosplit.hardware.runtimes.registry import AUTO, TVM
 from autosplit.study.config.sections import SimulatedHardware
 from autosplit.study.config.study_file import StudyConfig
 
@@ -27,11 +30,26 @@ def open_bench(config: StudyConfig, *, measures: bool = True) -> Bench:
     return _simulated(config) if config.runtime == "simulated" else _real(config, measures)
 
 
+def check_linker(config: StudyConfig, note: Callable[[str], None]) -> None:
+    """Say before the trials, not after them, that nothing here can link an export of TVM's stages.
+
+    Raises MachineError where the study file asks for an export.
+    """
+    # Another architecture has a linker of its own, which the export looks for.
+    if config.runtime not in (AUTO, TVM) or config.target or config.targets:
+        return
+    try:
+        toolchain.compiler()
+    except MachineError as error:
+        if config.export:
+            raise MachineError(f"cannot export to '{config.export}': {error}") from None
+        note(f"TVM's stages cannot be exported here: {error}")
+
+
 def _real(config: StudyConfig, measures: bool = True) -> Bench:
     from autosplit.hardware.bench.isolated import IsolatedBench
     from autosplit.hardware.bench.worker import BenchSetting
     from autosplit.hardware.measurement.measure import Budget
-    from autosplit.hardware.runtimes.registry import TVM
     from autosplit.zoo import catalog
 
     if isinstance(config.cores, int) and len(config.core_numbers) < config.cores:

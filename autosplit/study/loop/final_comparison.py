@@ -45,7 +45,7 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
     trials = opened.study.get_trials(deepcopy=False)
     attributes = opened.study.user_attrs
     history = history_of(opened.space, trials)
-    corrected = corrected_costs(opened.space, tuple(opened.bench.devices), history.measured)
+    corrected = corrected_costs(opened.space, history.measured)
     chosen: list[Measured] = []
     if "throughput" in opened.config.objectives:
         chosen = finalists(corrected, history.measured)
@@ -195,7 +195,7 @@ def _compare(
     for number, measurement in results.items():
         m = by_number[number]
         measurement = replace(measurement, stage_ms=with_unused(m.stages, measurement.stage_ms))
-        shares = m.deployment.shares(opened.space.costs) if m.deployment else ()
+        shares = opened.space.evaluator.shape(m.candidate).shares
         entries.append({"number": number, **records.measured_attributes(measurement, shares)})
     names = [baselines.get(b.name) for b in known]
     documents = [None if b is None else records.document_of(b) for b in names]

@@ -15,9 +15,9 @@ from autosplit.hardware.bench.interface import Bench, deployed
 from autosplit.hardware.measurement.results import Baseline, LinkCost, Profile, left_out
 from autosplit.hardware.profiling.cost_model import place_regions
 from autosplit.hardware.runtimes.registry import PRECISIONS
-from autosplit.planner import CostModel, evaluate, plan_shared
+from autosplit.planner import CostModel, evaluate
 from autosplit.planner.batch.deployments import DeployedSplit
-from autosplit.planner.placement.shared_resources import slowed
+from autosplit.planner.placement.shared_resources import slowed, with_shared_loads
 from autosplit.study.acquisition.sampler import SplitSampler
 from autosplit.study.config.objectives import METRICS
 from autosplit.study.config.study_file import StudyConfig
@@ -68,9 +68,7 @@ class OpenStudy:
     def sampler(self) -> SplitSampler:
         """What gives a trial its split."""
         search, objectives = self.config.search, self.config.objectives
-        return SplitSampler(
-            search.sampler, self.space, self.bench.devices, search.seed, tuple(objectives)
-        )
+        return SplitSampler(search.sampler, self.space, search.seed, tuple(objectives))
 
     @cached_property
     def start_lock(self) -> HostLock:
@@ -250,11 +248,13 @@ def _prepare(
     costs = replace(costs, streams=config.streams)
     space = _space(config, bench, costs, progress)
     if "bound_ms" not in stored:
-        bound = _bound(costs, bench, space)
+        plan = space.best_plan
+        if config.cores is None:
+            plan = with_shared_loads(plan, costs, list(map(resources_of, bench.devices)))
         graph = records.graph_document(bench.graph)
         # The report shows the cuts, bitsets in hexadecimal, and has no cost model to plan with.
         periods = [[f"{cut:x}", float(period)] for cut, period in space.cut_periods().items()]
-        _store(study, {"graph": graph, "cut_periods": periods, "bound_ms": float(bound)})
+        _store(study, {"graph": graph, "cut_periods": periods, "bound_ms": float(plan.lower_bound)})
 
     def baselines() -> Sequence[Baseline]:
         progress.note(f"measuring the baselines: the unsplit model in each runtime{left}")
@@ -290,22 +290,13 @@ def _space(
 ) -> CandidateSpace:
     """The candidates of a study with these profiled costs."""
     if config.cores is not None:
-        cores, counts = config.core_numbers, config.thread_counts
-        sizes = tuple(map(len, config.core_kinds))
-        kinds = sizes if len(sizes) > 1 else ()
-        return DeploymentSpace.of_profile(costs, cores, counts, bench.runtimes[0], kinds)
+        cores, counts = config.core_kinds, config.thread_counts
+        return DeploymentSpace.of_profile(costs, cores, counts, bench.runtimes[0])
     slow_costs = slowed(costs, list(map(resources_of, bench.devices)))
     if slow_costs is not costs:
         progress.note("some devices share cores, so the loads on a core add up")
-    return Space(slow_costs, len(bench.devices), empty=config.stages == "auto")
-
-
-def _bound(costs: CostModel, bench: Bench, space: CandidateSpace) -> float:
-    """The proven bound of every period under the profile."""
-    if isinstance(space, DeploymentSpace):
-        return space.lower_bound
-    splits, resources = cast("Space", space), list(map(resources_of, bench.devices))
-    return plan_shared(costs, splits.stages, resources, allow_empty=splits.empty).lower_bound
+    is_auto = config.stages == "auto"
+    return Space(slow_costs, len(bench.devices), empty=is_auto, devices=bench.devices)
 
 
 def _region_devices(config: StudyConfig) -> dict[str, str]:

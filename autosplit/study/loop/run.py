@@ -23,6 +23,7 @@ from autosplit.study.loop import final_comparison, time_left
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
 from autosplit.study.persistence import records
+from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.optuna_internals import next_trial, write_trial
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, Status
@@ -109,9 +110,9 @@ class StudyLoop:
         if self.recovery.free_silent_trials():
             trials = self._trials()
         opened, elapsed = self.opened, self.clock() - self.began
-        search, devices = opened.config.search, opened.bench.devices
-        objectives = opened.config.objectives
-        reason = stop_reason(search, opened.space, devices, trials, elapsed, objectives)
+        search, objectives = opened.config.search, opened.config.objectives
+        baselines = compared_baselines(self.study.user_attrs)
+        reason = stop_reason(search, opened.space, trials, elapsed, objectives, baselines)
         if reason:
             return None, reason
         trial = next_trial(self.study)
@@ -178,8 +179,7 @@ class StudyLoop:
             opened.space.memory(candidate),
         )
         stage_ms = with_unused(opened.space.stages_of(candidate), measurement.stage_ms)
-        costs = self.opened.space.costs
-        shares = candidate.shares(costs) if isinstance(candidate, DeployedSplit) else ()
+        shares = opened.space.evaluator.shape(candidate).shares
         measurement = replace(measurement, stage_ms=stage_ms)
         attributes = records.measured_attributes(measurement, shares)
         self.writer.finish(trial, attributes, values)
@@ -188,8 +188,7 @@ class StudyLoop:
         """Store what is known of a split before it is measured."""
         space = self.opened.space
         history = history_of(space, self._trials(), trial.number)
-        devices = tuple(self.opened.bench.devices)
-        corrected = corrected_costs(space, devices, history.measured)
+        corrected = corrected_costs(space, history.measured)
         graph = self.opened.bench.graph
         attributes = records.split_attributes(graph, space.stages_of(candidate))
         if runtimes:

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import Infeasible
+from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner.dominance import at_least_as_good
 from autosplit.study.acquisition import multi_objective
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History, history_of
+from autosplit.study.acquisition.proposals import unmeasured_baselines
 from autosplit.study.config.sections import Search
 from autosplit.study.persistence.records import DISTURBED, searched
 from autosplit.study.space.candidate_space import CandidateSpace
@@ -27,14 +29,14 @@ FEWEST_TRIALS = 5  # finished trials before failures can stop a study
 def stop_reason(
     search: Search,
     space: CandidateSpace,
-    devices: Sequence[str],
     trials: Sequence[FrozenTrial],
     elapsed: float,
     objectives: Sequence[str] = ("throughput",),
+    baselines: Sequence[Baseline] = (),
 ) -> str | None:
     """Why no further trial starts, as text for the summary; None to continue.
 
-    ``elapsed``: seconds of this run.
+    ``elapsed``: seconds of this run. ``baselines``: those of the study.
     """
     counts = tally(trials)
     if counts.finished >= search.trials:
@@ -56,9 +58,11 @@ def stop_reason(
         return f"exhausted: all {space.size} legal splits are measured"
     if search.sampler != "planner" or not search.converge:
         return None
+    if "throughput" in objectives and unmeasured_baselines(space, baselines, history):
+        return None
     if tuple(objectives) == ("throughput",):
-        return _converged(space, tuple(devices), history)
-    return _settled(space, tuple(devices), tuple(objectives), history)
+        return _converged(space, history)
+    return _settled(space, tuple(objectives), history)
 
 
 def trusted(reason: str, trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> str:
@@ -104,10 +108,13 @@ def _trials_since_best(counts: Tally) -> int:
     return since
 
 
-def _converged(space: CandidateSpace, devices: tuple[str, ...], history: History) -> str | None:
+def _converged(space: CandidateSpace, history: History) -> str | None:
     """Whether no free split is expected to beat the best by more than the noise."""
-    view = outlook(space, devices, history)
+    view = outlook(space, history)
     if not view.free:
+        # What cannot be counted was not all looked at: splits that no plan is near may be left.
+        if space.size is None:
+            return "converged: every candidate that may be the best is measured"
         return "exhausted: every split that fits the devices is measured"
     if view.converged:
         return (
@@ -117,11 +124,9 @@ def _converged(space: CandidateSpace, devices: tuple[str, ...], history: History
     return None
 
 
-def _settled(
-    space: CandidateSpace, devices: tuple[str, ...], objectives: tuple[str, ...], history: History
-) -> str | None:
+def _settled(space: CandidateSpace, objectives: tuple[str, ...], history: History) -> str | None:
     """Whether no free split is expected to extend the measured front by more than the noise."""
-    view = multi_objective.prospects(space, devices, objectives, history)
+    view = multi_objective.prospects(space, objectives, history)
     if not view.free and nearest_free(space, None, history.taken) is None:
         return "exhausted: every split that fits the devices is measured"
     if not view.settled:

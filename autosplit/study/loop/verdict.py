@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autosplit.deployment import Deployment, cores_of
+from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.results import Baseline, Spread
-from autosplit.units import between, counted, milliseconds
+from autosplit.units import between, milliseconds
 
 Choice = Literal["split", "replicate", "leave"]
 
@@ -127,16 +128,6 @@ def described(deployment: Deployment) -> str:
     if max(threads) > 1:
         shape += f", {_each(threads)} threads a replica"
     return f"{shape} on {_cores(deployment)}, {' and '.join(dict.fromkeys(deployment.runtimes))}"
-
-
-def baseline_name(deployment: Deployment) -> str | None:
-    """The name of the baseline that the deployment is; None for any other shape."""
-    if len(deployment.stages) != 1:
-        return None
-    (stage,), (replicas,), (threads,) = deployment.stages, deployment.replicas, deployment.threads
-    if replicas == 1:
-        return f"{stage.runtime}, {counted(threads, 'thread')}"
-    return f"{stage.runtime}, {replicas} replicas" if threads == 1 else None
 
 
 def _cores(deployment: Deployment) -> str:

@@ -78,13 +78,13 @@ def split_attributes(graph: FusedGraph, stages: Stages) -> dict[str, Any]:
     }
 
 
-def measured_attributes(measurement: Measurement, shares: Sequence[float] = ()) -> dict[str, Any]:
+def measured_attributes(measurement: Measurement, shares: Sequence[float]) -> dict[str, Any]:
     """A measurement, and its main numbers one by one: they become axes in the dashboard.
 
-    ``shares``: what each stage's replicas divide its time by, where it may have several.
+    ``shares``: what each stage's replicas divide its time by.
     """
     stage_ms = [float(t) for t in measurement.stage_ms]
-    times = [t / s for t, s in zip(stage_ms, shares, strict=True)] if shares else stage_ms
+    times = [t / s for t, s in zip(stage_ms, shares, strict=True)]
     busy = [t for t in times if t > 0]  # an empty stage takes no time
     mean = sum(busy) / len(busy) if busy else 0.0
     return {

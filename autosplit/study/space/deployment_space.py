@@ -1,50 +1,41 @@
 """The space of a study over cores: deployments of all shapes.
 
 A deployment has some stages, each with replicas and threads: a whole model with replicas, a whole
-model with threads, a plain pipeline, and everything between. The parameters of a trial, all from 0
-to 1, are those of a split where stages may stay empty, and for each stage ``cores``, its share of
-the cores, and ``threads``, its place among the numbers of threads of each kind of cores. Any values
-decode to a legal deployment on these cores. The ``key`` of a trial is that of its split, then
-replicas, threads and where there are several the kind of cores.
+model with threads, a plain pipeline, and everything between. A trial has two more parameters for
+each stage: ``cores``, its share of the cores, and ``threads``, its place among the numbers of
+threads of each kind of cores. Its ``key`` is that of its split, then replicas, threads and where
+there are several the kind of cores.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain
 
 import numpy as np
 
-from autosplit.cuts.stages import Stages, cuts_between, stages_between
+from autosplit.cuts.stages import Stages
 from autosplit.deployment import Deployment
-from autosplit.errors import ConfigError, Infeasible, SplitError
+from autosplit.errors import Infeasible, SplitError
+from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.lazy import cached_property
-from autosplit.planner import (
-    CostModel,
-    PlannedDeployment,
-    decode,
-    evaluate_deployment,
-    plan_cores,
-    shares_of,
-)
+from autosplit.planner import CostModel, PlannedDeployment, evaluate_deployment, plan_cores
 from autosplit.planner.batch.deployments import (
     DeployedSplit,
     DeploymentEvaluator,
     two_stage_periods,
 )
-from autosplit.planner.batch.neighbourhood import CutNeighbourhood
-from autosplit.planner.placement.canonical import largest_stages
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.deployment import row_numbers
 from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.study.space.candidate_space import SpaceOf
 from autosplit.study.space.core_room import fit_to_cores
 from autosplit.study.space.keys import key_of, other_space, stages_of_key, without_runtimes
-from autosplit.study.space.search_space import RANDOM_DRAWS, random_stages
+from autosplit.study.space.random_stages import random_stages
+from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct_deployments
 
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
 STEPS_A_SECOND = 20_000_000  # of a plan for cores of several kinds
@@ -52,27 +43,24 @@ STEPS_A_SECOND = 20_000_000  # of a plan for cores of several kinds
 
 @dataclass(frozen=True, eq=False)
 class DeploymentSpace(SpaceOf[DeployedSplit]):
-    """All deployments on ``cores``, which are named by their numbers.
+    """All deployments on ``cores``, the numbers of those of each kind.
 
-    Row i of ``costs``, those of the profile, is for a replica with ``thread_counts[i]`` threads.
-    Memory limits hold for each replica. Where not all cores are equal, ``kind_sizes`` of them are
-    of each kind, in their order; then rows are as in ``kinds_of_rows``.
+    Row i of ``costs``, those of the profile, is for a replica with ``thread_counts[i]`` threads;
+    with several kinds rows are as in ``kinds_of_rows``. Memory limits hold for each replica.
     """
 
     costs: CostModel
-    cores: tuple[int, ...]
+    cores: tuple[tuple[int, ...], ...]
     thread_counts: tuple[int, ...]
     runtime: str = "tvm"
-    kind_sizes: tuple[int, ...] = ()
 
     @classmethod
     def of_profile(
         cls,
         costs: CostModel,
-        cores: tuple[int, ...],
+        cores: tuple[tuple[int, ...], ...],
         thread_counts: Sequence[int],
         runtime: str,
-        kind_sizes: tuple[int, ...] = (),
     ) -> DeploymentSpace:
         """The space without the numbers of threads that are of no use: they hardly save time."""
         times = [sum(of_device(costs.times, row)) for row in range(len(thread_counts))]
@@ -82,12 +70,22 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
             if threads == 1 or times[row] * LEAST_SPEEDUP < times[rows[-1]]:
                 rows.append(row)
         useful = tuple(thread_counts[row] for row in rows)
-        return cls(costs.on_devices(rows), cores, useful, runtime, kind_sizes)
+        return cls(costs.on_devices(rows), cores, useful, runtime)
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many cores there are of each kind."""
-        return self.kind_sizes or (len(self.cores),)
+        return tuple(map(len, self.cores))
+
+    @cached_property
+    def core_count(self) -> int:
+        """How many cores there are."""
+        return sum(self.sizes)
+
+    @cached_property
+    def _core_kinds(self) -> tuple[int, ...]:
+        """The kind of each core."""
+        return tuple(chain.from_iterable([kind] * size for kind, size in enumerate(self.sizes)))
 
     @property
     def rows(self) -> Mapping[tuple[int, int], int]:
@@ -97,74 +95,52 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
     @cached_property
     def most_stages(self) -> int:
         """As many stages as there are cores and groups of ops for."""
-        return min(len(self.cores), len(self.costs.contraction.groups))
+        return min(self.core_count, len(self.costs.contraction.groups))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The parameters of a trial."""
+        """See SpaceOf."""
         stages = range(1, self.most_stages + 1)
         cuts = [f"cut_{i}" for i in stages[:-1]]
         shapes = [f"{name}_{i}" for i in stages for name in ("cores", "threads")]
         return (*cuts, "branch", "used", *shapes)
 
-    def parameters(self, deployment: DeployedSplit) -> dict[str, float]:
-        """The parameters of a deployment.
-
-        ``branch`` is such that they decode to it, where one of the plain layouts does.
-        """
-        count, most = len(deployment.stages), self.most_stages
-        cuts = cuts_between(deployment.stages)
-        values = dict.fromkeys(self.names, 0.0)
-        # The stages that are not used lie behind the last one and have no share of the cost.
-        shares = [*shares_of(self.costs, cuts), *[1.0] * (most - count)]
-        for stage, share in enumerate(shares[: most - 1], 1):
-            values[f"cut_{stage}"] = min(1.0, share)
-        values["used"] = count / most
+    def _parameters(self, deployment: DeployedSplit, /) -> dict[str, float]:
+        values = super()._parameters(deployment)
         shapes = zip(deployment.replicas, deployment.shapes, strict=True)
         for stage, (replicas, shape) in enumerate(shapes, 1):
-            values[f"cores_{stage}"] = replicas * shape[0] / len(self.cores)
-            place = self.rows[shape]
+            values[f"cores_{stage}"] = replicas * shape[0] / self.core_count
             # The middle of the part of 0 to 1 that stands for it, so that rounding cannot leave it.
-            values[f"threads_{stage}"] = (place + 0.5) / len(self.thread_counts)
-        for branch in (0.0, 1.0, 0.5):
-            values["branch"] = branch
-            if self.decode(values) == deployment:
-                return values
-        return {**values, "branch": 0.0}
+            values[f"threads_{stage}"] = (self.rows[shape] + 0.5) / len(self.thread_counts)
+        return values
 
     def decode(self, parameters: Mapping[str, float]) -> DeployedSplit:
-        """The legal deployment nearest to some parameters."""
-        most = self.most_stages
-        # Rounding of what ``parameters`` wrote must not add a stage.
-        count = max(1, math.ceil(parameters["used"] * most - 1e-9))
-        shares = [parameters[f"cut_{i}"] for i in range(1, most)]
-        places, shares = largest_stages(shares, min(most, count))
-        stages = stages_between(self.costs, decode(self.costs, shares, parameters["branch"]))
+        """See SpaceOf."""
+        places, stages = self._used_stages(parameters)
         rows, replicas = [], []
         for place in places:
             row = int(parameters[f"threads_{place + 1}"] * len(self.thread_counts))
             rows.append(min(row, len(self.thread_counts) - 1))
-            cores = parameters[f"cores_{place + 1}"] * len(self.cores)
+            cores = parameters[f"cores_{place + 1}"] * self.core_count
             replicas.append(max(1, round(cores / self.thread_counts[rows[-1]])))
         fit_to_cores(rows, replicas, list(self.rows), self.sizes)
-        return self._in_rows(stages, replicas, rows).with_useful_replicas(self.costs)
+        return self._in_rows(stages, replicas, rows)
 
     def _in_rows(
         self, stages: Stages, replicas: Sequence[int], rows: Sequence[int]
     ) -> DeployedSplit:
+        """The deployment with the threads and kinds of some rows, and no replica of no use."""
         threads, kinds = zip(*map(list(self.rows).__getitem__, rows), strict=True)
-        return DeployedSplit(stages, tuple(replicas), threads, kinds if self.kind_sizes else ())
+        deployment = DeployedSplit(
+            stages, tuple(replicas), threads, kinds if len(self.cores) > 1 else ()
+        )
+        return deployment.with_useful_replicas(self.costs)
 
     def pipeline(self, stages: Stages, threads: int = 1, kind: int | None = None) -> DeployedSplit:
         """A replica of each stage that is not empty, by default on the cores in their order."""
         used = tuple(filter(None, stages))
         kinds = self._core_kinds[: len(used)] if kind is None else (kind,) * len(used)
         return self._in_rows(used, (1,) * len(used), [self.rows[threads, k] for k in kinds])
-
-    @cached_property
-    def _core_kinds(self) -> tuple[int, ...]:
-        """The kind of each core."""
-        return tuple(kind for kind, size in enumerate(self.sizes) for _ in range(size))
 
     def shape_text(self, deployment: DeployedSplit) -> str:
         """See SpaceOf.
@@ -173,10 +149,10 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         threads of each stage follow.
         """
         text = key_of(deployment.stages)
-        parts: Iterable[tuple[int, ...]] = zip(deployment.replicas, deployment.threads, strict=True)
-        if self.kind_sizes:
-            parts = zip(deployment.replicas, deployment.threads, deployment.kinds, strict=True)
-        shapes = ["x".join(map(str, part)) for part in parts]
+        columns = [deployment.replicas, deployment.threads]
+        if len(self.cores) > 1:
+            columns.append(deployment.kinds)
+        shapes = ["x".join(map(str, part)) for part in zip(*columns, strict=True)]
         return text if set(shapes) == {"1x1"} else f"{text}@{'.'.join(shapes)}"
 
     def parse(self, key: str) -> DeployedSplit:
@@ -199,17 +175,26 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         return deployment
 
     def stages_of(self, deployment: DeployedSplit) -> Stages:
-        """The ops of each stage."""
+        """See SpaceOf."""
         return deployment.stages
 
     def evaluate(
         self, deployment: DeployedSplit, costs: CostModel | ContentionCosts | None = None
     ) -> PlannedDeployment:
-        """What a deployment costs under ``costs``, by default those of the profile."""
+        """See SpaceOf."""
         # The more cores are busy, the slower each of them is.
         model = costs_at(costs or self.costs, deployment.cores)
         parts = deployment.stages, deployment.replicas, deployment.threads
         return evaluate_deployment(model, *parts, self.thread_counts, deployment.kinds)
+
+    @cached_property
+    def evaluator(self) -> DeploymentEvaluator:
+        """See SpaceOf."""
+        return DeploymentEvaluator(self.costs, self.thread_counts)
+
+    def corrected(self, measured: Sequence[Measured]) -> Corrected:
+        """See SpaceOf."""
+        return correct_deployments(self.costs, self.thread_counts, self.core_count, measured)
 
     def fits(self, deployment: DeployedSplit) -> bool:
         """Whether there are cores and memory for all replicas."""
@@ -225,58 +210,32 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
     def _has_room(self, deployment: DeployedSplit) -> bool:
         return all(deployment.cores_of(kind) <= most for kind, most in enumerate(self.sizes))
 
-    @cached_property
-    def evaluator(self) -> DeploymentEvaluator:
-        """What times many deployments of this space at once."""
-        return DeploymentEvaluator(self.costs, self.thread_counts)
-
     def deployment(self, deployment: DeployedSplit, runtimes: Sequence[str] = ()) -> Deployment:
         """The deployment on the cores in their order, one replica after the other."""
         shape = deployment.stages, deployment.replicas, deployment.threads
         names = runtimes or [self.runtime] * len(deployment.stages)
-        free = iter(self.cores)
-        by_kind = [tuple(islice(free, size)) for size in self.sizes]
-        return Deployment.on_cores(*shape, names, by_kind, deployment.kinds)
-
-    def plan(self) -> DeployedSplit:
-        """The best deployment under the profile. Raises Infeasible where none fits."""
-        return _deployed(self._plan)
+        return Deployment.on_cores(*shape, names, self.cores, deployment.kinds)
 
     def cut_periods(self) -> Mapping[int, float]:
-        """For each legal cut the predicted period of the best deployment of two stages there.
-
-        Empty where there are too many cuts to look at.
-        """
+        """See SpaceOf."""
         return two_stage_periods(self.costs, self.sizes, self.thread_counts)
 
-    @property
-    def lower_bound(self) -> float:
-        """The proven bound of every period under the profile."""
-        return self._plan.lower_bound
-
-    @cached_property
-    def _plan(self) -> PlannedDeployment:
-        return self._planned(self.costs)
-
-    def _planned(self, costs: CostModel) -> PlannedDeployment:
-        return plan_cores(costs, self.sizes, self.thread_counts)
-
-    def planned_under(self, costs: CostModel) -> tuple[DeployedSplit, float]:
+    def planned_under(self, costs: CostModel) -> tuple[DeployedSplit, PlannedDeployment]:
         """See SpaceOf."""
-        best = self._planned(costs)
-        return _deployed(best), best.period
+        best = plan_cores(costs, self.sizes, self.thread_counts)
+        return _deployed(best), best
 
     def best(
         self, costs: CostModel | ContentionCosts, count: int, seconds: float = 2.0
     ) -> list[DeployedSplit]:
-        """Up to ``count`` of the best deployments under some costs, best first.
+        """See SpaceOf.
 
         The planner finds the best one on all cores, the whole model has one for each number of
-        threads, and the others are around these. ``seconds``: for the planner.
+        threads, and the others are around these.
         """
         candidates = dict.fromkeys(self.whole_models)
         numbers = [self.sizes]
-        if count > 1 and isinstance(costs, ContentionCosts) and len(self.cores) > 1:
+        if count > 1 and isinstance(costs, ContentionCosts) and self.core_count > 1:
             # Fewer cores are better only where cores slow each other down much.
             numbers.append(tuple(max(1, size // 2) for size in self.sizes))
         for cores in numbers:
@@ -285,7 +244,7 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
             for deployment in list(candidates):
                 candidates.update(dict.fromkeys(self.neighbours(deployment)))
         if not candidates:
-            raise Infeasible(f"no deployment of '{self.costs.name}' fits {len(self.cores)} cores")
+            raise Infeasible(f"no deployment of '{self.costs.name}' fits {self.core_count} cores")
         batch = self.evaluator.batch(candidates)
         order = np.argsort(batch.periods(costs), kind="stable")
         return [batch.stages[n] for n in order[:count]]
@@ -313,21 +272,8 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
     def best_of_each(
         self, costs: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> list[DeployedSplit]:
-        """The best deployment under each of some costs; the limits are not needed to be quick."""
+        """See SpaceOf. The limits are not needed to be quick."""
         return [self.best(drawn, 1)[0] for drawn in costs]
-
-    @property
-    def alone(self) -> None:
-        """None: contention is learned from the deployments that may be the best."""
-
-    @property
-    def size(self) -> None:
-        """Unknown: deployments are not counted."""
-
-    @property
-    def listed(self) -> list[DeployedSplit]:
-        """Raises ConfigError: deployments are not listed."""
-        raise ConfigError("sampler 'exhaustive' lists no deployments; use sampler 'planner'")
 
     @cached_property
     def whole_models(self) -> list[DeployedSplit]:
@@ -338,26 +284,33 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
             self._in_rows((ops,), (self.sizes[kind] // w,), [row]) for (w, kind), row in shapes
         )
 
-    def random(self, rng: np.random.Generator) -> DeployedSplit | None:
-        """A random deployment that fits; None where none was drawn."""
-        # Rejection: with a tight memory limit most draws do not fit.
-        for _ in range(RANDOM_DRAWS):
-            count = int(rng.integers(1, self.most_stages + 1))
-            stages = random_stages(self.costs, rng, count)
-            # Each stage has a core. Of the others each takes a random part of what is left.
-            kinds = rng.permutation(self._core_kinds)[:count].tolist()
-            free = [size - kinds.count(kind) for kind, size in enumerate(self.sizes)]
-            rows, replicas = [], []
-            for kind in kinds:
-                cores = 1 + int(rng.integers(0, free[kind] + 1))
-                free[kind] -= cores - 1
-                counts = [w for w, k in self.rows if k == kind and w <= cores]
-                rows.append(self.rows[int(rng.choice(counts)), kind])
-                replicas.append(cores // self.thread_counts[rows[-1]])
-            fitting = self._fitting([self._in_rows(stages, replicas, rows)])
-            if fitting:
-                return fitting[0]
-        return None
+    @cached_property
+    def unsplit_keys(self) -> Mapping[str, str]:
+        """See SpaceOf. A baseline is on cores of all kinds, so only equal cores have any."""
+        keys: dict[str, str] = {}
+        runtimes = [runtime.name for runtime in self.costs.runtimes] or [self.runtime]
+        for model in self.whole_models if len(self.cores) == 1 else []:
+            for runtime in runtimes:
+                name = baseline_name(self.deployment(model, [runtime]))
+                if name is not None:
+                    keys[name] = self.key_in(model, runtime)
+        return keys
+
+    def draw(self, rng: np.random.Generator) -> DeployedSplit:
+        """See SpaceOf."""
+        count = int(rng.integers(1, self.most_stages + 1))
+        stages = random_stages(self.costs, rng, count)
+        # Each stage has a core. Of the others each takes a random part of what is left.
+        kinds = rng.permutation(self._core_kinds)[:count].tolist()
+        free = [size - kinds.count(kind) for kind, size in enumerate(self.sizes)]
+        rows, replicas = [], []
+        for kind in kinds:
+            cores = 1 + int(rng.integers(0, free[kind] + 1))
+            free[kind] -= cores - 1
+            counts = [w for w, k in self.rows if k == kind and w <= cores]
+            rows.append(self.rows[int(rng.choice(counts)), kind])
+            replicas.append(cores // self.thread_counts[rows[-1]])
+        return self._in_rows(stages, replicas, rows)
 
     def neighbours(self, deployment: DeployedSplit) -> list[DeployedSplit]:
         """The deployments one move away that fit.
@@ -365,17 +318,15 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
         A move takes a group of ops to the next stage, changes the threads of a stage, gives a
         replica's cores to another stage, uses free cores, or makes one stage of two.
         """
-        moves = self._cut_neighbourhood.moves(deployment.stages)
         near = [
-            *(replace(deployment, stages=stages) for stages in moves),
+            *(
+                replace(deployment, stages=s)
+                for s in self.cut_neighbourhood.moves(deployment.stages)
+            ),
             *deployment.reshaped(self.sizes, self.thread_counts),
             *deployment.merged(),
         ]
-        return self._fitting(dict.fromkeys(near))
-
-    @cached_property
-    def _cut_neighbourhood(self) -> CutNeighbourhood:
-        return CutNeighbourhood(self.costs)
+        return self._fitting(near)
 
 
 def _deployed(plan: PlannedDeployment) -> DeployedSplit:

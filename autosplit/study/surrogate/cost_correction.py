@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from autosplit.cuts.stages import Stages
-from autosplit.planner.batch.deployments import DeployedSplit, loads_in
+from autosplit.planner.batch.deployments import DeployedSplit, DeploymentEvaluator
+from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.planner.problem.cost_model import CostModel
-from autosplit.planner.problem.deployment import kinds_of_rows, row_numbers
-from autosplit.planner.problem.evaluation import evaluate
+from autosplit.planner.problem.deployment import kinds_of_rows
 from autosplit.planner.problem.runtime_costs import least_costs
 from autosplit.study.surrogate.gaussian_posterior import (
     OTHER_KIND,
@@ -70,8 +70,7 @@ class Corrected:
     error: float
     noise: float
     ratio: float
-    _thread_counts: tuple[int, ...]
-    _prior: CostModel
+    _evaluator: BatchEvaluator[Any]  # of the profiled costs
     _posteriors: tuple[Posterior, ...]
     _weights: Array
 
@@ -85,7 +84,7 @@ class Corrected:
         drawn = int(rng.choice(len(self._posteriors), p=self._weights))
         posterior = self._posteriors[drawn]
         models = [
-            corrected_model(self._prior, posterior.times, factors, overheads)
+            corrected_model(self._evaluator.costs, posterior.times, factors, overheads)
             for factors, overheads in posterior.draw(rng, _levels(self.contention_costs.varies))
         ]
         return ContentionCosts(models[0], models[-1], self.contention_costs.most)
@@ -98,8 +97,8 @@ class Corrected:
         self, costs: ContentionCosts, candidate: Any, runtimes: Sequence[str]
     ) -> float:
         """The largest load of a stage under some costs, divided by what its replicas share."""
-        shape = _shape(costs.alone, candidate, self._thread_counts)
-        loads = _loads(costs.at(shape.busy), candidate, self._thread_counts, runtimes)
+        shape = self._evaluator.shape(candidate)
+        loads = shape.loads(costs.at(shape.busy), runtimes)
         return max(load / share for load, share in zip(loads, shape.shares, strict=True))
 
 
@@ -114,7 +113,7 @@ def correct(
     complete = [m for m in measured if len(m.stage_ms) == len(m.stages) == count]
     trials = most_informative(complete, max(2, REMEMBERED // count))
     varies = empty and bool(trials)
-    return _correct(costs, trials, (kinds, kinds), most=count, varies=varies, thread_counts=())
+    return _correct(BatchEvaluator(costs), trials, (kinds, kinds), most=count, varies=varies)
 
 
 def correct_deployments(
@@ -132,25 +131,23 @@ def correct_deployments(
     kinds, scales = equal_correlation(len(kind)), equal_correlation(len(kind), SCALE_OF_THREADS)
     # Cores of another kind have another clock.
     scales = np.where(kind[:, None] == kind, scales, OTHER_KIND)
-    return _correct(
-        costs, complete, (kinds, scales), most=cores, varies=True, thread_counts=thread_counts
-    )
+    evaluator = DeploymentEvaluator(costs, thread_counts)
+    return _correct(evaluator, complete, (kinds, scales), most=cores, varies=True)
 
 
 def _correct(
-    costs: CostModel,
+    evaluator: BatchEvaluator[Any],
     trials: Sequence[Measured],
     correlations: tuple[Array, Array],
     *,
     most: int,
     varies: bool,
-    thread_counts: tuple[int, ...],
 ) -> Corrected:
     """The costs corrected by some trials, whose stages run on up to ``most`` devices.
 
     ``correlations``: of the errors and of the scales of the rows of the costs.
     """
-    count = len(correlations[0])
+    costs, count = evaluator.costs, len(correlations[0])
     times = every_row(costs, count)
     # What a device cannot run says nothing of it; `corrected_model` leaves it infinite.
     times = np.where(np.isfinite(times), times, 0.0)
@@ -161,9 +158,9 @@ def _correct(
     stages: list[MeasuredStage] = []
     ratios: list[float] = []
     for trial in trials:
-        stages += _measured_stages(costs, trial, thread_counts, count, most)
-        shares = _shape(costs, trial.candidate, thread_counts).shares
-        slowest = max(map(operator.truediv, trial.stage_ms, shares))
+        shape = evaluator.shape(trial.candidate)
+        stages += _measured_stages(costs, trial, shape, count, contention_level(shape.busy, most))
+        slowest = max(map(operator.truediv, trial.stage_ms, shape.shares))
         # A period is a little longer than the longest stage: threads hand over and wait.
         if slowest > 0:
             ratios.append(trial.period_ms / slowest)
@@ -178,8 +175,7 @@ def _correct(
         mean_logarithm([p.error for p in posteriors], weights),
         mean_logarithm([p.noise for p in posteriors], weights),
         min(max(float(np.median(ratios)), 0.5), 2.0) if ratios else 1.0,
-        thread_counts,
-        costs,
+        evaluator,
         posteriors,
         weights,
     )
@@ -188,31 +184,6 @@ def _correct(
 def _levels(varies: bool) -> tuple[float, ...]:
     """The levels of contention that costs are made for: alone and all busy, or the latter only."""
     return (0.0, 1.0) if varies else (1.0,)
-
-
-class _Shape(NamedTuple):
-    """What stages run on: rows of the cost model, shares, and how many devices or cores."""
-
-    rows: Sequence[int]
-    shares: Sequence[float]
-    busy: int
-
-
-def _shape(costs: CostModel, candidate: Any, thread_counts: tuple[int, ...]) -> _Shape:
-    if isinstance(candidate, DeployedSplit):
-        rows = list(map(row_numbers(thread_counts).__getitem__, candidate.shapes))
-        return _Shape(rows, candidate.shares(costs), candidate.cores)
-    return _Shape(range(len(candidate)), (1,) * len(candidate), sum(map(bool, candidate)))
-
-
-def _loads(
-    costs: CostModel, candidate: Any, thread_counts: tuple[int, ...], runtimes: Sequence[str]
-) -> tuple[float, ...]:
-    """The load of a replica of each stage, in some runtimes or in the fastest."""
-    if isinstance(candidate, DeployedSplit):
-        return loads_in(costs, candidate, thread_counts, runtimes)
-    model = costs.in_runtimes(runtimes) if runtimes else costs
-    return evaluate(model, candidate, allow_empty=True).loads
 
 
 def mean_logarithm(values: Sequence[float], weights: Array) -> float:
@@ -273,16 +244,13 @@ def _row_a_device(rows: Sequence[T], devices: int) -> list[T]:
 
 
 def _measured_stages(
-    costs: CostModel, trial: Measured, thread_counts: tuple[int, ...], count: int, most: int
+    costs: CostModel, trial: Measured, shape: Shape, count: int, level: float
 ) -> Iterator[MeasuredStage]:
     """The stages of a trial that have ops; ``costs`` have ``count`` rows a runtime."""
     names = [runtime.name for runtime in costs.each_runtime]
-    shape = _shape(costs, trial.candidate, thread_counts)
-    level = contention_level(shape.busy, most)
-    loads = _loads(costs, trial.candidate, thread_counts, trial.runtimes)
-    for stage, ops in enumerate(trial.stages):
+    loads = shape.loads(costs, trial.runtimes)
+    for stage, (row, ops) in enumerate(shape.parts):
         if ops:
-            row = shape.rows[stage]
             if trial.runtimes:
                 row += count * names.index(trial.runtimes[stage])
             yield MeasuredStage(ops, row, level, loads[stage], trial.stage_ms[stage])

@@ -27,9 +27,9 @@ def test_after_many_trials_the_best_free_split_is_found_without_a_new_plan(
             Measured(number, stages, measurement.stage_ms, measurement.period_ms.median)
         )
     taken = frozenset(space.key(m.stages) for m in measured)
-    outlook(space, bench.devices, History(taken, tuple(measured[:-1])))
+    outlook(space, History(taken, tuple(measured[:-1])))
     monkeypatch.setattr("autosplit.study.space.search_space.k_best", None)
-    view = outlook(space, bench.devices, History(taken, tuple(measured)))
+    view = outlook(space, History(taken, tuple(measured)))
     monkeypatch.undo()
     costs = view.corrected.costs
     best = next(s for s in space.best(costs, len(taken) + 1) if space.key(s) not in taken)

@@ -23,7 +23,7 @@ def history(bench: SimulatedBench, space: Space, trials: int) -> History:
     measured: list[Measured] = []
     for number in range(trials):
         known = History(frozenset(space.key(m.stages) for m in measured), tuple(measured))
-        stages = planned(space, bench.devices, known, generator(0, number))
+        stages = planned(space, known, generator(0, number))
         assert stages is not None
         measurement = bench.measure(deployed(bench, stages))
         measured.append(
@@ -36,7 +36,7 @@ def test_gains_are_told_of_free_splits_only(branchy_bench: Make) -> None:
     bench = branchy_bench(blocks=4)
     space = Space(bench.costs, 3)
     known = history(bench, space, 4)
-    gains = outlook(space, bench.devices, known).gains
+    gains = outlook(space, known).gains
     assert not {space.key(stages) for stages in gains} & known.taken
     assert all(gain >= 0 for gain in gains.values())
 
@@ -48,17 +48,15 @@ def test_the_split_of_largest_gain_is_next(
     bench = branchy_bench(blocks=4)
     space = Space(bench.costs, 3)
     known = history(bench, space, 3)
-    view = outlook(space, bench.devices, known)
-    assert view.gains[planned(space, bench.devices, known, generator(0, 3)) or ()] == max(
-        view.gains.values()
-    )
+    view = outlook(space, known)
+    assert view.gains[planned(space, known, generator(0, 3)) or ()] == max(view.gains.values())
 
 
 def test_exact_costs_converge_as_soon_as_that_can_be_known(chain_bench: Make) -> None:
     bench = chain_bench(ops=30, stages=3, error=0.0, noise=0.001)
     space = Space(bench.costs, 3)
-    assert not outlook(space, bench.devices, history(bench, space, 2)).converged
-    assert outlook(space, bench.devices, history(bench, space, 5)).converged
+    assert not outlook(space, history(bench, space, 2)).converged
+    assert outlook(space, history(bench, space, 5)).converged
 
 
 @pytest.mark.parametrize(("stages", "trials"), [(2, 5), (3, 4), (4, 3)])
@@ -68,10 +66,10 @@ def test_ten_stage_times_of_three_trials_are_the_least_to_stop_for(
     monkeypatch.setattr(PlannedSpace, "effort", Effort(draws=4, planned=4, worth=9.0))
     bench = chain_bench(ops=30, stages=stages)
     space = Space(bench.costs, stages)
-    assert [
-        outlook(space, bench.devices, history(bench, space, n)).converged
-        for n in (trials - 1, trials)
-    ] == [0, 1]
+    assert [outlook(space, history(bench, space, n)).converged for n in (trials - 1, trials)] == [
+        0,
+        1,
+    ]
 
 
 def test_graphs_with_too_many_cuts_are_searched_alike(
@@ -94,7 +92,7 @@ def test_with_too_many_cuts_the_exact_plan_is_ahead_and_gains_grow_by_moves(
     bench = branchy_bench(blocks=6, stages=4)
     space = Space(bench.costs, 4)
     known = history(bench, space, 5)
-    view = outlook(space, bench.devices, known)
+    view = outlook(space, known)
     assert isinstance(view.source, TableSplits)
     assert len(view.source.table.cuts) <= 52
     assert not {space.key(stages) for stages in view.gains} & known.taken

@@ -30,7 +30,7 @@ def search(
     """Ask for splits and measure them, without the loop around."""
     space = Space(bench.costs, len(bench.devices))
     study = study or new_study()
-    splits = SplitSampler(name, space, bench.devices, seed)
+    splits = SplitSampler(name, space, seed)
     for _ in range(trials):
         trial = next_trial(study)
         stages = splits.assign(study, trial)
@@ -49,7 +49,7 @@ def keys(study: optuna.Study) -> list[Any]:
 def small(chain_bench: Make) -> tuple[Space, SplitSampler]:
     bench = chain_bench(ops=12, stages=2)
     space = Space(bench.costs, 2)
-    return space, SplitSampler("planner", space, bench.devices)
+    return space, SplitSampler("planner", space)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -67,7 +67,7 @@ def test_every_split_is_proposed_before_none_is_left(chain_bench: Make, name: st
     space = Space(bench.costs, 3)
     study = search(bench, name, 6)
     assert sorted(keys(study)) == sorted(map(space.key, space.listed))
-    assert SplitSampler(name, space, bench.devices).assign(study, next_trial(study)) is None
+    assert SplitSampler(name, space).assign(study, next_trial(study)) is None
     assert keys(study)[-1] == ""
 
 
@@ -166,4 +166,4 @@ def test_the_parameters_say_where_the_cuts_lie(chain_bench: Make) -> None:
 
 def test_an_unknown_sampler_is_named(chain_bench: Make) -> None:
     with pytest.raises(ConfigError, match="'annealing'"):
-        SplitSampler("annealing", Space(chain_bench().costs, 3), ())
+        SplitSampler("annealing", Space(chain_bench().costs, 3))

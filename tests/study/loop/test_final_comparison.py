@@ -31,7 +31,7 @@ def chosen_of(times: tuple[float, ...], slow: int = -1) -> tuple[list[int], list
         Measured(n, s, space.evaluate(s).loads, 0.5 if n == slow else periods[s])
         for n, s in zip(numbers, splits, strict=True)
     ]
-    corrected = corrected_costs(space, ("cores:0", "cores:1"), tuple(measured))
+    corrected = corrected_costs(space, tuple(measured))
     return [m.number for m in finalists(corrected, measured)], numbers
 
 
@@ -81,4 +81,4 @@ def test_the_one_measured_fastest_always_competes() -> None:
 
 def test_nothing_measured_has_no_finalists() -> None:
     costs = CostModel("c", ("a", "b"), (0, 1), ((1.0, 1.0),))
-    assert finalists(corrected_costs(Space(costs, 2), ("cores:0", "cores:1"), ()), []) == []
+    assert finalists(corrected_costs(Space(costs, 2), ()), []) == []

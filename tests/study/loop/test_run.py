@@ -81,7 +81,8 @@ def test_a_study_ends_at_its_limit_with_a_verdict(chain_bench: Make, new_study: 
 
 def test_stages_that_share_a_core_add_up_in_the_bound(chain_bench: Make, new_study: Open) -> None:
     bench = chain_bench(ops=12, stages=3)
-    bench.devices = ("cores:0", "cores:1", "cores:0")
+    cores = ("cores:0", "cores:1", "cores:0")
+    bench.description = replace(bench.description, devices=cores)
     opened = new_study(bench, trials=1)
     assert opened.study.user_attrs["bound_ms"] >= sum(bench.costs.times[0]) / 2 * (1 - 1e-9)
     run_study(opened, Progress())
@@ -246,7 +247,8 @@ def test_before_the_first_trial_the_baselines_count_too(
     assert before_trials(config, bench) == 0.0
     measure = config.measure.model_copy(update={"seconds": 2.0})
     real = config.model_copy(update={"runtime": "tvm", "measure": measure})
-    bench.devices, bench.runtimes = ("cores:0", "cores:0"), ("tvm",)
+    cores = ("cores:0", "cores:0")
+    bench.description = replace(bench.description, devices=cores, runtimes=("tvm",))
     assert before_trials(real, bench) == pytest.approx(seconds)
     # Four rounds of items that fill a pipeline, are timed, empty it, and of one alone.
     slow = of_comparison(real, {"baselines": []}, [(500.0, 2)])

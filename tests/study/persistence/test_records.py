@@ -116,7 +116,7 @@ def test_what_was_measured_is_told_in_single_numbers_too(
 ) -> None:
     latency = Spread(7.0, 6.0, 8.0)
     document = records.measured_attributes(
-        Measurement(SPREAD, latency, times, Accuracy(True, 0.5, 1e-6, 3))
+        Measurement(SPREAD, latency, times, Accuracy(True, 0.5, 1e-6, 3)), [1] * len(times)
     )
     assert document["imbalance"] == pytest.approx(imbalance)
     assert document["bottleneck_stage"] == slowest

@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 
 from autosplit.errors import Infeasible, SplitError
 from autosplit.hardware.bench.simulated import chain_of
+from autosplit.hardware.measurement.results import Baseline, Spread
 from autosplit.planner import CostModel, plan_deployment
 from autosplit.planner.batch.deployments import DeployedSplit
 from autosplit.planner.problem.contention import ContentionCosts
+from autosplit.study.acquisition.history import History
+from autosplit.study.acquisition.proposals import unmeasured_baselines
 from autosplit.study.space.deployment_space import DeploymentSpace
 from autosplit.study.space.search_space import Space
+from autosplit.study.surrogate.cost_correction import Measured
 
-COUNTS, CORES = (1, 2, 4), (0, 1, 2, 5)
+COUNTS, CORES = (1, 2, 4), ((0, 1, 2, 5),)
 
 
 def costs(ops: int = 8, memory: float | None = None) -> CostModel:
@@ -39,7 +43,7 @@ SPACE = space_of()
 @given(st.lists(st.floats(0, 1), min_size=len(SPACE.names), max_size=len(SPACE.names)))
 def test_any_parameters_decode_to_a_deployment_on_the_cores(values: list[float]) -> None:
     deployment = SPACE.decode(dict(zip(SPACE.names, values, strict=True)))
-    assert SPACE.evaluate(deployment).cores == deployment.cores <= len(CORES)
+    assert SPACE.evaluate(deployment).cores == deployment.cores <= 4
     assert SPACE.split(SPACE.key(deployment)) == deployment
     assert SPACE.decode(SPACE.parameters(deployment)) == deployment
 
@@ -58,6 +62,29 @@ def test_the_corners_have_keys_parameters_and_cores() -> None:
         assert SPACE.decode(SPACE.parameters(deployment)) == deployment
     devices = [stage.devices for stage in SPACE.deployment(keys["2:f@2x1.1x2"]).stages]
     assert devices == [("cores:0", "cores:1"), ("cores:2,5",)]
+
+
+def test_a_baseline_on_these_cores_has_the_key_of_its_candidate() -> None:
+    assert SPACE.unsplit_keys == {"tvm, 4 replicas": "1:@4x1", "tvm, 4 threads": "1:@1x4"}
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"), [(set(), ["1:@1x4", "1:@4x1"]), ({"1:@1x4"}, ["1:@4x1"])]
+)
+def test_baselines_that_may_beat_every_trial_are_measured_as_trials(
+    taken: set[str], expected: list[str]
+) -> None:
+    baselines = [
+        Baseline("tvm, 4 replicas", Spread(4.0, 2.9, 5.0), Spread(4.0, 4.0, 4.0)),
+        Baseline("tvm, 4 threads", Spread(2.0, 1.0, 3.0), Spread(2.0, 2.0, 2.0)),
+        Baseline("openvino, throughput hint", Spread(1.0, 1.0, 1.0), Spread(1.0, 1.0, 1.0)),
+    ]
+    halves = (tuple(range(4)), tuple(range(4, 8)))
+    trials = (Measured(0, halves, (3.0, 2.0), 3.0),)
+    assert unmeasured_baselines(SPACE, baselines, History(frozenset(taken), trials)) == expected
+    slower = (Measured(0, halves, (3.0, 2.0), 0.5),)
+    assert unmeasured_baselines(SPACE, baselines, History(frozenset(), slower)) == []
+    assert unmeasured_baselines(SPACE, baselines, History()) == []
 
 
 @pytest.mark.parametrize(("streams", "most"), [(1, 1), (2, 2), (3, 3)])
@@ -91,7 +118,7 @@ def test_other_texts_are_no_keys(key: str) -> None:
 
 
 def test_moves_are_legal_and_reach_the_corners() -> None:
-    space = DeploymentSpace(costs(3).on_devices([0, 1]), CORES[:2], COUNTS[:2])
+    space = DeploymentSpace(costs(3).on_devices([0, 1]), ((0, 1),), COUNTS[:2])
     visited = {space.plan()}
     queue = [space.plan()]
     for deployment in queue:
@@ -117,7 +144,7 @@ def test_the_best_is_the_planners() -> None:
     periods = [space.evaluate(d).period for d in best]
     assert periods == sorted(periods)
     assert periods[0] == space.evaluate(space.plan()).period == known.period
-    assert space.lower_bound == known.lower_bound
+    assert space.best_plan.lower_bound == known.lower_bound
 
 
 def test_fewer_cores_are_best_where_busy_ones_slow_each_other_down() -> None:

@@ -71,7 +71,7 @@ def test_the_best_split_of_each_runtime_is_a_candidate() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(SAMPLERS) - {"tpe"}))
 def test_no_split_is_tried_twice_in_the_same_runtimes(space: Space, name: str) -> None:
-    study = searched(space, name, CORES, space.costs, trials=5)
+    study = searched(space, name, space.costs, trials=5)
     keys = Counter(trial.user_attrs[KEY] for trial in study.trials if trial.value is not None)
     assert {*space.keys_in_one_runtime} <= keys.keys()
     assert max(keys.values()) == 1
@@ -79,11 +79,9 @@ def test_no_split_is_tried_twice_in_the_same_runtimes(space: Space, name: str) -
     assert all(len(m.runtimes) == 2 for m in known.measured)
 
 
-def searched(
-    space: Any, name: str, devices: tuple[str, ...], truth: CostModel, trials: int
-) -> optuna.Study:
+def searched(space: Any, name: str, truth: CostModel, trials: int) -> optuna.Study:
     """A study whose trials take as long as ``truth`` says."""
-    study, chooser = optuna.create_study(), SplitSampler(name, space, devices)
+    study, chooser = optuna.create_study(), SplitSampler(name, space)
     for _ in range(trials):
         trial = study.ask()
         frozen = study.get_trials(deepcopy=False)[trial.number]
@@ -104,8 +102,8 @@ def test_runtimes_and_cores_are_searched_together() -> None:
     # The runtime that is slow at the ops behind is twice as fast there as its profile says.
     fast = replace(models["front"], times=((1.0, 1.0, 0.5, 0.5), (0.7, 0.7, 0.4, 0.4)))
     truth = CostModel.of_runtimes({**models, "front": fast})
-    space = DeploymentSpace(profiled, (0, 1, 2), (1, 2), "front")
-    study = searched(space, "planner", ("cores:0", "cores:0-1"), truth, trials=6)
+    space = DeploymentSpace(profiled, ((0, 1, 2),), (1, 2), "front")
+    study = searched(space, "planner", truth, trials=6)
     assert space.plan().replicas != (3,)
     assert study.best_value == pytest.approx(plan_deployment(truth, 3, thread_counts=(1, 2)).period)
     assert study.best_trial.user_attrs[KEY] == "1:@3x1:front"

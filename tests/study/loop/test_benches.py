@@ -1,0 +1,48 @@
+"""What a study looks for on this machine before its first trial."""
+
+from pathlib import Path
+
+import pytest
+
+from autosplit.cli import main
+from autosplit.hardware.codegen import toolchain
+from autosplit.study.config.study_file import StudyConfig
+from autosplit.study.loop.benches import check_linker
+
+
+@pytest.fixture
+def without_linker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "_driver", lambda: None)
+
+
+def notes_of(**keys: object) -> list[str]:
+    notes: list[str] = []
+    check_linker(StudyConfig.model_validate({"name": "s", "zoo": "branches", **keys}), notes.append)
+    return notes
+
+
+def test_an_export_that_nothing_can_link_is_refused_before_the_first_trial(
+    without_linker: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.toml").write_text('zoo = "branches"\nstages = 2\nexport = "out"\n')
+    assert main(["run", "s.toml"]) == 3
+    line = capsys.readouterr().err
+    assert "install gcc or clang" in line
+    assert "out'" in line
+    assert [file.name for file in tmp_path.iterdir()] == ["s.toml"]
+
+
+def test_a_study_without_an_export_goes_on_with_a_note(without_linker: None) -> None:
+    (note,) = notes_of(stages=2)
+    assert "install gcc or clang" in note
+
+
+@pytest.mark.parametrize("keys", [{"runtime": "onnxruntime"}, {"target": "llvm -mcpu=cortex-a72"}])
+def test_what_needs_no_linker_of_this_machine_is_not_noted(
+    without_linker: None, keys: dict[str, str]
+) -> None:
+    assert notes_of(stages=2, export="out", **keys) == []
