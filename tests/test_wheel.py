@@ -89,7 +89,8 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(built):
 def test_the_sdist_holds_what_a_reader_and_a_tester_need(built):
     with tarfile.open(built[0]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"} <= names
+    pages = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"}
+    assert pages | {"mkdocs.yml", "pyproject.toml"} <= names
     assert {
         "docs/tutorial.md",
         "studies/quickstart.toml",

@@ -42,7 +42,7 @@ class PhaseLines:
         self._kind = ""
         self._printed = 0.0
 
-    def __call__(self, phase: str) -> None:
+    def __call__(self, phase: str, stages: Mapping[str, int]) -> None:
         """Print a phase."""
         kind = phase.rstrip("0123456789/ ")
         now = time.monotonic()

@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the profiles."""
     from autosplit.hardware.devices import device as devices
     from autosplit.hardware.measurement.results import left_out
-    from autosplit.report.documents.inspection import tuning_hint
 
     model = options.load_model(args)
     places = devices.along(len(args.device) or 1, args.device)
@@ -62,9 +61,6 @@ def run(args: argparse.Namespace) -> int:
         _print_several(model.graph.name, measured)
     for line in left_out(profiles):
         output.note(line)
-    hint = tuning_hint(min(runtime.untuned(places[0]) for runtime in model.runtimes.values()))
-    if hint and args.format != "json":
-        output.emit_line(hint)
     return 0
 
 

@@ -91,11 +91,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the study and print it; export the best split where the study file says so."""
-    from autosplit.report.documents.inspection import tuning_hint
     from autosplit.report.documents.study import document
     from autosplit.study.config.study_file import load
     from autosplit.study.export import export_best_split
-    from autosplit.study.loop.benches import open_bench
+    from autosplit.study.loop.benches import check_linker, open_bench
     from autosplit.study.loop.open import open_study
     from autosplit.study.loop.run import run_study
     from autosplit.study.persistence.storage import storage_url
@@ -104,15 +103,13 @@ def run(args: argparse.Namespace) -> int:
     config = load(args.study, _options(args))
     url = storage_url(config.name, args.storage, config.storage)
     display = progress()
+    check_linker(config, display.note)
     if config.runtime != "simulated":
         # Nothing else is shown until the first kernels are compiled.
         display.note("reading the model and compiling its ops")
     bench = open_bench(config)
     dashboard: Thread | None = None
     try:
-        hint = tuning_hint(bench.untuned_share())
-        if hint:
-            display.note(hint)
         opened = open_study(config, bench, url, display, name=args.name, force=args.force)
         if args.open:
             dashboard = _open_dashboard(url, opened.study.study_name, display.note)

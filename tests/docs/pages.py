@@ -83,6 +83,11 @@ def marks(comments: str) -> dict[str, str]:
     return {name: value or "" for name, value in _MARK.findall(comments)}
 
 
+def anchor_of(heading: str) -> str:
+    """What a link to a heading has after '#': lower case, spaces as hyphens."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def table(text: str, heading: str) -> list[tuple[str, ...]]:
     """The cells of the first table below a heading, without its head."""
     below = text.partition(f"\n{heading}\n")[2]

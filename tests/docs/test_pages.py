@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, RUN, Block, Page, linked_pages, pages
+from tests.docs.pages import DOCS, ROOT, RUN, Block, Page, anchor_of, linked_pages, pages
 from tests.study.server import postgresql
 
 TIMEOUT = 900  # seconds a block may take
@@ -166,9 +166,9 @@ def test_blocks_say_what_they_are(page: Page) -> None:
 
 
 def anchors(file: Path) -> set[str]:
-    """The names a link may have after '#': headings in lower case, spaces as hyphens."""
+    """The names a link may have after '#'."""
     headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+    return set(map(anchor_of, headings))
 
 
 def test_the_index_and_the_readme_lead_to_every_page() -> None:

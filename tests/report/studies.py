@@ -59,7 +59,8 @@ def add_trial(study: optuna.Study, graph: FusedGraph, cut: int) -> None:
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
         return
     measurement = measured([len(ops) * 0.5 for ops in stages])
-    for key, value in records.measured_attributes(measurement).items():
+    shares = [1] * len(stages)
+    for key, value in records.measured_attributes(measurement, shares).items():
         trial.set_user_attr(key, value)
     study.tell(trial, measurement.period_ms.median)
 

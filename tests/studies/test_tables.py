@@ -6,6 +6,7 @@ import pytest
 from autosplit.errors import ConfigError
 from studies.benchmarks import result
 from studies.tools import tables
+from tests.docs.pages import anchor_of
 
 
 @pytest.fixture
@@ -74,12 +75,15 @@ def test_the_tables_of_the_pages_are_those_of_the_results(file: Path) -> None:
     assert tables.filled(text, tables.RESULTS) == text, "run python -m studies.tools.tables"
 
 
-def test_the_figures_of_the_readme_stand_on_the_page_of_results() -> None:
-    page = tables.PAGES[0].read_text()
+def test_the_figures_of_the_readme_stand_in_the_section_that_the_row_links_to() -> None:
+    page = tables.PAGES[0].read_text().split("\n## ")
+    sections = {anchor_of(text.partition("\n")[0]): text for text in page}
     readme = (tables.ROOT / "README.md").read_text()
     rows = readme.partition("| measurement | result |")[2].partition("\n\n")[0].splitlines()[2:]
     assert len(rows) > 5
     for row in rows:
-        figures = re.findall(r"\d+\.\d+|\d{2,}", row.split("|")[2])
-        assert figures, row
-        assert all(re.search(rf"\b{re.escape(figure)}", page) for figure in figures), row
+        measurement, figures = row.split("|")[1:3]
+        section = sections[measurement.partition("results.md#")[2].rstrip(") ")]
+        numbers = re.findall(r"\d+\.\d+|\d{2,}", figures)
+        assert numbers, row
+        assert all(re.search(rf"\b{re.escape(number)}", section) for number in numbers), row

@@ -17,8 +17,6 @@ from autosplit.units import counted, digits, size
 if TYPE_CHECKING:
     from autosplit.hardware.compiled_model import CompiledModel
 
-_LITTLE = 0.1  # share of arithmetic in untuned kernels that is not worth a hint
-
 
 def document(model: CompiledModel) -> dict[str, Any]:
     """The document of ``inspect -f json``, whose keys stay as they are."""
@@ -184,14 +182,3 @@ def sentence(place: dict[str, Any]) -> str:
         verb = "computes" if len(place["parts"]) == 1 else "compute"
         text += f"; {', '.join(place['parts'])} {verb} a part"
     return text
-
-
-def tuning_hint(untuned: float) -> str:
-    """What to do if untuned kernels do the share ``untuned`` of the arithmetic; empty if little."""
-    if untuned <= _LITTLE:
-        return ""
-    return (
-        f"{untuned:.0%} of the arithmetic is done by kernels that no rule schedules, often several "
-        "times slower than they could be; `autosplit tune MODEL -o tuned` finds schedules, "
-        'and tuning = "tuned" or --tuning tuned uses them'
-    )

@@ -25,4 +25,4 @@ def test_a_user_net_is_equal(save, net):
     items = model.items(1)
     with model.unsplit(along(1)[0]) as pipeline:
         assert compare(pipeline.run(items), model.expected(items)).equal
-    assert model.kernels.default.unscheduled == frozenset()
+    assert model.kernels.unscheduled == frozenset()

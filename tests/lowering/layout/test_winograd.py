@@ -66,7 +66,7 @@ def check(path, target=None, threads=1):
     """The kernel is equal to onnxruntime, and a rule schedules it."""
     model = api.load_model(path, target=target, precision="fast")
     items = model.items(1)
-    (pipeline,) = model.whole("tvm", Cores(tuple(range(threads))))
+    pipeline = model.whole("tvm", Cores(tuple(range(threads))))
     with pipeline:
         accuracy = compare(pipeline.run(items), model.expected(items))
     assert accuracy.equal

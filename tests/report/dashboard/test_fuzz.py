@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 import re
-import select
 import socket
 from collections import Counter
 from pathlib import Path
@@ -70,13 +70,11 @@ def request(draw: random.Random) -> bytes:
 def answer(client: Client, sent: bytes) -> bytes:
     """What the server sends before it closes the connection or waits for more of the request."""
     parts = []
-    with socket.create_connection(("127.0.0.1", client.port)) as connection:
+    with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as connection:
         connection.sendall(sent)
-        while select.select([connection], [], [], PATIENCE)[0]:
-            part = connection.recv(2**16)
-            if not part:
-                break
-            parts.append(part)
+        with contextlib.suppress(TimeoutError):
+            while part := connection.recv(2**16):
+                parts.append(part)
     return b"".join(parts)
 
 

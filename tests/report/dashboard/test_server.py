@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import wait
 from typing import Any
 
 import pytest
@@ -77,7 +77,7 @@ def closed_within(each: socket.socket, seconds: float) -> bool:
     """Whether the server closes the connection, whatever it still sends before."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
-        if select.select([each], [], [], left)[0]:
+        if wait([each], left):
             try:
                 if not each.recv(2**16):
                     return True

@@ -92,11 +92,3 @@ def test_one_op_computes_a_part():
 def test_a_node_that_is_none_has_those_spelled_alike():
     with pytest.raises(SplitError, match=r"unknown source node 'relo'.*; did you mean 'relu'"):
         inspection.find(GRAPH, "relo")
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.0, ""), (0.1, ""), (0.101, "10% of the"), (1.0, "100% of the")]
-)
-def test_a_tenth_of_untuned_arithmetic_is_little(share, text):
-    assert inspection.tuning_hint(share).startswith(text)
-    assert bool(inspection.tuning_hint(share)) == bool(text)
