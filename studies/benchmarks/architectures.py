@@ -22,7 +22,7 @@ from typing import Any
 
 from autosplit import api
 from autosplit.errors import line_of
-from autosplit.hardware.isolation.worker import Handler, ReportPhase
+from autosplit.hardware.isolation.worker import Handler
 from studies.benchmarks import verdicts
 from studies.benchmarks.result import arguments, finish
 
@@ -68,7 +68,7 @@ def drawn(count: int, seed: int) -> list[str]:
     return [f"timm/{name}" for name in images] + [f"transformers/{name}" for name in texts]
 
 
-def open_models(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
+def open_models(setting: Mapping[str, Any]) -> Handler:
     """An OpenHandler; a job names an architecture in ``kind``."""
     return lambda job: judge(job["kind"])
 

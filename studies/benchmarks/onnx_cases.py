@@ -23,7 +23,7 @@ import numpy as np
 
 from autosplit import api
 from autosplit.errors import AutosplitError, line_of
-from autosplit.hardware.isolation.worker import Handler, ReportPhase
+from autosplit.hardware.isolation.worker import Handler
 from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from studies.benchmarks import verdicts
 from studies.benchmarks.result import arguments, finish
@@ -57,7 +57,7 @@ def cases() -> dict[str, Any]:
         return {case.name: case for case in load_model_tests(kind="node")}
 
 
-def open_cases(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
+def open_cases(setting: Mapping[str, Any]) -> Handler:
     """An OpenHandler; a job names a case in ``kind``."""
     known = cases()
     return lambda job: judge(known[job["kind"]])

@@ -81,7 +81,7 @@ class Case:
 
     def choose(self, measured: Sequence[Measured]) -> Stages:
         """The split that a study of these trials ends with."""
-        corrected = corrected_costs(self.space, tuple(self.bench.devices), tuple(measured))
+        corrected = corrected_costs(self.space, tuple(measured))
         best = [m.stages for m in finalists(corrected, measured)]
         candidates = [deployed(self.bench, stages) for stages in best]
         measurements = self.bench.compare_interleaved(candidates, ())[0]

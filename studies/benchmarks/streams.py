@@ -73,8 +73,8 @@ def _measured(net: str, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
             planned[runtime] = sum(op_ms) / best.predicted_ms
             ways = {
                 "pipeline": best.pipeline(trace=True),
-                "one core": model.whole(runtime, Cores(cores[:1]), trace=True)[0],
-                "two threads": model.whole(runtime, Cores(cores), trace=True)[0],
+                "one core": model.whole(runtime, Cores(cores[:1]), trace=True),
+                "two threads": model.whole(runtime, Cores(cores), trace=True),
             }
             expected = model.expected(items)
             for way, open_pipeline in ways.items():

@@ -21,7 +21,7 @@ from typing import Any
 from autosplit import api
 from autosplit.errors import line_of
 from autosplit.extras import require
-from autosplit.hardware.isolation.worker import Handler, ReportPhase
+from autosplit.hardware.isolation.worker import Handler
 from studies.benchmarks import verdicts
 from studies.benchmarks.result import arguments, finish
 
@@ -59,7 +59,7 @@ def operators() -> dict[str, Any]:
     return {".".join(filter(None, (op.name, op.variant_test_name))): op for op in fitting}
 
 
-def open_operators(setting: Mapping[str, Any], report_phase: ReportPhase) -> Handler:
+def open_operators(setting: Mapping[str, Any]) -> Handler:
     """An OpenHandler; a job names an operator in ``kind``."""
     known = operators()
     return lambda job: judge(known[job["kind"]])

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autosplit.deploy.verify import bench
+from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.results import Spread
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
-from autosplit.study.loop.verdict import baseline_name
 from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.trials.results import best_trial
