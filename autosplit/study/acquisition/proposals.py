@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from autosplit.hardware.measurement.results import Baseline
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History
+from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
 
@@ -40,14 +40,17 @@ def planned(space: CandidateSpace, history: History, rng: np.random.Generator) -
 
 
 def unmeasured_baselines(
-    space: CandidateSpace, baselines: Iterable[Baseline], history: History
+    space: CandidateSpace, attributes: Mapping[str, Any], history: History
 ) -> list[str]:
     """The keys of the candidates that were only measured as baselines, the fastest first.
 
-    Only of those that may be faster than every trial: none before the first one.
+    Only of those that may be faster than every trial: none before the first one. ``attributes``:
+    those of the study, which has the baselines.
     """
+    if not space.unsplit_keys:
+        return []
     best = min((m.period_ms for m in history.measured), default=0.0)
-    promising = [b for b in baselines if b.period_ms.low < best]
+    promising = [b for b in compared_baselines(attributes) if b.period_ms.low < best]
     promising.sort(key=lambda b: b.period_ms.median)
     keys = [space.unsplit_keys.get(b.name) for b in promising]
     return [key for key in keys if key is not None and key not in history.taken]

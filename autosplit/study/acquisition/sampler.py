@@ -6,9 +6,8 @@ so a resumed study goes on as if it had never stopped, and any number of process
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from autosplit.errors import ConfigError
 from autosplit.study.acquisition import multi_objective, proposals
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import History, generator, history_of, key_of
-from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.optuna_internals import (
     enqueued_parameters,
     record_heartbeat,
@@ -31,18 +29,16 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-
+SAMPLERS = ("planner", "tpe", "random", "exhaustive")
 _ATTEMPTS = 20  # choices of a trial, each after another worker made the same
 _TPE_DRAWS = 20  # proposals of TPE, until one of them is free
 
 
 @dataclass(frozen=True)
 class SplitSampler:
-    """Chooses the splits of ``space``, as the function ``name`` of ``SAMPLERS`` does.
+    """Chooses the splits of ``space``, in the way that ``name``, one of ``SAMPLERS``, says.
 
-    ``objectives``: those of the study's values, in order.
-
-    Raises ConfigError for an unknown name.
+    ``objectives``: those of the study's values, in order. Raises ConfigError for an unknown name.
     """
 
     name: str
@@ -122,11 +118,10 @@ class SplitSampler:
                     return key
         if "throughput" in self.objectives:
             # Nor is it slower than a baseline that it could export.
-            baselines = compared_baselines(study.user_attrs)
-            unmeasured = proposals.unmeasured_baselines(self.space, baselines, history)
+            unmeasured = proposals.unmeasured_baselines(self.space, study.user_attrs, history)
             if unmeasured:
                 return unmeasured[0]
-        stages = SAMPLERS[self.name](self, Request(study, trial, history, rng))
+        stages = self._choose(study, trial, history, rng)
         if stages is None:
             return ""
         costs = None
@@ -136,6 +131,44 @@ class SplitSampler:
             costs = corrected.contention_costs
         return self.space.key(stages, costs)
 
+    def _choose(
+        self, study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
+    ) -> Any | None:
+        """The split to measure next; None where none is left."""
+        if self.name == "random":
+            return proposals.randomly(self.space, history, rng)
+        if self.name == "exhaustive":
+            return proposals.next_listed(self.space, history)
+        if self.name == "tpe":
+            return self._by_tpe(study, trial, history, rng)
+        if self.objectives == ("throughput",):
+            return proposals.planned(self.space, history, rng)
+        return multi_objective.planned(self.space, self.objectives, history, rng)
+
+    def _by_tpe(
+        self, study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
+    ) -> Any | None:
+        """The plan, then Optuna's TPE on the shares of the cost before each cut."""
+        import optuna
+
+        space = self.space
+        if not history.taken:
+            return space.plan()
+        start = None
+        for _ in range(_TPE_DRAWS):
+            # A seeded sampler repeats itself in every process, so each draw has its own seed.
+            tpe = optuna.samplers.TPESampler(
+                seed=int(rng.integers(1 << 31)),
+                multivariate=True,
+                n_startup_trials=4,
+                constant_liar=True,
+            )
+            shares = tpe.sample_relative(study, trial, space.distributions())
+            start = space.decode(shares) if shares else space.random(rng)
+            if start is not None and space.fits(start) and space.key(start) not in history.taken:
+                return start
+        return nearest_free(space, start, history.taken)
+
     def _claim(self, key: str) -> dict[str, object]:
         """What records a choice; an empty key says that no split is left."""
         return {"worker": this_worker(), KEY: key}
@@ -144,62 +177,3 @@ class SplitSampler:
         """The numbers of the other trials that have the split."""
         trials = study.get_trials(deepcopy=False)
         return [t.number for t in trials if t.number != trial.number and key_of(t) == key]
-
-
-class Request(NamedTuple):
-    """What a choice is made of: the trial to choose for, what is known, and random numbers."""
-
-    study: optuna.Study
-    trial: FrozenTrial
-    history: History
-    rng: np.random.Generator
-
-
-def _planner(sampler: SplitSampler, request: Request) -> Any | None:
-    """Plan, measure, correct the costs, plan again."""
-    space, objectives = sampler.space, sampler.objectives
-    if objectives == ("throughput",):
-        return proposals.planned(space, request.history, request.rng)
-    return multi_objective.planned(space, objectives, request.history, request.rng)
-
-
-def _random(sampler: SplitSampler, request: Request) -> Any | None:
-    """Any free split."""
-    return proposals.randomly(sampler.space, request.history, request.rng)
-
-
-def _exhaustive(sampler: SplitSampler, request: Request) -> Any | None:
-    """Every split, in the order of the profile."""
-    return proposals.next_listed(sampler.space, request.history)
-
-
-def _tpe(sampler: SplitSampler, request: Request) -> Any | None:
-    """The plan, then Optuna's TPE on the shares of the cost before each cut."""
-    import optuna
-
-    space, (study, trial, history, rng) = sampler.space, request
-    if not history.taken:
-        return space.plan()
-    start = None
-    for _ in range(_TPE_DRAWS):
-        # A seeded sampler repeats itself in every process, so each draw has its own seed.
-        tpe = optuna.samplers.TPESampler(
-            seed=int(rng.integers(1 << 31)),
-            multivariate=True,
-            n_startup_trials=4,
-            constant_liar=True,
-        )
-        shares = tpe.sample_relative(study, trial, space.distributions())
-        start = space.decode(shares) if shares else space.random(rng)
-        if start is not None and space.fits(start) and space.key(start) not in history.taken:
-            return start
-    return nearest_free(space, start, history.taken)
-
-
-# The split to measure next; None where none is left.
-SAMPLERS: dict[str, Callable[[SplitSampler, Request], Any | None]] = {
-    "planner": _planner,
-    "tpe": _tpe,
-    "random": _random,
-    "exhaustive": _exhaustive,
-}

@@ -23,7 +23,6 @@ from autosplit.study.loop import final_comparison, time_left
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.loop.stopping import check_failures, commonest_error, stop_reason, trusted
 from autosplit.study.persistence import records
-from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.persistence.optuna_internals import next_trial, write_trial
 from autosplit.study.persistence.storage import storage_errors
 from autosplit.study.progress import Progress, Status
@@ -111,8 +110,8 @@ class StudyLoop:
             trials = self._trials()
         opened, elapsed = self.opened, self.clock() - self.began
         search, objectives = opened.config.search, opened.config.objectives
-        baselines = compared_baselines(self.study.user_attrs)
-        reason = stop_reason(search, opened.space, trials, elapsed, objectives, baselines)
+        attributes = self.study.user_attrs
+        reason = stop_reason(search, opened.space, trials, elapsed, objectives, attributes)
         if reason:
             return None, reason
         trial = next_trial(self.study)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import Infeasible
-from autosplit.hardware.measurement.results import Baseline
 from autosplit.planner.dominance import at_least_as_good
 from autosplit.study.acquisition import multi_objective
 from autosplit.study.acquisition.expected_improvement import outlook
@@ -31,12 +30,12 @@ def stop_reason(
     space: CandidateSpace,
     trials: Sequence[FrozenTrial],
     elapsed: float,
-    objectives: Sequence[str] = ("throughput",),
-    baselines: Sequence[Baseline] = (),
+    objectives: tuple[str, ...],
+    attributes: Mapping[str, Any],
 ) -> str | None:
     """Why no further trial starts, as text for the summary; None to continue.
 
-    ``elapsed``: seconds of this run. ``baselines``: those of the study.
+    ``elapsed``: seconds of this run. ``attributes``: those of the study.
     """
     counts = tally(trials)
     if counts.finished >= search.trials:
@@ -58,11 +57,11 @@ def stop_reason(
         return f"exhausted: all {space.size} legal splits are measured"
     if search.sampler != "planner" or not search.converge:
         return None
-    if "throughput" in objectives and unmeasured_baselines(space, baselines, history):
+    if "throughput" in objectives and unmeasured_baselines(space, attributes, history):
         return None
-    if tuple(objectives) == ("throughput",):
+    if objectives == ("throughput",):
         return _converged(space, history)
-    return _settled(space, tuple(objectives), history)
+    return _settled(space, objectives, history)
 
 
 def trusted(reason: str, trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ def trials(*rows: tuple[Any, ...]) -> list[Any]:
 
 def reason(rows: Sequence[tuple[Any, ...]], elapsed: float = 0.0, **search: Any) -> str | None:
     limits = Search(**{"sampler": "random", "trials": 100, **search})
-    return stop_reason(limits, Space(CHAIN, 2), trials(*rows), elapsed)
+    return stop_reason(limits, Space(CHAIN, 2), trials(*rows), elapsed, ("throughput",), {})
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,8 @@ def test_with_several_objectives_a_trial_beyond_the_front_is_something_better() 
 def test_stagnation_counts_by_number_whatever_the_order() -> None:
     finished = trials((COMPLETE, 3.0), (COMPLETE, 2.0), (FAIL,), (COMPLETE, 2.5))
     search = Search(sampler="random", stagnation=2)
-    assert "in 2 trials" in str(stop_reason(search, Space(CHAIN, 2), finished[::-1], 0.0))
+    stopped = stop_reason(search, Space(CHAIN, 2), finished[::-1], 0.0, ("throughput",), {})
+    assert "in 2 trials" in str(stopped)
 
 
 @pytest.mark.parametrize(
