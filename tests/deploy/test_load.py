@@ -101,16 +101,21 @@ def exported(tmp_path):
     return write_export(tmp_path / "export", "stage{}.onnx")
 
 
+def load_by(function, monkeypatch):
+    """Load stages by a function in place of a runtime."""
+    monkeypatch.setattr(files, "runtime_class", lambda _: SimpleNamespace(load_stage=function))
+
+
 @pytest.fixture
 def loaded(monkeypatch):
     """The stages that were loaded; in place of a runtime, the content of their files is kept."""
     stages = []
 
-    def load_stage(runtime, file, sha256, inputs, outputs, place):
+    def load_stage(file, sha256, inputs, outputs, place):
         stages.append(Stage(file.read_text()))
         return stages[-1]
 
-    monkeypatch.setattr(files, "load_stage", load_stage)
+    load_by(load_stage, monkeypatch)
     return stages
 
 
@@ -129,14 +134,14 @@ def loaded(monkeypatch):
 def test_a_stage_that_does_not_load_closes_those_before_it(
     exported, loaded, monkeypatch, error, kind, text
 ):
-    load_stage = files.load_stage
+    load_stage = files.runtime_class("onnxruntime").load_stage
 
-    def fail_at_two(runtime, file, *arguments):
+    def fail_at_two(file, *arguments):
         if file.name == "stage2.onnx":
             raise error
-        return load_stage(runtime, file, *arguments)
+        return load_stage(file, *arguments)
 
-    monkeypatch.setattr(files, "load_stage", fail_at_two)
+    load_by(fail_at_two, monkeypatch)
     with pytest.raises(kind, match=text):
         load(exported)
     assert [stage.closed for stage in loaded] == [1, 1]
@@ -156,15 +161,15 @@ def test_the_files_lie_beside_the_manifest(exported, loaded, name):
 
 
 def test_a_file_swapped_before_it_is_loaded_is_not_loaded(exported, loaded, monkeypatch):
-    load_stage = files.load_stage
+    load_stage = files.runtime_class("onnxruntime").load_stage
 
-    def swap_and_load(runtime, file, *arguments):
+    def swap_and_load(file, *arguments):
         for name in ("stage0.onnx", "stage1.onnx", "stage2.onnx"):
             (exported / name).unlink()
             (exported / name).symlink_to("/etc/passwd")
-        return load_stage(runtime, file, *arguments)
+        return load_stage(file, *arguments)
 
-    monkeypatch.setattr(files, "load_stage", swap_and_load)
+    load_by(swap_and_load, monkeypatch)
     load(exported).close()
     assert [stage.content for stage in loaded] == ["stage0.onnx", "stage1.onnx", "stage2.onnx"]
 
@@ -184,13 +189,13 @@ def test_an_export_that_replaces_the_one_being_loaded_is_loaded(exported, loaded
 
 
 def test_the_weights_beside_an_onnx_stage_are_copied_and_checked(exported, loaded, monkeypatch):
-    load_stage = files.load_stage
+    load_stage = files.runtime_class("onnxruntime").load_stage
 
-    def load_with_weights(runtime, file, *arguments):
+    def load_with_weights(file, *arguments):
         if file.name == "stage0.onnx":
             (exported / "stage0.data").write_text("changed")
             assert file.with_name("stage0.data").read_text() == "weights"
-        return load_stage(runtime, file, *arguments)
+        return load_stage(file, *arguments)
 
     (exported / "stage0.data").write_text("weights")
     document = json.loads((exported / "split.json").read_text())
@@ -201,7 +206,7 @@ def test_the_weights_beside_an_onnx_stage_are_copied_and_checked(exported, loade
         "data_sha256": digest("weights"),
     }
     (exported / "split.json").write_text(json.dumps(document))
-    monkeypatch.setattr(files, "load_stage", load_with_weights)
+    load_by(load_with_weights, monkeypatch)
     load(exported).close()
     with pytest.raises(ConfigError, match=r"stage0\.data' has sha256"):
         load(exported)

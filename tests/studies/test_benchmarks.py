@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autosplit.hardware.bench.simulated import Simulation, chain
+from autosplit.hardware.bench.simulated import chain_of
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.graph_file import read_graph
 from autosplit.study.space.search_space import Space
@@ -133,8 +133,8 @@ def test_what_a_split_is_worth_is_told_with_its_ties() -> None:
 
 
 def test_slow_splits_are_left_out_by_their_prediction() -> None:
-    bench = chain(30, ["cores:0", "cores:1"], Simulation())
-    space = Space(bench.costs, 2)
+    _, costs = chain_of(30, 0)
+    space = Space(costs, 2)
     all_of_them = exhaustive.promising(space, 1e9)
     near = exhaustive.promising(space, 1.2)
     assert len(all_of_them) == len(space.listed) == 29
@@ -148,7 +148,7 @@ def test_memory_is_weighed_above_the_interpreter() -> None:
 
 
 def test_every_tensor_is_needed_once() -> None:
-    graph = chain(5, ["cores:0"], Simulation()).graph
+    graph, _ = chain_of(5, 0)
     assert (
         memory.needed(graph)
         == sum(op.weight_bytes for op in graph.ops) + 6 * next(iter(graph.tensors.values())).bytes

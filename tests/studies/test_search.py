@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from autosplit.hardware.bench.simulated import Simulation, chain
+from autosplit.hardware.bench.simulated import chain_of
 from autosplit.planner import CostModel
 from autosplit.study.persistence.storage import silence_optuna_logs
 from studies.benchmarks import result, search, search_overhead
@@ -20,7 +20,7 @@ def _quiet() -> None:
 
 
 def costs(ops: int = 24) -> CostModel:
-    return chain(ops, ["cores:0"], Simulation()).costs
+    return chain_of(ops, 0)[1]
 
 
 def test_the_search_is_judged_by_what_it_would_end_with() -> None:

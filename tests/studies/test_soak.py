@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,15 +51,19 @@ def tamper(exported: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """
 
     def load(stage: int, at: int, instead: Any) -> Any:
-        real, loaded = loading.load_stage, list[Any]()
+        runtime_class, loaded = loading.runtime_class, list[Any]()
 
-        def load_stage(*arguments: Any) -> Any:
-            loaded.append(real(*arguments))
+        def load_stage(runtime: str, *arguments: Any) -> Any:
+            loaded.append(runtime_class(runtime).load_stage(*arguments))
             if len(loaded) - 1 == stage:
                 loaded[-1] = Tampered(loaded[-1], at + soaking.DIFFERENT, instead)
             return loaded[-1]
 
-        monkeypatch.setattr(loading, "load_stage", load_stage)
+        monkeypatch.setattr(
+            loading,
+            "runtime_class",
+            lambda name: SimpleNamespace(load_stage=partial(load_stage, name)),
+        )
         return autosplit.load(exported)
 
     return load

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +7,7 @@ import optuna
 import pytest
 
 from autosplit.graph import FusedGraph, Op, build
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, chain
+from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, chain_of
 from autosplit.planner import CostModel
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy, open_study
@@ -33,6 +33,11 @@ def branchy(blocks: int, branches: int, seed: int = 0) -> tuple[FusedGraph, list
 
 def devices(stages: int) -> list[str]:
     return [f"cores:{i}" for i in range(stages)]
+
+
+def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
+    """A bench over a chain of ops."""
+    return SimulatedBench(*chain_of(ops, simulation.seed), devices, simulation)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 
 from autosplit.deployment import Deployment
 from autosplit.errors import AutosplitError
-from autosplit.hardware.bench.simulated import Simulation, chain
+from autosplit.hardware.bench.simulated import SimulatedBench, chain_of
 from autosplit.hardware.measurement.results import Measurement
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import open_study
@@ -22,7 +22,7 @@ def main(url: str, trials: str, delay: str) -> None:
     config = StudyConfig.model_validate(
         {"name": "w", "runtime": "simulated", "stages": 3, "search": search}
     )
-    bench = chain(30, [f"cores:{i}" for i in range(3)], Simulation())
+    bench = SimulatedBench(*chain_of(30, 0), [f"cores:{i}" for i in range(3)])
     measure = bench.measure
 
     def announced(deployment: Deployment) -> Measurement:

@@ -211,13 +211,8 @@ class SimulatedBench(Bench):
         return tuple((np.array(loads) * factors).tolist())
 
 
-def chain(ops: int, devices: Sequence[str], simulation: Simulation) -> SimulatedBench:
-    """A bench over a chain of ops whose known times are lognormal about 1 ms."""
-    return SimulatedBench(*chain_of(ops, simulation.seed), devices, simulation)
-
-
 def chain_of(ops: int, seed: int) -> tuple[FusedGraph, CostModel]:
-    """The graph of such a chain and its known costs."""
+    """A chain of ops, and its known costs: their times are lognormal about 1 ms."""
     # The stream of the hidden costs has number 0.
     rng = np.random.default_rng((seed, 1))
     times = tuple(rng.lognormal(0.0, 0.7, ops).tolist())

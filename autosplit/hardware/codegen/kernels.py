@@ -69,11 +69,6 @@ class DeviceKernels:
     tuning: Path | None = None
 
     @property
-    def default(self) -> Kernels:
-        """The kernels for ``target`` and one thread."""
-        return self._compiled(self.target, threads=False)
-
-    @property
     def unscheduled(self) -> frozenset[str]:
         """The kernels for ``target`` that no record and no rule schedules; compiles nothing."""
         return unscheduled(schedule(self.functions, self.target, self.tuning))

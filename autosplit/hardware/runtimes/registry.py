@@ -7,14 +7,11 @@ name in RUNTIMES. The command line, study files and ``split.json`` take their na
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from autosplit.hardware.devices.device import Device
-    from autosplit.hardware.execution.wiring import Port
-    from autosplit.hardware.runtimes.interface import Runtime, Stage
+    from autosplit.hardware.runtimes.interface import Runtime
 
 TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
@@ -37,18 +34,6 @@ def ready_made() -> tuple[str, ...]:
 def runtime_class(name: str) -> type[Runtime]:
     """The class of a runtime; it is called with a StageSource."""
     return RUNTIMES[name]()
-
-
-def load_stage(
-    runtime: str,
-    file: Path,
-    sha256: str,
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
-    device: Device,
-) -> Stage:
-    """The stage of a file that ``runtime`` wrote; ``sha256`` is the file's digest."""
-    return runtime_class(runtime).load_stage(file, sha256, inputs, outputs, device)
 
 
 def _tvm() -> type[Runtime]:

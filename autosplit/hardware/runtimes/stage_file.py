@@ -13,7 +13,7 @@ from autosplit.hardware.devices import processor
 from autosplit.hardware.devices.device import Device
 from autosplit.hardware.execution.wiring import Port
 from autosplit.hardware.runtimes.interface import Stage
-from autosplit.hardware.runtimes.registry import TVM, load_stage
+from autosplit.hardware.runtimes.registry import TVM, runtime_class
 from autosplit.versions import require_pair
 
 
@@ -61,12 +61,13 @@ class StageFile:
         try:
             digest = self.digests[self.name]
             file = folder / self.name
-            return load_stage(self.runtime, file, digest, self.inputs, self.outputs, place)
+            runtime = runtime_class(self.runtime)
+            return runtime.load_stage(file, digest, self.inputs, self.outputs, place)
         except (ConfigError, MachineError):
             raise
         except Exception as error:
             reason = line_of(error, last=True)
-            runtime = {TVM: "TVM"}.get(self.runtime, self.runtime)
+            name = {TVM: "TVM"}.get(self.runtime, self.runtime)
             raise MachineError(
-                f"'{self.name}' does not load with this {runtime}: {reason}; see `autosplit doctor`"
+                f"'{self.name}' does not load with this {name}: {reason}; see `autosplit doctor`"
             ) from error

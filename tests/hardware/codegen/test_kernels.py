@@ -48,7 +48,7 @@ def built(monkeypatch):
 
 def compiled(path):
     """The kernels of a model, loaded."""
-    kernels = api.load_model(path).kernels.default
+    kernels = api.load_model(path).kernels.on(device.parse("cores:0"))
     return kernels, kernels.module
 
 
@@ -118,8 +118,9 @@ def test_two_processes_on_an_empty_cache_both_succeed(fresh, save):
 def test_processes_with_other_hash_seeds_write_the_same_bytes(branches, transformer, tmp_path):
     code = (
         "import json, sys; from autosplit import api, files\n"
+        "from autosplit.hardware.devices import device\n"
         "for path in sys.argv[1:]:\n"
-        "    kernels = api.load_model(path).kernels.default\n"
+        "    kernels = api.load_model(path).kernels.on(device.parse('cores:0'))\n"
         "    digests = {symbol: files.sha256(file) for symbol, file in kernels.objects.items()}\n"
         "    print(json.dumps([dict(kernels.symbols), digests]))\n"
     )
@@ -273,7 +274,6 @@ def test_kernels_that_no_rule_schedules_are_listed(branches, monkeypatch):
 def test_only_kernels_for_several_threads_divide_their_work(fresh, branches):
     one, two = (branches.kernels.on(device.parse(name)) for name in ("cores:0", "cores:0-1"))
     assert one.symbols != two.symbols
-    assert one.symbols == branches.kernels.default.symbols
     items = branches.items(1)
     with branches.unsplit(device.parse("cores:0-1")) as pipeline:
         assert compare(pipeline.run(items), branches.expected(items)).equal

@@ -9,10 +9,11 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.codegen import tuning
 from autosplit.hardware.codegen.tuning import MOST, shares, tune, work_of
 from autosplit.hardware.codegen.tuning_database import RECORDS, database
-from autosplit.hardware.devices.device import along
+from autosplit.hardware.devices.device import Cores, along
 from autosplit.hardware.measurement.parity import compare
 from tests.nets import net
 
+CORE = Cores((0,))
 WORK = st.dictionaries(st.text(min_size=1), st.floats(0, 1e12), min_size=1, max_size=8)
 
 
@@ -58,7 +59,7 @@ def test_a_database_is_filled_known_again_and_serves_a_right_pipeline(
     assert [t.kernel for t in again if t.note == "known to the database"] == improved
     tuned = api.load_model(small, tuning=tmp_path / "db")
     assert tuned.identity["tuning"] != model.identity["tuning"]
-    assert tuned.kernels.default.symbols != model.kernels.default.symbols
+    assert tuned.kernels.on(CORE).symbols != model.kernels.on(CORE).symbols
     items = tuned.items()
     with tuned.unsplit(along(1)[0]) as pipeline:
         assert compare(pipeline.run(items), tuned.expected(items)).equal
@@ -70,8 +71,8 @@ def test_a_schedule_by_rule_is_replaced_only_by_a_faster_one(small: Path, tmp_pa
     results = list(tune(model.lowered.kernels, model.target, tmp_path / "db", samples=2))
     replaced = {t.kernel for t in results if t.after_ms is not None and t.after_ms < t.before_ms}
     assert replaced == {t.kernel for t in results if not t.note}
-    tuned = api.load_model(small, tuning=tmp_path / "db").kernels.default.symbols
-    by_rule = model.kernels.default.symbols
+    tuned = api.load_model(small, tuning=tmp_path / "db").kernels.on(CORE).symbols
+    by_rule = model.kernels.on(CORE).symbols
     assert replaced == {name for name in by_rule if tuned[name] != by_rule[name]}
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from autosplit.cuts import cuts_of
 from autosplit.errors import ConfigError, SplitError
-from autosplit.hardware.bench.simulated import SimulatedBench, Simulation, chain
+from autosplit.hardware.bench.simulated import SimulatedBench, chain_of
 from autosplit.planner import CostModel
 from autosplit.study.space.search_space import Space
 
@@ -18,7 +18,7 @@ SHARES = st.floats(0, 1)
 
 @given(st.lists(SHARES, min_size=2, max_size=2), SHARES)
 def test_any_parameters_decode_to_a_legal_split(shares: list[float], branch: float) -> None:
-    bench = chain(9, ["cores:0"] * 3, Simulation())
+    bench = SimulatedBench(*chain_of(9, 0), ["cores:0"] * 3)
     space = Space(bench.costs, 3)
     stages = space.decode({"cut_1": shares[0], "cut_2": shares[1], "branch": branch})
     assert len(cuts_of(bench.graph, stages)) == 2
