@@ -232,7 +232,7 @@ def test_alike_devices_are_drawn_alike_and_another_kind_apart() -> None:
 def test_servers_are_kinds_of_their_own() -> None:
     costs, servers = model(1), ("rpc:a:9090", "rpc:b:9090", "rpc:a:9090")
     corrected = correct(costs, servers, [Measured(0, SPLITS[0], (9.0, 1.0, 1.0), 9.0)])
-    times = table(corrected.costs.times)
+    times = table(corrected.contention_costs.all_busy.times)
     np.testing.assert_allclose(times[0], times[2], rtol=1e-9)
     assert times[0][0] > 1.01 * times[1][0]
 
@@ -255,14 +255,14 @@ def test_the_usual_ratio_is_the_median() -> None:
 
 def test_an_expected_period_is_that_of_the_slowest_stage() -> None:
     corrected = correct(model(1), ALIKE, [Measured(0, SPLITS[0], (3.0, 2.5, 2.0), 3.3)])
-    loads = evaluate(corrected.costs, SPLITS[1]).loads
+    loads = evaluate(corrected.contention_costs.all_busy, SPLITS[1]).loads
     assert corrected.period(SPLITS[1]) == pytest.approx(1.1 * max(loads))
 
 
 def test_a_time_is_never_corrected_to_nothing() -> None:
     costs = model(1)
     trials = [Measured(n, SPLITS[0], (1e-3, 5.0, 5.0), 5.0) for n in range(4)]
-    corrected = correct(costs, ALIKE, trials).costs
+    corrected = correct(costs, ALIKE, trials).contention_costs.all_busy
     assert table(corrected.times).min() >= cost_correction.LEAST * min(costs.times[0]) * (1 - 1e-12)
     assert min(corrected.overheads) >= 0
 
@@ -273,7 +273,7 @@ def test_measurements_of_another_number_of_stages_are_left_out() -> None:
         Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 9.0), 9.0),
         Measured(1, SPLITS[0], (9.0, 9.0), 9.0),
     ]
-    assert correct(costs, ALIKE, other).costs.times == costs.times
+    assert correct(costs, ALIKE, other).contention_costs.all_busy.times == costs.times
 
 
 def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
@@ -284,8 +284,8 @@ def test_of_very_many_trials_the_best_and_the_latest_are_looked_at(
     periods = (9.0, 1.0, 2.0, 8.0, 7.0, 6.0, 5.0, 4.0)
     trials = [Measured(n, SPLITS[0], (p, p, p), p) for n, p in enumerate(periods)]
     assert (
-        correct(costs, ALIKE, trials).costs
-        == correct(costs, ALIKE, [trials[n] for n in (1, 2, 6, 7)]).costs
+        correct(costs, ALIKE, trials).contention_costs.all_busy
+        == correct(costs, ALIKE, [trials[n] for n in (1, 2, 6, 7)]).contention_costs.all_busy
     )
 
 
@@ -294,7 +294,7 @@ def test_where_a_device_cannot_run_an_op_the_others_learn_of_it() -> None:
     costs = replace(costs, times=(costs.times[0], (math.inf, *costs.times[1][1:])))
     corrected = correct(
         costs, ("cores:0", "cuda:0"), [Measured(0, ((0, 1, 2), (3, 4, 5)), (9.0, 4.0), 9.0)]
-    ).costs
+    ).contention_costs.all_busy
     assert corrected.times[1][0] == math.inf
     assert all(
         new > old for new, old in zip(corrected.times[0][:3], costs.times[0][:3], strict=True)
@@ -310,4 +310,4 @@ def test_devices_that_are_alike_have_one_row_of_costs(seed: int, devices: int) -
         costs, [f"cores:{d}" for d in range(devices)], measurements(costs, [stages] * 3, seed)
     )
     drawn = corrected.draw(np.random.default_rng(seed)).all_busy
-    assert len(corrected.costs.times) == len(drawn.times) == 1
+    assert len(corrected.contention_costs.all_busy.times) == len(drawn.times) == 1

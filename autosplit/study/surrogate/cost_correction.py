@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from autosplit.cuts.stages import Stages
 from autosplit.planner.batch.deployments import DeployedSplit, DeploymentEvaluator
-from autosplit.planner.batch.evaluation import BatchEvaluator, Shape
+from autosplit.planner.batch.evaluation import BatchEvaluator
 from autosplit.planner.problem.contention import ContentionCosts
 from autosplit.planner.problem.cost_model import CostModel
 from autosplit.planner.problem.deployment import kinds_of_rows
@@ -73,11 +73,6 @@ class Corrected:
     _evaluator: BatchEvaluator[Any]  # of the profiled costs
     _posteriors: tuple[Posterior, ...]
     _weights: Array
-
-    @property
-    def costs(self) -> CostModel:
-        """The costs where every device is busy."""
-        return self.contention_costs.all_busy
 
     def draw(self, rng: np.random.Generator) -> ContentionCosts:
         """Costs drawn from the posterior, error and noise too."""
@@ -148,23 +143,23 @@ def _correct(
     ``correlations``: of the errors and of the scales of the rows of the costs.
     """
     costs, count = evaluator.costs, len(correlations[0])
-    times = every_row(costs, count)
+    # A row for each device in the first runtime, then in the next.
+    every_row = [np.broadcast_to(r.times, (count, len(costs.names))) for r in costs.each_runtime]
+    times = np.array(every_row, dtype=np.float64).reshape(-1, len(costs.names))
     # What a device cannot run says nothing of it; `corrected_model` leaves it infinite.
     times = np.where(np.isfinite(times), times, 0.0)
     between_runtimes = equal_correlation(len(costs.each_runtime))
     correlation, scale_correlation = (
         np.asarray(np.kron(between_runtimes, one), dtype=np.float64) for one in correlations
     )
-    stages: list[MeasuredStage] = []
     ratios: list[float] = []
     for trial in trials:
-        shape = evaluator.shape(trial.candidate)
-        stages += _measured_stages(costs, trial, shape, count, contention_level(shape.busy, most))
-        slowest = max(map(operator.truediv, trial.stage_ms, shape.shares))
+        shares = evaluator.shape(trial.candidate).shares
+        slowest = max(map(operator.truediv, trial.stage_ms, shares))
         # A period is a little longer than the longest stage: threads hand over and wait.
         if slowest > 0:
             ratios.append(trial.period_ms / slowest)
-    rows = stage_rows(times, stages)
+    rows = _stage_rows(evaluator, trials, times, most)
     posteriors, weights = likely_posteriors(times, correlation, scale_correlation, rows, count)
     models = [
         corrected_model(costs, times, *mean_corrections(posteriors, weights, level))
@@ -210,15 +205,11 @@ def corrected_model(costs: CostModel, times: Array, factors: Array, overheads: A
     new_runtimes = []
     for number, runtime in enumerate(runtimes):
         part = slice(number * devices, (number + 1) * devices)
-        profiled = np.array(_row_a_device(runtime.times, devices))
+        profiled = np.array(runtime.times)
         rows = np.where(np.isinf(profiled), profiled, corrected[part]).tolist()
-        old_overheads = _row_a_device(runtime.overheads, devices)
-        new_overheads = np.maximum(0.0, np.array(old_overheads) + overheads[part]).tolist()
-        new_runtimes.append(
-            replace(
-                runtime, times=_merged(list(map(tuple, rows))), overheads=_merged(new_overheads)
-            )
-        )
+        new_overheads = np.maximum(0.0, np.array(runtime.overheads) + overheads[part]).tolist()
+        new_times = _merged(list(map(tuple, rows)))
+        new_runtimes.append(replace(runtime, times=new_times, overheads=_merged(new_overheads)))
     if not costs.runtimes:
         return replace(costs, times=new_runtimes[0].times, overheads=new_runtimes[0].overheads)
     least_times, least_overheads = least_costs(new_runtimes)
@@ -232,52 +223,29 @@ def _merged(rows: list[T]) -> tuple[T, ...]:
     return tuple(rows[:1] if len(set(rows)) == 1 else rows)
 
 
-def every_row(costs: CostModel, devices: int) -> Array:
-    """The times of all ops: a row for each device in the first runtime, then in the next."""
-    rows = [row for r in costs.each_runtime for row in _row_a_device(r.times, devices)]
-    return np.array(rows, dtype=np.float64)
-
-
-def _row_a_device(rows: Sequence[T], devices: int) -> list[T]:
-    """The rows of a cost model, which has one for each device or one for all."""
-    return [rows[0]] * devices if len(rows) == 1 else list(rows)
-
-
-def _measured_stages(
-    costs: CostModel, trial: Measured, shape: Shape, count: int, level: float
-) -> Iterator[MeasuredStage]:
-    """The stages of a trial that have ops; ``costs`` have ``count`` rows a runtime."""
-    names = [runtime.name for runtime in costs.each_runtime]
-    loads = shape.loads(costs, trial.runtimes)
-    for stage, (row, ops) in enumerate(shape.parts):
-        if ops:
+def _stage_rows(
+    evaluator: BatchEvaluator[Any], trials: Sequence[Measured], times: Array, most: int
+) -> StageRows:
+    """The stages of some trials that have ops; ``times``: row of the costs by op."""
+    names = [runtime.name for runtime in evaluator.costs.each_runtime]
+    profiled: list[Array] = []
+    columns: list[tuple[float, ...]] = []
+    for trial in trials:
+        shape = evaluator.shape(trial.candidate)
+        loads = shape.loads(evaluator.costs, trial.runtimes)
+        level = contention_level(shape.busy, most)
+        for stage, (row, ops) in enumerate(shape.parts):
+            if not ops:
+                continue
             if trial.runtimes:
-                row += count * names.index(trial.runtimes[stage])
-            yield MeasuredStage(ops, row, level, loads[stage], trial.stage_ms[stage])
-
-
-class MeasuredStage(NamedTuple):
-    """A measured stage: see StageRows, of which it becomes a row."""
-
-    ops: tuple[int, ...]
-    device: int
-    contention: float
-    prior: float
-    measured: float
-
-
-def stage_rows(times: Array, stages: Sequence[MeasuredStage]) -> StageRows:
-    """The rows of some measured stages; ``times``: device by op."""
-    ops = np.zeros((len(stages), times.shape[1]))
-    for row, stage in zip(ops, stages, strict=True):
-        row[list(stage.ops)] = times[stage.device, list(stage.ops)]
-    return StageRows(
-        ops,
-        np.array([stage.device for stage in stages], dtype=np.int64),
-        np.array([stage.contention for stage in stages]),
-        np.array([stage.prior for stage in stages]),
-        np.array([stage.measured for stage in stages]),
-    )
+                row += len(times) // len(names) * names.index(trial.runtimes[stage])
+            is_in_stage = np.zeros(times.shape[1], dtype=bool)
+            is_in_stage[list(ops)] = True
+            profiled.append(np.where(is_in_stage, times[row], 0.0))
+            columns.append((row, level, loads[stage], trial.stage_ms[stage]))
+    rows, *others = np.array(columns, dtype=np.float64).reshape(-1, 4).T.copy()
+    ops_ms = np.array(profiled).reshape(-1, times.shape[1])
+    return StageRows(ops_ms, rows.astype(np.int64), *others)
 
 
 def mean_corrections(

@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,9 +190,7 @@ def likely_posteriors(
     prior = times, correlation, scale_correlation, rows
     if not len(rows.measured):
         return (Posterior(*prior, _USUAL_ERROR, _USUAL_NOISE, devices),), np.ones(1)
-    grid: list[Posterior] = []
-    for error in ERRORS:
-        grid += [Posterior(*prior, error, noise, devices) for noise in NOISES]
+    grid = [Posterior(*prior, *pair, devices) for pair in product(ERRORS, NOISES)]
     logs = np.array([posterior.log_likelihood() for posterior in grid])
     # Most of the grid is ruled out by a few trials; what remains is worth its draws.
     likely = np.flatnonzero(logs > logs.max() - _UNLIKELY)
@@ -207,8 +206,7 @@ def device_correlation(devices: Sequence[str]) -> Array:
             kinds[place] = device
         elif device.startswith("ray:"):  # and two nodes
             kinds[place] = device.partition("/")[0]
-    rows = [[1.0 if kind == other else OTHER_KIND for other in kinds] for kind in kinds]
-    return np.array(rows)
+    return np.where(np.equal.outer(kinds, kinds), 1.0, OTHER_KIND)
 
 
 def equal_correlation(count: int, share: float = OTHER_KIND) -> Array:

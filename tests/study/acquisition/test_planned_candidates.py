@@ -31,6 +31,6 @@ def test_after_many_trials_the_best_free_split_is_found_without_a_new_plan(
     monkeypatch.setattr("autosplit.study.space.search_space.k_best", None)
     view = outlook(space, History(taken, tuple(measured)))
     monkeypatch.undo()
-    costs = view.corrected.costs
+    costs = view.corrected.contention_costs.all_busy
     best = next(s for s in space.best(costs, len(taken) + 1) if space.key(s) not in taken)
     assert evaluate(costs, view.free[0]).period == pytest.approx(evaluate(costs, best).period)

@@ -122,7 +122,7 @@ def test_a_split_is_tried_again_where_another_runtime_turns_out_faster() -> None
 
 def test_a_measured_stage_corrects_the_costs_of_its_runtime_most(space: Space) -> None:
     measured = Measured(0, HALVES, (4.0, 2.0), 4.0, runtimes=("front", "back"))
-    front, back = correct(space.costs, CORES, [measured]).costs.runtimes
+    front, back = correct(space.costs, CORES, [measured]).contention_costs.all_busy.runtimes
     assert front.times[0][0] > 1.3
     assert back.times[0][0] / 3.0 < front.times[0][0]
     assert correct(space.costs, CORES, [measured]).period(HALVES, ("front", "back")) > 2.5
@@ -136,5 +136,5 @@ def test_one_competing_runtime_is_corrected_as_a_runtime_alone() -> None:
     several = correct(
         competing, CORES, [Measured(**trial, period_ms=5.0, runtimes=("front", "front"))]
     )
-    assert several.costs.times == single.costs.times
-    assert several.costs.overheads == single.costs.overheads
+    assert several.contention_costs.all_busy.times == single.contention_costs.all_busy.times
+    assert several.contention_costs.all_busy.overheads == single.contention_costs.all_busy.overheads

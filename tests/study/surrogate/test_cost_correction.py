@@ -21,7 +21,7 @@ def measured(number: int, stages: Stages, *stage_ms: float) -> Measured:
 
 def test_nothing_measured_changes_nothing() -> None:
     corrected = correct(CHAIN, TWO, [])
-    assert corrected.costs.times == CHAIN.times
+    assert corrected.contention_costs.all_busy.times == CHAIN.times
     assert corrected.period(HALVES) == 2.0
 
 
@@ -31,14 +31,14 @@ def test_what_was_measured_is_what_is_expected() -> None:
 
 
 def test_ops_of_a_slow_stage_are_corrected_up_and_the_others_less() -> None:
-    times = correct(CHAIN, TWO, [measured(0, HALVES, 4.0, 2.0)]).costs.times
+    times = correct(CHAIN, TWO, [measured(0, HALVES, 4.0, 2.0)]).contention_costs.all_busy.times
     assert all(row[0] == pytest.approx(row[1]) for row in times)
     assert all(row[0] > 1.3 * row[2] for row in times)
 
 
 def test_two_cuts_tell_what_lies_between_them() -> None:
     trials = [measured(0, HALVES, 2.0, 5.0), measured(1, ((0, 1, 2), (3,)), 6.0, 1.0)]
-    slow = correct(CHAIN, TWO, trials).costs.times[0]
+    slow = correct(CHAIN, TWO, trials).contention_costs.all_busy.times[0]
     assert slow[2] == max(slow) > 2.0
 
 
@@ -58,7 +58,8 @@ def test_another_kind_of_device_learns_half() -> None:
     trials = [measured(0, HALVES, 4.0, 2.0)]
     model = CostModel("c", CHAIN.names, CHAIN.predecessors, (CHAIN.times[0], CHAIN.times[0]))
     alike, other = (
-        correct(model, devices, trials).costs for devices in (TWO, ("cores:0", "cuda:0"))
+        correct(model, devices, trials).contention_costs.all_busy
+        for devices in (TWO, ("cores:0", "cuda:0"))
     )
     assert len(alike.times) == 1
     assert other.times[1][0] < other.times[0][0]
@@ -68,7 +69,7 @@ def test_a_device_that_cannot_run_an_op_still_cannot() -> None:
     model = CostModel(
         "c", CHAIN.names, CHAIN.predecessors, ((1.0, 1.0, 1.0, 1.0), (float("inf"), 1.0, 1.0, 1.0))
     )
-    times = correct(model, TWO, [measured(0, HALVES, 4.0, 2.0)]).costs.times
+    times = correct(model, TWO, [measured(0, HALVES, 4.0, 2.0)]).contention_costs.all_busy.times
     assert times[1][0] == float("inf")
     assert np.isfinite(times[1][1:]).all()
 
