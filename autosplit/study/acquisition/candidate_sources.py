@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from autosplit.planner.batch.evaluation import Batch
 from autosplit.planner.batch.stage_table import StageTable
@@ -33,11 +33,6 @@ class Effort:
     climbs: bool = False
     worth: float = 0.05
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether the source is asked even where the splits at hand promise enough."""
-        return self.planned == self.draws
-
 
 _QUICK_EFFORT = Effort(draws=32, planned=32)
 _SLOW_EFFORT = Effort(draws=32, planned=8)
@@ -45,23 +40,6 @@ _SLOW_EFFORT = Effort(draws=32, planned=8)
 _TABLE_EFFORT = Effort(draws=128, planned=128, climbs=True, worth=_QUICK_EFFORT.worth / 4)
 _DEPLOYMENT_EFFORT = Effort(draws=64, planned=8, climbs=True)
 _LIST_EFFORT = Effort(draws=8, planned=8)
-
-
-class CandidateSource(Protocol):
-    """Finds the split that is best for some costs."""
-
-    @property
-    def effort(self) -> Effort:
-        """How much is asked of it."""
-        ...
-
-    def best(self, costs: Any) -> Any | None:
-        """The best split under some costs; None where there is none."""
-        ...
-
-    def best_of_each(self, draws: Sequence[Any], limits: Sequence[float]) -> Sequence[Any]:
-        """For each draw of the costs its best split, None where its period is above the limit."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +50,7 @@ class PlannedSpace:
 
     @property
     def effort(self) -> Effort:
-        """See CandidateSource. A plan looks at the pairs of cuts of all inner levels."""
+        """A plan looks at the pairs of cuts of all inner levels."""
         if not isinstance(self.space, Space):
             return _DEPLOYMENT_EFFORT
         table = self.space.stage_table
@@ -82,13 +60,13 @@ class PlannedSpace:
         return _QUICK_EFFORT if pairs <= QUICK else _SLOW_EFFORT
 
     def best(self, costs: ContentionCosts) -> Any | None:
-        """See CandidateSource."""
+        """The best split under some costs."""
         return self.space.best(costs, 1)[0]
 
     def best_of_each(
         self, draws: Sequence[ContentionCosts], limits: Sequence[float]
     ) -> Sequence[Any]:
-        """See CandidateSource."""
+        """For each draw of the costs its best split; it may be None above the limit."""
         return self.space.best_of_each(draws, limits)
 
 
@@ -100,11 +78,11 @@ class TableSplits:
     effort = _TABLE_EFFORT
 
     def best(self, costs: ContentionCosts) -> Any | None:
-        """See CandidateSource."""
+        """See PlannedSpace; None where there is none."""
         return next(iter(self.table.best(costs_at(costs, self.table.stages), 1)), None)
 
     def best_of_each(self, draws: Sequence[ContentionCosts], limits: Sequence[float]) -> list[Any]:
-        """See CandidateSource."""
+        """See PlannedSpace."""
         models = [costs_at(costs, self.table.stages) for costs in draws]
         return self.table.best_of_each(models, limits)
 
@@ -117,14 +95,17 @@ class ListedSplits:
     effort = _LIST_EFFORT
 
     def best(self, costs: ContentionCosts) -> Any | None:
-        """See CandidateSource."""
+        """See PlannedSpace."""
         return self.batch.stages[int(self.batch.periods(costs).argmin())]
 
     def best_of_each(self, draws: Sequence[ContentionCosts], limits: Sequence[float]) -> list[Any]:
-        """See CandidateSource."""
+        """See PlannedSpace."""
         splits: list[Any] = []
         for costs, limit in zip(draws, limits, strict=True):
             periods = self.batch.periods(costs)
             best = int(periods.argmin())
             splits.append(self.batch.stages[best] if periods[best] < limit else None)
         return splits
+
+
+CandidateSource = PlannedSpace | TableSplits | ListedSplits

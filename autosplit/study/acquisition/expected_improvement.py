@@ -79,7 +79,8 @@ class Outlook:
         # cancel.
         least = np.array([self._least_measured(costs) for costs in draws])
         candidates = dict.fromkeys(self.free)
-        if not effort.is_quick:
+        # A quick source is asked even where the splits at hand promise enough.
+        if effort.planned < effort.draws:
             gains = self._gains(candidates, draws, least)
             if max(gains.values(), default=0.0) >= self.worth:
                 return gains
@@ -117,12 +118,20 @@ class Outlook:
 
     @property
     def promising(self) -> Any:
-        """The free split of largest expected gain."""
+        """The free split of largest expected gain; before the first trial that of least period."""
+        if not self.history.measured:
+            return self.free[0]
         return max(self.gains, key=lambda stages: self.gains[stages])
 
-    def guess(self, rng: np.random.Generator) -> Any:
-        """The split that is best for costs drawn from what is known of them."""
-        return self.source.best(self.corrected.draw(rng)) or self.free[0]
+    @property
+    def explores(self) -> bool:
+        """Whether enough is known of the costs to draw them: else draws are far apart."""
+        return self.history.tells_errors
+
+    def guess(self, rng: np.random.Generator) -> Any | None:
+        """The split that is best for costs drawn from what is known; None if it is taken."""
+        best = self.source.best(self.corrected.draw(rng)) or self.free[0]
+        return None if self.space.key(best) in self.history.taken else best
 
     @property
     def converged(self) -> bool:
@@ -139,11 +148,8 @@ class Outlook:
     def _least_measured(self, costs: Any) -> float:
         """The least period, under some costs, of the measured splits that are likely the best."""
         measured = _best(self.space, self.corrected, self.history.measured, INCUMBENTS)
-        if self.space.costs.runtimes:
-            under = self.corrected.period_under
-            return min((under(costs, m.candidate, m.runtimes) for m in measured), default=math.inf)
-        batch = self.space.evaluator.batch(m.candidate for m in measured)
-        return float(batch.periods(costs).min(initial=math.inf))
+        periods = _periods(self.space, self.corrected, measured, costs)
+        return float(periods.min(initial=math.inf))
 
 
 # The cache is for all that ask at the same state of a study.
@@ -197,11 +203,18 @@ def _best(
     space: CandidateSpace, corrected: Corrected, measured: Sequence[Measured], count: int
 ) -> list[Measured]:
     """The measured splits of least corrected period, best first; of equal ones the earliest."""
+    periods = _periods(space, corrected, measured, corrected.contention_costs)
+    return [measured[n] for n in np.argsort(periods, kind="stable")[:count]]
+
+
+def _periods(
+    space: CandidateSpace, corrected: Corrected, measured: Sequence[Measured], costs: Any
+) -> Array:
+    """The period of each measured split under some costs, in the runtimes that it had."""
     if space.costs.runtimes:
-        return sorted(measured, key=lambda m: corrected.period(m.candidate, m.runtimes))[:count]
-    batch = space.evaluator.batch(m.candidate for m in measured)
-    order = np.argsort(batch.periods(corrected.contention_costs), kind="stable")
-    return [measured[n] for n in order[:count].tolist()]
+        under = corrected.period_under
+        return np.array([under(costs, m.candidate, m.runtimes) for m in measured])
+    return space.evaluator.batch(m.candidate for m in measured).periods(costs)
 
 
 def _plan_and_table(

@@ -22,10 +22,8 @@ from autosplit.planner.dominance import Point, at_least_as_good, front, volume_g
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.front_candidates import LISTED, listed
 from autosplit.study.acquisition.history import FEWEST_MEASURED, History
-from autosplit.study.acquisition.proposals import EXPLORATION, unmeasured_alone
 from autosplit.study.config.objectives import objective_values
 from autosplit.study.space.candidate_space import CandidateSpace
-from autosplit.study.space.unmeasured import nearest_free
 from autosplit.study.surrogate.cost_correction import Corrected
 
 CENTRES = 3  # splits whose neighbours are weighed too
@@ -54,16 +52,12 @@ class Prospects:
     @cached_property
     def margins(self) -> tuple[float, ...]:
         """The gain that is worth a trial in each objective, relative: half the noise for times."""
-        margins: list[float] = []
-        for name in self.objectives:
-            if name != "memory":
-                margins.append(self.corrected.noise / 2)
-            else:
-                margins.append(WORTHWHILE_MEMORY if len(self.objectives) > 1 else 0.0)
-        return tuple(margins)
+        of_times = self.corrected.noise / 2
+        of_memory = WORTHWHILE_MEMORY if len(self.objectives) > 1 else 0.0
+        return tuple(of_memory if name == "memory" else of_times for name in self.objectives)
 
     @cached_property
-    def settled(self) -> bool:
+    def converged(self) -> bool:
         """Whether no free split is expected to be beyond the measured ones by the margins."""
         needs_times = self.objectives != ("memory",)
         if not self.history.measured or (needs_times and not self.history.tells_errors):
@@ -76,6 +70,16 @@ class Prospects:
             return any(at_least_as_good(limit, point) for limit in limits)
 
         return all(map(is_within, self._expected(self.space.evaluator.batch(self.free))))
+
+    @property
+    def explores(self) -> bool:
+        """Whether enough is known of the costs to draw them."""
+        return bool(self.history.measured)
+
+    @property
+    def promising(self) -> Any:
+        """The free split that is expected to extend the front most."""
+        return self.free[0]
 
     def guess(self, rng: np.random.Generator) -> Any | None:
         """The split to measure next if the costs were as drawn from what is known of them."""
@@ -125,27 +129,6 @@ def _distance(point: Point, front_points: Sequence[Point]) -> float:
         pairs = zip(point, other, strict=True)
         distances.append(max(x / y if y > 0 else 1.0 + x for x, y in pairs))
     return min(distances, default=0.0)
-
-
-def planned(
-    space: CandidateSpace, objectives: tuple[str, ...], history: History, rng: np.random.Generator
-) -> Any | None:
-    """The free split that is expected to extend the front most.
-
-    Now and then it is the one that would extend it most for costs drawn from what is known.
-    """
-    alone = unmeasured_alone(space, history) if history.taken else None
-    if alone is not None:
-        return alone
-    view = prospects(space, objectives, history)
-    if history.measured and rng.random() < EXPLORATION:
-        guess = view.guess(rng)
-        if guess is not None:
-            return guess
-    if view.free:
-        return view.free[0]
-    latest = history.measured[-1].candidate if history.measured else None
-    return nearest_free(space, latest, history.taken)
 
 
 @lru_cache(maxsize=4)

@@ -9,6 +9,7 @@ import numpy as np
 
 from autosplit.study.acquisition.expected_improvement import outlook
 from autosplit.study.acquisition.history import History
+from autosplit.study.acquisition.multi_objective import prospects
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.space.candidate_space import CandidateSpace
 from autosplit.study.space.unmeasured import nearest_free
@@ -17,26 +18,31 @@ EXPLORATION = 0.1  # share of the trials that go to a split that may be the best
 RANDOM_DRAWS = 50  # random splits, until one of them is free
 
 
-def planned(space: CandidateSpace, history: History, rng: np.random.Generator) -> Any | None:
+def planned(
+    space: CandidateSpace, objectives: tuple[str, ...], history: History, rng: np.random.Generator
+) -> Any | None:
     """The free split that is expected to gain most under the corrected costs.
 
     Now and then it is the one that would be best for costs drawn from what is known of them.
     """
-    if not history.taken:
+    is_period_alone = objectives == ("throughput",)
+    if not history.taken and is_period_alone:
         return space.plan()
-    alone = unmeasured_alone(space, history)
-    if alone is not None:
+    # It shows costs without contention.
+    alone = space.alone if history.taken else None
+    if alone is not None and space.key(alone) not in history.taken:
         return alone
-    view = outlook(space, history)
-    if not view.free:
+    view = outlook(space, history) if is_period_alone else prospects(space, objectives, history)
+    if view.free:
+        # Thompson sampling: what one draw calls best, so that wrong costs cannot hide a split for
+        # ever.
+        is_exploring = view.explores and rng.random() < EXPLORATION
+        guess = view.guess(rng) if is_exploring else None
+        return view.promising if guess is None else guess
+    if is_period_alone:
         return None
-    # Thompson sampling: what one draw calls best, so that wrong costs cannot hide a split for ever.
-    # While the errors are not known, draws are far apart and tell nothing.
-    if history.tells_errors and rng.random() < EXPLORATION:
-        guess = view.guess(rng)
-        if space.key(guess) not in history.taken:
-            return guess
-    return view.promising if history.measured else view.free[0]
+    latest = history.measured[-1].candidate if history.measured else None
+    return nearest_free(space, latest, history.taken)
 
 
 def unmeasured_baselines(
@@ -54,12 +60,6 @@ def unmeasured_baselines(
     promising.sort(key=lambda b: b.period_ms.median)
     keys = [space.unsplit_keys.get(b.name) for b in promising]
     return [key for key in keys if key is not None and key not in history.taken]
-
-
-def unmeasured_alone(space: CandidateSpace, history: History) -> Any | None:
-    """The candidate that shows costs without contention, until it was tried."""
-    alone = space.alone
-    return None if alone is None or space.key(alone) in history.taken else alone
 
 
 def randomly(space: CandidateSpace, history: History, rng: np.random.Generator) -> Any | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autosplit.errors import ConfigError
-from autosplit.study.acquisition import multi_objective, proposals
+from autosplit.study.acquisition import proposals
 from autosplit.study.acquisition.expected_improvement import corrected_costs
 from autosplit.study.acquisition.history import History, generator, history_of, key_of
 from autosplit.study.persistence.optuna_internals import (
@@ -141,9 +141,7 @@ class SplitSampler:
             return proposals.next_listed(self.space, history)
         if self.name == "tpe":
             return self._by_tpe(study, trial, history, rng)
-        if self.objectives == ("throughput",):
-            return proposals.planned(self.space, history, rng)
-        return multi_objective.planned(self.space, self.objectives, history, rng)
+        return proposals.planned(self.space, self.objectives, history, rng)
 
     def _by_tpe(
         self, study: optuna.Study, trial: FrozenTrial, history: History, rng: np.random.Generator
@@ -154,6 +152,8 @@ class SplitSampler:
         space = self.space
         if not history.taken:
             return space.plan()
+        unit = optuna.distributions.FloatDistribution(0.0, 1.0)
+        ranges: dict[str, optuna.distributions.BaseDistribution] = dict.fromkeys(space.names, unit)
         start = None
         for _ in range(_TPE_DRAWS):
             # A seeded sampler repeats itself in every process, so each draw has its own seed.
@@ -163,7 +163,7 @@ class SplitSampler:
                 n_startup_trials=4,
                 constant_liar=True,
             )
-            shares = tpe.sample_relative(study, trial, space.distributions())
+            shares = tpe.sample_relative(study, trial, ranges)
             start = space.decode(shares) if shares else space.random(rng)
             if start is not None and space.fits(start) and space.key(start) not in history.taken:
                 return start

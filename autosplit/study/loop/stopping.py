@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from autosplit.errors import Infeasible
 from autosplit.planner.dominance import at_least_as_good
-from autosplit.study.acquisition import multi_objective
-from autosplit.study.acquisition.expected_improvement import outlook
+from autosplit.study.acquisition.expected_improvement import Outlook, outlook
 from autosplit.study.acquisition.history import History, history_of
+from autosplit.study.acquisition.multi_objective import Prospects, prospects
 from autosplit.study.acquisition.proposals import unmeasured_baselines
 from autosplit.study.config.sections import Search
 from autosplit.study.persistence.records import DISTURBED, searched
@@ -59,9 +59,7 @@ def stop_reason(
         return None
     if "throughput" in objectives and unmeasured_baselines(space, attributes, history):
         return None
-    if objectives == ("throughput",):
-        return _converged(space, history)
-    return _settled(space, objectives, history)
+    return _converged(space, objectives, history)
 
 
 def trusted(reason: str, trials: Sequence[FrozenTrial], attributes: Mapping[str, Any]) -> str:
@@ -107,31 +105,23 @@ def _trials_since_best(counts: Tally) -> int:
     return since
 
 
-def _converged(space: CandidateSpace, history: History) -> str | None:
-    """Whether no free split is expected to beat the best by more than the noise."""
-    view = outlook(space, history)
+def _converged(space: CandidateSpace, objectives: tuple[str, ...], history: History) -> str | None:
+    """Whether no free split is expected to beat the best, or the front, by more than the noise."""
+    view: Outlook | Prospects
+    is_period_alone = objectives == ("throughput",)
+    if is_period_alone:
+        view = outlook(space, history)
+        margin = f"half the noise ({view.margin:.1%})"
+    else:
+        view = prospects(space, objectives, history)
+        margin = f"{max(view.margins):.1%}"
     if not view.free:
         # What cannot be counted was not all looked at: splits that no plan is near may be left.
-        if space.size is None:
+        if is_period_alone and space.size is None:
             return "converged: every candidate that may be the best is measured"
-        return "exhausted: every split that fits the devices is measured"
-    if view.converged:
-        return (
-            "converged: no remaining candidate is expected to beat the best "
-            f"by more than half the noise ({view.margin:.1%})"
-        )
-    return None
-
-
-def _settled(space: CandidateSpace, objectives: tuple[str, ...], history: History) -> str | None:
-    """Whether no free split is expected to extend the measured front by more than the noise."""
-    view = multi_objective.prospects(space, objectives, history)
-    if not view.free and nearest_free(space, None, history.taken) is None:
-        return "exhausted: every split that fits the devices is measured"
-    if not view.settled:
+        if is_period_alone or nearest_free(space, None, history.taken) is None:
+            return "exhausted: every split that fits the devices is measured"
+    if not view.converged:
         return None
     gain = "extend the Pareto front" if len(objectives) > 1 else "beat the best"
-    return (
-        f"converged: no remaining candidate is expected to {gain} "
-        f"by more than {max(view.margins):.1%}"
-    )
+    return f"converged: no remaining candidate is expected to {gain} by more than {margin}"

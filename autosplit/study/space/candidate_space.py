@@ -14,21 +14,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from autosplit.cuts import bitset, members, topological
 from autosplit.cuts.stages import Stages, cuts_between, stages_between
-from autosplit.errors import ConfigError, Infeasible
+from autosplit.errors import ConfigError, Infeasible, SplitError
 from autosplit.planner import CostModel, Plan, decode, shares_of
 from autosplit.planner.batch.evaluation import BatchEvaluator
 from autosplit.planner.batch.neighbourhood import CutNeighbourhood
 from autosplit.planner.placement.canonical import largest_stages
-from autosplit.study.space.keys import check_runtimes, without_runtimes
+from autosplit.study.space.keys import without_runtimes
 from autosplit.study.surrogate.cost_correction import Corrected, Measured
-
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
 
 C = TypeVar("C")
 WORTH_A_TRIAL = 1.5  # times the period of the best runtime's own plan
@@ -181,6 +180,16 @@ class SpaceOf(ABC, Generic[C]):
         cuts = decode(self.costs, shares, parameters.get("branch", 0.0))
         return places, stages_between(self.costs, cuts)
 
+    def _random_stages(self, rng: np.random.Generator, count: int) -> Stages:
+        """``count`` stages between random places of a random order of the ops."""
+        contraction = self.costs.contraction
+        groups = len(contraction.groups)
+        rank: list[float] = rng.random(groups).tolist()
+        order = topological(contraction.predecessors, lambda group, _: rank[group])
+        ends = (0, *sorted(1 + rng.choice(groups - 1, count - 1, replace=False)), groups)
+        stage_groups = [bitset(order[first:last]) for first, last in pairwise(ends)]
+        return tuple(tuple(members(contraction.expand(g))) for g in stage_groups)
+
     def random(self, rng: np.random.Generator) -> C | None:
         """A random one that fits; None where none was drawn."""
         # Rejection: with a tight memory limit most draws do not fit.
@@ -196,29 +205,19 @@ class SpaceOf(ABC, Generic[C]):
         """The bytes of its largest stage, of one replica: weights and tensors at its borders."""
         return max(self.evaluate(candidate).memory)
 
-    def distributions(self) -> dict[str, BaseDistribution]:
-        """The parameters with their ranges."""
-        import optuna
-
-        return {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in self.names}
-
-    def key(self, candidate: C, costs: Any = None) -> str:
+    def key(self, candidate: C, costs: Any = None, runtime: str = "") -> str:
         """The canonical text of a candidate.
 
-        Where runtimes compete, the one of each stage follows: that in which it is fastest under
-        ``costs``, by default those of the profile.
+        Where runtimes compete, the one of each stage follows: ``runtime``, or else that in which it
+        is fastest under ``costs``, by default those of the profile.
         """
         text = self.shape_text(candidate)
         if not self.costs.runtimes:
             return text
-        return f"{text}:{','.join(self.evaluate(candidate, costs).runtimes)}"
-
-    def key_in(self, candidate: C, runtime: str) -> str:
-        """The key of a candidate all of whose stages are in one runtime."""
-        text = self.shape_text(candidate)
-        if not self.costs.runtimes:
-            return text
-        names = (runtime if ops else "" for ops in self.stages_of(candidate))
+        if runtime:
+            names = [runtime if ops else "" for ops in self.stages_of(candidate)]
+        else:
+            names = list(self.evaluate(candidate, costs).runtimes)
         return f"{text}:{','.join(names)}"
 
     @property
@@ -242,7 +241,12 @@ class SpaceOf(ABC, Generic[C]):
         _, runtimes = without_runtimes(key)
         if not self.costs.runtimes or not runtimes:
             return plan.runtimes
-        check_runtimes(self.costs, key, runtimes, len(plan.stages))
+        known = {"", *(runtime.name for runtime in self.costs.runtimes)}
+        if len(runtimes) != len(plan.stages) or not known.issuperset(runtimes):
+            raise SplitError(
+                f"'{key[:60]}' does not name a runtime for each stage; "
+                f"use {', '.join(sorted(known))}"
+            )
         return runtimes
 
     @cached_property
@@ -253,7 +257,7 @@ class SpaceOf(ABC, Generic[C]):
             # Errors of a profile differ between runtimes, so each gets its best plan measured.
             with contextlib.suppress(Infeasible):
                 candidate, plan = self.planned_under(self.costs.in_runtime(runtime.name))
-                periods[self.key_in(candidate, runtime.name)] = plan.period
+                periods[self.key(candidate, runtime=runtime.name)] = plan.period
         limit = WORTH_A_TRIAL * min(periods.values(), default=0.0)
         return tuple(key for key, period in periods.items() if period <= limit)
 

@@ -21,18 +21,14 @@ def fit_to_cores(
             emptiest = max(range(len(sizes)), key=lambda kind: sizes[kind] - kinds.count(kind))
             rows[stage], replicas[stage] = shapes.index((1, emptiest)), 1
     for kind, most in enumerate(sizes):
-        while sum(cores := _cores_of(kind, rows, replicas, shapes)) > most:
+        while True:
+            stages = zip(replicas, (shapes[row] for row in rows), strict=True)
+            cores = [count * threads if k == kind else 0 for count, (threads, k) in stages]
+            if sum(cores) <= most:
+                break
             # The stage with the most gives one replica or threads back.
             largest = cores.index(max(cores))
             if replicas[largest] > 1:
                 replicas[largest] -= 1
             else:
                 rows[largest] -= 1
-
-
-def _cores_of(
-    kind: int, rows: Sequence[int], replicas: Sequence[int], shapes: Sequence[tuple[int, int]]
-) -> list[int]:
-    """The cores of a kind that each stage has."""
-    pairs = zip(replicas, (shapes[row] for row in rows), strict=True)
-    return [count * threads if other == kind else 0 for count, (threads, other) in pairs]

@@ -34,7 +34,6 @@ from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.study.space.candidate_space import SpaceOf
 from autosplit.study.space.core_room import fit_to_cores
 from autosplit.study.space.keys import key_of, other_space, stages_of_key, without_runtimes
-from autosplit.study.space.random_stages import random_stages
 from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct_deployments
 
 LEAST_SPEEDUP = 1.1  # of more threads, below which no deployment has as many
@@ -293,13 +292,13 @@ class DeploymentSpace(SpaceOf[DeployedSplit]):
             for runtime in runtimes:
                 name = baseline_name(self.deployment(model, [runtime]))
                 if name is not None:
-                    keys[name] = self.key_in(model, runtime)
+                    keys[name] = self.key(model, runtime=runtime)
         return keys
 
     def draw(self, rng: np.random.Generator) -> DeployedSplit:
         """See SpaceOf."""
         count = int(rng.integers(1, self.most_stages + 1))
-        stages = random_stages(self.costs, rng, count)
+        stages = self._random_stages(rng, count)
         # Each stage has a core. Of the others each takes a random part of what is left.
         kinds = rng.permutation(self._core_kinds)[:count].tolist()
         free = [size - kinds.count(kind) for kind, size in enumerate(self.sizes)]

@@ -13,23 +13,23 @@ COUNT_LIMIT = 100_000  # states of the count
 
 
 def count_all(
-    costs: CostModel, stage_counts: Iterable[int], placement: CanonicalPlacement | None
+    costs: CostModel, stage_counts: Iterable[int], placement: CanonicalPlacement
 ) -> int | None:
     """The number of legal splits into any of ``stage_counts``; None where counting takes too long.
 
-    With ``placement`` stages may be empty, and each choice of devices is a split of its own.
+    Each different choice of devices for the stages is a split of its own.
     """
     total = 0
     for used in stage_counts:
         count = count_splits(costs.contraction, used, limit=COUNT_LIMIT)
         if not count.complete:
             return None
-        total += count.total * (placement.count(used) if placement else 1)
+        total += count.total * placement.count(used)
     return total
 
 
 def all_splits(
-    costs: CostModel, stage_counts: Iterable[int], placement: CanonicalPlacement | None
+    costs: CostModel, stage_counts: Iterable[int], placement: CanonicalPlacement
 ) -> Iterator[Stages]:
     """Every split that ``count_all`` counts, once, whether it fits the devices or not."""
     contraction = costs.contraction
@@ -37,9 +37,6 @@ def all_splits(
     for used in stage_counts:
         for chain in _chains(cuts, 0, 0, used - 1):
             parts = stages_between(costs, chain)
-            if placement is None:
-                yield parts
-                continue
             for devices in placement.device_choices(used):
                 yield placement.assign(parts, devices)
 

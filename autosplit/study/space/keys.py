@@ -45,15 +45,6 @@ def without_runtimes(key: str) -> tuple[str, tuple[str, ...]]:
     return ":".join(parts[:2]), names
 
 
-def check_runtimes(costs: CostModel, key: str, names: Sequence[str], stages: int) -> None:
-    """Raise SplitError where names in a key are not one known runtime a stage."""
-    known = {"", *(runtime.name for runtime in costs.runtimes)}
-    if len(names) != stages or not known.issuperset(names):
-        raise SplitError(
-            f"'{key[:60]}' does not name a runtime for each stage; use {', '.join(sorted(known))}"
-        )
-
-
 def other_space(key: str) -> SplitError:
     """The error for a key of another space."""
     return SplitError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +21,10 @@ from autosplit.planner.placement.canonical import CanonicalPlacement
 from autosplit.planner.placement.device_order import kinds_of
 from autosplit.planner.problem.contention import ContentionCosts, costs_at
 from autosplit.planner.problem.evaluation import check_stages
+from autosplit.planner.problem.runtime_costs import of_device
 from autosplit.study.space.candidate_space import SpaceOf
 from autosplit.study.space.enumeration import all_splits, count_all
 from autosplit.study.space.keys import key_of, other_space, stages_of_key, without_runtimes
-from autosplit.study.space.random_stages import random_stages
 from autosplit.study.surrogate.cost_correction import Corrected, Measured, correct
 
 NEAR_CUTS = 1_000  # cuts near some splits, where there are too many cuts for a table of all
@@ -128,9 +127,7 @@ class Space(SpaceOf[Stages]):
             return True
         plan = self.evaluate(stages)
         limits = self.costs.memory
-        if len(limits) == 1:
-            limits = limits * len(plan.memory)
-        fits_memory = all(map(operator.le, plan.memory, limits))
+        fits_memory = all(used <= of_device(limits, d) for d, used in enumerate(plan.memory))
         return plan.period < math.inf and fits_memory
 
     @cached_property
@@ -149,9 +146,9 @@ class Space(SpaceOf[Stages]):
     def draw(self, rng: np.random.Generator) -> Stages:
         """See SpaceOf."""
         if not self.empty:
-            return random_stages(self.costs, rng, self.stages)
+            return self._random_stages(rng, self.stages)
         used = int(rng.integers(1, self.stage_counts[0] + 1))
-        stages = random_stages(self.costs, rng, used)
+        stages = self._random_stages(rng, used)
         devices = sorted(rng.choice(self.stages, used, replace=False).tolist())
         return self._placed(stages, devices)
 
@@ -260,7 +257,7 @@ class Space(SpaceOf[Stages]):
     @cached_property
     def size(self) -> int | None:
         """See SpaceOf. None where there are too many."""
-        return count_all(self.costs, self.stage_counts, self.placement if self.empty else None)
+        return count_all(self.costs, self.stage_counts, self.placement)
 
     @cached_property
     def listed(self) -> tuple[Stages, ...]:
@@ -271,6 +268,5 @@ class Space(SpaceOf[Stages]):
                 f"sampler 'exhaustive': '{self.costs.name}' has {count} splits into "
                 f"{self.stages} stages, more than {LISTED}; use sampler 'planner'"
             )
-        placement = self.placement if self.empty else None
-        fitting = filter(self.fits, all_splits(self.costs, self.stage_counts, placement))
+        fitting = filter(self.fits, all_splits(self.costs, self.stage_counts, self.placement))
         return tuple(sorted(fitting, key=lambda s: (self.evaluate(s).period, self.key(s))))
