@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -148,7 +149,7 @@ def test_show_and_report_read_the_study(tmp_path: Path) -> None:
 )
 def test_cores_are_a_number_or_numbers(cores: Any, numbers: Any, counts: Any) -> None:
     config = config_of(cores)
-    assert (config.core_numbers, config.thread_counts) == (numbers, counts)
+    assert (tuple(chain(*config.core_kinds)), config.thread_counts) == (numbers, counts)
     assert config.stages == "auto"
 
 

@@ -160,11 +160,6 @@ class StudyConfig(Section):
         return len(self.devices) if self.devices else min(len(available()), MOST_STAGES)
 
     @property
-    def core_numbers(self) -> tuple[int, ...]:
-        """The cores that deployments are searched on; empty without ``cores``."""
-        return tuple(chain(*self.core_kinds))
-
-    @property
     def core_kinds(self) -> tuple[tuple[int, ...], ...]:
         """The cores of each kind: as they are listed, or as this machine tells them apart."""
         if isinstance(self.cores, list):

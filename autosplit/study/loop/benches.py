@@ -52,11 +52,12 @@ def _real(config: StudyConfig, measures: bool = True) -> Bench:
     from autosplit.hardware.measurement.measure import Budget
     from autosplit.zoo import catalog
 
-    if isinstance(config.cores, int) and len(config.core_numbers) < config.cores:
-        raise MachineError(
-            f"cores is {config.cores}, but this process may use {len(config.core_numbers)}; "
-            "give fewer"
-        )
+    if isinstance(config.cores, int):
+        usable = sum(map(len, config.core_kinds))
+        if usable < config.cores:
+            raise MachineError(
+                f"cores is {config.cores}, but this process may use {usable}; give fewer"
+            )
     model = Path(config.model) if config.model else catalog.cached(str(config.zoo))
     setting = BenchSetting(
         model,

@@ -61,7 +61,6 @@ def conclude(opened: OpenStudy, progress: Progress) -> None:
             )
     if chosen:
         comparison = _at_rate(opened, comparison, history.measured, progress)
-    if chosen:
         opened.study.set_user_attr("duel", comparison)
         _rewrite(opened, comparison["entries"])
     stored, trials = opened.study.user_attrs, opened.study.get_trials(deepcopy=False)

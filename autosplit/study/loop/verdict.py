@@ -52,14 +52,14 @@ def judge(
         text = f"{winner}: {split_text}; nothing was measured to compare it with."
         return Verdict(winning_choice, text)
     rival = rival_of(baselines)
-    ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
-    against = f"{ratio:.2f} times the throughput of the whole model ({rival.name})"
+    against = f"{_speedup(period, rival)} the whole model ({rival.name})"
     against += f" at {described_spread(rival.period_ms)}"
-    if period.high < rival.period_ms.low:
+    relation = _relation(period, rival.period_ms)
+    if relation == "slower":
         return Verdict(winning_choice, f"{winner}: {split_text}, {against}.")
     choice: Choice = "replicate" if rival.copies > 1 else "leave"
     advice = "replicate" if rival.copies > 1 else "leave the model whole"
-    if period.low > rival.period_ms.high:
+    if relation == "faster":
         return Verdict(choice, f"Do not split, {advice}: {split_text}, {against}, {loser_text}.")
     # Before the ratio, which says nothing then.
     tie = "a tie, for their intervals overlap"
@@ -90,15 +90,15 @@ def judge_deployment(
     rivals = [b for b in baselines if b.name != own_name]
     if rivals:
         rival = rival_of(rivals)
-        ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
-        text += f", {ratio:.2f} times the throughput of {rival.name} ({_short(rival.period_ms)})"
-        if rival.period_ms.low <= period.high:
-            text += f", which is {_relation(period, rival.period_ms)}"
+        text += f", {_speedup(period, rival)} {rival.name} ({milliseconds(rival.period_ms.median)})"
+        relation = _relation(period, rival.period_ms)
+        if relation != "slower":
+            text += f", which is {relation}"
     of_other_shape = {d: p for d, p in others.items() if (len(d.stages) > 1) != is_split}
     if of_other_shape:
         other = min(of_other_shape.values(), key=lambda spread: spread.median)
         name = "the whole model" if is_split else "the best split"
-        text += f"; {name}, {_short(other)}, is {_relation(period, other)}"
+        text += f"; {name}, {milliseconds(other.median)}, is {_relation(period, other)}"
     return Verdict(choice, f"{text[0].upper()}{text[1:]}.")
 
 
@@ -152,12 +152,13 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"{', '.join(head)} and {last}"
 
 
+def _speedup(period: Spread, rival: Baseline) -> str:
+    ratio = rival.period_ms.median / period.median if period.median > 0 else float("inf")
+    return f"{ratio:.2f} times the throughput of"
+
+
 def _relation(period: Spread, other: Spread) -> str:
     """What the intervals say of the other one."""
     if other.low > period.high:
         return "slower"
     return "faster" if other.high < period.low else "a tie"
-
-
-def _short(spread: Spread) -> str:
-    return milliseconds(spread.median)

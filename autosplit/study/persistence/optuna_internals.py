@@ -119,7 +119,6 @@ def rewrite_trial(
     if database is None:
         stored: Any = study._storage.get_trial(trial_id)
         stored.user_attrs, stored.values = {**stored.user_attrs, **attributes}, list(values)
-        _find_best_again(study)
         return
     with _create_scoped_session(database.scoped_session, True) as session:
         _write_attributes(session, trial_id, attributes)
@@ -132,16 +131,6 @@ def rewrite_trial(
     if isinstance(study._storage, _CachedStorage):
         study._storage._studies.pop(study._study_id, None)
         study._storage._trial_id_to_study_id_and_number.clear()
-
-
-def _find_best_again(study: optuna.Study) -> None:
-    """Let a storage in memory, which remembers its best trial, look for it again."""
-    from optuna.trial import TrialState
-
-    storage: Any = study._storage
-    storage._studies[study._study_id].best_trial_id = None
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        storage._update_cache(trial._trial_id, study._study_id)
 
 
 def write_once(study: optuna.Study, key: str, value: Any) -> Any:

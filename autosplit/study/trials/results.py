@@ -78,11 +78,8 @@ def best_trial(
     """The best trial by the first objective of the study, or of ``objectives``, with its period."""
     aims = of_study(attributes)
     complete = {t.number: t for t in tally(trials).complete}
-    periods: dict[int, Spread] = {}
-    for number, trial in complete.items():
-        period = period_of(trial, aims)
-        if period is not None:
-            periods[number] = period
+    all_periods = {number: period_of(trial, aims) for number, trial in complete.items()}
+    periods = {number: period for number, period in all_periods.items() if period is not None}
     values = {number: trial.values or () for number, trial in complete.items()}
     best = best_number(periods, values, objectives or aims)
     return None if best is None else (complete[best], periods[best])
