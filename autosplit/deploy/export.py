@@ -154,26 +154,11 @@ def _write_stage(
     targets = [spelled(model.kernels.target_on(place)) for place in places]
     weights = runtime.write(ports, file, places[0])
     file_of = {targets[0]: file}
+    replicas = []
     for place, target in zip(places, targets, strict=True):
         if target not in file_of:
             file_of[target] = next(files)
             runtime.write(ports, file_of[target], place)
-    onnx, onnx_absent = None, None
-    if runtime.suffix == ".onnx":
-        onnx = _onnx_part(file, weights)
-    elif not with_onnx:
-        onnx_absent = "the export was asked for without (--no-onnx)"
-    elif original is None:
-        onnx_absent = "the model was not read from an ONNX file"
-    else:
-        onnx_file = file.with_suffix(".onnx")
-        try:
-            submodel = original.submodel(ports, file.stem)
-            onnx = _onnx_part(onnx_file, model_file.write(submodel, onnx_file))
-        except submodels.NoSubmodel as reason:
-            onnx_absent = str(reason)
-    replicas = []
-    for place, target in zip(places, targets, strict=True):
         other = file_of[target] if file_of[target] != file else None
         part = m.ReplicaPart(
             device=str(place),
@@ -182,6 +167,13 @@ def _write_stage(
             target=None if target == spelled(model.target) else target,
         )
         replicas.append(part)
+    onnx, onnx_absent = None, None
+    if runtime.suffix == ".onnx":
+        onnx = _onnx_part(file, weights)
+    elif with_onnx:
+        onnx, onnx_absent = _write_submodel(original, ports, file.with_suffix(".onnx"))
+    else:
+        onnx_absent = "the export was asked for without (--no-onnx)"
     ops = [model.graph.ops[op] for op in ports.ops]
     return m.StagePart(
         index=index,
@@ -196,6 +188,19 @@ def _write_stage(
         onnx=onnx,
         onnx_absent=onnx_absent,
     )
+
+
+def _write_submodel(
+    original: submodels.OnnxModel | None, ports: StagePorts, file: Path
+) -> tuple[m.OnnxPart | None, str | None]:
+    """Write the ONNX submodel of a stage; returns its entry, or None and why there is none."""
+    if original is None:
+        return None, "the model was not read from an ONNX file"
+    try:
+        submodel = original.submodel(ports, file.stem)
+    except submodels.NoSubmodel as reason:
+        return None, str(reason)
+    return _onnx_part(file, model_file.write(submodel, file)), None
 
 
 def _state_part(state: StageState, ports: StagePorts) -> m.StatePart:

@@ -86,6 +86,7 @@ def test_regions_elsewhere_are_another_study(model: Any, tmp_path: Path) -> None
         study(model, tmp_path, TWO[1])
 
 
+@pytest.mark.integration
 @apart
 def test_a_plan_puts_them_there_too(model: Any) -> None:
     for place, name in enumerate(TWO):

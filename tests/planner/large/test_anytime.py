@@ -86,12 +86,12 @@ def test_the_bound_of_parallel_ops_counts_the_transfers_of_each():
 
 @pytest.mark.parametrize("speeds", [(1, 1, 1, 1), (1, 0.5, 0.25, 0.5), (0.25, 1, 1, 0.5)])
 def test_the_flow_bound_counts_transfers_between_devices_of_any_speed(speeds):
-    model = cells(20, transfer=0.5)
+    model = cells(8, transfer=0.5)
     times = tuple(tuple(t / speed for t in model.times[0]) for speed in speeds)
     problem = pose(replace(model, times=times), 4, FREE)
     low = work_bound(problem)
     assert low == pytest.approx(sum(model.times[0]) / sum(speeds))
-    assert cut_bound(problem, low, 1.2 * low)[0] > 1.002 * low
+    assert cut_bound(problem, low, 1.2 * low)[0] > 1.005 * low
 
 
 @pytest.mark.parametrize(("ops", "transfer"), [(12, 0.3), (20, 0.5)])
@@ -117,9 +117,9 @@ def test_a_quick_search_before_all_cuts_leaves_the_best_split(question):
 
 
 def test_the_flow_bound_counts_transfers():
-    problem = pose(cells(20, transfer=1.0), 8, FREE)
+    problem = pose(cells(8, transfer=1.0), 4, FREE)
     low = work_bound(problem)
-    assert cut_bound(problem, low, 1.2 * low)[0] > 1.02 * low
+    assert cut_bound(problem, low, 1.2 * low)[0] > 1.04 * low
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), max_size=12))
