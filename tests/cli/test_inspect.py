@@ -106,3 +106,25 @@ def test_a_shape_on_the_command_line_is_taken(shown, save):
 
     path = save(onnx_model([node("Relu", "x", "y")], [value("x", ("n", 4))]))
     assert json.loads(shown(path, "--shape", "x=3X4", "-f", "json"))["inputs"][0]["shape"] == [3, 4]
+
+
+RECURRENT = """g (float[1,64] x, float[1,64] past_h) => (float[1,64] y, float[1,64] present_h) {
+    a = MatMul(x, w0)  b = Add(a, past_h)  c = MatMul(b, w1)  present_h = Tanh(c)
+    y = MatMul(present_h, w2)
+}"""
+
+
+def test_a_state_keeps_its_ops_together(shown, save):
+    path = save(net(RECURRENT, dict.fromkeys(("w0", "w1", "w2"), (64, 64))))
+    proposal = "these look like states, which a stream keeps: --state past_h=present_h"
+    assert proposal in shown(path)
+    text = shown(path, "--state", "past_h=present_h")
+    assert proposal not in text
+    assert "keeps" in text
+    document = json.loads(shown(path, "--state", "past_h=present_h", "-f", "json"))
+    (state,) = document["states"]
+    assert state["ops"] == [op["name"] for op in document["ops"][:2]]
+    assert state["share"] == pytest.approx(2 / 3, rel=0.05)
+    # Without the state the second op could be on either side.
+    assert document["balance"]["with_states"] == pytest.approx(2 / 3, rel=0.05)
+    assert document["balance"]["forbidden"] == ""
