@@ -9,7 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from autosplit.cuts import bitset, members
+from autosplit.cuts import bitset, is_downset, members
+from autosplit.planner.decode import spread_places
 from autosplit.planner.exact.downset_table import prefixes, to_words
 from autosplit.planner.exact.search import search
 from autosplit.planner.exact.stage_loads import load_table
@@ -71,15 +72,6 @@ def _equal_shares(problem: Problem, name: str, weights: Sequence[float]) -> Plan
     shares = [running[-1] * n / problem.stages for n in range(1, problem.stages)]
     nearest = [int(np.abs(running - share).argmin()) for share in shares]
     return _checked(problem, name, spread_places(nearest, problem.size))
-
-
-def spread_places(places: Sequence[int], size: int) -> list[int]:
-    """Places along the order, spread so that no stage is empty."""
-    spread: list[int] = []
-    for n, place in enumerate(places):
-        lowest = spread[-1] + 1 if spread else 1
-        spread.append(min(max(place, lowest), size - len(places) + n))
-    return spread
 
 
 def _checked(
@@ -145,7 +137,8 @@ def _single_tensor_cuts(problem: Problem) -> set[int]:
         graph.remove_edges_from(links)
         side = bitset(nx.node_connected_component(graph, producer))
         graph.add_edges_from(links)
-        if _crossing(problem, side) == 1 and not side & consumers and _is_cut(problem, side):
+        is_cut = is_downset(problem.contraction, side)
+        if _crossing(problem, side) == 1 and not side & consumers and is_cut:
             cuts.add(side)
     return cuts
 
@@ -154,11 +147,6 @@ def _crossing(problem: Problem, cut: int) -> int:
     """The number of (merged) tensors live at a cut."""
     ends = zip(problem.producer, problem.consumers, strict=True)
     return sum(p >= 0 and cut >> p & 1 and bool(consumers & ~cut) for p, consumers in ends)
-
-
-def _is_cut(problem: Problem, groups: int) -> bool:
-    predecessors = problem.contraction.predecessors
-    return not any(predecessors[g] & ~groups for g in members(groups))
 
 
 def _bisection(problem: Problem) -> PlannedBaseline:

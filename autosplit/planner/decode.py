@@ -40,13 +40,18 @@ def decode(costs: CostModel, shares: Sequence[float], branch: float = 0.0) -> tu
     for g in order:
         times.append(times[-1] + sum(_mean_time(costs, i) for i in members(groups[g])))
         downsets.append(downsets[-1] | groups[g])
-    places: list[int] = []
-    for n, share in enumerate(sorted(shares)):
-        lowest = places[-1] + 1 if places else 1
+    nearest = [_nearest(times, share * times[-1]) for share in sorted(shares)]
+    return tuple(downsets[place] for place in spread_places(nearest, len(order)))
+
+
+def spread_places(places: Sequence[int], size: int) -> list[int]:
+    """Places along an order of ``size`` groups, spread so that no stage is empty."""
+    spread: list[int] = []
+    for n, place in enumerate(places):
+        lowest = spread[-1] + 1 if spread else 1
         # The later cuts need a group each, too.
-        highest = len(order) - len(shares) + n
-        places.append(min(max(_nearest(times, share * times[-1]), lowest), highest))
-    return tuple(downsets[p] for p in places)
+        spread.append(min(max(place, lowest), size - len(places) + n))
+    return spread
 
 
 def shares_of(costs: CostModel, cuts: Sequence[int]) -> tuple[float, ...]:

@@ -113,6 +113,13 @@ def live_tensors(problem: Problem, bits: NDArray[np.uint8]) -> Live:
     return Live(available & (readers_inside < problem.readers), readers_inside)
 
 
+def exceeds_live_limits(problem: Problem, live: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which cuts have more tensors or bytes live than the constraints allow."""
+    crossing = live & problem.produced
+    too_many: NDArray[np.bool_] = crossing @ problem.tensor_counts > problem.live_tensors
+    return too_many | (crossing @ problem.bytes > problem.live_bytes)
+
+
 def weigh(
     problem: Problem, words: Words, over_groups: Array, over_live: Array
 ) -> tuple[Array, Array]:

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from autosplit.planner.exact.downset_table import Words, chunks, live_tensors, to_bits, to_words
+from autosplit.planner.exact.downset_table import (
+    Words,
+    chunks,
+    exceeds_live_limits,
+    live_tensors,
+    to_bits,
+    to_words,
+)
 from autosplit.planner.problem.problem import Array, Deadline, Index, OutOfTime
 from autosplit.planner.problem.scaling import ScaledProblem
 
@@ -85,19 +92,12 @@ class Windows:
     def _allowed_bounds(self, words: Words, bits: Array) -> list[Array]:
         """``_layer_bounds`` of some rows, infinite at the layers where they are not allowed."""
         live = live_tensors(self.problem, bits.astype(np.uint8)).live
-        banned = self._forbidden(live)
+        banned = exceeds_live_limits(self.problem, live)
         count = bits.sum(axis=1).astype(np.int64)
         bounds = self._layer_bounds(bits, live.astype(np.float64))
         for layer, bound in zip(self.bounds, bounds, strict=True):
             bound[banned | layer.banned(words, count, bits)] = math.inf
         return bounds
-
-    def _forbidden(self, live: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Cuts with these live tensors that break a constraint on a cut."""
-        p = self.problem
-        crossing = live & p.produced
-        forbidden: NDArray[np.bool_] = crossing @ p.tensor_counts > p.live_tensors
-        return forbidden | (crossing @ p.bytes > p.live_bytes)
 
 
 class _LayerBound:

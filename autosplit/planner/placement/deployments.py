@@ -26,6 +26,7 @@ from autosplit.errors import ConfigError, Infeasible
 from autosplit.planner.exact.downset_table import (
     Words,
     chunks,
+    exceeds_live_limits,
     list_rows,
     live_tensors,
     merge,
@@ -330,9 +331,8 @@ def allowed_rows(problem: Problem, words: Words) -> NDArray[np.bool_]:
     allowed = np.ones(len(words), dtype=bool)
     if min(problem.live_tensors, problem.live_bytes) < math.inf:
         for part in chunks(words):
-            live = live_tensors(problem, to_bits(words[part], problem.size)).live & problem.produced
-            allowed[part] = live @ problem.tensor_counts <= problem.live_tensors
-            allowed[part] &= live @ problem.bytes <= problem.live_bytes
+            live = live_tensors(problem, to_bits(words[part], problem.size)).live
+            allowed[part] = ~exceeds_live_limits(problem, live)
     return allowed
 
 

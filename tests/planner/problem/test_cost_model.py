@@ -27,7 +27,7 @@ from autosplit.planner import (
     planned_baselines,
     shares_of,
 )
-from autosplit.planner.baselines import spread_places
+from autosplit.planner.decode import spread_places
 from autosplit.planner.placement.device_order import kinds_of
 from tests.planner.graphs import parallel_chains
 from tests.planner.reference import brute_force, model_cost
