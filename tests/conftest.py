@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+import sqlalchemy
 
 from autosplit.hardware.measurement import disturbance
 from autosplit.hardware.runtimes import registry
@@ -32,6 +34,16 @@ PATIENT: dict[str, Any] = {
 hypothesis.settings.register_profile("dev", max_examples=25, **PATIENT)
 hypothesis.settings.register_profile("ci", max_examples=100, **PATIENT)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@sqlalchemy.event.listens_for(sqlalchemy.Engine, "connect")
+def _do_not_wait_for_the_disk(connection: Any, _: object) -> None:
+    """A study of a test need not outlive the machine, and its commits wait longer than they work.
+
+    A process may still be killed: what it wrote is with the system.
+    """
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -114,6 +126,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     def run(*arguments: object) -> tuple[int, str]:
         from autosplit.cli import main
 
+        capfd.readouterr()  # what TVM logs when it frees what an earlier test left
         code = main([str(a) for a in arguments])
         printed = capfd.readouterr()
         assert printed.out == ""
