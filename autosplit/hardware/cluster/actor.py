@@ -20,7 +20,7 @@ from autosplit.hardware.cluster.connection import require_version, write_files
 from autosplit.hardware.cluster.shared_outputs import SharedOutputs
 from autosplit.hardware.devices import device
 from autosplit.hardware.execution.tensor_channel import Array, Channel, connect, listen
-from autosplit.hardware.runtimes.arrays import aligned_copy, array_of, dtype_of
+from autosplit.hardware.runtimes.arrays import aligned_copy, array_of
 from autosplit.hardware.runtimes.stage_file import StageFile
 
 
@@ -160,8 +160,7 @@ class StageActor:
         message, arrays = channel.receive()
         if arrays:
             return arrays[0]
-        shapes = [(shape, dtype_of(name)) for shape, name in message["shapes"]]
-        for each, array in zip(message["keys"], channel.borrow(shapes), strict=True):
+        for each, array in zip(message["keys"], channel.borrow(message), strict=True):
             self._borrowed[host, port, each] = array
         return self._borrowed[source]
 
@@ -172,8 +171,7 @@ class StageActor:
             channel.send({}, [self._tensor(key)])
             return
         keys, memory = self._passed.memory(key)
-        shapes = [(array.shape, str(array.dtype)) for array in memory.arrays]
-        channel.lend({"keys": list(keys), "shapes": shapes}, memory)
+        channel.lend({"keys": list(keys)}, memory)
 
 
 def _send(channel: Channel, reply: dict[str, Any], arrays: Sequence[Any]) -> None:

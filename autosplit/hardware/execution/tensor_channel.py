@@ -67,8 +67,7 @@ class Channel:
     def send(self, message: Mapping[str, Any], values: Sequence[Any] = ()) -> None:
         """Send a message of JSON's types, and tensors."""
         arrays = list(map(array_of, values))
-        shapes = [(str(array.dtype), array.shape) for array in arrays]
-        header = json.dumps([message, shapes]).encode()
+        header = json.dumps([message, _entries(arrays)]).encode()
         frame = _LENGTH.pack(len(header)) + header
         if self._shared:
             self._shared.send(frame, arrays)
@@ -86,7 +85,7 @@ class Channel:
         if length > MAX_HEADER:
             raise ConnectionError(f"a header of {length} bytes")
         message, entries = json.loads(self._read(length))
-        shapes = [(shape, dtype_of(name)) for name, shape in entries]
+        shapes = _shapes(entries)
         if self._shared:
             arrays = self._shared.receive(shapes)
             return message, list(map(aligned_copy, arrays)) if are_lasting else arrays
@@ -103,12 +102,13 @@ class Channel:
     def lend(self, message: Mapping[str, Any], shared: SharedArrays) -> None:
         """Send a message, and let the other end keep the arrays mapped; see ``is_shared``."""
         assert self._shared is not None
-        self.send(message)
+        self.send({**message, "lent": _entries(shared.arrays)})
         self._shared.lend(shared)
 
-    def borrow(self, shapes: Sequence[Shape]) -> list[Array]:
-        """The arrays that the other end lends, after its message was received."""
+    def borrow(self, message: Mapping[str, Any]) -> list[Array]:
+        """The arrays that the other end lends, of which it sent ``message``."""
         assert self._shared is not None
+        shapes = _shapes(message["lent"])
         return views(self._shared.borrow(room(shapes)), shapes)
 
     def prove(self, key: bytes, role: bytes, other_role: bytes) -> None:
@@ -141,6 +141,15 @@ class Channel:
             if not count:
                 raise ConnectionError("the other end closed the connection")
             buffer = buffer[count:]
+
+
+def _entries(arrays: Sequence[Array]) -> list[tuple[str, Sequence[int]]]:
+    """What a message says of arrays: type and shape."""
+    return [(str(array.dtype), array.shape) for array in arrays]
+
+
+def _shapes(entries: Sequence[tuple[str, Sequence[int]]]) -> list[Shape]:
+    return [(shape, dtype_of(name)) for name, shape in entries]
 
 
 def connect(address: tuple[str, int], key: bytes) -> Channel:
