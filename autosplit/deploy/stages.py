@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 
 from autosplit.deploy.manifest import Manifest, ReplicaPart, StagePart, ports_of
@@ -84,10 +85,12 @@ def load_replicas(
                 digests |= file.digests
             for name, sha256 in digests.items():
                 copy_checked(folder, name, sha256, Path(private))
-            for stage_files, stage_places in zip(files, places, strict=True):
+            for replica_files, replica_places in zip(files, places, strict=True):
                 loaded.append([])
-                for file, place in zip(stage_files, stage_places, strict=True):
-                    loaded[-1].append(file.load(Path(private), place))
+                pairs = zip(replica_files, replica_places, strict=True)
+                # Replicas with the same file, as most have, may share what is loaded.
+                for file, same in groupby(pairs, key=itemgetter(0)):
+                    loaded[-1] += file.load(Path(private), [place for _, place in same])
         except BaseException:
             for replica_stage in chain.from_iterable(loaded):
                 replica_stage.close()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -151,9 +151,9 @@ class CompiledModel:
         places = iter(devices.places_of(deployment))
         try:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
-                replicas.append([])
-                for _ in deployed.devices:
-                    replicas[-1].append(self._stage(deployed.runtime, ports, next(places)))
+                here = list(islice(places, len(deployed.devices)))
+                make = self.runtimes[deployed.runtime].stages
+                replicas.append(self._replicas(deployed.runtime, ports, here, make))
         except BaseException:
             for stage in chain.from_iterable(replicas):
                 if not isinstance(stage, RemoteStage):
@@ -161,10 +161,25 @@ class CompiledModel:
             raise
         return pipeline_of(wiring, replicas, depth, trace)
 
-    def _stage(self, runtime: str, ports: StagePorts, place: Device) -> Stage | RemoteStage:
-        if isinstance(place, RayCores):
-            return remote_stage(self.runtimes[runtime], runtime, ports, place)
-        return self.runtimes[runtime].stage(ports, place)
+    def _replicas(
+        self,
+        runtime: str,
+        ports: StagePorts,
+        places: Sequence[Device],
+        make: Callable[[StagePorts, Sequence[Device]], Sequence[Stage]],
+    ) -> list[Stage | RemoteStage]:
+        """The stage on each of some places; ``make`` makes those of this machine together."""
+        maker = self.runtime_of(runtime)
+        remote = {
+            position: remote_stage(maker, runtime, ports, place)
+            for position, place in enumerate(places)
+            if isinstance(place, RayCores)
+        }
+        here = [place for place in places if not isinstance(place, RayCores)]
+        replicas: list[Stage | RemoteStage] = [*make(ports, here)] if here else []
+        for position, stage in remote.items():
+            replicas.insert(position, stage)
+        return replicas
 
     def unsplit(self, device: Device, trace: bool = False) -> Pipeline:
         """The whole model on one device, as fast as the runtime computes it there."""
@@ -179,12 +194,7 @@ class CompiledModel:
         """
         wiring, maker = self.wiring([range(len(self.graph.ops))]), self.runtime_of(runtime)
         (ports,) = wiring.stages
-        replicas: list[Stage | RemoteStage] = []
-        for place in places:
-            if isinstance(place, RayCores):
-                replicas.append(remote_stage(maker, runtime, ports, place))
-            else:
-                replicas += maker.whole(ports, place, by_hint)
+        replicas = self._replicas(runtime, ports, places, partial(maker.whole, by_hint=by_hint))
         return pipeline_of(wiring, [replicas], trace=trace)
 
     def check(self, places: Sequence[Device]) -> None:

@@ -114,7 +114,7 @@ def measure(
     (item,) = model.items(1)
     session: Any = onnxruntime_session(path, threads=threads)
     ports = model.stage_source.whole
-    (stage,) = model.runtime.whole(ports, Cores(tuple(range(threads))))
+    (stage,) = model.runtime.whole(ports, [Cores(tuple(range(threads)))])
     stage.open()
     values = [item[port.name] for port in ports.inputs]
     names = [port.name for port in ports.outputs]

@@ -3,32 +3,44 @@
     python -m studies.benchmarks.winners [NET ...] [--cores N] [--trials N] [--seconds S] [-o FILE]
 
 NET is a net of the zoo, one of tests.user_nets or one of tests.mobile_nets. A study searches
-stages, replicas, threads and runtimes on N cores. Its final comparison measures the best
-deployments and the unsplit model (each runtime with one thread, with N, in replicas and with
-OpenVINO's throughput hint) in turns. The winner is then exported and measured again by ``bench``.
-``same``: the winner is that way of running the unsplit model. Bars: no winner is slower than the
-fastest unsplit model beyond noise, at least 3 are faster beyond noise, and ``bench`` is within 5 %
-of the study. Leave the machine alone while it runs.
+stages, replicas, threads and runtimes on N cores, and its winner is exported. Then, in turns, run
+the winner as the study built it, the export, and the unsplit model in the ways that were fastest in
+the study: each runtime with one thread, with N, in replicas and with OpenVINO's throughput hint.
+Replicas of the unsplit model are loaded one by one, as a user does without autosplit; those of a
+deployment in onnxruntime share their weights. ``same``: the winner is that way of running the
+unsplit model. Bars: no winner is slower than the fastest unsplit model beyond noise, at least 3 are
+faster beyond noise, and the export is within 5 % of the winner. Leave the machine alone while it
+runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from autosplit.deploy.verify import bench
+import autosplit
+from autosplit import api
+from autosplit.hardware.bench.local import LocalBench
+from autosplit.hardware.devices.device import along
+from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.baselines import baseline_name
-from autosplit.hardware.measurement.measure import Budget
+from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
+from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.study.persistence import records
 from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.trials.results import best_trial
 from autosplit.zoo import catalog
-from studies.benchmarks.finished_study import finished
+from studies.benchmarks.finished_study import finished, streamed
 from studies.benchmarks.result import arguments, at_least, at_most, compared, finish, shown
 from studies.benchmarks.runtimes import BUILT, model_file
 
@@ -36,25 +48,25 @@ GAINS, AGREEMENT = 3, 0.05
 COLUMNS = (
     "net",
     "deployment",
-    "study, ms",
-    "bench, ms",
+    "winner, ms",
+    "export, ms",
     "fastest unsplit, ms",
     "which",
     "throughput ratio",
-    "winner",
+    "outcome",
 )
 
 
 class Winner(NamedTuple):
-    """The periods in ms of a study's winner and of the fastest unsplit model, in its comparison;
-    ``again`` is the winner's once exported. ``unsplit`` is its name as a way to run the unsplit
-    model, None for any other.
+    """The periods in ms of a study's winner, of its export and of the fastest unsplit model.
+
+    ``unsplit`` is the winner's name as a way to run the unsplit model, None where it is none.
     """
 
     deployment: str
     unsplit: str | None
     period: Spread
-    again: Spread
+    exported: Spread
     rival: str
     rival_period: Spread
 
@@ -66,8 +78,8 @@ class Winner(NamedTuple):
 
     @property
     def disagreement(self) -> float:
-        """By which share the period of the export differs from the study's."""
-        return abs(self.again.median / self.period.median - 1)
+        """By which share the period of the export differs from the winner's."""
+        return abs(self.exported.median / self.period.median - 1)
 
 
 def main() -> int:
@@ -93,13 +105,14 @@ def main() -> int:
 
 
 def winner(net: str, cores: int, trials: int, seconds: float) -> Winner:
-    """The study of a net, and what its export takes."""
-    with tempfile.TemporaryDirectory() as folder:
+    """The study of a net, and its winner beside the export and the unsplit model."""
+    with tempfile.TemporaryDirectory() as temporary:
+        path, folder = model_file(net, Path(temporary)), Path(temporary, "out")
         document = {
             "name": net,
-            "model": str(model_file(net, Path(folder))),
+            "model": str(path),
             "cores": cores,
-            "export": str(Path(folder, "out")),
+            "export": str(folder),
             "measure": {"seconds": seconds},
             "search": {"trials": trials},
         }
@@ -107,16 +120,50 @@ def winner(net: str, cores: int, trials: int, seconds: float) -> Winner:
             attributes = opened.study.user_attrs
             best = best_trial(opened.study.get_trials(deepcopy=False), attributes)
             assert best is not None  # else the study would have raised
-            trial, period = best
-            rival = min(compared_baselines(attributes), key=lambda b: b.period_ms.median)
-            key = trial.user_attrs[records.KEY]
+            key = best[0].user_attrs[records.KEY]
             deployment = opened.deployment(opened.space.split(key), opened.space.runtimes_of(key))
-            exported = export_best_split(opened)
-            assert exported is not None  # the study names a folder
-        again = bench(exported, Budget(seconds=max(3.0, seconds))).period
+            export_best_split(opened)
+            rivals = [baseline.name for baseline in compared_baselines(attributes)]
+        model = api.load_model(path, runtime=AUTO)
+        with contextlib.ExitStack() as stack:
+            names, contenders = _unsplit(stack, model, cores, rivals)
+            ways = model.pipeline(deployment, trace=True), autosplit.load(folder, trace=True)
+            contenders[:0] = [_contender(stack, model, pipeline) for pipeline in ways]
+            budget = Budget(seconds=max(3.0, seconds))
+            period, exported, *others = compare_interleaved(contenders, budget)
+    rival = min(range(len(others)), key=lambda i: others[i].median)
     columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
     shape = " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns)
-    return Winner(shape, baseline_name(deployment), period, again, rival.name, rival.period_ms)
+    # Its replicas share weights, and those of the unsplit model here do not.
+    unsplit = None if ONNXRUNTIME in deployment.runtimes else baseline_name(deployment)
+    return Winner(shape, unsplit, period, exported, names[rival], others[rival])
+
+
+def _unsplit(
+    stack: contextlib.ExitStack, model: Any, cores: int, rivals: Sequence[str]
+) -> tuple[list[str], list[Contender]]:
+    """The names and the contenders of those ways to run the unsplit model that are ``rivals``."""
+    bench = LocalBench(model, along(cores))
+    wiring = model.wiring([range(len(model.graph.ops))])
+    (ports,) = wiring.stages
+    names, contenders = [], []
+    for run in bench.unsplit_runs():
+        if run.name in rivals:
+            runtime = model.runtime_of(run.runtime)
+            runtime.prepare(run.devices)
+            replicas = [runtime.whole(ports, [device], run.by_hint) for device in run.devices]
+            pipeline = Pipeline(wiring, [list(chain(*replicas))], trace=True)
+            names.append(run.name)
+            contenders.append(_contender(stack, model, pipeline))
+    return names, contenders
+
+
+def _contender(stack: contextlib.ExitStack, model: Any, pipeline: Pipeline) -> Contender:
+    """A pipeline kept full of items; open while ``stack`` is, and right first."""
+    stack.enter_context(pipeline)
+    items = model.items(3)
+    require_equal(compare(pipeline.run(items), model.expected(items)))
+    return partial(streamed, pipeline, items)
 
 
 def _row(net: str, won: Winner) -> tuple[str, ...]:
@@ -127,7 +174,7 @@ def _row(net: str, won: Winner) -> tuple[str, ...]:
         net,
         won.deployment,
         shown(won.period),
-        shown(won.again),
+        shown(won.exported),
         shown(won.rival_period),
         won.rival,
         f"{ratio:.2f} ({low:.2f} to {high:.2f})",

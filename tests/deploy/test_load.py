@@ -103,7 +103,7 @@ def exported(tmp_path):
 
 def load_by(function, monkeypatch):
     """Load stages by a function in place of a runtime."""
-    monkeypatch.setattr(files, "runtime_class", lambda _: SimpleNamespace(load_stage=function))
+    monkeypatch.setattr(files, "runtime_class", lambda _: SimpleNamespace(load_stages=function))
 
 
 @pytest.fixture
@@ -111,11 +111,11 @@ def loaded(monkeypatch):
     """The stages that were loaded; in place of a runtime, the content of their files is kept."""
     stages = []
 
-    def load_stage(file, sha256, inputs, outputs, place):
-        stages.append(Stage(file.read_text()))
-        return stages[-1]
+    def load_stages(file, sha256, inputs, outputs, places):
+        stages.extend(Stage(file.read_text()) for _ in places)
+        return stages[-len(places) :]
 
-    load_by(load_stage, monkeypatch)
+    load_by(load_stages, monkeypatch)
     return stages
 
 
@@ -134,12 +134,12 @@ def loaded(monkeypatch):
 def test_a_stage_that_does_not_load_closes_those_before_it(
     exported, loaded, monkeypatch, error, kind, text
 ):
-    load_stage = files.runtime_class("onnxruntime").load_stage
+    load_stages = files.runtime_class("onnxruntime").load_stages
 
     def fail_at_two(file, *arguments):
         if file.name == "stage2.onnx":
             raise error
-        return load_stage(file, *arguments)
+        return load_stages(file, *arguments)
 
     load_by(fail_at_two, monkeypatch)
     with pytest.raises(kind, match=text):
@@ -161,13 +161,13 @@ def test_the_files_lie_beside_the_manifest(exported, loaded, name):
 
 
 def test_a_file_swapped_before_it_is_loaded_is_not_loaded(exported, loaded, monkeypatch):
-    load_stage = files.runtime_class("onnxruntime").load_stage
+    load_stages = files.runtime_class("onnxruntime").load_stages
 
     def swap_and_load(file, *arguments):
         for name in ("stage0.onnx", "stage1.onnx", "stage2.onnx"):
             (exported / name).unlink()
             (exported / name).symlink_to("/etc/passwd")
-        return load_stage(file, *arguments)
+        return load_stages(file, *arguments)
 
     load_by(swap_and_load, monkeypatch)
     load(exported).close()
@@ -189,13 +189,13 @@ def test_an_export_that_replaces_the_one_being_loaded_is_loaded(exported, loaded
 
 
 def test_the_weights_beside_an_onnx_stage_are_copied_and_checked(exported, loaded, monkeypatch):
-    load_stage = files.runtime_class("onnxruntime").load_stage
+    load_stages = files.runtime_class("onnxruntime").load_stages
 
     def load_with_weights(file, *arguments):
         if file.name == "stage0.onnx":
             (exported / "stage0.data").write_text("changed")
             assert file.with_name("stage0.data").read_text() == "weights"
-        return load_stage(file, *arguments)
+        return load_stages(file, *arguments)
 
     (exported / "stage0.data").write_text("weights")
     document = json.loads((exported / "split.json").read_text())

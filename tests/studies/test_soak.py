@@ -53,16 +53,17 @@ def tamper(exported: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def load(stage: int, at: int, instead: Any) -> Any:
         runtime_class, loaded = loading.runtime_class, list[Any]()
 
-        def load_stage(runtime: str, *arguments: Any) -> Any:
-            loaded.append(runtime_class(runtime).load_stage(*arguments))
-            if len(loaded) - 1 == stage:
-                loaded[-1] = Tampered(loaded[-1], at + soaking.DIFFERENT, instead)
-            return loaded[-1]
+        def load_stages(runtime: str, *arguments: Any) -> Any:
+            (one,) = runtime_class(runtime).load_stages(*arguments)
+            if len(loaded) == stage:
+                one = Tampered(one, at + soaking.DIFFERENT, instead)
+            loaded.append(one)
+            return [one]
 
         monkeypatch.setattr(
             loading,
             "runtime_class",
-            lambda name: SimpleNamespace(load_stage=partial(load_stage, name)),
+            lambda name: SimpleNamespace(load_stages=partial(load_stages, name)),
         )
         return autosplit.load(exported)
 

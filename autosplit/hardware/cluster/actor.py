@@ -55,7 +55,7 @@ class StageActor:
         plan.file.require_here()
         with tempfile.TemporaryDirectory(prefix="autosplit-ray-") as folder:
             write_files(Path(folder), plan.file.digests, contents)
-            self._stage = plan.file.load(Path(folder), device.parse(plan.device))
+            (self._stage,) = plan.file.load(Path(folder), [device.parse(plan.device)])
         self._passed = SharedOutputs(len(plan.passed))
         self._stored: dict[int, Any] = {}  # by key, a negative one
         self._keys = count(-1, -1)

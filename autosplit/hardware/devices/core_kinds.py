@@ -1,4 +1,4 @@
-"""Kinds of cores: which cores of this machine are alike, as Linux tells them apart."""
+"""Which cores of this machine are alike and which share memory, as Linux tells them apart."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def by_kind(numbers: Sequence[int], devices: Path = _DEVICES) -> tuple[tuple[int
         capacity = _text(devices / "system" / "cpu" / f"cpu{core}" / "cpu_capacity")
         kinds.setdefault((capacity, core in small), []).append(core)
     return tuple(map(tuple, kinds.values()))
+
+
+def memory_node(core: int, devices: Path = _DEVICES) -> str:
+    """The name of the memory (NUMA node) next to a core; empty where there is one for all."""
+    links = (devices / "system" / "cpu" / f"cpu{core}").glob("node[0-9]*")
+    return min((link.name for link in links), default="")
 
 
 def _text(file: Path) -> str:

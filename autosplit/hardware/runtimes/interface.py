@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -118,16 +118,25 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def stage(self, ports: StagePorts, device: Device) -> Stage:
-        """The stage of some ops on a device. Raises SplitError for an unsupported cut."""
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+        """The stage of some ops on each of some devices. Raises SplitError for an unsupported cut.
 
-    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> Sequence[Stage]:
-        """The unsplit model on a device, as fast as the runtime computes it there: one stage.
-
-        With ``by_hint`` the runtime is asked for throughput: the stages run at the same time and
-        share one loaded model.
+        They run at the same time, and may share what is loaded.
         """
-        return [self.stage(ports, device)]
+
+    def stage(self, ports: StagePorts, device: Device) -> Stage:
+        """The stage of some ops on one device; raises as ``stages``."""
+        return self.stages(ports, [device])[0]
+
+    def whole(
+        self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
+    ) -> list[Stage]:
+        """The unsplit model on each of some devices, as fast as the runtime computes it there.
+
+        With ``by_hint`` there is one device, and the runtime is asked for throughput: it says how
+        many stages there are.
+        """
+        return self.stages(ports, devices)
 
     @abstractmethod
     def profile(self, device: Device, seconds: float, force: bool) -> Profile:
@@ -147,7 +156,27 @@ class Runtime(ABC):
 
     @staticmethod
     @abstractmethod
-    def load_stage(
-        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
-    ) -> Stage:
-        """The stage of a file that ``write`` made; ``sha256`` is the file's digest."""
+    def load_stages(
+        file: Path,
+        sha256: str,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        devices: Sequence[Device],
+    ) -> list[Stage]:
+        """The stage of a file that ``write`` made, on each of some devices, as ``stages``.
+
+        ``sha256`` is the file's digest.
+        """
+
+
+def closed_on_error(stages: Iterable[Stage]) -> list[Stage]:
+    """Stages that are made one after the other; where one cannot be, those before it are closed."""
+    opened: list[Stage] = []
+    try:
+        for stage in stages:
+            opened.append(stage)
+    except BaseException:
+        for stage in opened:
+            stage.close()
+        raise
+    return opened

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,8 +53,8 @@ class StageFile:
                 "export it on this machine or for an older processor"
             )
 
-    def load(self, folder: Path, place: Device) -> Stage:
-        """The stage on a device, from a folder that nobody else changes.
+    def load(self, folder: Path, places: Sequence[Device]) -> list[Stage]:
+        """The stage on each of some devices, from a folder that nobody else changes.
 
         Raises ConfigError or MachineError where it does not load.
         """
@@ -62,7 +62,7 @@ class StageFile:
             digest = self.digests[self.name]
             file = folder / self.name
             runtime = runtime_class(self.runtime)
-            return runtime.load_stage(file, digest, self.inputs, self.outputs, place)
+            return runtime.load_stages(file, digest, self.inputs, self.outputs, places)
         except (ConfigError, MachineError):
             raise
         except Exception as error:

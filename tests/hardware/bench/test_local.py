@@ -233,7 +233,7 @@ def test_every_baseline_is_measured(bench):
 
 
 def test_a_runtime_that_computes_no_stages_and_fails_has_no_baseline(bench, monkeypatch):
-    def fail(*arguments):
+    def fail(*arguments, **options):
         raise ModelError("onnxruntime cannot load the model")
 
     monkeypatch.setattr(OnnxruntimeRuntime, "whole", fail)

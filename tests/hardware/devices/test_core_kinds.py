@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from autosplit.hardware.devices.core_kinds import by_kind
+from autosplit.hardware.devices.core_kinds import by_kind, memory_node
 
 
 def write(file: Path, text: str) -> None:
@@ -21,3 +21,14 @@ def test_capacities_of_arm_are_kinds(tmp_path: Path) -> None:
     for core, capacity in enumerate((446, 1024, 446)):
         write(tmp_path / "system" / "cpu" / f"cpu{core}" / "cpu_capacity", f"{capacity}\n")
     assert by_kind((0, 1, 2), tmp_path) == ((0, 2), (1,))
+
+
+def test_cores_of_a_node_share_its_memory(tmp_path: Path) -> None:
+    cores = tmp_path / "system" / "cpu"
+    for core, node in enumerate((0, 1, 1)):
+        (cores / f"cpu{core}" / f"node{node}").mkdir(parents=True)
+    assert [memory_node(core, tmp_path) for core in range(3)] == ["node0", "node1", "node1"]
+
+
+def test_without_nodes_all_cores_share_the_memory(tmp_path: Path) -> None:
+    assert memory_node(0, tmp_path) == memory_node(1, tmp_path)

@@ -72,7 +72,7 @@ def test_a_runtime_that_cannot_be_profiled_is_left_out(model, monkeypatch):
 def test_a_runtime_with_wrong_outputs_is_left_out_of_a_study(model, monkeypatch):
     real = OnnxruntimeRuntime.whole
 
-    def whole(self, *arguments):
+    def whole(self, *arguments, **options):
         (stage,) = real(self, *arguments)
         run = stage.run
         monkeypatch.setattr(stage, "run", lambda values: [v + 1 for v in run(values)])

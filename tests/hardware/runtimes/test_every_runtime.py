@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.measure import Budget
 from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.arrays import array_of
 from autosplit.hardware.runtimes.openvino import workers
 from autosplit.hardware.runtimes.registry import OPENVINO, RUNTIMES, TVM
 from tests import nets
@@ -125,6 +127,34 @@ def test_a_stage_runs_on_its_cores_alone(split, monkeypatch):
     outputs(split.pipeline(), split.model.items(1))
     for number, device in enumerate(HERE):
         assert (str(device), f"stage {number}") in bound
+
+
+def test_replicas_compute_at_the_same_time_each_on_its_core(model):
+    stages = model.runtime.stages(model.stage_source.whole, HERE)
+    (item,) = model.items(1)
+    values = [item[port.name] for port in model.stage_source.whole.inputs]
+    results, affinities = {}, {}
+
+    def compute(number, stage):
+        stage.open()
+        results[number] = [
+            [array.copy() for array in map(array_of, stage.run(values))] for _ in range(20)
+        ]
+        affinities[number] = os.sched_getaffinity(0)
+
+    threads = [threading.Thread(target=compute, args=pair) for pair in enumerate(stages)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names = [port.name for port in model.stage_source.whole.outputs]
+    (expected,) = model.expected([item])
+    for arrays in results[0] + results[1]:
+        computed = dict(zip(names, arrays, strict=True))
+        assert compare([computed], [expected]).equal
+    assert affinities == {n: set(device.numbers) for n, device in enumerate(HERE)}
+    for stage in stages:
+        stage.close()
 
 
 def test_a_profile_has_a_time_for_every_op(model):

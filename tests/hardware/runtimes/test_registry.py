@@ -32,7 +32,7 @@ def test_other_devices_are_refused_by_name_with_the_runtime_that_takes_them(onnx
 @pytest.mark.parametrize("device", ELSEWHERE)
 def test_a_stage_for_another_device_is_refused_before_its_file_is_read(tmp_path, device):
     with pytest.raises(ConfigError, match=f"not on '{device}'"):
-        runtime_class("onnxruntime").load_stage(tmp_path / "absent.onnx", "", (), (), device)
+        runtime_class("onnxruntime").load_stages(tmp_path / "absent.onnx", "", (), (), [device])
 
 
 def test_runtimes_have_stage_files_of_different_kinds():

@@ -49,8 +49,8 @@ class SubmodelStage:
 class SubmodelRuntime(Runtime):
     """Implements what Runtime asks for beside stages and profiles, on local cores.
 
-    A subclass gives its ``name``, ``version``, ``stage``, ``whole``, ``time_nodes``
-    and ``load_stage``.
+    A subclass gives its ``name``, ``version``, ``stages``, ``whole``, ``time_nodes``
+    and ``load_stages``.
     """
 
     suffix = ".onnx"
@@ -110,7 +110,7 @@ class SubmodelRuntime(Runtime):
         with tempfile.TemporaryDirectory(prefix="autosplit-call-") as folder:
             file = Path(folder, "smallest.onnx")
             file.write_bytes(calibration.smallest_model())
-            smallest = self.load_stage(file, "", inputs, outputs, cores)
+            (smallest,) = self.load_stages(file, "", inputs, outputs, [cores])
         number = [np.ones(inputs[0].shape, np.float32)]
         call_ms = calibration.run_ms(smallest, number, cores, seconds / 4)
         return calibration.calibrated(profile, whole_ms, call_ms)

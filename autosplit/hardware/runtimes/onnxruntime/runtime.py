@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from autosplit.errors import ModelError
+from autosplit.hardware.devices.core_kinds import memory_node
 from autosplit.hardware.devices.device import Cores, Device
 from autosplit.hardware.execution.wiring import Port, StagePorts
+from autosplit.hardware.runtimes.interface import Stage
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime, SubmodelStage
 from autosplit.hardware.runtimes.onnxruntime.profile import time_nodes
@@ -16,23 +18,13 @@ from autosplit.hardware.runtimes.onnxruntime.session import require_onnxruntime,
 
 
 class SessionStage(SubmodelStage):
-    """Implements Stage with one thread a core; on a single core that is the calling thread.
-
-    With ``spinning`` a thread that waits for work keeps its core busy: fastest where nothing else
-    needs the core.
-    """
+    """Implements Stage with one thread a core; on a single core that is the calling thread."""
 
     def __init__(
-        self,
-        model: Path | bytes,
-        inputs: Sequence[Port],
-        outputs: Sequence[Port],
-        cores: Cores,
-        spinning: bool = False,
+        self, session: Any, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
     ) -> None:
         super().__init__(inputs, outputs, cores)
-        options = {"session.intra_op.allow_spinning": str(int(spinning))}
-        self._session = session_on(model, cores, options)
+        self._session = session
         _require_names("inputs", self._inputs, self._session.get_inputs())
         _require_names("outputs", self._outputs, self._session.get_outputs())
 
@@ -53,25 +45,61 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return str(require_onnxruntime().__version__)
 
-    def stage(self, ports: StagePorts, device: Device) -> SessionStage:
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
         """See Runtime."""
-        return self._session_stage(ports, device, spinning=False)
+        return self._stages(ports, devices, spinning=False)
 
-    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> list[SessionStage]:
+    def whole(
+        self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
+    ) -> list[Stage]:
         """See Runtime; waiting threads spin, as they do by default in onnxruntime."""
-        return [self._session_stage(ports, device, spinning=True)]
+        return self._stages(ports, devices, spinning=True)
 
     @staticmethod
-    def load_stage(
-        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
-    ) -> SessionStage:
+    def load_stages(
+        file: Path,
+        sha256: str,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        devices: Sequence[Device],
+    ) -> list[Stage]:
         """See Runtime."""
-        return SessionStage(file, inputs, outputs, OnnxruntimeRuntime.cores(device))
+        return session_stages(file, inputs, outputs, map(OnnxruntimeRuntime.cores, devices))
 
-    def _session_stage(self, ports: StagePorts, device: Device, spinning: bool) -> SessionStage:
-        cores = self.cores(device)
+    def _stages(self, ports: StagePorts, devices: Sequence[Device], spinning: bool) -> list[Stage]:
+        places = map(self.cores, devices)
         with model_file.loadable(self.submodel(ports)) as model:
-            return SessionStage(model, ports.inputs, ports.outputs, cores, spinning)
+            return session_stages(model, ports.inputs, ports.outputs, places, spinning)
+
+
+def session_stages(
+    model: Path | bytes,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    places: Iterable[Cores],
+    spinning: bool = False,
+) -> list[Stage]:
+    """A stage on each of ``places``.
+
+    Those with one thread share a session where their cores share memory: then its weights are in
+    the caches once, which was up to 4 % faster. A session's own threads compute an item at a time.
+    With ``spinning`` a thread that waits for work keeps its core busy: fastest where nothing else
+    needs the core.
+    """
+    options = {"session.intra_op.allow_spinning": str(int(spinning))}
+    shared: dict[str, Any] = {}  # sessions by the memory of their cores
+    stages: list[Stage] = []
+    for cores in places:
+        core, *others = cores.numbers
+        if others:
+            session = session_on(model, cores, options)
+        else:
+            memory = memory_node(core)
+            if memory not in shared:
+                shared[memory] = session_on(model, cores, options)
+            session = shared[memory]
+        stages.append(SessionStage(session, inputs, outputs, cores))
+    return stages
 
 
 def _require_names(kind: str, ports: Sequence[str], tensors: Sequence[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from autosplit.hardware.devices.device import Cores, Device, available
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import Profile
-from autosplit.hardware.runtimes.interface import Stage
+from autosplit.hardware.runtimes.interface import Stage, closed_on_error
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelRuntime
 from autosplit.hardware.runtimes.openvino import workers
@@ -40,23 +40,31 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return with_flat_softmax(super().submodel(ports))
 
-    def stage(self, ports: StagePorts, device: Device) -> Stage:
-        """See Runtime."""
-        cores = self.cores(device)
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+        """See Runtime.
+
+        Each loads the model for itself: several inferences at a time with one compiled model are
+        computed by OpenVINO's threads, not by those of the stages, which are pinned to their cores.
+        """
+        return closed_on_error(self._stage(ports, self.cores(device)) for device in devices)
+
+    def _stage(self, ports: StagePorts, cores: Cores) -> Stage:
         claim = workers.claim(cores)
         if claim:
             return OpenvinoStage(self._compiled(ports, cores), ports.inputs, ports.outputs, claim)
         with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
             file = Path(folder, "stage.onnx")
-            self.write(ports, file, device)
+            self.write(ports, file, cores)
             return ProcessStage(file, ports.inputs, ports.outputs, cores)
 
-    def whole(self, ports: StagePorts, device: Device, by_hint: bool = False) -> list[Stage]:
+    def whole(
+        self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
+    ) -> list[Stage]:
         """See Runtime; by its hint OpenVINO says how many inferences it would compute at once."""
-        cores = self.cores(device)
+        cores = self.cores(devices[0])
         claim = workers.claim(cores) if by_hint else None
         if claim is None:
-            return [self.stage(ports, device)]
+            return self.stages(ports, devices)
         compiled = self._compiled(ports, cores, NUM_STREAMS="AUTO", PERFORMANCE_HINT="THROUGHPUT")
         count = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
         return [OpenvinoStage(compiled, ports.inputs, ports.outputs, claim) for _ in range(count)]
@@ -73,15 +81,22 @@ class OpenvinoRuntime(SubmodelRuntime):
             del others
 
     @staticmethod
-    def load_stage(
-        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
-    ) -> Stage:
+    def load_stages(
+        file: Path,
+        sha256: str,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        devices: Sequence[Device],
+    ) -> list[Stage]:
         """See Runtime."""
-        cores = OpenvinoRuntime.cores(device)
-        claim = workers.claim(cores)
-        if claim:
-            return OpenvinoStage(compile_model(file, cores), inputs, outputs, claim)
-        return ProcessStage(file, inputs, outputs, cores)
+
+        def loaded(cores: Cores) -> Stage:
+            claim = workers.claim(cores)
+            if claim:
+                return OpenvinoStage(compile_model(file, cores), inputs, outputs, claim)
+            return ProcessStage(file, inputs, outputs, cores)
+
+        return closed_on_error(map(loaded, map(OpenvinoRuntime.cores, devices)))
 
     def _compiled(self, ports: StagePorts, cores: Cores, **options: Any) -> Any:
         with model_file.loadable(self.submodel(ports)) as model:

@@ -18,7 +18,7 @@ from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import LinkCost, Profile
 from autosplit.hardware.profiling import profile_cache, transfer_costs
 from autosplit.hardware.profiling.timing import on_cores
-from autosplit.hardware.runtimes.interface import Runtime, Stage
+from autosplit.hardware.runtimes.interface import Runtime, Stage, closed_on_error
 from autosplit.hardware.runtimes.tvm import instrumented_profile, single_op_profile
 from autosplit.hardware.runtimes.tvm.stage import (
     RpcStage,
@@ -64,8 +64,11 @@ class TvmRuntime(Runtime):
             if isinstance(device, LocalDevice):
                 kernels.module  # noqa: B018  the property links and loads the kernels
 
-    def stage(self, ports: StagePorts, device: Device) -> Stage:
-        """See Runtime. Raises ModelError for an op that the device cannot compute."""
+    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+        """See Runtime. Raises ModelError for an op that a device cannot compute."""
+        return closed_on_error(self._linked(ports, device) for device in devices)
+
+    def _linked(self, ports: StagePorts, device: Device) -> Stage:
         self._require_supported(ports, device)
         lowered, kernels = self.source.lowered, self.source.kernels.on(device)
         target, device = self.source.kernels.target_on(device), on_its_machine(device)
@@ -119,15 +122,23 @@ class TvmRuntime(Runtime):
             )
 
     @staticmethod
-    def load_stage(
-        file: Path, sha256: str, inputs: Sequence[Port], outputs: Sequence[Port], device: Device
-    ) -> Stage:
+    def load_stages(
+        file: Path,
+        sha256: str,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        devices: Sequence[Device],
+    ) -> list[Stage]:
         """See Runtime."""
-        device = on_its_machine(device)
-        if not isinstance(device, Rpc):
-            return VmStage(load_library(file), device)
-        copy_library = partial(shutil.copyfile, file)
-        return RpcStage(rpc.connect(device), sha256, copy_library, inputs, len(outputs))
+
+        def loaded(device: Device) -> Stage:
+            device = on_its_machine(device)
+            if not isinstance(device, Rpc):
+                return VmStage(load_library(file), device)
+            copy_library = partial(shutil.copyfile, file)
+            return RpcStage(rpc.connect(device), sha256, copy_library, inputs, len(outputs))
+
+        return closed_on_error(map(loaded, devices))
 
     def _require_supported(self, ports: StagePorts, device: Device) -> None:
         """Raises ModelError, naming the op, where a device cannot compute one of a stage."""

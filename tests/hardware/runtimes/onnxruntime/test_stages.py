@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ from autosplit.hardware.devices import device as devices
 from autosplit.hardware.measurement.parity import compare
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.time_shares import TimeShares
+from autosplit.hardware.runtimes.onnxruntime import runtime
 from autosplit.hardware.runtimes.onnxruntime.profile import executed_nodes
 from tests import nets
 
@@ -117,6 +119,29 @@ def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize(
+    ("nodes", "places", "sessions"),
+    [
+        (["", ""], [(0,), (1,)], 1),
+        (["node0", "node1"], [(0,), (1,)], 2),
+        (["", ""], [(0, 1), (0, 1)], 2),
+        (["", ""], [(0,), (0, 1), (1,)], 2),
+    ],
+    ids=["one core each", "of other memory", "two threads", "both"],
+)
+def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sessions):
+    opened = []
+
+    def session_on(*_):
+        opened.append(SimpleNamespace(get_inputs=list, get_outputs=list))
+        return opened[-1]
+
+    monkeypatch.setattr(runtime, "session_on", session_on)
+    monkeypatch.setattr(runtime, "memory_node", lambda core: nodes[core])
+    stages = runtime.session_stages(b"", (), (), [devices.Cores(numbers) for numbers in places])
+    assert (len(stages), len(opened)) == (len(places), sessions)
+
+
 def test_an_export_runs_without_tvm(branches, tmp_path):
     autosplit.plan(replace(branches, runtime_name="onnxruntime"), 2).export(tmp_path / "out")
     code = (

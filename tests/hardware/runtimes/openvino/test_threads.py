@@ -153,7 +153,7 @@ def test_a_model_that_a_process_refuses_is_a_model_error(process_stage, tmp_path
     file.write_bytes(b"no model")
     before = processes()
     with pytest.raises(ModelError, match="OpenVINO cannot load the model"):
-        runtime.OpenvinoRuntime.load_stage(file, "", (), (), devices.Cores(FIRST))
+        runtime.OpenvinoRuntime.load_stages(file, "", (), (), [devices.Cores(FIRST)])
     assert processes() == before
 
 
