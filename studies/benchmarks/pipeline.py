@@ -95,10 +95,11 @@ def contest(net: str, budget: Budget) -> list[list[Spread]]:
         pipeline = stack.enter_context(split.pipeline(trace=True))
         contenders = [partial(streamed, pipeline, model.items(3))]
         results: dict[str, Any] = dict(model.items(1)[0])
-        for ports, device in zip(model.wiring(split.stages).stages, devices, strict=True):
-            one = stack.enter_context(
-                Pipeline(by_itself(ports), [[model.runtime.stage(ports, device)]], trace=True)
-            )
+        stages = model.wiring(split.stages).stages
+        runtimes = split.runtimes or [model.runtime_in_use] * len(stages)
+        for ports, device, runtime in zip(stages, devices, runtimes, strict=True):
+            stage = model.runtime_of(runtime).stage(ports, device)
+            one = stack.enter_context(Pipeline(by_itself(ports), [[stage]], trace=True))
             item = {p.name: results[p.name] for p in ports.inputs}
             results |= one.run([item])[0]
             contenders.append(partial(streamed, one, [item]))
