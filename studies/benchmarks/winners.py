@@ -8,14 +8,17 @@ the winner as the study built it, the export, and the unsplit model in the ways 
 the study: each runtime with one thread, with N, in replicas and with OpenVINO's throughput hint.
 Replicas of the unsplit model are loaded one by one, as a user does without autosplit; those of a
 deployment in onnxruntime share their weights. ``same``: the winner is that way of running the
-unsplit model. Bars: no winner is slower than the fastest unsplit model beyond noise, at least 3 are
-faster beyond noise, and the export is within 5 % of the winner. Leave the machine alone while it
-runs.
+unsplit model. Last, OpenVINO's own benchmark_app runs the model by its throughput hint, in single
+precision and in bfloat16, whose outputs are not compared. Bars: no winner is slower than the
+fastest unsplit model beyond noise, at least 3 are faster beyond noise, and the export is within 5 %
+of the winner. Leave the machine alone while it runs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,12 +30,13 @@ from typing import Any, NamedTuple
 import autosplit
 from autosplit import api
 from autosplit.hardware.bench.local import LocalBench
-from autosplit.hardware.devices.device import along
+from autosplit.hardware.devices.device import Cores, along, available
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Spread
+from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
@@ -54,13 +58,18 @@ COLUMNS = (
     "which",
     "throughput ratio",
     "outcome",
+    "benchmark_app f32, ms",
+    "benchmark_app bf16, ms",
 )
+PRECISIONS = ("f32", "bf16")
+APP_SECONDS = 5
 
 
 class Winner(NamedTuple):
     """The periods in ms of a study's winner, of its export and of the fastest unsplit model.
 
     ``unsplit`` is the winner's name as a way to run the unsplit model, None where it is none.
+    ``app_ms`` has the time an item of benchmark_app in each of PRECISIONS, None where it fails.
     """
 
     deployment: str
@@ -69,6 +78,7 @@ class Winner(NamedTuple):
     exported: Spread
     rival: str
     rival_period: Spread
+    app_ms: tuple[float | None, ...]
 
     @property
     def outcome(self) -> str:
@@ -131,12 +141,13 @@ def winner(net: str, cores: int, trials: int, seconds: float) -> Winner:
             contenders[:0] = [_contender(stack, model, pipeline) for pipeline in ways]
             budget = Budget(seconds=max(3.0, seconds))
             period, exported, *others = compare_interleaved(contenders, budget)
+        app_ms = tuple(benchmark_app_ms(path, cores, precision) for precision in PRECISIONS)
     rival = min(range(len(others)), key=lambda i: others[i].median)
     columns = zip(deployment.replicas, deployment.threads, deployment.runtimes, strict=True)
     shape = " | ".join(f"{replicas} x {threads} {name}" for replicas, threads, name in columns)
     # Its replicas share weights, and those of the unsplit model here do not.
     unsplit = None if ONNXRUNTIME in deployment.runtimes else baseline_name(deployment)
-    return Winner(shape, unsplit, period, exported, names[rival], others[rival])
+    return Winner(shape, unsplit, period, exported, names[rival], others[rival], app_ms)
 
 
 def _unsplit(
@@ -166,6 +177,29 @@ def _contender(stack: contextlib.ExitStack, model: Any, pipeline: Pipeline) -> C
     return partial(streamed, pipeline, items)
 
 
+def benchmark_app_ms(model: Path, cores: int, precision: str) -> float | None:
+    """The time an item, by the throughput hint on some cores; None where the program fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "-m": model,
+            "-hint": "throughput",
+            "-infer_precision": precision,
+            "-t": APP_SECONDS,
+            "-report_type": "no_counters",
+            "-report_folder": folder,
+        }
+        words = [str(word) for pair in options.items() for word in pair]
+        program = "from openvino.tools.benchmark.main import main; main()"
+        command = [sys.executable, "-c", program, *words, "-json_stats"]
+        # The process inherits the cores of the thread that starts it.
+        run = partial(subprocess.run, command, capture_output=True, check=False)
+        places = Cores(available()[:cores])
+        if on_cores(places, run).returncode:
+            return None
+        report = json.loads(Path(folder, "benchmark_report.json").read_text(encoding="utf-8"))
+    return 1e3 / float(report["execution_results"]["throughput"])
+
+
 def _row(net: str, won: Winner) -> tuple[str, ...]:
     ratio = won.rival_period.median / won.period.median
     low = won.rival_period.low / won.period.high
@@ -179,6 +213,7 @@ def _row(net: str, won: Winner) -> tuple[str, ...]:
         won.rival,
         f"{ratio:.2f} ({low:.2f} to {high:.2f})",
         won.outcome,
+        *("" if ms is None else f"{ms:.3g}" for ms in won.app_ms),
     )
 
 
