@@ -173,6 +173,8 @@ def _refusal(error: BaseException, flat: Any, node_names: dict[str, str]) -> str
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
     reason = line_of(chain[-1])
+    if reason.startswith("No ONNX function found"):
+        reason = "torch has no ONNX function for it"
     for link in chain:
         match = _FAILED_NODE.search(str(link))
         if match:
