@@ -34,7 +34,6 @@ from autosplit.hardware.devices.device import Cores, along, available
 from autosplit.hardware.execution.pipeline import Pipeline
 from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
-from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME
@@ -173,7 +172,7 @@ def _contender(stack: contextlib.ExitStack, model: Any, pipeline: Pipeline) -> C
     """A pipeline kept full of items; open while ``stack`` is, and right first."""
     stack.enter_context(pipeline)
     items = model.items(3)
-    require_equal(compare(pipeline.run(items), model.expected(items)))
+    model.require_equal(pipeline, model.expect(items))
     return partial(streamed, pipeline, items)
 
 

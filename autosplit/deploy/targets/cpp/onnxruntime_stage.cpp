@@ -1,6 +1,8 @@
 // Stages in onnxruntime.
 #include <onnxruntime_cxx_api.h>
 
+#include <filesystem>
+#include <map>
 #include <thread>
 
 #include "system.hpp"
@@ -8,28 +10,57 @@
 namespace autosplit {
 namespace {
 
+using Session = std::shared_ptr<Ort::Session>;
+
+Session new_session(const StageSetting& setting) {
+  static Ort::Env environment(ORT_LOGGING_LEVEL_FATAL);
+  Ort::SessionOptions options;
+  options.SetIntraOpNumThreads(static_cast<int>(setting.cores.size()));
+  options.SetInterOpNumThreads(1);
+  // A thread that waits must not take a core from another stage.
+  options.AddConfigEntry("session.intra_op.allow_spinning", "0");
+  Session session;
+  // A new thread inherits the affinity of the one that starts it.
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      pin(0, setting.cores);
+      session = std::make_shared<Ort::Session>(environment, setting.file.c_str(), options);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+  return session;
+}
+
+// The memory (NUMA node) next to a core; empty where there is one for all.
+std::string memory_node(int core) {
+  const std::filesystem::path folder = "/sys/devices/system/cpu/cpu" + std::to_string(core);
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind("node", 0) == 0) return name;
+  }
+  return "";
+}
+
+// Replicas with one thread share a session where their cores share memory.
+Session session_of(const StageSetting& setting) {
+  static std::map<std::string, std::weak_ptr<Ort::Session>> shared;
+  if (setting.cores.size() != 1) return new_session(setting);
+  std::weak_ptr<Ort::Session>& known = shared[memory_node(setting.cores[0]) + setting.file];
+  Session session = known.lock();
+  if (!session) known = session = new_session(setting);
+  return session;
+}
+
 class SessionStage : public Stage {
  public:
   explicit SessionStage(const StageSetting& setting)
-      : inputs_(setting.inputs), outputs_(setting.outputs) {
-    Ort::SessionOptions options;
-    options.SetIntraOpNumThreads(static_cast<int>(setting.cores.size()));
-    options.SetInterOpNumThreads(1);
-    // A thread that waits must not take a core from another stage.
-    options.AddConfigEntry("session.intra_op.allow_spinning", "0");
-    // A new thread inherits the affinity of the one that starts it.
-    std::exception_ptr failure;
-    std::thread([&] {
-      try {
-        pin(0, setting.cores);
-        session_ = Ort::Session(environment(), setting.file.c_str(), options);
-      } catch (...) {
-        failure = std::current_exception();
-      }
-    }).join();
-    if (failure) std::rethrow_exception(failure);
+      : inputs_(setting.inputs), outputs_(setting.outputs), session_(session_of(setting)) {
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      types_.push_back(session_.GetInputTypeInfo(i).GetTensorTypeAndShapeInfo().GetElementType());
+      types_.push_back(session_->GetInputTypeInfo(i).GetTensorTypeAndShapeInfo().GetElementType());
     for (const Port& port : inputs_) input_names_.push_back(port.name.c_str());
     for (const Port& port : outputs_) output_names_.push_back(port.name.c_str());
   }
@@ -42,8 +73,8 @@ class SessionStage : public Stage {
       values.push_back(Ort::Value::CreateTensor(memory, inputs[i].get(), inputs_[i].bytes,
                                                 inputs_[i].shape.data(), inputs_[i].shape.size(),
                                                 types_[i]));
-    auto results = session_.Run(Ort::RunOptions{nullptr}, input_names_.data(), values.data(),
-                                values.size(), output_names_.data(), output_names_.size());
+    auto results = session_->Run(Ort::RunOptions{nullptr}, input_names_.data(), values.data(),
+                                 values.size(), output_names_.data(), output_names_.size());
     Tensors outputs;
     for (Ort::Value& value : results) {
       const auto owner = std::make_shared<Ort::Value>(std::move(value));
@@ -53,13 +84,8 @@ class SessionStage : public Stage {
   }
 
  private:
-  static Ort::Env& environment() {
-    static Ort::Env env(ORT_LOGGING_LEVEL_FATAL);
-    return env;
-  }
-
   const std::vector<Port>&inputs_, &outputs_;
-  Ort::Session session_{nullptr};
+  const Session session_;
   std::vector<ONNXTensorElementDataType> types_;
   std::vector<const char*> input_names_, output_names_;
 };
