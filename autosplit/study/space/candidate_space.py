@@ -237,6 +237,11 @@ class SpaceOf(ABC, Generic[C]):
         A key by hand may name none: then they are the fastest by the profile. Raises SplitError
         for an unknown one.
         """
+        if key not in self._runtimes:
+            self._runtimes[key] = self._read_runtimes(key)
+        return self._runtimes[key]
+
+    def _read_runtimes(self, key: str) -> tuple[str, ...]:
         plan = self.evaluate(self.split(key))
         _, runtimes = without_runtimes(key)
         if not self.costs.runtimes or not runtimes:
@@ -264,6 +269,11 @@ class SpaceOf(ABC, Generic[C]):
     @cached_property
     def _candidates(self) -> dict[str, C]:
         """The keys read so far: the history of a study is read again for every trial."""
+        return {}
+
+    @cached_property
+    def _runtimes(self) -> dict[str, tuple[str, ...]]:
+        """The runtimes of the keys asked for so far."""
         return {}
 
 

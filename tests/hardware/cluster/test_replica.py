@@ -35,7 +35,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def replica(wiring: Any, stage: int, fake: Any, cause: str) -> RayReplica:
         ways = uses_of_outputs(wiring, stage)
-        file: Any = SimpleNamespace(require_here=lambda: None, load=lambda *_: fake, digests={})
+        file: Any = SimpleNamespace(require_here=lambda: None, load=lambda *_: [fake], digests={})
         address = StageActor().load(ReplicaPlan(VERSION, file, CORE, b"k", *ways))
         outputs = ways[0], len(wiring.stages[stage].outputs)
         return RayReplica(f"stage {stage}", address, b"k", outputs, lambda: cause, lambda: None)
