@@ -307,9 +307,9 @@ def test_unequal_devices_get_unequal_stages(tmp_path_factory, two, monkeypatch):
     def eightfold_on_the_slow_one(*arguments):
         for profile in profiles(*arguments):
             factor = 8 if profile.device == slow.device else 1
-            yield replace(profile, op_ms=tuple(factor * ms for ms in profile.op_ms))
+            yield replace(profile, op_ms=(factor * 10.0,) * len(profile.op_ms))
 
-    # Work of others on its core is no way to slow it: most samples run before anybody preempts.
+    # Times that are measured beside other tests differ more than the devices.
     monkeypatch.setattr(CompiledModel, "profiles", lambda *a: list(eightfold_on_the_slow_one(*a)))
     split = autosplit.plan(chain, 2, [slow.device, fast.device])
     assert 1 <= len(split.stages[0]) < len(split.stages[1])
