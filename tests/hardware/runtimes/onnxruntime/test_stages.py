@@ -118,7 +118,6 @@ def test_no_kernel_is_compiled(load, monkeypatch, tmp_path):
     assert not (tmp_path / "cache" / "kernels").exists()
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("nodes", "places", "sessions"),
     [
@@ -142,6 +141,7 @@ def test_replicas_with_one_thread_share_weights(monkeypatch, nodes, places, sess
     assert (len(stages), len(opened)) == (len(places), sessions)
 
 
+@pytest.mark.integration
 def test_an_export_runs_without_tvm(branches, tmp_path):
     autosplit.plan(replace(branches, runtime_name="onnxruntime"), 2).export(tmp_path / "out")
     code = (
