@@ -63,9 +63,15 @@ def main() -> int:
     args = parser.parse_args()
     before = PAGE.read_text(encoding="utf-8")
     after = filled(before)
-    if after != before and not args.check:
+    if after == before:
+        return 0
+    name = PAGE.relative_to(ROOT)
+    if args.check:
+        print(f"{name}: is not as the code says; run python -m studies.tools.architecture")
+    else:
         PAGE.write_text(after, encoding="utf-8")
-    return int(args.check and after != before)
+        print(f"{name}: written")
+    return int(args.check)
 
 
 def filled(page: str) -> str:
