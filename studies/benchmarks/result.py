@@ -10,11 +10,12 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -22,6 +23,8 @@ from autosplit.cli.output import emit_table
 from autosplit.errors import ConfigError
 from autosplit.hardware.measurement.results import Spread
 from autosplit.versions import environment
+
+T = TypeVar("T")
 
 BAR_COLUMNS = ("what", "found", "bar", "holds")
 _SHOWN = ("machine", "python", "apache-tvm", "onnxruntime", "openvino", "optuna")
@@ -102,6 +105,24 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
         "-o", dest="file", type=Path, metavar="FILE", help="write what was found as JSON"
     )
     return parser
+
+
+def each(names: Sequence[str], measure: Callable[[str], T]) -> tuple[dict[str, T], Bar]:
+    """What is measured of each, by name, without those that fail, and the bar that none does.
+
+    A failure after an hour must not lose the others. Raises it where there are no others.
+    """
+    measured: dict[str, T] = {}
+    for name in names:
+        try:
+            measured[name] = measure(name)
+        except Exception:
+            if len(names) == 1:
+                raise
+            print(f"{name}: {traceback.format_exc()}", file=sys.stderr, flush=True)
+    if not measured:
+        raise ConfigError(f"{', '.join(names)}: every measurement failed; see above why")
+    return measured, at_most("failures", len(names) - len(measured), 0)
 
 
 def finish(

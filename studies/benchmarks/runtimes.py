@@ -29,7 +29,16 @@ from autosplit.study.loop.open import OpenStudy
 from autosplit.study.trials.results import best_trial
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, stages_of
-from studies.benchmarks.result import Bar, arguments, at_least, at_most, compared, finish, shown
+from studies.benchmarks.result import (
+    Bar,
+    arguments,
+    at_least,
+    at_most,
+    compared,
+    each,
+    finish,
+    shown,
+)
 from tests import mobile_nets, user_nets
 
 BUILT: Mapping[str, Callable[[], Any]] = {**user_nets.NETS, **mobile_nets.NETS}
@@ -86,13 +95,16 @@ def main() -> int:
     )
     parser.add_argument("--single", action="store_true", help="also studies in each runtime alone")
     args = parser.parse_args()
-    results = {net: compare(net, args.trials, args.seconds, args.single) for net in args.nets}
+    results, failures = each(
+        args.nets, lambda net: compare(net, args.trials, args.seconds, args.single)
+    )
     rows = [row(net, measured) for net, measured in results.items()]
     ratios = [measured.ratio for measured in results.values()]
     slower = sum(measured.is_slower for measured in results.values())
     bars: list[Bar] = [
         at_least("geometric mean of the throughput ratios", geometric_mean(ratios), MEAN),
         at_most("nets slower beyond noise without a long op", slower, 0),
+        failures,
     ]
     if args.single:
         lost = sum(measured.loses_to_single for measured in results.values())

@@ -44,7 +44,7 @@ from autosplit.study.persistence.attributes import compared_baselines
 from autosplit.study.trials.results import best_trial
 from autosplit.zoo import catalog
 from studies.benchmarks.finished_study import finished, streamed
-from studies.benchmarks.result import arguments, at_least, at_most, compared, finish, shown
+from studies.benchmarks.result import arguments, at_least, at_most, compared, each, finish, shown
 from studies.benchmarks.runtimes import BUILT, model_file
 
 GAINS, AGREEMENT = 3, 0.05
@@ -100,7 +100,9 @@ def main() -> int:
         "--seconds", type=float, default=1.0, help="a candidate is measured for (default 1)"
     )
     args = parser.parse_args()
-    winners = {net: winner(net, args.cores, args.trials, args.seconds) for net in args.nets}
+    winners, failures = each(
+        args.nets, lambda net: winner(net, args.cores, args.trials, args.seconds)
+    )
     outcomes = [w.outcome for w in winners.values()]
     bars = [
         at_most("winners slower beyond noise", outcomes.count("loss"), 0),
@@ -108,6 +110,7 @@ def main() -> int:
         at_most(
             "largest difference of bench", max(w.disagreement for w in winners.values()), AGREEMENT
         ),
+        failures,
     ]
     rows = [_row(net, w) for net, w in winners.items()]
     return finish("winners", COLUMNS, rows, bars=bars, file=args.file)

@@ -30,6 +30,20 @@ def test_a_missed_bar_is_the_exit_code() -> None:
     assert (finish(), finish(None, reached), finish(None, reached, missed)) == (0, 0, 1)
 
 
+def test_a_failure_loses_no_other_measurement(capsys: pytest.CaptureFixture[str]) -> None:
+    measured, bar = result.each(["first", "", "last"], lambda name: name[0])
+    assert measured == {"first": "f", "last": "l"}
+    assert not bar.holds
+    assert "IndexError" in capsys.readouterr().err
+
+
+def test_a_benchmark_without_any_measurement_fails() -> None:
+    with pytest.raises(ConfigError, match="a, b: every measurement failed"):
+        result.each(["a", "b"], lambda name: str(1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        result.each(["a"], lambda name: str(1 / 0))
+
+
 def test_what_is_no_number_holds_no_bar() -> None:
     nothing = float("nan")
     assert not result.at_least("x", nothing, 1.0).holds

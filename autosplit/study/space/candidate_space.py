@@ -237,17 +237,14 @@ class SpaceOf(ABC, Generic[C]):
         A key by hand may name none: then they are the fastest by the profile. Raises SplitError
         for an unknown one.
         """
-        if key not in self._runtimes:
-            self._runtimes[key] = self._read_runtimes(key)
-        return self._runtimes[key]
-
-    def _read_runtimes(self, key: str) -> tuple[str, ...]:
-        plan = self.evaluate(self.split(key))
+        candidate = self.split(key)
+        if not self.costs.runtimes:
+            return ()
         _, runtimes = without_runtimes(key)
-        if not self.costs.runtimes or not runtimes:
-            return plan.runtimes
+        if not runtimes:
+            return self.evaluate(candidate).runtimes
         known = {"", *(runtime.name for runtime in self.costs.runtimes)}
-        if len(runtimes) != len(plan.stages) or not known.issuperset(runtimes):
+        if len(runtimes) != len(self.stages_of(candidate)) or not known.issuperset(runtimes):
             raise SplitError(
                 f"'{key[:60]}' does not name a runtime for each stage; "
                 f"use {', '.join(sorted(known))}"
@@ -269,11 +266,6 @@ class SpaceOf(ABC, Generic[C]):
     @cached_property
     def _candidates(self) -> dict[str, C]:
         """The keys read so far: the history of a study is read again for every trial."""
-        return {}
-
-    @cached_property
-    def _runtimes(self) -> dict[str, tuple[str, ...]]:
-        """The runtimes of the keys asked for so far."""
         return {}
 
 
