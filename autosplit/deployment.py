@@ -13,12 +13,14 @@ __all__ = ["DeployedStage", "Deployment"]
 class DeployedStage:
     """The ops of a stage, the runtime that computes them, and the device of each replica.
 
-    Devices are spelled as everywhere, such as ``cores:0-1``.
+    Devices are spelled as everywhere, such as ``cores:0-1``. ``shared``: whether replicas with one
+    thread share one loaded model even where that lets them move between their cores.
     """
 
     ops: tuple[int, ...]
     runtime: str
     devices: tuple[str, ...]
+    shared: bool = False
 
 
 @dataclass(frozen=True)

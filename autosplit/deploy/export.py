@@ -185,6 +185,7 @@ def _write_stage(
         inputs=m.tensor_ports(ports.inputs),
         outputs=m.tensor_ports(ports.outputs),
         runtime=stage.runtime,
+        shared=stage.shared,
         onnx=onnx,
         onnx_absent=onnx_absent,
     )

@@ -152,7 +152,8 @@ class CompiledModel:
         try:
             for ports, deployed in zip(wiring.stages, deployment.stages, strict=True):
                 here = list(islice(places, len(deployed.devices)))
-                make = self.runtimes[deployed.runtime].stages
+                runtime = self.runtimes[deployed.runtime]
+                make = partial(runtime.stages, shared=deployed.shared)
                 replicas.append(self._replicas(deployed.runtime, ports, here, make))
         except BaseException:
             for stage in chain.from_iterable(replicas):

@@ -1,6 +1,7 @@
 """Exports of deployments: replicas, threads, and stages in several runtimes."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -82,3 +83,21 @@ def test_replicas_of_another_target_have_a_file_of_their_own(branches, deploymen
     items = model.items(6)
     with autosplit.load(tmp_path) as pipeline:
         assert compare(pipeline.run(items), model.expected(items)).equal
+
+
+def test_replicas_that_share_a_model_are_loaded_so(branches, tmp_path, monkeypatch):
+    pytest.importorskip("openvino")
+    from autosplit.hardware.runtimes.openvino import runtime
+
+    compiled = Mock(wraps=runtime.compile_model)
+    monkeypatch.setattr(runtime, "compile_model", compiled)
+    model = replace(branches, runtime_name="openvino")
+    stage = DeployedStage(tuple(range(len(model.graph.ops))), "openvino", tuple(CORES), shared=True)
+    write_split(model, Deployment((stage,)), tmp_path, SplitResults())
+    assert manifest_file.read(tmp_path).stages[0].shared
+    items = model.items(8)
+    with autosplit.load(tmp_path) as pipeline:
+        assert pipeline.replicas == (len(CORES),)
+        assert compare(pipeline.run(items), model.expected(items)).equal
+    # Once to check the export, and once to load it.
+    assert [call.kwargs for call in compiled.call_args_list] == [{"NUM_STREAMS": len(CORES)}] * 2

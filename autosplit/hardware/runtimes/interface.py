@@ -90,7 +90,7 @@ class Runtime(ABC):
     suffix: ClassVar[str]
     """The suffix of a stage file."""
     has_hint: ClassVar[bool] = False
-    """Whether ``whole`` can be asked for throughput."""
+    """Whether ``whole`` can be asked for throughput, and ``stages`` with ``shared`` differ."""
 
     @property
     @abstractmethod
@@ -118,10 +118,12 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+    def stages(
+        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
+    ) -> list[Stage]:
         """The stage of some ops on each of some devices. Raises SplitError for an unsupported cut.
 
-        They run at the same time, and may share what is loaded.
+        They run at the same time, and may share what is loaded. ``shared``: as in DeployedStage.
         """
 
     def stage(self, ports: StagePorts, device: Device) -> Stage:
@@ -162,6 +164,7 @@ class Runtime(ABC):
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         devices: Sequence[Device],
+        shared: bool = False,
     ) -> list[Stage]:
         """The stage of a file that ``write`` made, on each of some devices, as ``stages``.
 

@@ -53,16 +53,17 @@ class StageFile:
                 "export it on this machine or for an older processor"
             )
 
-    def load(self, folder: Path, places: Sequence[Device]) -> list[Stage]:
+    def load(self, folder: Path, places: Sequence[Device], shared: bool = False) -> list[Stage]:
         """The stage on each of some devices, from a folder that nobody else changes.
 
-        Raises ConfigError or MachineError where it does not load.
+        ``shared``: as in DeployedStage. Raises ConfigError or MachineError where it does not load.
         """
         try:
             digest = self.digests[self.name]
             file = folder / self.name
             runtime = runtime_class(self.runtime)
-            return runtime.load_stages(file, digest, self.inputs, self.outputs, places)
+            ports = self.inputs, self.outputs
+            return runtime.load_stages(file, digest, *ports, places, shared)
         except (ConfigError, MachineError):
             raise
         except Exception as error:

@@ -45,7 +45,9 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return str(require_onnxruntime().__version__)
 
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+    def stages(
+        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
+    ) -> list[Stage]:
         """See Runtime."""
         return self._stages(ports, devices, spinning=False)
 
@@ -62,6 +64,7 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         devices: Sequence[Device],
+        shared: bool = False,
     ) -> list[Stage]:
         """See Runtime."""
         return session_stages(file, inputs, outputs, map(OnnxruntimeRuntime.cores, devices))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,22 @@ class OpenvinoRuntime(SubmodelRuntime):
         """See SubmodelRuntime."""
         return with_flat_softmax(super().submodel(ports))
 
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+    def stages(
+        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
+    ) -> list[Stage]:
         """See Runtime.
 
-        Each loads the model for itself: several inferences at a time with one compiled model are
-        computed by OpenVINO's threads, not by those of the stages, which are pinned to their cores.
+        Unless ``shared`` each loads the model for itself: several inferences at a time with one
+        compiled model are computed by OpenVINO's threads, which have the cores of all of them, not
+        by those of the stages. That is faster only where reading weights is most of the work.
         """
-        return closed_on_error(self._stage(ports, self.cores(device)) for device in devices)
+        places = [self.cores(device) for device in devices]
+        if shared:
+            with model_file.loadable(self.submodel(ports)) as model:
+                together = _sharing(model, ports.inputs, ports.outputs, places)
+            if together:
+                return together
+        return closed_on_error(self._stage(ports, cores) for cores in places)
 
     def _stage(self, ports: StagePorts, cores: Cores) -> Stage:
         claim = workers.claim(cores)
@@ -87,8 +97,11 @@ class OpenvinoRuntime(SubmodelRuntime):
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         devices: Sequence[Device],
+        shared: bool = False,
     ) -> list[Stage]:
         """See Runtime."""
+        places = list(map(OpenvinoRuntime.cores, devices))
+        together = _sharing(file, inputs, outputs, places) if shared else []
 
         def loaded(cores: Cores) -> Stage:
             claim = workers.claim(cores)
@@ -96,8 +109,25 @@ class OpenvinoRuntime(SubmodelRuntime):
                 return OpenvinoStage(compile_model(file, cores), inputs, outputs, claim)
             return ProcessStage(file, inputs, outputs, cores)
 
-        return closed_on_error(map(loaded, map(OpenvinoRuntime.cores, devices)))
+        return together or closed_on_error(map(loaded, places))
 
     def _compiled(self, ports: StagePorts, cores: Cores, **options: Any) -> Any:
         with model_file.loadable(self.submodel(ports)) as model:
             return compile_model(model, cores, **options)
+
+
+def _sharing(
+    model: Path | bytes, inputs: Sequence[Port], outputs: Sequence[Port], places: Sequence[Cores]
+) -> list[Stage]:
+    """A stage with one thread on each of some cores, all of one compiled model.
+
+    None where one of them has more threads, or OpenVINO's are in use on other cores.
+    """
+    every = Cores(tuple(chain.from_iterable(cores.numbers for cores in places)))
+    if len(every.numbers) > len(places):
+        return []
+    claim = workers.claim(every)
+    if claim is None:
+        return []
+    compiled = compile_model(model, every, NUM_STREAMS=len(places))
+    return [OpenvinoStage(compiled, inputs, outputs, claim) for _ in places]

@@ -64,7 +64,9 @@ class TvmRuntime(Runtime):
             if isinstance(device, LocalDevice):
                 kernels.module  # noqa: B018  the property links and loads the kernels
 
-    def stages(self, ports: StagePorts, devices: Sequence[Device]) -> list[Stage]:
+    def stages(
+        self, ports: StagePorts, devices: Sequence[Device], shared: bool = False
+    ) -> list[Stage]:
         """See Runtime. Raises ModelError for an op that a device cannot compute."""
         return closed_on_error(self._linked(ports, device) for device in devices)
 
@@ -128,6 +130,7 @@ class TvmRuntime(Runtime):
         inputs: Sequence[Port],
         outputs: Sequence[Port],
         devices: Sequence[Device],
+        shared: bool = False,
     ) -> list[Stage]:
         """See Runtime."""
 
