@@ -147,9 +147,12 @@ class Outlook:
 
     def _least_measured(self, costs: Any) -> float:
         """The least period, under some costs, of the measured splits that are likely the best."""
-        measured = _best(self.space, self.corrected, self.history.measured, INCUMBENTS)
-        periods = _periods(self.space, self.corrected, measured, costs)
+        periods = _periods(self.space, self.corrected, self._incumbents, costs)
         return float(periods.min(initial=math.inf))
+
+    @cached_property
+    def _incumbents(self) -> list[Measured]:
+        return _best(self.space, self.corrected, self.history.measured, INCUMBENTS)
 
 
 # The cache is for all that ask at the same state of a study.

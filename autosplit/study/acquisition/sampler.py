@@ -116,7 +116,7 @@ class SplitSampler:
             for key in self.space.keys_in_one_runtime:
                 if key not in history.taken:
                     return key
-        if "throughput" in self.objectives:
+        if "throughput" in self.objectives and self.space.unsplit_keys:
             # Nor is it slower than a baseline that it could export.
             unmeasured = proposals.unmeasured_baselines(self.space, study.user_attrs, history)
             if unmeasured:

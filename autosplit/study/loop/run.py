@@ -47,6 +47,8 @@ class StudyLoop:
         self.opened, self.progress, self.clock = opened, progress, clock
         self.began = clock()
         self.study, config = opened.study, opened.config
+        # What is read here is stored before the first trial, and to read it takes long.
+        self.attributes = opened.study.user_attrs
         self.writer = TrialWriter(self.study, progress)
         self.calm = Calm(config.measure.seconds, progress.note)
         lease = float(config.search.lease)
@@ -110,8 +112,7 @@ class StudyLoop:
             trials = self._trials()
         opened, elapsed = self.opened, self.clock() - self.began
         search, objectives = opened.config.search, opened.config.objectives
-        attributes = self.study.user_attrs
-        reason = stop_reason(search, opened.space, trials, elapsed, objectives, attributes)
+        reason = stop_reason(search, opened.space, trials, elapsed, objectives, self.attributes)
         if reason:
             return None, reason
         trial = next_trial(self.study)
@@ -149,10 +150,11 @@ class StudyLoop:
     def _measure(self, trial: FrozenTrial, candidate: Any) -> None:
         """Measure a split and write the result; a candidate that fails is a failed trial."""
         opened = self.opened
+        trials = self._trials()
         # The sampler has just stored it.
-        key = self._trials()[trial.number].user_attrs[records.KEY]
+        key = trials[trial.number].user_attrs[records.KEY]
         runtimes = opened.space.runtimes_of(key)
-        self._describe(trial, candidate, runtimes)
+        self._describe(trial, candidate, runtimes, trials)
         try:
             if not opened.space.fits(candidate):
                 raise SplitError(
@@ -183,10 +185,16 @@ class StudyLoop:
         attributes = records.measured_attributes(measurement, shares)
         self.writer.finish(trial, attributes, values)
 
-    def _describe(self, trial: FrozenTrial, candidate: Any, runtimes: Sequence[str]) -> None:
-        """Store what is known of a split before it is measured."""
+    def _describe(
+        self,
+        trial: FrozenTrial,
+        candidate: Any,
+        runtimes: Sequence[str],
+        trials: Sequence[FrozenTrial],
+    ) -> None:
+        """Store what is known of a split before it is measured; ``trials``: those of the study."""
         space = self.opened.space
-        history = history_of(space, self._trials(), trial.number)
+        history = history_of(space, trials, trial.number)
         corrected = corrected_costs(space, history.measured)
         graph = self.opened.bench.graph
         attributes = records.split_attributes(graph, space.stages_of(candidate))
@@ -206,7 +214,7 @@ class StudyLoop:
 
     def _report(self, number: int, measured: int) -> None:
         """Tell the user of a finished trial and of the study."""
-        trials, attributes = self._trials(), self.study.user_attrs
+        trials, attributes = self._trials(), self.attributes
         counts = tally(trials)
         search, objectives = self.opened.config.search, self.opened.config.objectives
         trial = next(t for t in trials if t.number == number)
