@@ -31,7 +31,14 @@ from autosplit.hardware.measurement.sequences import Expected, accuracy_of, comp
 from autosplit.hardware.model_options import check_options, device_targets, options_there
 from autosplit.hardware.runtimes import registry
 from autosplit.hardware.runtimes.interface import Item, Runtime, Stage, StageSource
-from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, TVM, is_installed, runtime_class
+from autosplit.hardware.runtimes.registry import (
+    AUTO,
+    EXACT,
+    RUNTIMES,
+    TVM,
+    is_installed,
+    runtime_class,
+)
 from autosplit.lowering.external.backend import Backend
 from autosplit.lowering.fuse.lowered import Lowered, lower
 from autosplit.versions import require_pair
@@ -99,14 +106,20 @@ class CompiledModel:
         """The runtimes that stages may have, by name."""
         names = [self.runtime_name]
         if self.runtime_name == AUTO:
-            names = [name for name in RUNTIMES if name not in self.left_out]
+            names = [name for name in EXACT if name not in self.left_out]
         return {name: self.runtime_of(name) for name in names}
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """The element types that the model is computed in."""
+        rounded = (runtime.rounds_to for runtime in self.runtimes.values())
+        return self.lowered.dtypes.union(filter(None, rounded))
 
     @cached_property
     def left_out(self) -> Mapping[str, str]:
         """Why runtime ``auto`` leaves out each of the other runtimes, by name."""
         reasons: dict[str, str] = {}
-        for name in RUNTIMES if self.runtime_name == AUTO else ():
+        for name in EXACT if self.runtime_name == AUTO else ():
             if not is_installed(name):
                 reasons[name] = "it is not installed"
                 continue
@@ -326,8 +339,8 @@ class CompiledModel:
 
         Raises StageError where it differs from what is expected by more than the tolerance.
         """
-        computed, dtypes = compute(pipeline, expected), self.lowered.dtypes
-        accuracy = accuracy_of(computed, expected, dtypes, self.tolerance, self.reference)
+        computed = compute(pipeline, expected)
+        accuracy = accuracy_of(computed, expected, self.dtypes, self.tolerance, self.reference)
         return require_equal(accuracy)
 
     @property
@@ -369,8 +382,8 @@ class CompiledModel:
         those of devices by their spelling, and a device without one is asked. ``tuning`` is the
         folder of a tuning database. ``states`` has, by the name of an input, the output that takes
         its place in the next step of a stream. ``backends`` are external code generators for the
-        ops that they match. ``runtime`` computes the stages; ``onnxruntime`` and ``openvino`` need
-        an ONNX file or a PyTorch program. With ``auto`` each stage has the one that is fastest for
+        ops that they match. ``runtime`` computes the stages; all but ``tvm`` need an ONNX file or a
+        PyTorch program. With ``auto`` each stage has the one that is fastest for
         it, of those that are installed and can compute the model. ``tolerance`` is the relative
         error that outputs may have; by default it follows from the model. With ``precision``
         "fast" TVM's kernels may use Winograd's filtering: an input that is no finite number then

@@ -66,6 +66,7 @@ COMMANDS = {
     "mutation": ("mutation",),
     "streams": ("streams",),
     "winners": ("winners",),
+    "winners_bfloat16": ("winners", "--runtime", "openvino-bfloat16"),
     "runtimes": ("runtimes", "--single", "--seconds", "3"),
     "targets": ("targets",),
 }

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from autosplit.deployment import Deployment
 from autosplit.hardware.bench.interface import deployed
 from autosplit.hardware.measurement.results import Spread
-from autosplit.hardware.runtimes.registry import AUTO, RUNTIMES, is_installed
+from autosplit.hardware.runtimes.registry import AUTO, EXACT, is_installed
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.loop.open import OpenStudy
 from autosplit.study.trials.results import best_trial
@@ -129,7 +129,7 @@ def compare(net: str, trials: int, seconds: float, single: bool) -> Compared:
                 }
             )
 
-        installed = list(filter(is_installed, RUNTIMES)) if single else []
+        installed = list(filter(is_installed, EXACT)) if single else []
         others = {name: best_of_study(config(name)) for name in installed}
         with finished(config(AUTO)) as opened:
             return _in_turns(opened, others)

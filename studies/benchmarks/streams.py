@@ -27,7 +27,7 @@ from autosplit.hardware.measurement.measure import (
 )
 from autosplit.hardware.measurement.parity import compare, require_equal
 from autosplit.hardware.measurement.results import Spread
-from autosplit.hardware.runtimes.registry import RUNTIMES, is_installed
+from autosplit.hardware.runtimes.registry import EXACT, is_installed
 from autosplit.lowering.states import propose_states
 from autosplit.zoo import catalog
 from studies.benchmarks.result import Bar, arguments, at_least, finish, shown
@@ -64,7 +64,7 @@ def _measured(net: str, seconds: float) -> tuple[tuple[str, ...], list[Bar]]:
     contenders: dict[tuple[str, str], Contender] = {}
     planned: dict[str, float] = {}
     with contextlib.ExitStack() as stack:
-        for runtime in filter(is_installed, RUNTIMES):
+        for runtime in filter(is_installed, EXACT):
             model = _model(path, runtime)
             items = model.items(32)
             best = autosplit.plan(model, stages=2)

@@ -1,9 +1,11 @@
 """What studies of deployments end with, against what a user would pick without them.
 
-    python -m studies.benchmarks.winners [NET ...] [--cores N] [--trials N] [--seconds S] [-o FILE]
+    python -m studies.benchmarks.winners [NET ...] [--runtime NAME] [--cores N] [--trials N]
+        [--seconds S] [-o FILE]
 
 NET is a net of the zoo, one of tests.user_nets or one of tests.mobile_nets. A study searches
-stages, replicas, threads and runtimes on N cores, and its winner is exported. Then, in turns, run
+stages, replicas, threads and runtimes on N cores, and its winner is exported. With
+``--runtime openvino-bfloat16`` all stages are in that runtime. Then, in turns, run
 the winner as the study built it, the export, and the unsplit model in the ways that were fastest in
 the study: each runtime with one thread, with N, in replicas and with OpenVINO's throughput hint.
 Replicas of the unsplit model are loaded one by one, as a user does without autosplit; those of a
@@ -21,7 +23,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -36,7 +38,7 @@ from autosplit.hardware.measurement.baselines import baseline_name
 from autosplit.hardware.measurement.measure import Budget, Contender, compare_interleaved
 from autosplit.hardware.measurement.results import Spread
 from autosplit.hardware.profiling.timing import on_cores
-from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, sharing
+from autosplit.hardware.runtimes.registry import AUTO, ONNXRUNTIME, RUNTIMES, sharing
 from autosplit.study.config.study_file import StudyConfig
 from autosplit.study.export import export_best_split
 from autosplit.study.persistence import records
@@ -94,15 +96,20 @@ class Winner(NamedTuple):
 def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("nets", nargs="*", default=[*catalog.NAMES, *BUILT])
+    parser.add_argument("--runtime", choices=(AUTO, *RUNTIMES), default=AUTO)
     parser.add_argument("--cores", type=int, default=2, metavar="N", help="cores (default 2)")
     parser.add_argument("--trials", type=int, default=8, help="of each study (default 8)")
     parser.add_argument(
-        "--seconds", type=float, default=1.0, help="a candidate is measured for (default 1)"
+        "--seconds", type=float, default=5.0, help="a candidate is measured for (default 5)"
     )
     args = parser.parse_args()
-    winners, failures = each(
-        args.nets, lambda net: winner(net, args.cores, args.trials, args.seconds)
-    )
+    settings = {
+        "runtime": args.runtime,
+        "cores": args.cores,
+        "measure": {"seconds": args.seconds},
+        "search": {"trials": args.trials},
+    }
+    winners, failures = each(args.nets, lambda net: winner(net, settings))
     outcomes = [w.outcome for w in winners.values()]
     bars = [
         at_most("winners slower beyond noise", outcomes.count("loss"), 0),
@@ -116,18 +123,15 @@ def main() -> int:
     return finish("winners", COLUMNS, rows, bars=bars, file=args.file)
 
 
-def winner(net: str, cores: int, trials: int, seconds: float) -> Winner:
-    """The study of a net, and its winner beside the export and the unsplit model."""
+def winner(net: str, settings: Mapping[str, Any]) -> Winner:
+    """The study of a net, and its winner beside the export and the unsplit model.
+
+    ``settings`` are keys of its study file.
+    """
+    cores = settings["cores"]
     with tempfile.TemporaryDirectory() as temporary:
         path, folder = model_file(net, Path(temporary)), Path(temporary, "out")
-        document = {
-            "name": net,
-            "model": str(path),
-            "cores": cores,
-            "export": str(folder),
-            "measure": {"seconds": seconds},
-            "search": {"trials": trials},
-        }
+        document = {**settings, "name": net, "model": str(path), "export": str(folder)}
         with finished(StudyConfig.model_validate(document)) as opened:
             attributes = opened.study.user_attrs
             best = best_trial(opened.study.get_trials(deepcopy=False), attributes)
@@ -138,12 +142,12 @@ def winner(net: str, cores: int, trials: int, seconds: float) -> Winner:
                 deployment = sharing(deployment) or deployment
             export_best_split(opened)
             rivals = [baseline.name for baseline in compared_baselines(attributes)]
-        model = api.load_model(path, runtime=AUTO)
+        model = api.load_model(path, runtime=settings["runtime"])
         with contextlib.ExitStack() as stack:
             names, contenders = _unsplit(stack, model, cores, rivals)
             ways = model.pipeline(deployment, trace=True), autosplit.load(folder, trace=True)
             contenders[:0] = [_contender(stack, model, pipeline) for pipeline in ways]
-            budget = Budget(seconds=max(3.0, seconds))
+            budget = Budget(seconds=max(3.0, settings["measure"]["seconds"]))
             period, exported, *others = compare_interleaved(contenders, budget)
         app_ms = tuple(benchmark_app_ms(path, cores, precision) for precision in PRECISIONS)
     rival = min(range(len(others)), key=lambda i: others[i].median)

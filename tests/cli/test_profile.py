@@ -6,7 +6,7 @@ import pytest
 from autosplit.cli import main
 from autosplit.hardware import compiled_model
 from autosplit.hardware.devices import device as devices
-from autosplit.hardware.runtimes.registry import RUNTIMES, is_installed
+from autosplit.hardware.runtimes.registry import EXACT, is_installed
 from tests.build import node, onnx_model
 
 pytest.importorskip("onnx")
@@ -40,7 +40,7 @@ def test_the_table_sums_up(capsys, branches):
 
 
 def test_every_runtime_and_number_of_threads_has_its_times(capsys, branches):
-    runtimes = {name for name in RUNTIMES if is_installed(name)}
+    runtimes = {name for name in EXACT if is_installed(name)}
     cores = [str(devices.Cores(devices.available()[:count])) for count in (1, 2)]
     words = [str(branches.path), *QUICK, "--runtime", "auto"]
     words += [word for device in cores for word in ("--device", device)]

@@ -15,7 +15,7 @@ from autosplit.errors import ConfigError
 from autosplit.hardware.bench.local import LocalBench
 from autosplit.hardware.devices import device
 from autosplit.hardware.measurement.parity import compare
-from autosplit.hardware.runtimes.registry import RUNTIMES
+from autosplit.hardware.runtimes.registry import EXACT
 from autosplit.zoo import stream_nets, weights
 
 LAYERS = 3
@@ -33,7 +33,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module", params=RUNTIMES)
+@pytest.fixture(scope="module", params=EXACT)
 def model(request: pytest.FixtureRequest, net: Path) -> autosplit.Model:
     if request.param != "tvm":
         pytest.importorskip(request.param)

@@ -20,10 +20,9 @@ from autosplit.hardware.codegen.target import target_of
 from autosplit.hardware.devices import processor
 from autosplit.hardware.execution.edges import CALLER, Edge, Edges, connect
 from autosplit.hardware.execution.wiring import StageState
-from autosplit.hardware.runtimes.registry import ONNXRUNTIME, OPENVINO, TVM
+from autosplit.hardware.runtimes.registry import TVM, package_of
 from autosplit.versions import TVM as TVM_PACKAGE
 
-_PACKAGES = {TVM: TVM_PACKAGE, ONNXRUNTIME: ONNXRUNTIME, OPENVINO: OPENVINO}
 _DEPTH = 2  # as in ``autosplit.load``
 
 
@@ -35,7 +34,7 @@ def files(document: Manifest) -> Mapping[str, bytes]:
     """The sources of the program. Raises ConfigError for a stage that is not on local cores."""
     folder = Path(__file__).parent / "cpp"
     sources = {file.name: file.read_bytes() for file in folder.iterdir()}
-    runtimes = sorted({stage.runtime for stage in document.stages})
+    runtimes = sorted({package_of(stage.runtime) for stage in document.stages})
     cmake = f"set(RUNTIMES {' '.join(runtimes)})\n"
     return {**sources, "wiring.cmake": cmake.encode(), "wiring.cpp": _wiring(document).encode()}
 
@@ -81,12 +80,13 @@ def _stage(
     edges: Edges,
     outputs: list[str],
 ) -> tuple[Any, ...]:
-    version = document.environment.get(_PACKAGES[stage.runtime], "0")
+    package = package_of(stage.runtime)
+    version = document.environment.get(TVM_PACKAGE if package == TVM else package, "0")
     beside = []
     if stage.onnx and stage.onnx.file == stage.file and stage.onnx.data:
         beside.append((stage.onnx.data, stage.onnx.data_sha256))
     return (
-        Code(f"load_{stage.runtime}"),
+        Code(f"load_{stage.runtime.replace('-', '_')}"),
         stage.runtime,
         ".".join(version.split(".")[:2]),
         beside,

@@ -91,6 +91,8 @@ class Runtime(ABC):
     """The suffix of a stage file."""
     has_hint: ClassVar[bool] = False
     """Whether ``whole`` can be asked for throughput, and ``stages`` with ``shared`` differ."""
+    rounds_to: ClassVar[str | None] = None
+    """The element type that it computes in where that is less precise than the model's."""
 
     @property
     @abstractmethod
@@ -156,9 +158,10 @@ class Runtime(ABC):
     def write(self, ports: StagePorts, file: Path, device: Device) -> Path | None:
         """Write a stage file for a device; returns the data file beside it, if there is one."""
 
-    @staticmethod
+    @classmethod
     @abstractmethod
     def load_stages(
+        cls,
         file: Path,
         sha256: str,
         inputs: Sequence[Port],

@@ -19,19 +19,25 @@ if TYPE_CHECKING:
 TVM = "tvm"
 ONNXRUNTIME = "onnxruntime"
 OPENVINO = "openvino"
-AUTO = "auto"  # every runtime that is installed and can compute the model competes for each stage
+OPENVINO_BFLOAT16 = "openvino-bfloat16"  # rounds to bfloat16, so only for those who ask for it
+AUTO = "auto"  # each of EXACT that is installed and can compute the model competes for each stage
 DEFAULT = AUTO
 PRECISIONS = ("full", "fast")  # the first is the default
 
 
 def is_installed(name: str) -> bool:
-    """Whether the package of a runtime is there; each runtime is named like its package."""
-    return importlib.util.find_spec(name) is not None
+    """Whether the package of a runtime is there."""
+    return importlib.util.find_spec(package_of(name)) is not None
+
+
+def package_of(name: str) -> str:
+    """The package of a runtime: its name up to the first dash."""
+    return name.partition("-")[0]
 
 
 def ready_made() -> tuple[str, ...]:
     """The installed runtimes that compute a model as it is, without compiling kernels for it."""
-    return tuple(name for name in RUNTIMES if name != TVM and is_installed(name))
+    return tuple(name for name in EXACT if name != TVM and is_installed(name))
 
 
 def runtime_class(name: str) -> type[Runtime]:
@@ -70,8 +76,17 @@ def _openvino() -> type[Runtime]:
     return OpenvinoRuntime
 
 
+def _openvino_bfloat16() -> type[Runtime]:
+    from autosplit.hardware.runtimes.openvino.runtime import OpenvinoBfloat16Runtime
+
+    return OpenvinoBfloat16Runtime
+
+
 RUNTIMES: Mapping[str, Callable[[], type[Runtime]]] = {
     TVM: _tvm,
     ONNXRUNTIME: _onnxruntime,
     OPENVINO: _openvino,
+    OPENVINO_BFLOAT16: _openvino_bfloat16,
 }
+# They compute in the precision of the model.
+EXACT = tuple(name for name in RUNTIMES if name != OPENVINO_BFLOAT16)

@@ -96,6 +96,21 @@ def test_outputs_equal_those_of_load(branches_export, program):
         np.testing.assert_array_equal(outputs[name], array)
 
 
+def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
+    stage = pytest.importorskip("autosplit.hardware.runtimes.openvino.stage")
+    if not stage.supports("BF16"):
+        pytest.skip("this processor has no bfloat16")
+    runtime = "openvino-bfloat16"
+    model = autosplit.load_model(branches.path, runtime=runtime)
+    export(model, [["first"]], (runtime, (FIRST,)), (runtime, (LAST,))).export(tmp_path, "cpp")
+    items = items_of(tmp_path, 3)
+    with autosplit.load(tmp_path) as pipeline:
+        expected = stacked(pipeline.run(items))
+    outputs = run(build(tmp_path), tmp_path, stacked(items), list(expected))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(outputs[name], array)
+
+
 def test_no_python_is_in_the_program(program):
     libraries = checked(["ldd", program])
     assert "libtvm_runtime" in libraries

@@ -43,7 +43,7 @@ void pin_workers() {
 
 class OpenvinoStage : public Stage {
  public:
-  explicit OpenvinoStage(const StageSetting& setting)
+  OpenvinoStage(const StageSetting& setting, ov::element::Type precision)
       : outputs_(setting.outputs), cores_(setting.cores) {
     // In every inference OpenVINO would bind the calling thread to all cores of the process. It
     // does so by hwloc, which does not bind if it takes the topology for another machine's.
@@ -54,7 +54,7 @@ class OpenvinoStage : public Stage {
           setting.file, "CPU", ov::num_streams(1),
           ov::inference_num_threads(static_cast<int>(cores_.size())),
           // OpenVINO would choose the cores by itself, and bfloat16 where the processor has it.
-          ov::hint::enable_cpu_pinning(false), ov::hint::inference_precision(ov::element::f32));
+          ov::hint::enable_cpu_pinning(false), ov::hint::inference_precision(precision));
     };
     // The threads that compiling starts get the name of this one.
     ov::CompiledModel model = std::async(std::launch::async, compile).get();
@@ -122,9 +122,17 @@ class OpenvinoStage : public Stage {
 
 }  // namespace
 
-std::unique_ptr<Stage> load_openvino(const StageSetting& setting) {
+static std::unique_ptr<Stage> load(const StageSetting& setting, ov::element::Type precision) {
   require_version("OpenVINO", ov::get_openvino_version().buildNumber, setting.version);
-  return std::make_unique<OpenvinoStage>(setting);
+  return std::make_unique<OpenvinoStage>(setting, precision);
+}
+
+std::unique_ptr<Stage> load_openvino(const StageSetting& setting) {
+  return load(setting, ov::element::f32);
+}
+
+std::unique_ptr<Stage> load_openvino_bfloat16(const StageSetting& setting) {
+  return load(setting, ov::element::bf16);
 }
 
 }  // namespace autosplit

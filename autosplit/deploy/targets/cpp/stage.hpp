@@ -51,6 +51,7 @@ struct StageSetting {
 using Loader = std::unique_ptr<Stage> (*)(const StageSetting&);
 std::unique_ptr<Stage> load_tvm(const StageSetting&);
 std::unique_ptr<Stage> load_openvino(const StageSetting&);
+std::unique_ptr<Stage> load_openvino_bfloat16(const StageSetting&);
 std::unique_ptr<Stage> load_onnxruntime(const StageSetting&);
 
 // Throws where a library is older than what the export was made with.

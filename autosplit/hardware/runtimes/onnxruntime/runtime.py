@@ -57,8 +57,9 @@ class OnnxruntimeRuntime(SubmodelRuntime):
         """See Runtime; waiting threads spin, as they do by default in onnxruntime."""
         return self._stages(ports, devices, spinning=True)
 
-    @staticmethod
+    @classmethod
     def load_stages(
+        cls,
         file: Path,
         sha256: str,
         inputs: Sequence[Port],

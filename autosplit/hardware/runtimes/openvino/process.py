@@ -24,6 +24,7 @@ from autosplit.hardware.profiling.timing import on_cores
 from autosplit.hardware.runtimes.arrays import aligned_copy, dtype_of
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.openvino.stage import (
+    Precision,
     compile_model,
     infer_request,
     require_openvino,
@@ -40,18 +41,25 @@ class StageSetting:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     memory: int
+    precision: Precision = "f32"
 
 
 class ProcessStage(SubmodelStage):
     """Implements Stage; what is computed here is copies of tensors, on the stage's cores too."""
 
     def __init__(
-        self, file: Path, inputs: Sequence[Port], outputs: Sequence[Port], cores: Cores
+        self,
+        file: Path,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        cores: Cores,
+        precision: Precision = "f32",
     ) -> None:
         super().__init__(inputs, outputs, cores)
         memory = SharedArrays(_shapes((*inputs, *outputs)))
         arrays, descriptor = memory.arrays, memory.descriptor
-        setting = dump(StageSetting(str(file), cores, tuple(inputs), tuple(outputs), descriptor))
+        ports = tuple(inputs), tuple(outputs)
+        setting = dump(StageSetting(str(file), cores, *ports, descriptor, precision))
         # Every thread of the process inherits the cores of the thread that starts it.
         self._worker = on_cores(cores, lambda: Worker(open_stage, setting, [descriptor]))
         self._input_arrays, self._output_arrays = arrays[: len(inputs)], arrays[len(inputs) :]
@@ -82,7 +90,7 @@ def open_stage(document: Mapping[str, Any]) -> Handler:
     """The handler of a process; each job is an item."""
     setting = load(StageSetting, document)
     inputs, outputs = setting.inputs, setting.outputs
-    compiled = compile_model(Path(setting.file), setting.cores)
+    compiled = compile_model(Path(setting.file), setting.cores, setting.precision)
     request = infer_request(compiled, inputs, outputs)
     arrays = views(mapped(setting.memory), _shapes((*inputs, *outputs)))
     tensor = require_openvino().Tensor

@@ -13,7 +13,7 @@ from autosplit.hardware.runtimes.interface import Item
 from autosplit.hardware.runtimes.onnx import model_file
 from autosplit.hardware.runtimes.onnx.submodels import OnnxModel
 from autosplit.hardware.runtimes.onnx.time_shares import LEAST_DISTURBED, ExecutedNode, Samples
-from autosplit.hardware.runtimes.openvino.stage import compile_model
+from autosplit.hardware.runtimes.openvino.stage import Precision, compile_model
 
 # A counter is the mean of all runs of a compiled model, so each sample needs a model of its own.
 _SAMPLES = 3
@@ -21,7 +21,12 @@ _ORIGINAL_NAMES = "originalLayersNames"
 
 
 def time_nodes(
-    original: OnnxModel, submodel: Any, item: Item, cores: Cores, seconds: float
+    original: OnnxModel,
+    submodel: Any,
+    item: Item,
+    cores: Cores,
+    seconds: float,
+    precision: Precision = "f32",
 ) -> tuple[Samples, list[ExecutedNode]]:
     """See SubmodelRuntime."""
     arrays = [item[tensor.name] for tensor in submodel.graph.input]
@@ -29,7 +34,7 @@ def time_nodes(
     compiled: Any = None
     with model_file.loadable(submodel) as model:
         for _ in range(_SAMPLES):
-            compiled = compile_model(model, cores, PERF_COUNT=True)
+            compiled = compile_model(model, cores, precision, PERF_COUNT=True)
             for name, node_ms in _mean_times(compiled, arrays, cores, seconds / _SAMPLES).items():
                 samples.setdefault(name, []).append(node_ms)
     return samples, executed_nodes(original, compiled.get_runtime_model())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from autosplit.errors import ConfigError
 from autosplit.hardware.devices.device import Cores, Device, available
 from autosplit.hardware.execution.wiring import Port, StagePorts
 from autosplit.hardware.measurement.results import Profile
@@ -18,10 +20,13 @@ from autosplit.hardware.runtimes.openvino import workers
 from autosplit.hardware.runtimes.openvino.old_softmax import with_flat_softmax
 from autosplit.hardware.runtimes.openvino.process import ProcessStage
 from autosplit.hardware.runtimes.openvino.profile import time_nodes
+from autosplit.hardware.runtimes.openvino.relayed_inputs import with_relayed_inputs
 from autosplit.hardware.runtimes.openvino.stage import (
     OpenvinoStage,
+    Precision,
     compile_model,
     require_openvino,
+    supports,
 )
 
 
@@ -31,6 +36,7 @@ class OpenvinoRuntime(SubmodelRuntime):
     name = "openvino"
     time_nodes = staticmethod(time_nodes)
     has_hint = True
+    precision: ClassVar[Precision] = "f32"
 
     @property
     def version(self) -> str:
@@ -53,7 +59,7 @@ class OpenvinoRuntime(SubmodelRuntime):
         places = [self.cores(device) for device in devices]
         if shared:
             with model_file.loadable(self.submodel(ports)) as model:
-                together = _sharing(model, ports.inputs, ports.outputs, places)
+                together = self._sharing(model, ports.inputs, ports.outputs, places)
             if together:
                 return together
         return closed_on_error(self._stage(ports, cores) for cores in places)
@@ -65,7 +71,7 @@ class OpenvinoRuntime(SubmodelRuntime):
         with tempfile.TemporaryDirectory(prefix="autosplit-stage-") as folder:
             file = Path(folder, "stage.onnx")
             self.write(ports, file, cores)
-            return ProcessStage(file, ports.inputs, ports.outputs, cores)
+            return ProcessStage(file, ports.inputs, ports.outputs, cores, self.precision)
 
     def whole(
         self, ports: StagePorts, devices: Sequence[Device], by_hint: bool = False
@@ -90,8 +96,9 @@ class OpenvinoRuntime(SubmodelRuntime):
         finally:
             del others
 
-    @staticmethod
+    @classmethod
     def load_stages(
+        cls,
         file: Path,
         sha256: str,
         inputs: Sequence[Port],
@@ -100,34 +107,61 @@ class OpenvinoRuntime(SubmodelRuntime):
         shared: bool = False,
     ) -> list[Stage]:
         """See Runtime."""
-        places = list(map(OpenvinoRuntime.cores, devices))
-        together = _sharing(file, inputs, outputs, places) if shared else []
+        places = list(map(cls.cores, devices))
+        together = cls._sharing(file, inputs, outputs, places) if shared else []
 
         def loaded(cores: Cores) -> Stage:
             claim = workers.claim(cores)
             if claim:
-                return OpenvinoStage(compile_model(file, cores), inputs, outputs, claim)
-            return ProcessStage(file, inputs, outputs, cores)
+                compiled = compile_model(file, cores, cls.precision)
+                return OpenvinoStage(compiled, inputs, outputs, claim)
+            return ProcessStage(file, inputs, outputs, cores, cls.precision)
 
         return together or closed_on_error(map(loaded, places))
 
     def _compiled(self, ports: StagePorts, cores: Cores, **options: Any) -> Any:
         with model_file.loadable(self.submodel(ports)) as model:
-            return compile_model(model, cores, **options)
+            return compile_model(model, cores, self.precision, **options)
+
+    @classmethod
+    def _sharing(
+        cls,
+        model: Path | bytes,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        places: Sequence[Cores],
+    ) -> list[Stage]:
+        """A stage with one thread on each of some cores, all of one compiled model.
+
+        None where one of them has more threads, or OpenVINO's are in use on other cores.
+        """
+        every = Cores(tuple(chain.from_iterable(cores.numbers for cores in places)))
+        if len(every.numbers) > len(places):
+            return []
+        claim = workers.claim(every)
+        if claim is None:
+            return []
+        compiled = compile_model(model, every, cls.precision, NUM_STREAMS=len(places))
+        return [OpenvinoStage(compiled, inputs, outputs, claim) for _ in places]
 
 
-def _sharing(
-    model: Path | bytes, inputs: Sequence[Port], outputs: Sequence[Port], places: Sequence[Cores]
-) -> list[Stage]:
-    """A stage with one thread on each of some cores, all of one compiled model.
+class OpenvinoBfloat16Runtime(OpenvinoRuntime):
+    """OpenVINO with the precision that it takes by default on a processor with bfloat16."""
 
-    None where one of them has more threads, or OpenVINO's are in use on other cores.
-    """
-    every = Cores(tuple(chain.from_iterable(cores.numbers for cores in places)))
-    if len(every.numbers) > len(places):
-        return []
-    claim = workers.claim(every)
-    if claim is None:
-        return []
-    compiled = compile_model(model, every, NUM_STREAMS=len(places))
-    return [OpenvinoStage(compiled, inputs, outputs, claim) for _ in places]
+    name = "openvino-bfloat16"
+    time_nodes = staticmethod(partial(time_nodes, precision="bf16"))
+    precision = "bf16"
+    rounds_to = "bfloat16"
+
+    def submodel(self, ports: StagePorts) -> Any:
+        """See SubmodelRuntime."""
+        return with_relayed_inputs(super().submodel(ports))
+
+    def check(self, devices: Sequence[Device]) -> None:
+        """See Runtime. Raises ConfigError for a processor without bfloat16, too."""
+        super().check(devices)
+        if not supports("BF16"):
+            raise ConfigError(
+                f"runtime '{self.name}' needs a processor with bfloat16, which this one lacks; "
+                "use runtime openvino"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from autosplit.hardware.execution.wiring import Port
 from autosplit.hardware.runtimes.onnx.runtime import SubmodelStage
 from autosplit.hardware.runtimes.openvino import workers
 
+Precision = Literal["f32", "bf16"]  # OpenVINO's names
 # What precedes the reason in the text of an error of OpenVINO.
 _PREAMBLE = ("Exception from", "Check '", "FrontEnd API failed", "Model wasn't", "Summary:")
 
@@ -62,7 +63,16 @@ def require_openvino() -> Any:
     return require("openvino", "openvino")
 
 
-def compile_model(model: Path | bytes, cores: Cores, **options: Any) -> Any:
+def supports(capability: str) -> bool:
+    """Whether the processor has what OpenVINO calls a capability."""
+    openvino = require_openvino()
+    with workers.without_binding():
+        return capability in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+def compile_model(
+    model: Path | bytes, cores: Cores, precision: Precision = "f32", **options: Any
+) -> Any:
     """A compiled model with as many threads as there are ``cores``.
 
     ``options`` are further properties. Raises ModelError if OpenVINO refuses the model,
@@ -73,7 +83,7 @@ def compile_model(model: Path | bytes, cores: Cores, **options: Any) -> Any:
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": len(cores.numbers),
         "ENABLE_CPU_PINNING": False,  # it would choose the cores by itself
-        "INFERENCE_PRECISION_HINT": "f32",  # by default bfloat16 where the processor has it
+        "INFERENCE_PRECISION_HINT": precision,  # by default bf16 where the processor has it
         **options,
     }
 

@@ -34,7 +34,7 @@ _thread_count = 0  # when the workers were last pinned
 
 @contextlib.contextmanager
 def without_binding() -> Iterator[None]:
-    """Inside, the first model of the process is compiled.
+    """Inside, OpenVINO is first used in the process.
 
     In every inference OpenVINO's scheduler binds its threads, the calling one included, to all
     cores of the process, even with pinning disabled. It does so by hwloc, which is initialised once

@@ -123,8 +123,9 @@ class TvmRuntime(Runtime):
                 temporary,
             )
 
-    @staticmethod
+    @classmethod
     def load_stages(
+        cls,
         file: Path,
         sha256: str,
         inputs: Sequence[Port],

@@ -1,0 +1,91 @@
+"""Stages in OpenVINO that round to bfloat16."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import autosplit
+from autosplit.deploy.verify import verify
+from autosplit.errors import ConfigError, StageError
+from autosplit.hardware.devices import device as devices
+from autosplit.hardware.measurement.parity import compare
+from autosplit.hardware.runtimes.registry import EXACT, OPENVINO_BFLOAT16
+from tests import nets
+
+pytest.importorskip("openvino")
+from autosplit.hardware.runtimes.openvino import runtime, workers
+from autosplit.hardware.runtimes.openvino.stage import supports
+
+
+@pytest.fixture
+def needs_bfloat16():
+    if not supports("BF16"):
+        pytest.skip("this processor has no bfloat16")
+
+
+@pytest.fixture
+def model(transformer):
+    return replace(transformer, runtime_name=OPENVINO_BFLOAT16)
+
+
+def outputs(pipeline, items):
+    with pipeline:
+        return pipeline.run(items)
+
+
+@pytest.mark.usefixtures("needs_bfloat16")
+def test_outputs_are_rounded_but_within_the_tolerance_of_bfloat16(model):
+    items = model.items(2)
+    expected = model.expect(items)
+    with autosplit.plan(model, 2).pipeline() as pipeline:
+        accuracy = model.require_equal(pipeline, expected)
+    assert 1e-4 < accuracy.max_rel_error < 5e-2
+
+
+@pytest.mark.usefixtures("needs_bfloat16")
+def test_a_mask_from_outside_is_read_as_what_it_is(save):
+    attention = nets.net(
+        "g (float[1,4,64,32] q, float[1,4,32,64] k, float[1,4,64,32] v, float[1,1,1,64] mask)"
+        " => (float[1,4,64,32] y)"
+        "{ s = MatMul(q, k) a = Add(s, mask) p = Softmax<axis=-1>(a) y = MatMul(p, v) }"
+    )
+    model = autosplit.load_model(save(attention), runtime=OPENVINO_BFLOAT16)
+    with model.split([]).pipeline() as pipeline:
+        model.require_equal(pipeline, model.expect(model.items(2)))
+
+
+@pytest.mark.usefixtures("needs_bfloat16")
+def test_a_stricter_tolerance_holds_all_the_same(model):
+    strict = replace(model, tolerance=1e-4)
+    expected = strict.expect(strict.items(2))
+    refused = pytest.raises(StageError, match=r"relative error .* tolerance 0.0001")
+    with strict.unsplit(devices.along(1)[0]) as pipeline, refused:
+        strict.require_equal(pipeline, expected)
+
+
+@pytest.mark.usefixtures("needs_bfloat16")
+@pytest.mark.parametrize("in_process", [False, True])
+def test_an_export_computes_what_the_pipeline_does(model, tmp_path, monkeypatch, in_process):
+    if in_process:
+        # As if other stages had the workers of this process.
+        monkeypatch.setattr(workers, "claim", lambda cores: None)
+    split = autosplit.plan(model, 2)
+    folder = split.export(tmp_path / "out").parent
+    items = model.items(2)
+    same = compare(outputs(autosplit.load(folder), items), outputs(split.pipeline(), items))
+    assert same.max_abs_error == 0
+    accuracy, _ = verify(folder)
+    assert accuracy.equal
+
+
+def test_a_processor_without_bfloat16_is_refused(model, monkeypatch):
+    monkeypatch.setattr(runtime, "supports", lambda capability: False)
+    with pytest.raises(ConfigError, match="which this one lacks; use runtime openvino"):
+        model.check(devices.along(1))
+
+
+def test_auto_does_not_round(transformer):
+    assert OPENVINO_BFLOAT16 not in replace(transformer, runtime_name="auto").runtimes
+    assert OPENVINO_BFLOAT16 not in EXACT
