@@ -1,13 +1,15 @@
 """Run every benchmark and write the result of each to studies/results/NAME.json.
 
-    python -m studies.benchmarks [NAME ...] [--skip NAME ...] [--workloads FOLDER] [--list]
+    python -m studies.benchmarks [NAME ...] [--skip NAME ...] [--stale] [--workloads FOLDER]
+        [--list]
 
 NAME is that of a result; without one all are made. ``--list`` prints what each needs and the
 minutes that it took last. FOLDER holds the graph files of msr-fiddle/dnn-partitioning, which the
 planner and the search are tried on besides other graphs. A benchmark whose package or folder is
-absent is left out, with the reason; after a failure the others are run. Prints a summary and exits
-1 where a benchmark fails or a bar is missed. Leave the machine alone while it runs. No benchmark
-needs a network.
+absent is left out, with the reason; after a failure the others are run. All of them take most of a
+day: ``--stale`` goes on where an earlier run on this machine was interrupted. Prints a summary and
+exits 1 where a benchmark fails or a bar is missed. Leave the machine alone while it runs. No
+benchmark needs a network.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pathlib import Path
 
 from autosplit.cli.output import emit_table
 from autosplit.errors import ConfigError
+from autosplit.versions import environment
 from studies.benchmarks import result as results
 from studies.benchmarks.result import Result
 
@@ -99,6 +102,11 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(COMMANDS)}")
     parser.add_argument("--skip", action="append", default=[], metavar="NAME", help="leave out")
+    parser.add_argument(
+        "--stale",
+        action="store_true",
+        help="leave out those that have a result of this machine and these versions",
+    )
     parser.add_argument("--list", action="store_true", help="print what each needs and stop")
     parser.add_argument("--workloads", type=Path, help="folder with graph files")
     parser.add_argument(
@@ -109,6 +117,8 @@ def main() -> int:
     if unknown:
         parser.error(f"{', '.join(sorted(unknown))}: no such benchmark")
     names = [name for name in args.names or COMMANDS if name not in args.skip]
+    if args.stale:
+        names = [name for name in names if is_stale(args.folder / f"{name}.json")]
     if args.list:
         emit_table("", ("benchmark", "minutes", "needs"), [listed(n, args.folder) for n in names])
         return 0
@@ -160,6 +170,12 @@ def command_of(name: str, workloads: Path | None, file: Path) -> list[str]:
             arguments.append(str(workloads.resolve()))
     package = f"studies.benchmarks.{module}"
     return [sys.executable, "-m", package, *arguments, "-o", str(file.resolve())]
+
+
+def is_stale(file: Path) -> bool:
+    """Whether there is no result of this machine and these versions."""
+    last = written(file)
+    return last is None or last.environment != environment()
 
 
 def written(file: Path) -> Result | None:

@@ -2,10 +2,12 @@ import importlib
 import json
 import mmap
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import optuna
 import pytest
 
 from autosplit.hardware.bench.simulated import chain_of
@@ -276,6 +278,16 @@ def test_what_a_benchmark_needs_is_listed_and_what_cannot_run_is_left_out(
     assert "left out: no no_such_package" in out
     assert "left out: no graph files" in out
     assert file.exists()
+
+
+def test_results_of_other_versions_are_stale(bench: Bench, tmp_path: Path, capsys: Any) -> None:
+    here = json.dumps(asdict(result.Result("planner", ("net",), ())))
+    (tmp_path / "planner.json").write_text(here)
+    (tmp_path / "faults.json").write_text(here.replace(optuna.__version__, "0.1"))
+    names = ("planner", "faults", "memory")
+    assert bench(all_benchmarks, *names, "--stale", "--list", "--folder", tmp_path) == 0
+    out = capsys.readouterr().out
+    assert [name in out for name in names] == [False, True, True]
 
 
 @pytest.mark.slow
