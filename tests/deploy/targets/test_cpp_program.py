@@ -87,13 +87,18 @@ def items_of(folder: Path, count: int) -> list[dict[str, Any]]:
     return sample_items(manifest_file.read(folder), random_items, count, seed=7)
 
 
-def test_outputs_equal_those_of_load(branches_export, program):
-    items = items_of(branches_export, 20)
-    with autosplit.load(branches_export) as pipeline:
+def require_same_as_load(program: Path, folder: Path, count: int, *options: str) -> None:
+    """Assert that the program gives what ``autosplit.load`` does, to the bit."""
+    items = items_of(folder, count)
+    with autosplit.load(folder) as pipeline:
         expected = stacked(pipeline.run(items))
-    outputs = run(program, branches_export, stacked(items), list(expected), "--repeat", "3")
+    outputs = run(program, folder, stacked(items), list(expected), *options)
     for name, array in expected.items():
         np.testing.assert_array_equal(outputs[name], array)
+
+
+def test_outputs_equal_those_of_load(branches_export, program):
+    require_same_as_load(program, branches_export, 20, "--repeat", "3")
 
 
 def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
@@ -103,12 +108,7 @@ def test_stages_in_bfloat16_round_in_the_program_too(branches, tmp_path):
     runtime = "openvino-bfloat16"
     model = autosplit.load_model(branches.path, runtime=runtime)
     export(model, [["first"]], (runtime, (FIRST,)), (runtime, (LAST,))).export(tmp_path, "cpp")
-    items = items_of(tmp_path, 3)
-    with autosplit.load(tmp_path) as pipeline:
-        expected = stacked(pipeline.run(items))
-    outputs = run(build(tmp_path), tmp_path, stacked(items), list(expected))
-    for name, array in expected.items():
-        np.testing.assert_array_equal(outputs[name], array)
+    require_same_as_load(build(tmp_path), tmp_path, 3)
 
 
 def test_no_python_is_in_the_program(program):
@@ -171,9 +171,4 @@ def test_onnxruntime_s_stages_run_where_its_headers_are(branches, tmp_path):
     model = autosplit.load_model(branches.path, runtime="auto")
     where = ("onnxruntime", (FIRST, LAST)), ("tvm", (BOTH,))
     export(model, [["first"]], *where).export(tmp_path, format="cpp")
-    items = items_of(tmp_path, 10)
-    with autosplit.load(tmp_path) as pipeline:
-        expected = stacked(pipeline.run(items))
-    outputs = run(build(tmp_path), tmp_path, stacked(items), list(expected))
-    for name, array in expected.items():
-        np.testing.assert_array_equal(outputs[name], array)
+    require_same_as_load(build(tmp_path), tmp_path, 10)

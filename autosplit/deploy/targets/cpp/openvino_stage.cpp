@@ -120,12 +120,12 @@ class OpenvinoStage : public Stage {
   nlink_t threads_ = 0;
 };
 
-}  // namespace
-
-static std::unique_ptr<Stage> load(const StageSetting& setting, ov::element::Type precision) {
+std::unique_ptr<Stage> load(const StageSetting& setting, ov::element::Type precision) {
   require_version("OpenVINO", ov::get_openvino_version().buildNumber, setting.version);
   return std::make_unique<OpenvinoStage>(setting, precision);
 }
+
+}  // namespace
 
 std::unique_ptr<Stage> load_openvino(const StageSetting& setting) {
   return load(setting, ov::element::f32);
