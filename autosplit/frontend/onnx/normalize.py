@@ -22,6 +22,7 @@ Rewritten = tuple[Any, Attributes]
 # The converters leave out the further results of these.
 _FIRST_RESULT_ONLY = frozenset({"LayerNormalization", "MaxPool"})
 _SIGNS = ("negative", "positive")
+_FLOAT8 = 17  # TensorProto.FLOAT8E4M3FN; the importer knows no other type of 8 bits
 
 
 def converted(
@@ -40,7 +41,7 @@ def converted(
         inputs, attrs = modern_upsample(inputs, attrs)
     if kind in ("Upsample", "Resize"):
         return convert("Resize", *to_sizes(inputs, attrs), opset)
-    if kind == "Equal" and inputs[0].same_as(inputs[1]) and "float" in str(inputs[0].ty.dtype):
+    if kind == "Equal" and inputs[0].same_as(inputs[1]) and _is_float(inputs):
         # TVM simplifies x == x to true.
         return _not("IsNaN", convert, shape_arithmetic.input_list(inputs, inputs[:1]), opset)
     if kind == "Equal" and str(inputs[0].ty.dtype) == "bool":
@@ -48,6 +49,10 @@ def converted(
         return _not("Xor", convert, inputs, opset)
     if kind in ("Max", "Mean", "Min", "Sum") and not all(map(is_constant, inputs)):
         return _pairwise(kind, inputs)
+    if kind == "BitShift" and not all(map(is_constant, inputs)):
+        return _shifted(inputs, to_the_left=attrs["direction"] == b"LEFT")
+    if kind == "Mod" and not attrs.get("fmod", 0) and _is_float(inputs):
+        return _remainder(*inputs)
     reason = _refused(kind, attrs, inputs)
     if reason:
         raise ValueError(reason)
@@ -82,6 +87,8 @@ def _refused(kind: str, attrs: Attributes, inputs: Any) -> str:
         return "TVM's importer knows mode DCR alone; export it as Reshape, Transpose, Reshape"
     if kind == "IsInf" and not all(attrs.get(f"detect_{sign}", 1) for sign in _SIGNS):
         return "TVM's importer finds infinities of both signs; compare with a constant for one sign"
+    if kind == "Cast" and attrs["to"] == _FLOAT8 and not is_constant(inputs[0]):
+        return "TVM's conversion to float8 neither saturates nor keeps NaN; export it in float16"
     pads = inputs[1:2] if kind == "Pad" and attrs.get("mode") == b"wrap" else ()
     if any(is_constant(p) and (p.value.numpy() < 0).any() for p in pads):
         return "TVM wraps a tensor whole; crop it by a Slice instead of negative pads"
@@ -140,6 +147,50 @@ def _pairwise(kind: str, inputs: Any) -> Any:
     if kind != "Mean" or len(inputs) == 1:
         return total
     return normalized(relax.op.divide(total, relax.const(len(inputs), str(total.ty.dtype))))
+
+
+def _is_float(inputs: Any) -> bool:
+    return "float" in str(inputs[0].ty.dtype)
+
+
+def _shifted(inputs: Any, *, to_the_left: bool) -> Any:
+    """BitShift; for an amount that the type has no bits for, it leaves the sign alone.
+
+    TVM's shift leaves such an amount to the processor.
+    """
+    value, amount = inputs
+    dtype = str(value.ty.dtype)
+    normalized = relax.BlockBuilder.current().normalize
+    bits, zero = (relax.const(number, dtype) for number in (np.iinfo(dtype).bits, 0))
+    is_within = normalized(relax.op.less(amount, bits))
+    if not dtype.startswith("u"):
+        is_positive = normalized(relax.op.greater_equal(amount, zero))
+        is_within = normalized(relax.op.logical_and(is_within, is_positive))
+    amount = normalized(relax.op.where(is_within, amount, zero))
+    shift = relax.op.left_shift if to_the_left else relax.op.right_shift
+    fill = zero
+    if not to_the_left and not dtype.startswith("u"):
+        is_negative = normalized(relax.op.less(value, zero))
+        fill = normalized(relax.op.where(is_negative, relax.const(-1, dtype), zero))
+    return normalized(relax.op.where(is_within, normalized(shift(value, amount)), fill))
+
+
+def _remainder(value: Any, divisor: Any) -> Any:
+    """Mod of floats with the sign of the divisor.
+
+    TVM's ``floor_mod`` multiplies a rounded quotient, which large quotients and infinite divisors
+    make wrong; the remainder with the sign of the value is exact.
+    """
+    normalized = relax.BlockBuilder.current().normalize
+    zero, negative_zero = (relax.const(z, str(value.ty.dtype)) for z in (0.0, -0.0))
+    remainder = normalized(relax.op.mod(value, divisor))
+    signs = [normalized(relax.op.less(each, zero)) for each in (remainder, divisor)]
+    differ = normalized(relax.op.logical_xor(*signs))
+    fitting = normalized(relax.op.add(remainder, divisor))
+    result = normalized(relax.op.where(differ, fitting, remainder))
+    is_zero = normalized(relax.op.equal(remainder, zero))
+    signed_zero = normalized(relax.op.where(signs[1], negative_zero, zero))
+    return normalized(relax.op.where(is_zero, signed_zero, result))
 
 
 def _conv_transpose(inputs: Any, attrs: Attributes, opset: int) -> Rewritten:

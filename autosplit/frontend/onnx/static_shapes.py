@@ -11,6 +11,11 @@ Shape = tuple[int, ...]
 Sizes = tuple[Any, ...]
 
 _SHAPE_OPS = ("Shape", "Size")
+# The result has the shape of the first input.
+_ELEMENTWISE = frozenset({
+    "Abs", "Cast", "CastLike", "Ceil", "Exp", "Floor", "Log", "Neg", "Not", "Reciprocal", "Relu",
+    "Round", "Sigmoid", "Sqrt", "Tanh",
+})  # fmt: skip
 
 
 def asks_for_shape(node: Any) -> bool:
@@ -73,7 +78,12 @@ def implied_shapes(model: Any) -> dict[str, Shape]:
             if sizes.setdefault(name, size) != size:
                 return {}  # the declared shapes contradict each other
     known = {t: tuple(sizes.get(n, n) for n in names) for t, names in inferred.items()}
-    return _static(known)
+    static = declared | _static(known)
+    for node in reversed(light.graph.node):
+        shape = static.get(node.output[0]) if node.op_type in _ELEMENTWISE else None
+        if shape is not None and static.setdefault(node.input[0], shape) != shape:
+            return {}
+    return static
 
 
 def _inferred(model: Any) -> Any:

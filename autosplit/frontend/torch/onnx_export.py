@@ -136,7 +136,8 @@ def _decomposed(program: Any) -> Any:
         return program
     aten = torch.ops.aten
     medians = {aten.median.dim: _median, aten.median.default: _median}
-    decompositions = {**torch.export.default_decompositions(), **medians}
+    remainders = {aten.remainder.Tensor: _remainder, aten.remainder.Scalar: _remainder}
+    decompositions = {**torch.export.default_decompositions(), **medians, **remainders}
     replaced = misread | _DECOMPOSED  # some are decomposed to others
     return program.run_decompositions(
         {op: how for op, how in decompositions.items() if target_name(op) in replaced}
@@ -152,6 +153,13 @@ def _median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return tuple(part if keepdim else part.squeeze(dim) for part in values)
 
 
+def _remainder(x: Any, divisor: Any) -> Any:
+    """Exact for any quotient, which the exporter's ``x - floor(x / divisor) * divisor`` is not."""
+    result = torch.fmod(x, divisor)
+    differ = (result != 0) & ((result < 0) != (divisor < 0))
+    return torch.where(differ, result + divisor, result)
+
+
 def _misread(node: Any) -> str | None:
     """The functional name of an op that is decomposed; None for any other."""
     name, _, form = target_name(node.target).partition(".")
@@ -162,6 +170,8 @@ def _misread(node: Any) -> str | None:
         is_misread = args[0].meta["val"].ndim != 4 or bool(node.kwargs.get("enable_gqa"))
     if name == "pad.default" and args[2] == "circular":
         is_misread = min(args[1]) < 0
+    if name in ("remainder.Tensor", "remainder.Scalar"):
+        is_misread = node.meta["val"].dtype.is_floating_point
     if name in ("softmax.int", "log_softmax.int"):  # of integers, as floating point
         is_misread = not args[0].meta["val"].dtype.is_floating_point
     return name if is_misread else None

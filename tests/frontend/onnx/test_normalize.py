@@ -5,6 +5,7 @@ import pytest
 
 from autosplit import api
 from autosplit.errors import ModelError
+from autosplit.hardware.runtimes.onnxruntime.session import onnxruntime_step
 from tests.nets import judge, net
 
 pytest.importorskip("onnx")
@@ -64,6 +65,34 @@ def test_a_spelling_of_another_opset_is_read(save, model):
     judge(loaded, loaded.split([]), items=1)
 
 
+INF, NAN = np.inf, np.nan
+INTEGERS = np.array([-8, 4, -1, 3, 7, -128], np.int8)
+AMOUNTS = np.array([8, 9, 100, 2, -1, -8], np.int8)
+FLOATS = np.array([-3, 3, -1, 0, INF, 1, NAN, 1e6, -7.2], np.float32)
+DIVISORS = np.array([INF, INF, -INF, -2, 2, 0, 2, 0.3, 3.4], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("line", "dtype", "x", "z"),
+    [
+        ('BitShift<direction="LEFT">', "int8", INTEGERS, AMOUNTS),
+        ('BitShift<direction="RIGHT">', "int8", INTEGERS, AMOUNTS),
+        ('BitShift<direction="RIGHT">', "uint8", INTEGERS.view("u1"), AMOUNTS.view("u1")),
+        ("Mod", "float", FLOATS, DIVISORS),
+        ("Mod", "double", FLOATS.astype("f8"), DIVISORS.astype("f8")),
+    ],
+)
+def test_operands_at_the_edges_give_what_onnxruntime_gives(save, line, dtype, x, z):
+    """The sign of a zero too."""
+    ports = "({0} x, {0} z) => ({0} y)".format(f"{dtype}[{len(x)}]")
+    file = save(net(f"g {ports} {{ y = {line}(x, z) }}", opset=28))
+    with api.load_model(file, runtime="tvm").split([]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"x": x, "z": z}])
+    (expected,) = onnxruntime_step(file)({"x": x, "z": z}).values()
+    np.testing.assert_array_equal(outputs["y"], expected)
+    np.testing.assert_array_equal(np.signbit(outputs["y"]), np.signbit(expected))
+
+
 @pytest.mark.parametrize(
     ("line", "weights", "opset", "reason"),
     [
@@ -108,6 +137,11 @@ def test_a_batch_norm_that_trains_is_refused_by_name(save):
     line = "y = BatchNormalization<training_mode=1>(x, v, v, v, v)"
     with pytest.raises(ModelError, match=r"node 'y' .*training_mode=1"):
         api.load_model(save(one(line, {"v": (3,)}, 17)))
+
+
+def test_a_conversion_to_float8_is_refused_by_name(save):
+    with pytest.raises(ModelError, match=r"node 'z' .*neither saturates nor keeps NaN"):
+        api.load_model(save(one("z = Cast<to=17>(x)  y = Cast<to=1>(z)", {}, 19)))
 
 
 def test_an_output_shape_that_no_pads_lead_to_is_named(save):

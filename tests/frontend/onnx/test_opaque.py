@@ -139,10 +139,26 @@ def test_a_size_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -
             pipeline.run([{"n": np.array(5)}])
 
 
-def test_declared_sizes_that_contradict_each_other_decide_nothing(save: Any) -> None:
-    text = """g (int64 n) => (int64[4] y, int64[5] z) {
-        r = Range(i, n, k)  y = Neg(r)  z = Abs(r)
+def test_a_rank_that_an_input_decides_follows_from_what_comes_of_it(save: Any) -> None:
+    text = """g (float[2,3] x, int64[k] a) => (float[2] y) {
+        s = ReduceSum<keepdims=0>(x, a)  l = Log(s)  y = Neg(l)
     }"""
+    model = api.load_model(save(nets.net(text)), {"a": (1,)}, runtime="onnxruntime")
+    assert model.graph.tensors["s"].shape == (2,)
+    with model.split([["s"]]).pipeline() as pipeline:
+        (outputs,) = pipeline.run([{"x": np.ones((2, 3), np.float32), "a": np.array([1])}])
+    np.testing.assert_allclose(outputs["y"], [-np.log(3)] * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("port", "line"), [("n", "Range(i, n, k)"), ("[1] n", "ReduceSum<keepdims=0>(x, n)")]
+)
+def test_declared_sizes_that_contradict_each_other_decide_nothing(
+    save: Any, port: str, line: str
+) -> None:
+    text = f"""g (int64{port:>4}, int64[2,3] x) => (int64[4] y, int64[5] z) {{
+        r = {line}  y = Neg(r)  z = Abs(r)
+    }}"""
     weights = {"i": np.array(0), "k": np.array(1)}
     with pytest.raises(ModelError, match=r"node 'r' .* size depends on the data"):
         api.load_model(save(nets.net(text, weights)))

@@ -102,6 +102,8 @@ def run(program, item, shapes=None):
         pytest.param(lambda x: x.median(1), id="medians of rows and their positions"),
         pytest.param(lambda x: x.median(0, keepdim=True).values * 2, id="medians of columns"),
         pytest.param(lambda x: x.median() * 2, id="one median"),
+        pytest.param(lambda x: (x * 1e7).remainder(0.3), id="what large quotients leave"),
+        pytest.param(lambda x: x.remainder(-x.flip(0)), id="remainders of either sign"),
     ],
 )
 def test_a_form_that_would_be_misread(function):
